@@ -1,7 +1,5 @@
 """The boundary: signals and exceptions become one clear message and an exit code."""
 
-from __future__ import annotations
-
 import os
 import sys
 from contextlib import suppress

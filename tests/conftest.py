@@ -57,7 +57,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def load_catalogue() -> None:
     """Read every file of the catalogue."""
     for path in sorted(Path(reader.__file__).parent.rglob("*.py")):
-        for name, kind in re.findall(r'\bload\("(\w+)", (\w+)\)', path.read_text(encoding="utf-8")):
+        for name, kind in re.findall(r'\bload(?:\(|, )"(\w+)", (\w+)\)', path.read_text(encoding="utf-8")):
             parts = path.relative_to(Path(gpuprov.__file__).parents[1]).with_suffix("").parts
             reader.load(name, getattr(importlib.import_module(".".join(parts).removesuffix(".__init__")), kind))
     for name in symptoms.FILES:

@@ -1,7 +1,5 @@
 """`gpuprov accept`: read the hosts, take their locks, run the tests, record the results, release the locks."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from time import monotonic

@@ -3,8 +3,6 @@
 Options: perftest's --help and man page (https://github.com/linux-rdma/perftest), rc_pingpong(1), rping(1), ibping(8).
 """
 
-from __future__ import annotations
-
 import shlex
 
 import msgspec

@@ -1,7 +1,5 @@
 """The document of `gpuprov accept`."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec
@@ -16,8 +14,7 @@ AcceptVerdict = Literal["accepted", "NOT accepted", "nothing was measured", "int
 
 class AcceptedRow(msgspec.Struct, kw_only=True):
     """One finding. `wanted` is in words, `threshold` the figure (0: none), `published` its source, empty for the spec's
-    own. `measurement`: null if a host was left out.
-    """
+    own. `measurement`: null if a host was left out."""
 
     host: str
     check: str

@@ -1,7 +1,5 @@
 """The hosts of an acceptance: their facts, the busy ones, and those that are left out, with the reason."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 

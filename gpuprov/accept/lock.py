@@ -4,8 +4,6 @@ Beside the lock a process on the host waits for a deadline that every step puts 
 that ran the acceptance is gone or cannot reach the host: the process ends what was started and releases the lock.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Iterable, Mapping
 

@@ -1,8 +1,6 @@
 """Figures between pairs of hosts as maps: the result of each pair, and how good it is, in levels that a legend can
 name."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from statistics import median
@@ -15,8 +13,7 @@ from gpuprov.capabilities.acceptance.judge import kind
 
 Level = Literal["met", "slow", "missed", "far", "none", "skipped"]
 """met: matches the spec. slow: not missed, but much worse than the others. missed, far: under the threshold, and far
-under it. none: no figure.
-"""
+under it. none: no figure."""
 MARKS: Mapping[Level, str] = {"met": "", "slow": "~", "missed": "!", "far": "!!", "none": "", "skipped": ""}
 """Marks beside a number: no meaning is in colour alone."""
 SAMPLES: Mapping[Level, str] = {**MARKS, "none": "none", "skipped": "skip"}

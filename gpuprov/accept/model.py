@@ -1,7 +1,5 @@
 """Types of an acceptance: its options, the facts of its hosts, and its findings."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
@@ -19,8 +17,7 @@ from gpuprov.spec.model import HostSpec, RawHost
 KINDS = ("rdma", "nccl", "nvbandwidth", "dcgm", "stream")
 GROUP = 8
 """Largest number of hosts of which every pair is tested: 28 pairs, in 7 rounds. Above it, a ring: each host with its
-two neighbours.
-"""
+two neighbours."""
 
 Pairing = Literal["auto", "all", "ring"]
 Status = Literal["pass", "fail", "skip", "error", "unreachable"]

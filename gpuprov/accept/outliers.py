@@ -1,8 +1,6 @@
 """Outliers of an acceptance, a sentence each: a host that is slow with all others, one slow path, a GPU below its
 threshold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import median
 

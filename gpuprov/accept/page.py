@@ -1,7 +1,5 @@
 """An acceptance as one HTML page: the verdict, a sentence for each outlier, the heat maps, each test, every figure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any, NamedTuple
@@ -100,12 +98,7 @@ def page(outcome: Outcome, about: About | None = None) -> str:
 def make_headline(outcome: Outcome, found_outliers: Sequence[Outlier]) -> Headline:
     """Summarize in a sentence whether the fleet performs; add the counts of what was measured and what was not."""
     counted = outcome.counted
-    labels: dict[Status, str] = {
-        "pass": "met",
-        "fail": "missed",
-        "error": "without a figure",
-        "skip": "not tested",
-    }
+    labels: dict[Status, str] = {"pass": "met", "fail": "missed", "error": "without a figure", "skip": "not tested"}
     parts = [f"{counted[status]:,} {word}" for status, word in labels.items() if counted[status]]
     more = f"Of {sum(counted[status] for status in labels):,} results: {', '.join(parts)}." if parts else ""
     many = len(outcome.hosts)

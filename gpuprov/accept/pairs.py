@@ -1,8 +1,6 @@
 """Tests between two hosts, round by round: start servers, run clients, stop servers. After an exception the lock ends
 what still runs."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence

@@ -5,8 +5,6 @@ ink. No meaning is in colour alone: each cell has its number, with ! and a thick
 reader's light or dark mode.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gpuprov.accept.maps import SAMPLES, Cell, Level, Map, format_cell

@@ -1,8 +1,6 @@
 """A host's rails: the ports to test, each with the GID and the address that others reach it by. Never a device by its
 number."""
 
-from __future__ import annotations
-
 import os
 from typing import Literal
 
@@ -89,8 +87,7 @@ def _make_rail(host: Host, device: RdmaDevice, port: RdmaPort) -> Rail:
 
 def _choose_gid(device: RdmaDevice, port: RdmaPort, addresses: list[str]) -> Gid | None:
     """Choose a GID by type and address, since its index differs from device to device. One whose address its interface
-    still has comes first.
-    """
+    still has comes first."""
     usable = [gid for gid in port.gids if gid.kind == "RoCE v2" and gid.ipv4]
     current = [gid for gid in usable if gid.ipv4 in addresses]
     return next(iter([*current, *([] if addresses else usable)]), None)

@@ -1,16 +1,13 @@
 """Runs steps on many hosts at a time, over whatever the inventory says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from gpuprov.accept.model import Ran, Runner, Step
 from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.facts.collect.children import run_all
-from gpuprov.facts.collect.script import compose, split
+from gpuprov.facts.collect.script import compose_one, split
 from gpuprov.facts.collect.transport import Answer, job
 from gpuprov.facts.collect.unreached import Unreached
-from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.spec.model import RawHost
 
 AT_A_TIME = 256
@@ -27,7 +24,7 @@ def make_runner(hosts: Mapping[str, RawHost], at_a_time: int = AT_A_TIME) -> Run
         results: dict[str, Ran] = {}
         jobs = []
         for step in steps:
-            script = compose((Probe("step", step.script, _text),), limit=int(step.limit))
+            script = compose_one("step", step.script, step.limit)
             try:
                 jobs.append(job(hosts[step.host], script, step.limit + CONNECT, _record_answer(step.host, results)))
             except GpuprovError as error:
@@ -36,10 +33,6 @@ def make_runner(hosts: Mapping[str, RawHost], at_a_time: int = AT_A_TIME) -> Run
         return results
 
     return run
-
-
-def _text(output: Output) -> str:
-    return output.text
 
 
 def _record_answer(host: str, results: dict[str, Ran]) -> Callable[[Answer], None]:

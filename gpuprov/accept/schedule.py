@@ -1,7 +1,5 @@
 """Schedule of the pairs: no host is in two tests at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gpuprov.accept.model import GROUP, Pairing

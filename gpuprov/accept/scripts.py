@@ -4,8 +4,6 @@ Each program gets a process group of its own, recorded with its start time in th
 finds it.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 
@@ -36,8 +34,7 @@ def _words(words: Sequence[str]) -> str:
 
 def _environment(more: Mapping[str, str]) -> str:
     """Format the environment. With GPU memory, completions must not scatter data
-    (https://github.com/linux-rdma/perftest); GPUs are numbered by PCI address.
-    """
+    (https://github.com/linux-rdma/perftest); GPUs are numbered by PCI address."""
     plain = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "MLX5_SCATTER_TO_CQE": "0"}
     return shlex.join(["env", *(f"{key}={value}" for key, value in {**plain, **more}.items())])
 

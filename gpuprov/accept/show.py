@@ -1,7 +1,5 @@
 """The result of an acceptance: for the terminal, as JSON, JUnit XML, an HTML page and a picture."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -62,9 +60,7 @@ def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
     skipped = list_skipped(outcome)
     for test, why, hosts in skipped:
         lines += wrapped(
-            f"{_paint('skip', 'skip')}  {test}  {cleaned(why)}  [{cleaned(hosts)}]",
-            terminal.width(),
-            hang=" " * 6,
+            f"{_paint('skip', 'skip')}  {test}  {cleaned(why)}  [{cleaned(hosts)}]", terminal.width(), hang=" " * 6
         )
     lines += [""] if skipped else []
     if verbose:

@@ -1,7 +1,5 @@
 """Tests of one host's GPUs, on all hosts at a time, and of nccl-tests over all hosts."""
 
-from __future__ import annotations
-
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -63,8 +61,7 @@ def nccl_task(host: Host) -> Task | None:
 def loopback_task(host: Host) -> Task | None:
     """Make the same task over the host's own HCAs: NCCL is left neither NVLink nor shared memory, as in
     azurehpc-health-checks
-    (https://github.com/Azure/azurehpc-health-checks/blob/main/customTests/azure_nccl_allreduce_ib_loopback.nhc).
-    """
+    (https://github.com/Azure/azurehpc-health-checks/blob/main/customTests/azure_nccl_allreduce_ib_loopback.nhc)."""
     task = nccl_task(host) if host.block.nccl.loopback else None
     if task is None:
         return None

@@ -1,7 +1,5 @@
 """Cleanup of hosts whose run did not end by itself: return the lock, remove temporary folders, and name what hangs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -9,9 +7,9 @@ import msgspec
 from gpuprov.core import assets, safe_parse
 from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.facts.collect.children import Job, run_all
-from gpuprov.facts.collect.script import compose, split
+from gpuprov.facts.collect.script import compose_one, split
 from gpuprov.facts.collect.transport import Answer, job
-from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.base import Output
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.events import Ledger
 from gpuprov.plan.host_lock import command
@@ -75,11 +73,7 @@ def leave(
 
 def composed(text: str, limit: float) -> str:
     """Return the script that runs one piece of shell on a host."""
-    return compose((Probe("leave", text, _text),), limit=int(limit))
-
-
-def _text(output: Output) -> str:
-    return output.text
+    return compose_one("leave", text, limit)
 
 
 def _as_login_user(raw: RawHost) -> RawHost:

@@ -1,7 +1,5 @@
 """`gpuprov apply`: the run, its question and its result on the terminal."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """The document of `gpuprov apply` and `gpuprov rollback`."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from gpuprov.apply.model import Act, AppliedItem, ApplyRun, HostOutcome, Lap, State

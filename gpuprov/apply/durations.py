@@ -1,7 +1,5 @@
 """Durations of a run's acts, batch by batch."""
 
-from __future__ import annotations
-
 import time
 
 from gpuprov.apply.model import Lap

@@ -1,8 +1,6 @@
 """A run of apply: read, decide, run Ansible batch by batch according to the policy, verify. Success is decided by
 verify, not by "failed=0"."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

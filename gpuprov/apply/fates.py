@@ -1,8 +1,6 @@
 """Outcomes of a run's lists, for the terminal and the page: items with the same outcome together, and the totals of the
 run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

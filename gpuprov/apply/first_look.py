@@ -1,7 +1,5 @@
 """The decision about a host from its reading: what to do, or the reason why nothing can be done."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from contextlib import suppress
 from datetime import datetime

@@ -1,8 +1,6 @@
 """Renewal of leases for hosts that wait while Ansible works on others: it goes task by task, so that one slow host
 delays all."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

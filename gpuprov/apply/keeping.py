@@ -1,7 +1,5 @@
 """Checkpoints of hosts that are fully green before or after an apply."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from gpuprov import checkpoints

@@ -1,8 +1,6 @@
 """Locks that a killed run of this machine has left on hosts with nothing to do, where no other run would take them
 over."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The lists of a run: the items in each host's plan, and their outcomes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 

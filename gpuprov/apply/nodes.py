@@ -4,8 +4,6 @@ earlier apply.
 The holder of a host's lock has its node, so that it is taken over and given back under the lock alone.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The rollback of hosts that an apply has left red, if their spec has `on_failure: rollback`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import msgspec

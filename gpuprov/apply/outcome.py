@@ -1,7 +1,5 @@
 """The outcome of a host according to Ansible's events."""
 
-from __future__ import annotations
-
 from gpuprov.apply.model import Act, HostOutcome
 from gpuprov.plan.events import Ledger, Tally
 from gpuprov.plan.playbook import Ended

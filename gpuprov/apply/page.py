@@ -1,7 +1,5 @@
 """The outcome of an apply as one HTML page: what was not done, what waits for a reboot, what changed, then verify."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -169,8 +167,7 @@ def _cards(outcomes: Sequence[HostOutcome], alike: Callable[[HostOutcome], objec
     for outcome in outcomes:
         groups.setdefault(msgspec.json.encode(alike(outcome)), []).append(outcome)
     return sorted(
-        (_card(group) for group in groups.values()),
-        key=lambda card: (list(STATES).index(card.first.state), -card.many),
+        (_card(group) for group in groups.values()), key=lambda card: (list(STATES).index(card.first.state), -card.many)
     )
 
 

@@ -1,8 +1,6 @@
 """The order of a run's hosts, and when it stops: a policy from its options, carried out by the engine of a single
 process."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from gpuprov.apply.model import DONE, Act, HostOutcome, Options

@@ -1,8 +1,6 @@
 """Rollback: apply the checkpoint that a host kept when verify was last green there. Same checks, same acts, same
 question."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -224,7 +222,4 @@ def _begin(
 def _ended(outcome: HostOutcome, run: str) -> dict[str, Any]:
     """Return the answer for the host: `over` if it was left alone, `there` if it has reached its target. A host that
     waits for a reboot has not."""
-    return {
-        "over": outcome.state in ("blocked", "not-started", "locked"),
-        "there": run if outcome.green else "",
-    }
+    return {"over": outcome.state in ("blocked", "not-started", "locked"), "there": run if outcome.green else ""}

@@ -1,7 +1,5 @@
 """A run as text. Pure functions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Traces of one machine, which must not be in an image that many start from: removed, and looked for once more."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gpuprov.bake import place

@@ -1,8 +1,6 @@
 """Brings about the resources of a capability on this machine, by the code that gpuprov's modules run on hosts. Without
 Ansible."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator
 

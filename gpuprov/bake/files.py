@@ -1,7 +1,5 @@
 """Places in the image, and on the machine that starts it."""
 
-from __future__ import annotations
-
 FOLDER = "/var/lib/gpuprov/first-boot"
 JOB = f"{FOLDER}/job.json"
 """The spec, as `gpuprov fleet work` takes it."""

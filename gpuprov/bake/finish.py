@@ -5,8 +5,6 @@ Runs once for each machine, which its machine id tells from others; a run that d
 next boot. Exit status: 0 as wanted, 1 not as wanted, 3 not brought about, 5 another run holds the host.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """Files that the image carries for its first boot: gpuprov without Ansible, the spec, and a unit."""
 
-from __future__ import annotations
-
 import io
 import os
 import re

@@ -1,7 +1,5 @@
 """The hardware that an image sees while it is baked: the PCI functions of the GPUs that its spec names, and no other."""
 
-from __future__ import annotations
-
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.simulate.description import MOST_GPUS, Description, Gpus
 from gpuprov.simulate.devices import devices

@@ -1,7 +1,5 @@
 """Options of a bake, and its outcome."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

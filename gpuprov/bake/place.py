@@ -5,8 +5,6 @@ whose end is theirs, so nothing has to be undone, even after a kill. The image s
 place of the building machine's, and sees no process of that machine.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,8 +1,6 @@
 """A bake: read the image, run the acts that need no machine, judge what its files decide, leave the rest to the first
 boot, clean."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The outcome of a bake as text and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

@@ -1,7 +1,5 @@
 """Bill of materials of a bundle: CycloneDX 1.6, https://cyclonedx.org/docs/1.6/json/"""
 
-from __future__ import annotations
-
 import uuid
 from typing import Any
 from urllib.parse import quote

@@ -1,8 +1,6 @@
 """Making of a bundle: what each host's package manager resolves, in a signed repository per release, under a signed
 manifest."""
 
-from __future__ import annotations
-
 import base64
 import errno
 import hashlib

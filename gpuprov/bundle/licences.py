@@ -1,7 +1,5 @@
 """Permission to copy a package to hosts in a bundle: by its section in its archive, or by its owner's licence."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable
 

@@ -1,7 +1,5 @@
 """Manifest of a bundle of packages, which the site's ssh key signs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -62,8 +60,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The specs of a bundle, its expiry, and every file of it. `key`: fingerprint of the key of its package
     repositories. `accepted`: classes of licences that whoever made it answers for. `keys`: addresses of package
-    sources' keys in it.
-    """
+    sources' keys in it."""
 
     gpuprov_bundle: int = FORMAT
     kind: Literal["packages"] = "packages"

@@ -1,8 +1,6 @@
 """Opening of a bundle: it is read only after its signature is verified, and accepted only if every file matches the
 manifest."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
@@ -127,8 +125,7 @@ def matching(
     manifest: Manifest, pairs: Sequence[Pair], forks: int = 0
 ) -> tuple[dict[str, Repository], dict[str, GpuprovError]]:
     """Match each host to its repository, or explain why it has none: it does not answer, or has another release,
-    architecture or kernel. Raises GpuprovError if a host has another spec.
-    """
+    architecture or kernel. Raises GpuprovError if a host has another spec."""
     made_for(manifest, pairs)
     probes = (system.OS_RELEASE, system.PLATFORM, modules.KERNELS)
     gathered = gather([(raw, probes) for raw, _ in pairs], pace=Pace(forks))

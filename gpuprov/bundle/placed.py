@@ -1,8 +1,6 @@
 """A bundle's packages on a host: carried over the connection, verified there, and the only ones its package manager
 sees."""
 
-from __future__ import annotations
-
 import hashlib
 import shlex
 import tarfile
@@ -64,7 +62,7 @@ autorefresh=0
 gpgcheck=0
 repo_gpgcheck=0
 pkg_gpgcheck=0
-""",
+"""
     },
 }
 """Files of the folder on a host, by family. `@` is the folder."""
@@ -185,8 +183,7 @@ def load(manifest: Manifest, repository: Repository, spec: HostSpec) -> Load:
 
 def _refuse_full(name: str, load: Load, answer: Sequence[str]) -> None:
     """Refuse a host that is too full. `answer`: that the packages are absent, and the free KiB. A host that reports
-    none may try: it takes all or nothing.
-    """
+    none may try: it takes all or nothing."""
     free, needed = safe_parse.parse_whole(answer[-1]) if answer else None, load.size + MARGIN
     if free is not None and free * 1024 < needed:
         raise GpuprovError(

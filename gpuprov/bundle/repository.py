@@ -1,7 +1,5 @@
 """The signed index of a bundle's packages, for apt, dnf and zypper."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import subprocess

@@ -5,8 +5,6 @@ Each script gets on its standard input what a previous bundle has, and returns a
 names of those that are not new; and for apt their index.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -161,8 +159,7 @@ def make_input(need: Wanted, known: Mapping[str, str]) -> str:
 
 def fetch_packages(raw: RawHost, need: Wanted, folder: Path, before: Path | None, known: Mapping[str, str]) -> None:
     """Add what this host resolves to the packages in the folder, with their entries of its index. `before`: the same
-    folder of an older bundle, whose files are `known`. Raises GpuprovError.
-    """
+    folder of an older bundle, whose files are `known`. Raises GpuprovError."""
     with tempfile.TemporaryDirectory(prefix=".gpuprov-", dir=folder.parent) as scratch:
         given, kept = Path(scratch) / "known", Path(scratch) / "archives.tar"
         given.write_text(make_input(need, known), encoding="utf-8")

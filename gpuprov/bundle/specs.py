@@ -1,8 +1,6 @@
 """Identity of the spec that a bundle was made for: its values, whatever the host is called, and wherever the inventory
 lies."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -15,8 +13,7 @@ from gpuprov.spec.repository import FILES, locate_values
 
 def identifier(raw: RawHost) -> str:
     """Return the same id for equal specs. What a site may change without other packages (whether to reboot) is left
-    out. A file beside the inventory counts by its content: it is brought to the site with the inventory.
-    """
+    out. A file beside the inventory counts by its content: it is brought to the site with the inventory."""
     values = locate_values(raw.values, raw.origins)
     return spec_id({name: _content(value) for name, value in values.items() if name != "reboot"})
 

@@ -1,8 +1,6 @@
 """Bytes to and from a host, over the connection that reads it: a folder of packages does not fit into the text of a
 script."""
 
-from __future__ import annotations
-
 import io
 import shlex
 import subprocess
@@ -46,8 +44,7 @@ def argv(raw: RawHost, script: str) -> list[str]:
 
 def run(raw: RawHost, script: str, *, given: Path | None = None, kept: Path | None = None, most: int = LONGEST) -> str:
     """Run the script; `given` is its standard input, `kept` gets its standard output, of at most so many bytes. Returns
-    its output, unless kept. Raises GpuprovError.
-    """
+    its output, unless kept. Raises GpuprovError."""
     source = given.open("rb") if given else subprocess.DEVNULL
     target = kept.open("wb") if kept else io.BytesIO()
     late, tail = threading.Event(), bytearray()

@@ -1,7 +1,5 @@
 """Packages that a host's spec needs, by gpuprov's own preflight; and what no bundle can hold yet, by name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

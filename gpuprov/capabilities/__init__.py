@@ -1,7 +1,5 @@
 """The registry: every capability in apply order, and the house's own block. An explicit list; nothing is discovered."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities import (
     acceptance,
     cgpu,

@@ -1,8 +1,6 @@
 """Shared outcomes and texts of several capabilities: held packages, units that start or configure something at boot,
 file headers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from gpuprov.capabilities.base import Change, Outcome, fail, ok

@@ -1,7 +1,5 @@
 """Programs of gpuprov/host_code/at_boot as a capability installs them on its hosts: as a package with its name."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.answers import HEADER

@@ -1,7 +1,5 @@
 """The parts of a capability: a typed fragment, rules, probes and checks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from sys import intern

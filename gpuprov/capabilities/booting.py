@@ -1,7 +1,5 @@
 """The kernel that the next boot starts, and the one that boots after it: by the bootloader, else the newest."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.capabilities.base import Outcome, not_asked, skip

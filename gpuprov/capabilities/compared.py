@@ -1,8 +1,6 @@
 """Checks that are generated from settings and kernel modules: their comparison, their words, and the changes that a
 plan shows."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,9 +12,13 @@ import msgspec
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, check, fail, not_asked, ok
 from gpuprov.facts.probes.base import Facts, Probe
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import words
 from gpuprov.facts.probes.kernel import modules
+from gpuprov.facts.probes.software.packages import Package
 from gpuprov.resources import Difference, KernelModule, Modules, Setting, Values, compare_packages
 from gpuprov.resources.kernel_module import MODPROBE_FILE
+from gpuprov.rules import resolve
 
 _NUMBERED = re.compile(r"GPU (\d+)(?: \([^()]*\))?")
 
@@ -162,8 +164,8 @@ def describe_differences(found: Iterable[Difference]) -> Iterator[str]:
     alike: dict[str, list[str]] = {}
     for one in found:
         alike.setdefault(one.words or f"{one.path}: {one.before}", []).append(one.device)
-    for words, devices in alike.items():
-        yield words.replace("{devices}", fold_devices(dict.fromkeys(devices)))
+    for text, devices in alike.items():
+        yield text.replace("{devices}", fold_devices(dict.fromkeys(devices)))
 
 
 def fold_devices(devices: Iterable[str]) -> str:
@@ -195,6 +197,29 @@ def move_packages(
 ) -> list[Change]:
     """Return the packages that a package manager would move, those removed first."""
     return list_changes(compare_packages(desired, installed, remove))
+
+
+def judge_package(facts: Facts, package: Package, driver: str, expected: str, hint: str = APPLY) -> Outcome | None:
+    """Return what is wrong with an installed package; None if it is whole and of the driver's version. `hint`: the fix
+    for another version."""
+    if not package.whole:
+        repair = words(facts.get(system.OS_RELEASE)).repair
+        return fail(expected, f"{package.name} is not whole", f"{repair}; {APPLY}")
+    if not driver:
+        return fail(expected, f"{package.name} {package.version}, and no driver", "add nvidia_driver to the spec")
+    if resolve.upstream(package.version) != driver:
+        changes = move_packages({package.name: driver}, {package.name: package.version})
+        return fail(expected, f"{package.name} {package.version}", hint, changes=changes)
+    return None
+
+
+def judge_program(facts: Facts, program: str, version: str, driver: str, expected: str) -> Outcome | None:
+    """Return what is wrong with a program that says this version of itself; None if it is the driver's."""
+    if version == driver:
+        return None
+    owner = words(facts.get(system.OS_RELEASE)).owner
+    hint = f"{owner} {program}; another installation's program lies there"
+    return fail(expected, f"{program} says {version or 'nothing'}", hint)
 
 
 def find_missing(

@@ -1,7 +1,5 @@
 """The driver as other capabilities see it: the one that the spec asks for, and the installed one."""
 
-from __future__ import annotations
-
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.rules import resolve

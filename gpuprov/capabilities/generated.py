@@ -1,7 +1,5 @@
 """Checks that are generated from a capability's resources, and the variables that a host is probed with for them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -10,18 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuprov.capabilities.answers import APPLY, by_unit, enabling
-from gpuprov.capabilities.base import (
-    Capability,
-    Change,
-    Check,
-    Context,
-    Moment,
-    Outcome,
-    fail,
-    not_asked,
-    ok,
-    skip,
-)
+from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, fail, not_asked, ok, skip
 from gpuprov.capabilities.read_files import asks_reads, bind_reads, judge_age, list_restarts, list_unread
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Probe, ProbeFailed

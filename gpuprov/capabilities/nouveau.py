@@ -1,7 +1,5 @@
 """`nouveau`: the in-tree drivers that take the GPU before NVIDIA's can, disabled permanently."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import msgspec

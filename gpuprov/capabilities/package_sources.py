@@ -1,7 +1,5 @@
 """Checks of package sources, for every capability that has a `repository`, and for the host as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

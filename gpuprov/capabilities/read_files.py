@@ -1,7 +1,5 @@
 """Units and the files that they read: which are older than these, and which are restarted after them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -1,8 +1,6 @@
 """`readings`: the host records at intervals what has changed on it, without a daemon, so that `gpuprov drift` can date
 changes."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import timedelta

@@ -3,8 +3,6 @@
 The facts are in `data/*.yaml`, each with its sources; the modules here read them and answer questions.
 """
 
-from __future__ import annotations
-
 from gpuprov.catalog.cuda import Support, check_support, find_max_cuda
 from gpuprov.catalog.distributions import Distribution, find_distribution
 from gpuprov.catalog.drivers import (

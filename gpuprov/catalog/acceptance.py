@@ -1,9 +1,8 @@
 """Packages of the acceptance tests, and the expected results if somebody has published any."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
@@ -78,9 +77,7 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True):
     confidence: Confidence = "confirmed"
 
 
-def read_acceptance_file() -> AcceptanceFile:
-    """The file, read once."""
-    return load("acceptance", AcceptanceFile)
+read_acceptance_file = partial(load, "acceptance", AcceptanceFile)
 
 
 MESSAGE = 1 << 20

@@ -1,11 +1,10 @@
 """Alibaba Cloud's cGPU: the nodes of /proc/cgpu_km, the meaning of a policy's number, the drivers that work with each
 version."""
 
-from __future__ import annotations
-
-import re
+from functools import partial
 
 from gpuprov.catalog.reader import Fact, File, load
+from gpuprov.core.safe_parse import parse_version
 from gpuprov.host_code.at_boot import cgpu as program
 
 ROOT, CONFIG = program.ROOT, program.CONFIG
@@ -63,20 +62,12 @@ class CgpuFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     deadlock: Until
 
 
-def read_cgpu_file() -> CgpuFile:
-    """The file, read once."""
-    return load("cgpu", CgpuFile)
+read_cgpu_file = partial(load, "cgpu", CgpuFile)
 
 
 def get_bounds(key: str) -> tuple[int, int]:
     """Return the minimum and maximum value of a node."""
     return next((node.least, node.most) for node in read_cgpu_file().nodes if node.key == key)
-
-
-def parse_order(version: str) -> tuple[int, ...]:
-    """Return the numbers at the beginning of a version, for comparing versions."""
-    match = re.match(r"\d+(\.\d+)*", version)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def find_drivers(version: str) -> Drivers | None:
@@ -85,7 +76,7 @@ def find_drivers(version: str) -> Drivers | None:
         (
             entry
             for entry in read_cgpu_file().drivers
-            if parse_order(entry.first) <= parse_order(version) <= parse_order(entry.last)
+            if parse_version(entry.first) <= parse_version(version) <= parse_version(entry.last)
         ),
         None,
     )
@@ -93,7 +84,7 @@ def find_drivers(version: str) -> Drivers | None:
 
 def find_newest() -> Drivers:
     """Return the documented facts about the newest cGPU versions."""
-    return max(read_cgpu_file().drivers, key=lambda entry: parse_order(entry.last))
+    return max(read_cgpu_file().drivers, key=lambda entry: parse_version(entry.last))
 
 
 def explain_unfit(version: str, driver: str) -> str:
@@ -106,11 +97,11 @@ def explain_unfit(version: str, driver: str) -> str:
     if branch not in known.branches:
         return f"cGPU {known.first} to {known.last} work with drivers of {', '.join(known.branches)}, not with {driver}"
     last = known.branches[branch]
-    if last and "." in driver and parse_order(driver) > parse_order(last):
+    if last and "." in driver and parse_version(driver) > parse_version(last):
         return f"cGPU {known.first} to {known.last} work with drivers of {branch} up to {last}, not with {driver}"
     return ""
 
 
 def is_known_to_deadlock(version: str) -> bool:
     """Return whether this version is known to lock up the kernel."""
-    return () < parse_order(version) <= parse_order(read_cgpu_file().deadlock.last)
+    return () < parse_version(version) <= parse_version(read_cgpu_file().deadlock.last)

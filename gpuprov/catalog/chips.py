@@ -1,10 +1,8 @@
 """Chips by PCI device id: what drives a GPU that is in no list yet. And cards that are no more than their chip and
 their name."""
 
-from __future__ import annotations
-
 import re
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 from gpuprov.catalog.models import ARCHITECTURES, Alias, Architecture, FabricManager, Gpu, KernelModules, Mig, PciId
@@ -49,8 +47,7 @@ class ChipsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cards: tuple[Card, ...]
 
 
-def _file() -> ChipsFile:
-    return load("chips", ChipsFile)
+_file = partial(load, "chips", ChipsFile)
 
 
 def chip_of(identifier: str) -> Chip | None:

@@ -1,8 +1,6 @@
 """Errors of CUDA as programs print them: a number, a name or a text of CUDA's, and around it each program's own
 words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import cache

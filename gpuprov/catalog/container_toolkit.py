@@ -1,8 +1,6 @@
 """The NVIDIA Container Toolkit: its packages, files and units, and the releases that introduced the features which
 gpuprov relies on."""
 
-from __future__ import annotations
-
 # https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html
 PACKAGES = (
     "nvidia-container-toolkit",

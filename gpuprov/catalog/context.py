@@ -1,10 +1,7 @@
 """A line and the message in it: the text beside the message, and the boundaries of its words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
-from string import digits as DIGITS
 
 XID = re.compile(r"(?<!\w)(xid)\s*+(?:\([^)]{0,100}+\)\s*+)?(?::\s*+)?(\d++)(?!\w)", re.IGNORECASE)
 _OF_NVIDIA = re.compile(r"NVRM|nvidia|(?<![a-z])gpu", re.IGNORECASE)
@@ -38,12 +35,6 @@ def fold(text: str) -> str:
     """Normalise a text for comparison: without quotes, case and runs of blanks; web pages write ' as a curved one, and
     logs put a backslash before a quote within quotes."""
     return " ".join(text.translate(QUOTES).split()).casefold()
-
-
-def bound_pattern(text: str) -> str:
-    """Return a text as a pattern that does not begin or end in the middle of a number."""
-    before, after = (r"(?<!\w)" if text[0] in DIGITS else ""), (r"(?![a-z0-9])" if text[-1] in DIGITS else "")
-    return f"{before}{re.escape(text)}{after}"
 
 
 _STAMP = re.compile(r"(\[ *[\d.]+\] *|\[?\d{4}[-/]\d\d[-/]\d\d[t ][\d:.,]+z?\]? |kernel: |error: |warning: )*")

@@ -1,7 +1,5 @@
 """NVIDIA Data Center GPU Manager: its packages by release line, units and files, the matching CUDA build and exporter."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal

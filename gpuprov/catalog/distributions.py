@@ -1,7 +1,5 @@
 """The distributions: one row each of data/distributions.yaml, whose keys all other tables about distributions use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal
 

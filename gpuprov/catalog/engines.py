@@ -1,8 +1,7 @@
 """CDI file versions that releases of container engines read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
+from functools import partial
 from typing import Literal
 
 from gpuprov.catalog.reader import Fact, File, load
@@ -41,8 +40,7 @@ class EnginesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fields: tuple[Field, ...]
 
 
-def read_engines_file() -> EnginesFile:
-    return load("engines", EnginesFile)
+read_engines_file = partial(load, "engines", EnginesFile)
 
 
 def find_newest_cdi(engine: str, version: str) -> str:

@@ -1,7 +1,5 @@
 """NVSwitch boards and Fabric Manager: the hardware that requires it, its packages, its settings."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache

@@ -1,12 +1,12 @@
 """GPUDirect Storage: packages, releases, file systems as gdscheck lists them, and the requirements of PCI P2PDMA."""
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Literal
 
 from gpuprov.catalog import gpus
-from gpuprov.catalog.cuda.toolchain import format_dashed, parse_order, strip_to_upstream
+from gpuprov.catalog.cuda.toolchain import format_dashed
 from gpuprov.catalog.reader import Fact, File, load
+from gpuprov.rules import resolve
 
 FileSystem = Literal["nvme", "nvmeof", "lustre", "weka", "beegfs", "nfs", "gpfs"]
 LINK = "/etc/cufile.json"
@@ -63,9 +63,7 @@ class GdsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     p2pdma: P2pdma
 
 
-def gds_file() -> GdsFile:
-    """The file, read once."""
-    return load("gds", GdsFile)
+gds_file = partial(load, "gds", GdsFile)
 
 
 def configuration(toolkit: str) -> str:
@@ -85,7 +83,7 @@ def module_packages() -> tuple[str, ...]:
 
 def cuda_of(version: str) -> str:
     """Return the CUDA release that a version of libcufile came with; empty if the catalogue does not know it."""
-    return next((row.cuda for row in reversed(gds_file().releases) if row.version == strip_to_upstream(version)), "")
+    return next((row.cuda for row in reversed(gds_file().releases) if row.version == resolve.upstream(version)), "")
 
 
 def find_file_system(key: str) -> FileSystemFact:
@@ -103,9 +101,9 @@ def has_p2pdma(model: str) -> bool:
 def p2pdma_settings(toolkit: str) -> dict[str, bool]:
     """Return the settings of a toolkit's cufile.json for PCI P2PDMA."""
     needs = gds_file().p2pdma
-    return needs.settings | (needs.block_settings if parse_order(toolkit) >= parse_order(needs.block_cuda) else {})
+    return needs.settings | (needs.block_settings if resolve.order(toolkit) >= resolve.order(needs.block_cuda) else {})
 
 
 def is_open_only(version: str) -> bool:
     """True for an nvidia-fs that loads beside open kernel modules alone."""
-    return parse_order(version) >= parse_order(OPEN_ONLY)
+    return resolve.order(version) >= resolve.order(OPEN_ONLY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 from gpuprov.catalog.gpus import ARCHITECTURES, Architecture, Gpu
@@ -40,9 +41,7 @@ class GpuSettingsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     locked_clocks: tuple[LockFact, ...]
 
 
-def read_gpu_settings_file() -> GpuSettingsFile:
-    """The file, read once."""
-    return load("gpu_settings", GpuSettingsFile)
+read_gpu_settings_file = partial(load, "gpu_settings", GpuSettingsFile)
 
 
 def find_power(gpu: Gpu) -> PowerFact | None:

@@ -1,7 +1,5 @@
 """Facts about each GPU, and lookup of GPUs by key, product name or PCI ID."""
 
-from __future__ import annotations
-
 import re
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
@@ -34,7 +32,6 @@ __all__ = [
     "list_gpus",
     "list_meant",
     "list_of_stem",
-    "list_possible",
 ]
 
 
@@ -90,12 +87,6 @@ def find_by_pci_id(vendor_device: str, subsystem: str = "") -> Gpu | None:
     )
     models = index_by_id().get(f"{_VENDOR}:{match[1]}", {}) if match else {}
     return models.get(normalize_subsystem(subsystem)) or models.get("")
-
-
-def list_possible(model: str) -> tuple[Gpu, ...]:
-    """Return the possible GPUs of a host whose spec names this model: all, if it names none or an unknown one."""
-    gpu = find_gpu(model) if model else None
-    return (gpu,) if gpu else list_gpus()
 
 
 def find_gpu(text: str) -> Gpu | None:

@@ -1,6 +1,6 @@
 """Sources of the default thresholds of `health`."""
 
-from __future__ import annotations
+from functools import partial
 
 from gpuprov.catalog.reader import Fact, File, load
 
@@ -28,8 +28,7 @@ class HealthFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limits: tuple[Limit, ...]
 
 
-def read_health_file() -> HealthFile:
-    return load("health", HealthFile)
+read_health_file = partial(load, "health", HealthFile)
 
 
 def get_limit(key: str) -> float:

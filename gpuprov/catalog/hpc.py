@@ -1,8 +1,7 @@
 """Open MPI, UCX and HPC-X: packages by origin, places of programs, and what the name of an HPC-X archive says."""
 
-from __future__ import annotations
-
 import re
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -76,9 +75,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     arch: str
 
 
-def read_hpc_file() -> HpcFile:
-    """The file, read once."""
-    return load("hpc", HpcFile)
+read_hpc_file = partial(load, "hpc", HpcFile)
 
 
 def parse_archive(name: str) -> Archive | None:
@@ -100,12 +97,6 @@ def list_packages(origin: Origin, family: str) -> tuple[str, ...]:
         if row.origin == origin
         for name in {"debian": row.debian, "redhat": row.redhat}.get(family, ())
     )
-
-
-def find_mpirun(origin: Origin, family: str) -> str:
-    """Return the pattern of mpirun's path."""
-    rows = read_hpc_file().programs
-    return next((row.mpirun for row in rows if (row.origin, row.family) == (origin, family)), "")
 
 
 def parse_level(version: str) -> str:

@@ -1,10 +1,8 @@
 """Instance types of clouds, and cards of other vendors: names written in place of a GPU model."""
 
-from __future__ import annotations
-
 import re
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 from gpuprov.catalog.reader import Fact, File, load
@@ -54,8 +52,7 @@ def parse_label(text: str) -> str:
     return " ".join(re.sub(r"[-_]", " ", _SHARED.sub("", text.strip().casefold())).split())
 
 
-def read_instances_file() -> InstancesFile:
-    return load("instances", InstancesFile)
+read_instances_file = partial(load, "instances", InstancesFile)
 
 
 @cache

@@ -1,11 +1,9 @@
 """Lines of the kernel's log that are neither Xids nor of a network adapter: how they begin, and what they mean for the
 host."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 import msgspec
@@ -65,8 +63,7 @@ class KernelFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lines: tuple[KernelLine, ...]
 
 
-def kernel_file() -> KernelFile:
-    return load("kernel", KernelFile)
+kernel_file = partial(load, "kernel", KernelFile)
 
 
 def pattern(line: KernelLine) -> str:

@@ -1,9 +1,8 @@
 """GPUs in Kubernetes: labels of nodes, limits of sharing, and the files that a node's values are rendered to."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
+from functools import partial
 
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.catalog.reader import Fact, File, load
@@ -69,9 +68,7 @@ class KubernetesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True
     kubelet_labels: tuple[Allowed, ...]
 
 
-def read_kubernetes_file() -> KubernetesFile:
-    """The file."""
-    return load("kubernetes", KubernetesFile)
+read_kubernetes_file = partial(load, "kubernetes", KubernetesFile)
 
 
 def parse_number(text: str) -> tuple[int, ...]:

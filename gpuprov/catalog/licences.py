@@ -1,7 +1,7 @@
 """Classes of licences: packages that their owner may copy to hosts, and packages for which somebody has to confirm
 this."""
 
-from __future__ import annotations
+from functools import partial
 
 from gpuprov.catalog.reader import Fact, File, load
 
@@ -21,8 +21,7 @@ class LicencesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     areas: tuple[str, ...]
 
 
-def read_licences_file() -> LicencesFile:
-    return load("licences", LicencesFile)
+read_licences_file = partial(load, "licences", LicencesFile)
 
 
 def format_source(licence: Licence) -> str:

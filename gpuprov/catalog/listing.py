@@ -1,7 +1,5 @@
 """Rows for `gpuprov catalog gpus|drivers|cuda|mig|recipes`: as text for a table, and as data for JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Symptoms that people ask for: by a number, a key, a message, or a part of one."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 

@@ -1,7 +1,5 @@
 """MIG profiles per class of GPUs, and their possible placements."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import msgspec

@@ -1,7 +1,5 @@
 """Types of what is known of a GPU."""
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 import msgspec

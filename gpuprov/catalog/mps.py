@@ -3,6 +3,7 @@ gpuprov uses."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Literal
 
 from gpuprov.catalog.gpus import Gpu
@@ -98,9 +99,7 @@ class MpsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     packages: tuple[ProgramPackages, ...]
 
 
-def read_mps_file() -> MpsFile:
-    """The file, read once."""
-    return load("mps", MpsFile)
+read_mps_file = partial(load, "mps", MpsFile)
 
 
 def parse_capability(text: str) -> tuple[int, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import partial
 from typing import Literal, NamedTuple
 
 from gpuprov.catalog.reader import Fact, File, load
@@ -63,8 +64,7 @@ class NicsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     lines: tuple[NicLine, ...]
 
 
-def read_nics_file() -> NicsFile:
-    return load("nics", NicsFile)
+read_nics_file = partial(load, "nics", NicsFile)
 
 
 SPOKEN = re.compile(

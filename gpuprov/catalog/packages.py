@@ -1,7 +1,5 @@
 """Packages that provide each part of a driver stack, by distribution, archive and branch."""
 
-from __future__ import annotations
-
 from gpuprov.catalog.drivers import derive_branch
 from gpuprov.catalog.drivers.data import Offer, Origin, PackageSet, list_same_packages, read_drivers_file
 from gpuprov.catalog.gpus import Flavour

@@ -1,8 +1,7 @@
 """PCI Express settings: IOMMU parameters by processor, registers, machines whose ACS is computed, errata of relaxed
 ordering."""
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Literal
 
 from gpuprov.catalog.reader import Fact, File, load
@@ -62,9 +61,7 @@ class PcieFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     no_relaxed_ordering: tuple[Range, ...]
 
 
-def read_pcie_file() -> PcieFile:
-    """The file, read once."""
-    return load("pcie", PcieFile)
+read_pcie_file = partial(load, "pcie", PcieFile)
 
 
 def list_processors(cpu: str, gpu: str = "") -> tuple[Cpu, ...]:

@@ -1,7 +1,5 @@
 """Ansible's name of a distribution, and its key in the catalogue, which is also the key of the roles' tables."""
 
-from __future__ import annotations
-
 from gpuprov.catalog.distributions import list_distributions
 
 

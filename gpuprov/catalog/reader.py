@@ -4,8 +4,6 @@ Importing PyYAML and parsing the two files that every `verify` needs takes about
 the parsed data is kept between runs under the hash of the file's bytes, and typed again each time.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path

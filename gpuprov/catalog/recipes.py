@@ -1,8 +1,7 @@
 """Recipes: specs by hardware, each line of which somebody who makes, sells or runs that hardware has published."""
 
-from __future__ import annotations
-
 from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from gpuprov.catalog.instances import Fabric, InstanceTypes
@@ -43,8 +42,7 @@ class RecipesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     recipes: tuple[Recipe, ...]
 
 
-def _file() -> RecipesFile:
-    return load("recipes", RecipesFile)
+_file = partial(load, "recipes", RecipesFile)
 
 
 def recipes() -> tuple[Recipe, ...]:

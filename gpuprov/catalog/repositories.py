@@ -1,7 +1,6 @@
 """NVIDIA's package repositories by distribution and architecture, and the keys that sign them."""
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Any
 
 from gpuprov.catalog.distributions import Signed, list_distributions
@@ -38,8 +37,7 @@ DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 TOOLKIT_KEY = "F796ECB0"
 
 
-def read_repositories_file() -> RepositoriesFile:
-    return load("repositories", RepositoriesFile)
+read_repositories_file = partial(load, "repositories", RepositoriesFile)
 
 
 def get_key(identifier: str) -> Key:

@@ -1,7 +1,5 @@
 """Problems as users see them: their meaning, where to look, the fix."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import msgspec

@@ -1,6 +1,6 @@
 """Technical terms and their meanings."""
 
-from __future__ import annotations
+from functools import partial
 
 from gpuprov.catalog.reader import Fact, File, load
 
@@ -27,5 +27,4 @@ def find_term(word: str) -> Term | None:
     return next((term for term in read_terms_file().terms if folded in map(str.casefold, (term.key, *term.also))), None)
 
 
-def read_terms_file() -> TermsFile:
-    return load("terms", TermsFile)
+read_terms_file = partial(load, "terms", TermsFile)

@@ -1,7 +1,5 @@
 """The number of NVLinks that a healthy GPU of each model has."""
 
-from __future__ import annotations
-
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.catalog.reader import Fact, File, load
 

@@ -1,8 +1,6 @@
 """The one judge of a line of the kernel's log: what it reports, of which device, how severe that is, and what is to be
 done. Health, explain and records all ask here; the lines themselves are in xids.yaml, nics.yaml and kernel.yaml."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import cache, lru_cache

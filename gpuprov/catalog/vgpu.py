@@ -1,8 +1,7 @@
 """NVIDIA's vGPU guest driver: releases, the keys of gridd.conf; and the machines in which GPUs are passed through or
 shared."""
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Literal
 
 from gpuprov.catalog.drivers import find_branch
@@ -75,9 +74,7 @@ class VgpuFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     clouds: tuple[Cloud, ...]
 
 
-def read_vgpu_file() -> VgpuFile:
-    """The file, read once."""
-    return load("vgpu", VgpuFile)
+read_vgpu_file = partial(load, "vgpu", VgpuFile)
 
 
 def release_of(branch: str) -> str:

@@ -1,9 +1,7 @@
 """Xids and SXids, NVIDIA's errors in the kernel log: the meaning of each, and the action that NVIDIA specifies."""
 
-from __future__ import annotations
-
 import re
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 import msgspec
@@ -117,8 +115,7 @@ class XidsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     xids: tuple[Xid, ...]
 
 
-def read_xids_file() -> XidsFile:
-    return load("xids", XidsFile)
+read_xids_file = partial(load, "xids", XidsFile)
 
 
 @cache

@@ -1,7 +1,5 @@
 """Choice of the checkpoint that a host goes back to, and of the spec that brings it there. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,8 +17,7 @@ from gpuprov.render.spec_digest import is_comparable
 class Back(msgspec.Struct, frozen=True):
     """A host's way back. `pruned`: capabilities that were applied since, and whose resources in the receipt are
     removed; `settings`: those whose settings in the receipt can be put back; `stays`: those without resources in the
-    receipt, which no spec removes; `until_boot`: those of which something may stay until the next boot.
-    """
+    receipt, which no spec removes; `until_boot`: those of which something may stay until the next boot."""
 
     checkpoint: Checkpoint
     values: dict[str, Any]
@@ -40,8 +37,7 @@ class Refused(msgspec.Struct, frozen=True):
 def back(checkpoints: Checkpoints, receipt: Receipt | None, to: str = "", *, last: bool = False) -> Back | Refused:
     """Choose the checkpoint of the run `to`; else the one that an unfinished rollback has begun with, or the newest
     that is older than the last apply. last: the host's state when verify was last green; refused if that is what was
-    applied last.
-    """
+    applied last."""
     if not checkpoints.all:
         more = f"; {checkpoints.damaged} cannot be read" if checkpoints.damaged else ""
         return Refused(
@@ -79,8 +75,7 @@ def _removal_of(name: str) -> Mapping[str, Any] | None:
 
 def find_current(checkpoints: Checkpoints, receipt: Receipt | None) -> Checkpoint | None:
     """Return the checkpoint that matches the last apply, preferably the one that the host was at. Anything applied
-    since then, beside it, rules it out; what a rollback could not remove was applied before the rollback ended.
-    """
+    since then, beside it, rules it out; what a rollback could not remove was applied before the rollback ended."""
     if receipt is None or receipt.damaged or checkpoints.half_way:
         return None
     applied = {name: capability.digest for name, capability in receipt.capabilities.items()}

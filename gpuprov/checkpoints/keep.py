@@ -1,7 +1,5 @@
 """Keeping of checkpoints: after an apply, green hosts keep the spec that was applied, with the resulting versions."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

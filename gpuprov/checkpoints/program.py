@@ -1,7 +1,5 @@
 """gpuprov/host_code/checkpoints.py, run on many hosts at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Limits of a checkpoint, which a host supplies: it may have this machine do no more than its inventory permits. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -20,8 +18,7 @@ POLICIES = ("reboot", "on_failure")
 
 def trusted(raw: RawHost, back: Back) -> Back | Refused:
     """Apply the inventory's policies to a checkpoint. Refused if it names a file of this machine, or another host, that
-    the inventory does not: a host that lies would get what it names.
-    """
+    the inventory does not: a host that lies would get what it names."""
     known = dict(_find_beyond(raw.values, ()))
     for path, value in _find_beyond(back.values, ()):
         if value and known.get(path) != value:

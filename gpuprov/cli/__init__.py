@@ -144,12 +144,7 @@ cli.add_command(rollback)
 @options.recorded
 @options.json_flag
 def verify(
-    sources: tuple[str, ...],
-    only: str | None,
-    timeout: float,
-    records: tuple[Path, ...],
-    as_json: bool,
-    **reading: Any,
+    sources: tuple[str, ...], only: str | None, timeout: float, records: tuple[Path, ...], as_json: bool, **reading: Any
 ) -> int:
     """Prove that the hosts match their specs, now and after the next boot. Changes nothing.
 

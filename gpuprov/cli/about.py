@@ -46,7 +46,5 @@ def page_of(verb: str, folders: Sequence[Path], fleet: Path | None, run: str) ->
     words += ["--fleet", str(fleet)] if fleet else []
     words += ["--run", run] if run else []
     return About(
-        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
-        inventory=", ".join(map(str, folders)),
-        command=shlex.join(words),
+        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", inventory=", ".join(map(str, folders)), command=shlex.join(words)
     )

@@ -1,7 +1,5 @@
 """The command `gpuprov accept`: parse, call, return the exit code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

@@ -1,7 +1,5 @@
 """The command bundle: parse, call, print, return the exit code."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any
@@ -53,9 +51,7 @@ OF_PULL = ("wheels", "source", "results", "mode", "reboot", "serial")
     "--results", metavar="PLACE", help="With --pull: where results go: https://... (PUT), a path, or rsync:DEST."
 )
 @click.option(
-    "--mode",
-    type=click.Choice(["report", "apply"]),
-    help="With --pull: report what differs (default), or apply.",
+    "--mode", type=click.Choice(["report", "apply"]), help="With --pull: report what differs (default), or apply."
 )
 @click.option("--reboot", is_flag=True, help="With --pull: permit one reboot for this bundle, whatever the spec says.")
 @click.option(

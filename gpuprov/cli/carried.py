@@ -1,7 +1,5 @@
 """Options of commands that take packages from a bundle."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

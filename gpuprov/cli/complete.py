@@ -1,7 +1,5 @@
 """Completion on TAB: files, hosts and groups of the inventory, capabilities, GPU models. A failure offers nothing."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The command `gpuprov diff`: parse, call, return the exit code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,47 +1,42 @@
 """The commands `gpuprov drain` and `gpuprov undrain`: parse, call, print, return the exit code."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.habits import combine
 from gpuprov.cli.seconds import Seconds
 from gpuprov.cli.sections import Command
 
 C = TypeVar("C", bound=Callable[..., Any])
 
 
-def scheduler(command: C) -> C:
-    """Add --by and the options that belong to it."""
-    decorators = (
-        click.option(
-            "--by",
-            required=True,
-            type=click.Choice(["slurm", "kubernetes", "command"]),
-            help="What schedules the hosts.",
-        ),
-        click.option(
-            "--command",
-            default="",
-            metavar="COMMAND",
-            help="With --by command: the site's own command, run on this machine.",
-        ),
-        click.option("--context", default="", metavar="NAME", help="With --by kubernetes: kubectl's context."),
-        click.option(
-            "--poll",
-            type=Seconds(0.1),
-            default=10.0,
-            show_default=True,
-            metavar="SECONDS",
-            help="Time between two looks, in seconds.",
-        ),
-    )
-    for decorator in reversed(decorators):
-        command = decorator(command)
-    return command
+scheduler = combine(
+    click.option(
+        "--by",
+        required=True,
+        type=click.Choice(["slurm", "kubernetes", "command"]),
+        help="What schedules the hosts.",
+    ),
+    click.option(
+        "--command",
+        default="",
+        metavar="COMMAND",
+        help="With --by command: the site's own command, run on this machine.",
+    ),
+    click.option("--context", default="", metavar="NAME", help="With --by kubernetes: kubectl's context."),
+    click.option(
+        "--poll",
+        type=Seconds(0.1),
+        default=10.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Time between two looks, in seconds.",
+    ),
+)
+"""Add --by and the options that belong to it."""
 
 
 @click.command(cls=Command, short_help="Drain hosts from their scheduler and wait until they are free.")

@@ -1,7 +1,5 @@
 """The command `gpuprov drift`: parse, call, return the exit code."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any

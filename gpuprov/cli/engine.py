@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gpuprov.cli.habits import combine
+
 if TYPE_CHECKING:
     from gpuprov.rollout.base import Engine
     from gpuprov.rollout.temporal.connect import Connection
@@ -18,32 +20,26 @@ C = TypeVar("C", bound=Callable[..., Any])
 OF_TEMPORAL = ("address", "namespace", "folder", "tls_ca", "tls_cert", "tls_key", "tls_name", "payload_key")
 
 
-def temporal(command: C) -> C:
-    """Add --address and the other options for a Temporal server."""
-    decorators = (
-        click.option(
-            "--address", default="", metavar="HOST:PORT", help="Address of the Temporal server ($TEMPORAL_ADDRESS)."
-        ),
-        click.option(
-            "--namespace", default="", metavar="NAME", help="Temporal namespace ($TEMPORAL_NAMESPACE, or default)."
-        ),
-        click.option("--folder", type=FOLDER, help="Folder for fleets, policies and results of roll-outs on Temporal."),
-        click.option("--tls-ca", type=FILE, help="CA certificates that the server's certificate must be signed by."),
-        click.option("--tls-cert", type=FILE, help="Client certificate, for mutual TLS."),
-        click.option("--tls-key", type=FILE, help="Key of the client certificate."),
-        click.option(
-            "--tls-name", default="", metavar="NAME", help="Server name to expect in the server's certificate."
-        ),
-        click.option(
-            "--payload-key",
-            type=FILE,
-            multiple=True,
-            help="Key for payloads kept by Temporal; may be repeated: the first encrypts, all decrypt.",
-        ),
-    )
-    for decorator in reversed(decorators):
-        command = decorator(command)
-    return command
+temporal = combine(
+    click.option(
+        "--address", default="", metavar="HOST:PORT", help="Address of the Temporal server ($TEMPORAL_ADDRESS)."
+    ),
+    click.option(
+        "--namespace", default="", metavar="NAME", help="Temporal namespace ($TEMPORAL_NAMESPACE, or default)."
+    ),
+    click.option("--folder", type=FOLDER, help="Folder for fleets, policies and results of roll-outs on Temporal."),
+    click.option("--tls-ca", type=FILE, help="CA certificates that the server's certificate must be signed by."),
+    click.option("--tls-cert", type=FILE, help="Client certificate, for mutual TLS."),
+    click.option("--tls-key", type=FILE, help="Key of the client certificate."),
+    click.option("--tls-name", default="", metavar="NAME", help="Server name to expect in the server's certificate."),
+    click.option(
+        "--payload-key",
+        type=FILE,
+        multiple=True,
+        help="Key for payloads kept by Temporal; may be repeated: the first encrypts, all decrypt.",
+    ),
+)
+"""Add --address and the other options for a Temporal server."""
 
 
 def engine(command: C) -> C:

@@ -1,7 +1,5 @@
 """The group `gpuprov fleet`: a fleet as files, cut into jobs for any machine."""
 
-from __future__ import annotations
-
 import click
 
 from gpuprov.cli.sections import Ordered

@@ -1,8 +1,6 @@
 """Options in Ansible's form, one by one: for commands that do not take all of `options.inventory` and
 `options.reaching`."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,6 +11,11 @@ from gpuprov.cli.sections import Shared
 
 C = TypeVar("C", bound=Callable[..., Any])
 shared = functools.partial(click.option, cls=Shared)
+
+
+def combine(*decorators: Callable[[Any], Any]) -> Callable[[C], C]:
+    """Return one decorator for these, as they would stand above a command."""
+    return lambda command: functools.reduce(lambda inner, decorator: decorator(inner), reversed(decorators), command)
 
 
 def extra_vars(about: str) -> Callable[[C], C]:

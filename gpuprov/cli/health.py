@@ -1,7 +1,5 @@
 """The command `gpuprov health`: parse, call, return the exit code."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from time import monotonic
 from typing import Any

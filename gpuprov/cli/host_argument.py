@@ -1,7 +1,5 @@
 """HOST, the argument of commands that show single hosts: a host of the inventory, or a pattern as --limit takes it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -24,14 +24,7 @@ READ = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(cls=Command, short_help="Write a first inventory from answers, hosts, Slurm or Kubernetes.")
-@click.option(
-    "-o",
-    "--out",
-    type=Named(),
-    default=Path("inventory.yaml"),
-    show_default=True,
-    help="The file to write.",
-)
+@click.option("-o", "--out", type=Named(), default=Path("inventory.yaml"), show_default=True, help="The file to write.")
 @click.option("--force", is_flag=True, help="Replace the file, if it is there.")
 @click.option(
     "--from-hosts",

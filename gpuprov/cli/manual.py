@@ -1,7 +1,5 @@
 """Manual pages in roff, from the same objects as --help."""
 
-from __future__ import annotations
-
 import inspect
 import re
 

@@ -1,7 +1,5 @@
 """The commands `gpuprov mig ...`: parse, call, return the exit code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

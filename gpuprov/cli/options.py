@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from gpuprov.cli import complete
-from gpuprov.cli.habits import extra_vars, shared, user
+from gpuprov.cli.habits import combine, extra_vars, shared, user
 from gpuprov.cli.login import logged_in, refuse_unusable
 from gpuprov.cli.seconds import WEEK, Seconds
 from gpuprov.cli.sections import Written
@@ -37,25 +37,6 @@ def inventories(name: str, about: str, *words: str) -> Callable[[C], C]:
     )
 
 
-def inventory(command: C) -> C:
-    """Add INVENTORY..., --limit, vault and cache options; the command receives them as `sources` and `reading`."""
-    decorators = (
-        click.argument("sources", metavar="[INVENTORY]...", nargs=-1, shell_complete=complete.files),
-        inventories("inventories", "An inventory, as with Ansible; the same as the argument."),
-        shared(
-            "-l",
-            "--limit",
-            metavar="PATTERN",
-            shell_complete=complete.hosts,
-            help="Only hosts that match this Ansible host pattern, or @FILE.",
-        ),
-        reading,
-    )
-    for decorator in reversed(decorators):
-        command = decorator(command)
-    return command
-
-
 def vault(command: C) -> C:
     """Add the options for vault passwords."""
     command = shared("--ask-vault-pass", is_flag=True, help="Ask for the vault password.")(command)
@@ -68,23 +49,33 @@ def vault(command: C) -> C:
     )(command)
 
 
-def reading(command: C) -> C:
-    """Add the options for reading an inventory: vault and cache options, and the common ones."""
-    decorators = (
-        vault,
-        extra_vars("Override variables: NAME=VALUE, YAML, JSON or @FILE; `gpuprov` is merged over each host's."),
-        shared("--no-cache", is_flag=True, help="Ignore the cache of resolved inventories."),
-        common,
-    )
-    for decorator in reversed(decorators):
-        command = decorator(command)
-    return command
-
-
 def common(command: C) -> C:
     """Add -v and --debug, which every command takes."""
     command = shared("-v", "--verbose", is_flag=True, help="Show more: passed checks, sources, single tasks.")(command)
     return shared("--debug", is_flag=True, help="Show tracebacks.")(command)
+
+
+reading = combine(
+    vault,
+    extra_vars("Override variables: NAME=VALUE, YAML, JSON or @FILE; `gpuprov` is merged over each host's."),
+    shared("--no-cache", is_flag=True, help="Ignore the cache of resolved inventories."),
+    common,
+)
+"""Add the options for reading an inventory: vault and cache options, and the common ones."""
+
+inventory = combine(
+    click.argument("sources", metavar="[INVENTORY]...", nargs=-1, shell_complete=complete.files),
+    inventories("inventories", "An inventory, as with Ansible; the same as the argument."),
+    shared(
+        "-l",
+        "--limit",
+        metavar="PATTERN",
+        shell_complete=complete.hosts,
+        help="Only hosts that match this Ansible host pattern, or @FILE.",
+    ),
+    reading,
+)
+"""Add INVENTORY..., --limit, vault and cache options; the command receives them as `sources` and `reading`."""
 
 
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -102,19 +93,14 @@ break_lock = click.option(
 """--break-lock: locks to take over, by their ids. Without an id it breaks none, and the message gives the id."""
 
 
-def report_files(command: C) -> C:
-    """Add --junit, --html and --prometheus: a report as files, too."""
-    file = Written()
-    decorators = (
-        click.option("--junit", type=file, help="Write JUnit XML to this file."),
-        click.option("--html", type=file, help="Write one self-contained HTML page to this file."),
-        click.option(
-            "--prometheus", type=file, help="Write metrics for node_exporter's textfile collector to this file."
-        ),
-    )
-    for decorator in reversed(decorators):
-        command = decorator(command)
-    return command
+report_files = combine(
+    click.option("--junit", type=Written(), help="Write JUnit XML to this file."),
+    click.option("--html", type=Written(), help="Write one self-contained HTML page to this file."),
+    click.option(
+        "--prometheus", type=Written(), help="Write metrics for node_exporter's textfile collector to this file."
+    ),
+)
+"""Add --junit, --html and --prometheus: a report as files, too."""
 
 
 act_limit = click.option(
@@ -170,27 +156,23 @@ capabilities = click.option(
 """--only: narrow to some capabilities."""
 
 
-def reaching(command: C) -> C:
-    """Add --forks, --user and --ask-become-pass, for commands that connect to hosts."""
-    decorators = (
-        shared(
-            "-f",
-            "--forks",
-            metavar="N",
-            type=click.IntRange(min=1),
-            help="How many hosts to connect to at the same time, at most.",
-        ),
-        user,
-        shared(
-            "-K",
-            "--ask-become-pass",
-            is_flag=True,
-            help="Ask for the sudo password, used where the inventory has none.",
-        ),
-    )
-    for decorator in reversed(decorators):
-        command = decorator(command)
-    return command
+reaching = combine(
+    shared(
+        "-f",
+        "--forks",
+        metavar="N",
+        type=click.IntRange(min=1),
+        help="How many hosts to connect to at the same time, at most.",
+    ),
+    user,
+    shared(
+        "-K",
+        "--ask-become-pass",
+        is_flag=True,
+        help="Ask for the sudo password, used where the inventory has none.",
+    ),
+)
+"""Add --forks, --user and --ask-become-pass, for commands that connect to hosts."""
 
 
 def reaches_nobody(why: str, options: dict[str, Any]) -> None:

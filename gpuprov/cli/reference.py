@@ -1,7 +1,5 @@
 """The commands that show gpuprov's knowledge: explain, catalog, schema. They need no inventory and contact no host."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

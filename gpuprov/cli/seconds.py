@@ -1,7 +1,5 @@
 """A time on the command line."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

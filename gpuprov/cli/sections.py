@@ -1,7 +1,5 @@
 """Layout of --help: commands by purpose, and a command's own options before those that many commands share."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -14,15 +12,7 @@ import click
 PURPOSES = {
     "Everyday commands": ("init", "check", "plan", "apply", "verify", "rehearse"),
     "Hosts in service": ("health", "drift", "rollback", "diff", "show", "export", "topology", "accept", "capture"),
-    "Fleets and closed sites": (
-        "rollout",
-        "fleet",
-        "drain",
-        "undrain",
-        "bundle",
-        "bake",
-        "render",
-    ),
+    "Fleets and closed sites": ("rollout", "fleet", "drain", "undrain", "bundle", "bake", "render"),
     "Tests": ("test", "simulate"),
     "What gpuprov knows": ("explain", "catalog", "mig", "schema"),
 }

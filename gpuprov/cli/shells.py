@@ -5,8 +5,6 @@ break at =, but click answers for `--limit=g` as if they did. fish's script cuts
 https://click.palletsprojects.com/en/stable/shell-completion/
 """
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The group `gpuprov simulate`: simulated GPU hosts, up and down. The work is done by `gpuprov.simulate`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

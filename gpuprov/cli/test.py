@@ -1,7 +1,5 @@
 """The command test: pytest with gpuprov's plugin, in the environment that gpuprov is installed in."""
 
-from __future__ import annotations
-
 import click
 
 from gpuprov.cli import complete

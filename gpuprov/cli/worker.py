@@ -1,7 +1,5 @@
 """The command worker: does a site's jobs, for roll-outs on Temporal."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The location of roles, playbooks and plugins: inside the installed package, or at the root of a checkout."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

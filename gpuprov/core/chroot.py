@@ -1,7 +1,5 @@
 """The command that runs a program in an image, seen from the machine that builds it."""
 
-from __future__ import annotations
-
 import os
 
 CONNECTION = "gpuprov_chroot"

@@ -1,8 +1,6 @@
 """Files kept between runs, for speed only: checksummed, of one user (mode 0600), complete or absent, ignored if
 damaged."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import stat

@@ -1,7 +1,5 @@
 """Describes how a program ended, by its exit status: by a signal, or, for ssh, by a cut connection."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Mapping

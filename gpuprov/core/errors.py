@@ -1,7 +1,5 @@
 """Errors that a user can act on, outcomes, and their exit codes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal
 
@@ -82,12 +80,6 @@ class GpuprovError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
-
-
-class ApplyError(GpuprovError):
-    """Apply could not be completed on at least one host."""
-
-    exit_code = CODES["failed"]
 
 
 class UnreachableError(GpuprovError):

@@ -4,10 +4,9 @@ ansible/cli).
 Many scripts set LC_ALL=C, and ssh passes on the client's locale (SendEnv LC_*), which may not be installed.
 """
 
-from __future__ import annotations
-
 import locale
 import os
+import sys
 
 WANTED = ("C.UTF-8", "C.utf8", "en_US.UTF-8")
 
@@ -29,3 +28,9 @@ def _is_utf8(name: str) -> bool:
         return (locale.getlocale()[1] or "").lower() in ("utf-8", "utf8")
     except (locale.Error, ValueError):
         return False
+
+
+def is_plain() -> bool:
+    """Return whether standard output takes ASCII only: by its encoding, or because LC_ALL requests it."""
+    encoding = (getattr(sys.stdout, "encoding", "") or "").lower()
+    return "utf" not in encoding or os.environ.get("LC_ALL") in ("C", "POSIX")

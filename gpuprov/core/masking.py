@@ -5,8 +5,6 @@ as password, token or secret, authorization headers, cookies, private keys, JSON
 makers' formats, signatures of URLs, and passwords given to a command by -p. Public keys and fingerprints stay.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 
@@ -46,10 +44,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)([?&;](?:x-amz-signature|x-goog-signature|sig)=)[A-Za-z0-9%+/=_-]{8,}"), rf"\1{MASK}"),
     (re.compile(_LOGIN + r"""(["'])[^"'\n]+\2"""), rf"\1\2{MASK}\2"),
     (re.compile(_LOGIN + r"""[^\s"';|&]+"""), rf"\1{MASK}"),
-    (
-        re.compile(rf"""(?i)(\bcookie["']?[ \t]*:[ \t]*["']?){_PAIR}(?:;[ \t]*{_PAIR}){{0,100}}"""),
-        rf"\1{MASK}",
-    ),
+    (re.compile(rf"""(?i)(\bcookie["']?[ \t]*:[ \t]*["']?){_PAIR}(?:;[ \t]*{_PAIR}){{0,100}}"""), rf"\1{MASK}"),
     (re.compile(r"(?i)(\b(?:bearer|basic) +)[A-Za-z0-9+/=._~-]{8,}"), rf"\1{MASK}"),
     (
         re.compile(r"(?i)(\bauthorization[\"']?[ \t]*[:=][ \t]*[\"']?(?:bearer|basic|token)[ \t]+)(?!\*)[^\s\"',;]+"),

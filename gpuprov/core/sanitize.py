@@ -6,8 +6,6 @@ gpuprov prints or writes for people passes through `cleaned`: the console, the r
 values from a vault, and user names and passwords in URLs, wherever they appear.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import textwrap

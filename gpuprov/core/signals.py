@@ -2,8 +2,6 @@
 without job control SIGINT for background jobs
 (https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html, 2.11)."""
 
-from __future__ import annotations
-
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator

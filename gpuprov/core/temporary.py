@@ -1,8 +1,6 @@
 """Temporary folders: in a parent that every program accepts, whatever TMPDIR is, and for sockets in one with a short
 name."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

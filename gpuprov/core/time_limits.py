@@ -1,7 +1,5 @@
 """Time limits for hosts, shared by several commands."""
 
-from __future__ import annotations
-
 ACT_LIMIT = 7200
 """Seconds for one act of the playbook on a host: building a driver for several kernels on a slow machine takes most of
 an hour. playbooks/site.yml has the same value, for ansible-playbook without gpuprov."""

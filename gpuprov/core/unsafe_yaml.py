@@ -6,8 +6,6 @@ and playbooks only.
 https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_advanced_syntax.html#unsafe-or-raw-strings
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The document of `gpuprov drift`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 

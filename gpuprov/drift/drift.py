@@ -1,7 +1,5 @@
 """Drift of each host of a fleet. Hosts are read once, with the checks of verify; nothing is changed on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from datetime import datetime
 
@@ -25,8 +23,7 @@ def drift(
     on_done: Callable[[str], None] | None = None,
 ) -> list[HostDrift]:
     """Find the drift of each host, in the order of the fleet. `since`: only actions of package managers after this time
-    count as a cause, instead of those after the last apply.
-    """
+    count as a cause, instead of those after the last apply."""
     specs = {raw.name: spec for raw, spec in fleet}
     judged: dict[str, HostDrift] = {}
 

@@ -1,7 +1,5 @@
 """Drift of one host, from its results and facts. Pure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
@@ -238,8 +236,7 @@ def _group_readings(noted: Iterable[Noted], applied: Collection[datetime] = ()) 
 
 def _is_change(reading: Noted) -> bool:
     """True if a reading counts as a change. Packages are counted from the logs; a unit that has run and ended, or runs
-    again, has not changed.
-    """
+    again, has not changed."""
     if reading.kind == "unit":
         return reading.before.split(" ")[0] != reading.after.split(" ")[0] or reading.after.endswith("failed")
     return reading.kind != "package"

@@ -1,7 +1,5 @@
 """Types of a host's drift, for the text and the JSON document."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec
@@ -30,8 +28,7 @@ OUTCOMES: dict[State, Outcome] = {
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
     """One command of a package manager, with those of its packages that concern a difference. `at`: in the host's own time, ISO
     8601. For a reading of the host's own: it changed before `at` and after the reading at `after`; `spans_apply`: gpuprov applied
-    something between them, which may be what changed it.
-    """
+    something between them, which may be what changed it."""
 
     at: str
     after: str = ""
@@ -44,8 +41,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """A check that fails now; `unread`: its result is unknown, because the host could not be read. `reboot_fixes`: the
     next boot fixes it. `spec_changed`: the spec of its capability is not the one that was applied. `follows`: the
-    failing check without which this one would not fail.
-    """
+    failing check without which this one would not fail."""
 
     capability: str
     check: str

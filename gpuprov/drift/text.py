@@ -1,7 +1,5 @@
 """Drift as text. Pure functions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -37,8 +35,7 @@ def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:
 
 def _describe_state(host: HostDrift) -> str:
     """Describe the state. A difference of a capability whose spec changed may be due to the spec, or not: such a host
-    is not called as applied.
-    """
+    is not called as applied."""
     words = WORDS[host.state]
     differs = host.state == "spec changed" and any(not each.unread for each in host.differences)
     return words.removeprefix("as applied, but ") if differs else words

@@ -1,7 +1,5 @@
 """Explains a word: a capability, a field, a check, an exit code, or a symptom that a user sees."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterable
 from typing import IO

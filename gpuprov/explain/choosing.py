@@ -1,8 +1,6 @@
 """A log, read as a stream -> the lines that may hold a message, and those around them. Most lines of a log hold none:
 they are read in blocks, and a block without any message's words is skipped."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Callable, Iterator

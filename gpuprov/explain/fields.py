@@ -1,7 +1,5 @@
 """The fields of a capability's block, and of the blocks inside it: purpose, allowed values, and default of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -11,6 +9,7 @@ from msgspec import inspect as shape
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.spec import build, described
+from gpuprov.spec.kinds import unwrap
 
 REQUIRED = "none: required"
 
@@ -18,8 +17,7 @@ REQUIRED = "none: required"
 class Field(msgspec.Struct, frozen=True, kw_only=True):
     """One field. `name` is its full name (`rdma.devices[].pci`), `path` the same in words; `default` is JSON, or says
     that there is none; `proofs` are checks of the capability, or `unproved` says why there are none. `about`: for a
-    field with fields of its own, the description of its block.
-    """
+    field with fields of its own, the description of its block."""
 
     name: str
     path: tuple[str, ...]
@@ -65,10 +63,7 @@ def named(words: str) -> list[Field]:
 
 def _field(item: shape.Field, place: str, above: tuple[str, ...], common: dict[str, Any]) -> Field:
     block = described.find_block(item.type)
-    listed = any(
-        isinstance(described.strip_description(member), shape.VarTupleType)
-        for member in described.list_members(item.type)
-    )
+    listed = any(isinstance(unwrap(member), shape.VarTupleType) for member in described.list_members(item.type))
     return Field(
         name=f"{place}.{item.encode_name}{'[]' * (listed and block is not None)}",
         path=(*above, item.encode_name),
@@ -89,14 +84,14 @@ def _inside(item: shape.Field, above: Field, common: dict[str, Any]) -> Iterator
 
 def _allowed(kind: shape.Type) -> str:
     """Describe the allowed values; for a text, the field's own description does."""
-    return " or ".join(_words(described.strip_description(member)) for member in described.list_members(kind))
+    return " or ".join(_words(unwrap(member)) for member in described.list_members(kind))
 
 
 def _words(kind: shape.Type) -> str:
     if isinstance(kind, shape.StrType):
         return "text"
     if isinstance(kind, shape.VarTupleType):
-        inner = described.strip_description(kind.item_type)
+        inner = unwrap(kind.item_type)
         if isinstance(inner, shape.StructType):
             return "a list of blocks"
         known = _inner(kind.item_type)
@@ -109,7 +104,7 @@ def _words(kind: shape.Type) -> str:
 
 def _inner(kind: shape.Type) -> str:
     """Describe what an item, a key or a value may be; empty if the model leaves it to the capability's rules."""
-    bare = described.strip_description(kind)
+    bare = unwrap(kind)
     if isinstance(bare, shape.StrType):
         return described.find_description(kind) or "text"
     return "" if isinstance(bare, shape.AnyType) else build.describe_allowed(kind)

@@ -1,8 +1,6 @@
 """Names of hardware: instance types of clouds, GPUs as the catalogue, nvidia-smi and labels write them, and MIG
 profiles."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,8 +1,6 @@
 """Lines of a log that only make sense with their neighbours: messages of several lines, and which PCI addresses are
 GPUs."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator

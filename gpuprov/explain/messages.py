@@ -1,7 +1,5 @@
 """A log -> the symptoms whose messages it contains."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections import deque

@@ -1,7 +1,5 @@
 """Export of a host's state as a spec: captures a good host, to assert it elsewhere."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -65,8 +63,7 @@ def _explain_error(error: Exception, where: str) -> str:
 class Exported(msgspec.Struct, frozen=True):
     """An inventory for `check` and `verify`, facts that could not be read, and the hosts that could not be reached
     (`again`: their names). `mig_parted`: the partitions of GPUs, as a mig-parted file with one configuration for each
-    host with MIG.
-    """
+    host with MIG."""
 
     inventory: dict[str, Any]
     notes: tuple[str, ...]

@@ -1,7 +1,5 @@
 """`gpuprov capture`: record everything that checks read on hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

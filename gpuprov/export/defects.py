@@ -1,7 +1,5 @@
 """Contradictions on a host: its exported spec, checked by verify on the same facts."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 
@@ -24,8 +22,7 @@ def probes() -> tuple[Probe[Any], ...]:
 def doubts(facts: Facts, spec: dict[str, Any]) -> list[str]:
     """List likely defects of the host, one line each; consequences of another one are left out. A check that fails on a
     spec exported from the same host shows a contradiction: modules of one version and libraries of another, a
-    half-installed package, a unit that should run and does not.
-    """
+    half-installed package, a unit that should run and does not."""
     problems: list[str] = []
     for capability in CAPABILITIES:
         with suppress(ProbeFailed):

@@ -1,7 +1,5 @@
 """Differences between the exported specs of two hosts: by capability, field by field."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

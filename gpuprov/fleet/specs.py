@@ -1,8 +1,6 @@
 """Inventory sources -> typed host specs: the entry point of every command. All problems of all hosts are reported at
 once."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any

@@ -7,7 +7,7 @@ import os
 from functools import partial
 from typing import Iterator
 
-from .files import write
+from .files import read, write
 from .packages import apt_files
 from .packages.commands import Ran, run, shorten_end
 from .packages.dnf import makecache
@@ -32,7 +32,7 @@ def add(package: str, named: str) -> None:
 def install_deb(package: str) -> None:
     _check(run(["dpkg-deb", "-f", package, "Package"]), "it is no Debian package")
     _must(run(["dpkg", "-i", package], {"DEBIAN_FRONTEND": "noninteractive"}), "dpkg -i")
-    sources = [path for path in list_files(APT) if NAME in read_text(path)]
+    sources = [path for path in list_files(APT) if NAME in read(path)]
     if not sources:
         raise Refused("it brought no package source for apt")
     for source in () if os.environ.get("GPUPROV_BUNDLE") else sources:
@@ -69,8 +69,3 @@ def _must(ran: Ran, what: str) -> None:
 def list_files(folder: str) -> Iterator[str]:
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     return (path for path in (os.path.join(folder, name) for name in names) if os.path.isfile(path))
-
-
-def read_text(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return file.read()

@@ -13,7 +13,7 @@ import tempfile
 from typing import Any, Mapping
 
 from .archives import Unsafe, unpack
-from .files import compute_digest
+from .files import compute_digest, peek
 
 RECORD = "/var/lib/gpuprov/efa.json"
 """The record of the last run: the archive's SHA-256 and the options."""
@@ -49,15 +49,6 @@ def explain_installation(record: str, sha256: str, options: list[str]) -> str:
     if last.get("options") != options:
         return "it ran with {}".format(" ".join(str(option) for option in last.get("options") or ["no options"]))
     return ""
-
-
-def read(path: str) -> str:
-    """Return a file's text; "" if there is none."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def unpack_installer(archive: str, into: str) -> str:
@@ -116,7 +107,7 @@ def is_stale() -> bool:
     if not capture_output("modinfo", "-n", "efa"):
         return False
     marks = ("srcversion", "version")
-    return any(read(f"{MODULE}/{mark}").strip() != capture_output("modinfo", "-F", mark, "efa") for mark in marks)
+    return any(peek(f"{MODULE}/{mark}").strip() != capture_output("modinfo", "-F", mark, "efa") for mark in marks)
 
 
 def settle(*, change: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import tempfile
 from typing import Mapping, Sequence
 
 from .archives import Unsafe, unpack
-from .files import compute_digest, write
+from .files import compute_digest, peek, write
 
 RECORD = "/var/lib/gpuprov/erdma-installer"
 """The SHA-256 of the last installer that was run, and its mode."""
@@ -93,7 +93,7 @@ def _build(version: str, kernel: str, environment: Mapping[str, str], kept: str)
         _run(["dkms", "add", *of], environment)
     done = _run(["dkms", "install", "--force", *of, "-k", kernel], environment)
     if done.returncode:
-        log = read_last_lines(f"{DKMS}/{version}/build/make.log")
+        log = [line.strip() for line in peek(f"{DKMS}/{version}/build/make.log").splitlines()[-12:]]
         back = restore_build(of, kernel, built, kept, environment)
         message = " | ".join(filter(None, (*(done.stdout + done.stderr).splitlines()[-4:], *log, back)))
         raise Failed(
@@ -111,14 +111,6 @@ def restore_build(of: Sequence[str], kernel: str, built: str, kept: str, environ
     shutil.copytree(kept, built, symlinks=True)
     done = _run(["dkms", "install", "--force", *of, "-k", kernel], environment)
     return "" if done.returncode else "the driver that was there is back"
-
-
-def read_last_lines(path: str) -> Sequence[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return [line.strip() for line in file.read().splitlines()[-12:]]
-    except OSError:
-        return []
 
 
 def _run(argv: Sequence[str], environment: Mapping[str, str], folder: str = "/") -> subprocess.CompletedProcess[str]:

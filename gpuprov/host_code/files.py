@@ -149,6 +149,13 @@ def read(path: str) -> str:
     return ""
 
 
+def peek(path: str) -> str:
+    """Return the text of a file; "" if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return read(path)
+    return ""
+
+
 def compute_digest(path: str) -> str:
     """Return the SHA-256 of a file; "" if it cannot be read."""
     checksum = hashlib.sha256()

@@ -18,11 +18,7 @@ BUNDLE = "GPUPROV_BUNDLE"
 """Environment variable of a run whose packages come from a bundle: the source is written as in the spec, and not
 queried."""
 UNPROVEN = re.compile("NO_PUBKEY|EXPKEYSIG|BADSIG|not signed|[Ss]ignature|GPG")
-PROXIES = {
-    "debian": "Acquire::http::Proxy of apt.conf",
-    "redhat": "proxy of dnf.conf",
-    "suse": "/etc/sysconfig/proxy",
-}
+PROXIES = {"debian": "Acquire::http::Proxy of apt.conf", "redhat": "proxy of dnf.conf", "suse": "/etc/sysconfig/proxy"}
 Wanted = Mapping[str, Any]
 
 

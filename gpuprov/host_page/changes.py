@@ -1,7 +1,5 @@
 """Changes on the host since its last apply, and the states that it can go back to."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

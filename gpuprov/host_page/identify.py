@@ -1,7 +1,5 @@
 """Description of the host: rows of the page about the machine, its boot, its software and its GPUs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """Lines of the kernel log that the one judge of lines knows, with what it says of them."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import msgspec

@@ -1,7 +1,5 @@
 """The page itself: one file that loads nothing, readable without JavaScript; everything from the host is escaped."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """All that the page of a host shows, read in one login or from a record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """From nothing to a first inventory: data about hosts from elsewhere, written in gpuprov's form."""
 
-from __future__ import annotations
-
 import os
 from tempfile import TemporaryDirectory
 

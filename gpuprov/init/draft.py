@@ -1,7 +1,5 @@
 """An inventory before it is written: groups of hosts, their specs, and what was not taken over."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any

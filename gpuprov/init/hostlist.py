@@ -1,8 +1,6 @@
 """Slurm's lists of hosts and files: `gpu[01-04,07],login1` -> names.
 https://slurm.schedmd.com/slurm.conf.html#OPT_NodeName"""
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.core import safe_parse

@@ -1,7 +1,5 @@
 """State of hosts, as read by `export` -> a draft: hosts with one spec are a group."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

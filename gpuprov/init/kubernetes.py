@@ -3,8 +3,6 @@
 https://github.com/NVIDIA/k8s-device-plugin/tree/main/docs/gpu-feature-discovery
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

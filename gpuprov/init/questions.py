@@ -1,7 +1,5 @@
 """Questions on the terminal -> a draft. Suggested answers come from the catalogue."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, get_args

@@ -1,7 +1,5 @@
 """A recipe of the catalogue, with hosts, -> a draft; and which recipes fit hosts that are known."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from gpuprov.catalog.gpus import find_gpu

@@ -1,7 +1,5 @@
 """gres.conf and slurm.conf -> a draft: nodes and their GPUs. https://slurm.schedmd.com/gres.conf.html"""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

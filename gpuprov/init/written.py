@@ -1,7 +1,5 @@
 """A draft as the text of an inventory: each line below a comment with its meaning, in the words of the model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any

@@ -3,8 +3,6 @@
 Nothing here judges the spec. Importing this package does not import Ansible, and a cache hit does not either.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Sequence
 

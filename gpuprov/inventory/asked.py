@@ -1,8 +1,6 @@
 """Password input from the terminal. Without a terminal, getpass would warn and read standard input with the password
 visible."""
 
-from __future__ import annotations
-
 from gpuprov.core.errors import GpuprovError
 
 

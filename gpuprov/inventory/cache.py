@@ -5,8 +5,6 @@ problems. A file belongs to one user (mode 0600), is written completely or not a
 or another user's.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

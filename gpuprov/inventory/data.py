@@ -1,7 +1,5 @@
 """Ansible's inventory data, extended to keep more of the sources' contents, and at most a limited number of hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from json import dumps
 from typing import Any

@@ -1,8 +1,6 @@
 """Ansible's warnings: duplicate keys of a YAML file, distinguished from keys that override those of a merge (`<<:
 *base`)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

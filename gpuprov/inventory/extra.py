@@ -1,8 +1,6 @@
 """Values of --extra-vars, read as Ansible does: `key=value` words, YAML or JSON, or @FILE. They come last, and override
 the others."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

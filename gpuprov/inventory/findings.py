@@ -1,7 +1,5 @@
 """Problems as they are detected, host by host; the same problem of many hosts is kept once."""
 
-from __future__ import annotations
-
 from gpuprov.spec.problem import Origin, Path, Problem
 
 

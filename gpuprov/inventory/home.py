@@ -1,8 +1,6 @@
 """The folder that Ansible keeps for itself (~/.ansible), and a private one if that is impossible: no home, or a
 read-only one."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import shutil

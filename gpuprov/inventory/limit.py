@@ -5,8 +5,6 @@ In addition, a name may have ranges as in an inventory (`gpu[001:032]`), which i
 group has the name before the bracket, the bracket is a subscript of its members, as in Ansible.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import os
 import re

@@ -1,7 +1,5 @@
 """Problems with files of variables: links that are broken or circular, and files that belong to another user."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Many host names in few words, and back: `gpu[001:032]`, as in the ranges of an inventory and in --limit."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 

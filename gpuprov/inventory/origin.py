@@ -1,8 +1,6 @@
 """The only module that uses Ansible's private tags: the place where a loaded value was written, and its plain Python
 value."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Inputs that a running ansible-playbook adds to its inventory sources."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

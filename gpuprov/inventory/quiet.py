@@ -1,7 +1,5 @@
 """Ansible's messages, captured instead of printed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Ranges of hosts (`gpu[001:032]`), checked before they are expanded: Ansible creates every name before it checks."""
 
-from __future__ import annotations
-
 import re
 
 from ansible import plugins

@@ -1,7 +1,5 @@
 """The reader of inventory sources through Ansible. Imported only on a cache miss: importing Ansible is slow."""
 
-from __future__ import annotations
-
 import gc
 import os
 from collections import ChainMap

@@ -1,7 +1,5 @@
 """Ansible's errors as problems: one line, the place, the fix."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The result of reading the sources, before `--limit`."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.spec.model import RawHost

@@ -1,7 +1,5 @@
 """A time limit for inventory scripts: Ansible's `script` plugin would wait for them for ever."""
 
-from __future__ import annotations
-
 import os
 import selectors
 import signal

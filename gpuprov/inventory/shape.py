@@ -1,7 +1,5 @@
 """The form of a YAML inventory: groups of hosts, vars and children. All faults at once, each at its place."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """Ansible's loader, inventory data and manager, with a record of the files read, their contents and the errors."""
 
-from __future__ import annotations
-
 import copy
 import os
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """The inventory to use, and Ansible's configuration file in force; without importing Ansible."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Sequence

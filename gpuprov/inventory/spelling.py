@@ -1,7 +1,5 @@
 """Spelling mistakes that a parser reports far from their place: an unclosed quote, a range in shell syntax."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

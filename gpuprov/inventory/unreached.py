@@ -5,8 +5,6 @@ inventories, and a group may be empty on purpose, as an empty `hosts:` shows. A 
 nothing but variables is an error.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Vault passwords: those given, and those in Ansible's configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cuts a frozen fleet into jobs: by number, and so that no job has hosts of two domains."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 

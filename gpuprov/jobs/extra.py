@@ -1,7 +1,5 @@
 """--extra-vars of a worker: connection variables from here, which override the job's. The spec stays that of the job."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -5,8 +5,6 @@ Results come from many machines, by any transport: a file that is damaged, of an
 reported, never trusted, and never stops the report; its host has no result.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """A resolved inventory as a file, without its secrets."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any

@@ -13,6 +13,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
+from gpuprov.spec.described import describe
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import Verdict
 
@@ -33,7 +34,7 @@ State = Literal[
 """Outcome of the act on a host: verified, planned and prepared are the good outcomes of these acts; the others are
 those of apply."""
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
-SpecId = Annotated[str, msgspec.Meta(description="A key of `specs`")]
+SpecId = Annotated[str, describe("A key of `specs`")]
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -42,40 +43,38 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     groups: tuple[str, ...] = ()
     spec: SpecId
-    connection: Annotated[dict[str, Any], msgspec.Meta(description="Variables that say how it is reached")] = {}
-    secrets: Annotated[
-        tuple[str, ...], msgspec.Meta(description="Variables that are not in the file: their values are secret")
-    ] = ()
+    connection: Annotated[dict[str, Any], describe("Variables that say how it is reached")] = {}
+    secrets: Annotated[tuple[str, ...], describe("Variables that are not in the file: their values are secret")] = ()
     domains: dict[str, str] = {}
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
     """A resolved inventory. The same inventory gives the same file, except for `made_at`."""
 
-    gpuprov_fleet: Annotated[int, msgspec.Meta(description="Version of this format")] = FLEET_FORMAT
+    gpuprov_fleet: Annotated[int, describe("Version of this format")] = FLEET_FORMAT
     gpuprov_version: str = __version__
-    made_at: Annotated[str, msgspec.Meta(description="When the inventory was read, in UTC")] = ""
-    digest: Annotated[str, msgspec.Meta(description="Of all that follows")] = ""
+    made_at: Annotated[str, describe("When the inventory was read, in UTC")] = ""
+    digest: Annotated[str, describe("Of all that follows")] = ""
     files: Annotated[
-        dict[str, str], msgspec.Meta(description="Files that specs name, on the machine that works: path and SHA-256")
+        dict[str, str], describe("Files that specs name, on the machine that works: path and SHA-256")
     ] = {}
-    groups: Annotated[dict[str, tuple[str, ...]], msgspec.Meta(description="Groups with the groups in them")] = {}
-    specs: Annotated[dict[str, dict[str, Any]], msgspec.Meta(description="The variable gpuprov, merged; each once")]
+    groups: Annotated[dict[str, tuple[str, ...]], describe("Groups with the groups in them")] = {}
+    specs: Annotated[dict[str, dict[str, Any]], describe("The variable gpuprov, merged; each once")]
     hosts: tuple[Host, ...]
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A slice of a fleet, with everything a worker needs. It never has two domains, if the fleet was sliced by domain."""
 
-    gpuprov_job: Annotated[int, msgspec.Meta(description="Version of this format")] = JOB_FORMAT
+    gpuprov_job: Annotated[int, describe("Version of this format")] = JOB_FORMAT
     gpuprov_version: str = __version__
-    made_at: Annotated[str, msgspec.Meta(description="When the inventory was read, in UTC")] = ""
-    digest: Annotated[str, msgspec.Meta(description="Of all that follows")] = ""
-    fleet: Annotated[str, msgspec.Meta(description="Digest of the fleet that it is a slice of")]
+    made_at: Annotated[str, describe("When the inventory was read, in UTC")] = ""
+    digest: Annotated[str, describe("Of all that follows")] = ""
+    fleet: Annotated[str, describe("Digest of the fleet that it is a slice of")]
     number: Annotated[int, msgspec.Meta(ge=1)]
-    of: Annotated[int, msgspec.Meta(ge=1, description="How many jobs the fleet was sliced into")]
-    by: Annotated[str, msgspec.Meta(description="What it was sliced by: a group or a variable; empty: by number")] = ""
-    domain: Annotated[str, msgspec.Meta(description="The value of it that all of these hosts have")] = ""
+    of: Annotated[int, describe("How many jobs the fleet was sliced into", ge=1)]
+    by: Annotated[str, describe("What it was sliced by: a group or a variable; empty: by number")] = ""
+    domain: Annotated[str, describe("The value of it that all of these hosts have")] = ""
     files: dict[str, str] = {}
     specs: dict[str, dict[str, Any]]
     hosts: tuple[Host, ...]
@@ -121,11 +120,11 @@ class HostResult(msgspec.Struct, frozen=True, kw_only=True):
     complete. `reboot`: why the host must still be rebooted.
     """
 
-    gpuprov_result: Annotated[int, msgspec.Meta(description="Version of this format")] = RESULT_FORMAT
+    gpuprov_result: Annotated[int, describe("Version of this format")] = RESULT_FORMAT
     gpuprov_version: str = __version__
     run: str
-    job: Annotated[str, msgspec.Meta(description="Digest of the job")]
-    fleet: Annotated[str, msgspec.Meta(description="Digest of the fleet")]
+    job: Annotated[str, describe("Digest of the job")]
+    fleet: Annotated[str, describe("Digest of the fleet")]
     host: str
     act: Act
     state: State
@@ -138,10 +137,8 @@ class HostResult(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     hint: str = ""
     seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
-    started: Annotated[str, msgspec.Meta(pattern=TIME, description="In UTC: 2026-11-23T18:00:00.000Z")]
-    ended: Annotated[
-        str, msgspec.Meta(pattern=TIME, description="In UTC; of two results of a host the one that ended later counts")
-    ]
+    started: Annotated[str, describe("In UTC: 2026-11-23T18:00:00.000Z", pattern=TIME)]
+    ended: Annotated[str, describe("In UTC; of two results of a host the one that ended later counts", pattern=TIME)]
 
     @property
     def green(self) -> bool:

@@ -1,7 +1,5 @@
 """Converts a host's outcome of verify, plan and apply to its result."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any

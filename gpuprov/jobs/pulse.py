@@ -1,7 +1,5 @@
 """The heartbeat of a worker: lines of JSON on standard output, at each change and at least every ten seconds."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress

@@ -1,7 +1,5 @@
 """The folder of results: a file for each host, complete or absent, even if the process or the machine dies."""
 
-from __future__ import annotations
-
 import os
 import stat
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The secrets that a job does not hold, taken from an inventory of the machine that works on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace

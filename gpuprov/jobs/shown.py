@@ -1,7 +1,5 @@
 """Folded results on the terminal and in files, in the form of `gpuprov verify`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Fleets and jobs as files: written whole, read with limits, refused if from another version or user, or altered."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Totals of many hosts: a verdict and an exit code, from the results of each."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

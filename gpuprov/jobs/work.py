@@ -3,8 +3,6 @@
 Delivery is at least once: the same job in the same run skips hosts with a green result, and does the others again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy

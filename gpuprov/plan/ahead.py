@@ -1,8 +1,6 @@
 """Reads hosts as they would be after their package sources are added: the source's index decides what waits for it, as
 it does for apply once the source is there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -89,8 +87,7 @@ def _judged_anew(
     spec: HostSpec, facts: Facts, results: Iterable[Result], foreseen: Foreseen, only: frozenset[str] | None
 ) -> Iterable[Result]:
     """Return the results; preflight checks of capabilities are evaluated again, as each role does when the sources are
-    there: with the driver that the run installs, except for the driver's own checks. Everything else is as on the host.
-    """
+    there: with the driver that the run installs, except for the driver's own checks. Everything else is as on the host."""
     every = frozenset(spec.capabilities if only is None else only)
     own = frozenset((judging.DRIVER,)) & every
     runs = [(spec, own), (judging.with_driver(spec, foreseen.driver["coming"]["version"]), every - own)]

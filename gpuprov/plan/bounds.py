@@ -5,8 +5,6 @@ Ansible keeps all output of a task until the task ends. Without a limit, it woul
 the whole run.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Finds the modules of gpuprov/host_code that one of them imports."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A host's results and facts -> its plan, as far as the checks can determine. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """Decides which capabilities of a host Ansible has to run, and which can safely be skipped."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import msgspec

@@ -1,17 +1,14 @@
 """The document of `gpuprov plan`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Literal
-
-import msgspec
 
 from gpuprov.capabilities.mig.partitions import Partition
 from gpuprov.core.errors import Outcome
 from gpuprov.plan.model import SECTIONS, HostPlan, Item
 from gpuprov.plan.summary import counts, sentence
 from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Reboot
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import Unmanaged
@@ -25,11 +22,11 @@ class PlannedHost(HostDocument, frozen=True, kw_only=True):
     repartitioned. `unmended`: failures although apply has nothing to do. `unmanaged`: what an apply brought and the
     spec no longer declares. `differs`: the host does not match its spec."""
 
-    unreachable: Annotated[str, msgspec.Meta(description="Why it cannot be reached; empty where it was")]
+    unreachable: Annotated[str, describe("Why it cannot be reached; empty where it was")]
     unreachable_fix: str
     blocked: tuple[Result, ...]
     places: Annotated[
-        dict[str, str], msgspec.Meta(description="Where the spec asks for what is refused, by check: FILE:LINE:COLUMN")
+        dict[str, str], describe("Where the spec asks for what is refused, by check: FILE:LINE:COLUMN")
     ] = {}
     run: dict[str, str]
     skipped: dict[str, str]
@@ -42,16 +39,14 @@ class PlannedHost(HostDocument, frozen=True, kw_only=True):
     clients: tuple[Item, ...]
     holds: tuple[Item, ...]
     diffs: tuple[Item, ...]
-    reboot: Annotated[bool | Literal["unknown"], msgspec.Meta(description="Whether apply leads to a reboot")]
+    reboot: Annotated[bool | Literal["unknown"], describe("Whether apply leads to a reboot")]
     reboot_reasons: tuple[str, ...]
-    permission: Annotated[Reboot, msgspec.Meta(description="Whether the spec permits a reboot")]
+    permission: Annotated[Reboot, describe("Whether the spec permits a reboot")]
     last_apply: str
     last_apply_seconds: int | None
     unpredicted: tuple[str, ...]
     no_way_back: tuple[str, ...]
-    out: Annotated[
-        str, msgspec.Meta(description="That gpuprov has drained it and not given it back; empty where it has")
-    ]
+    out: Annotated[str, describe("That gpuprov has drained it and not given it back; empty where it has")]
     differs: bool
     versions: dict[str, str]
     installed: dict[str, str]

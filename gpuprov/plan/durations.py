@@ -1,7 +1,5 @@
 """Durations of the same work the last time, on this machine: shown to people who wait. Kept for that alone."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection
 

@@ -1,7 +1,5 @@
 """ansible-runner's events -> what happened on each host, in one line each."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """The plan with the host's answers: packages as its package manager would move them, files with their differences."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 

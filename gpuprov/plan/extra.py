@@ -1,7 +1,5 @@
 """The extra variables of a run: its owner, and what to do on each host. The roles' lock and receipt read them."""
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Mapping
 

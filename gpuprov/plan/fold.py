@@ -1,7 +1,5 @@
 """Condenses plans: groups hosts with the same plan, packages that move as one set, and additions, removals and changes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple

@@ -86,10 +86,7 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
         }
         comes = "nvidia_driver" in run
         return msgspec.structs.replace(
-            self,
-            **kept,
-            driver=self.driver if comes else judging.driver({}),
-            without=self.without if comes else (),
+            self, **kept, driver=self.driver if comes else judging.driver({}), without=self.without if comes else ()
         )
 
 

@@ -1,8 +1,6 @@
 """Runs a module of gpuprov/host_code on many hosts at a time as a program: a request on its standard input, one line of
 JSON back."""
 
-from __future__ import annotations
-
 import base64
 import json
 import shlex
@@ -19,9 +17,9 @@ from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.facts.collect.children import Job, run_all
 from gpuprov.facts.collect.pace import Pace
-from gpuprov.facts.collect.script import compose, split, with_environment
+from gpuprov.facts.collect.script import compose_one, split, with_environment
 from gpuprov.facts.collect.transport import Answer, job
-from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.base import Output
 from gpuprov.plan.carried_code import find_modules
 from gpuprov.rules import reach
 from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
@@ -117,16 +115,12 @@ def _jobs(
 ) -> Iterator[Job]:
     """Yield the jobs one at a time: each contains the program, and a whole fleet of them would take a gigabyte."""
     for name, (raw, request) in requests.items():
-        script = compose((Probe(_PROBE, with_python(program(module), request), _text),), limit=int(limit))
+        script = compose_one(_PROBE, with_python(program(module), request), limit)
         script = with_environment(script, reach.of_bundle(str(raw.connection.get(PACKAGE_BUNDLE) or "")))
         try:
             yield job(raw, script, limit, _noting(name, answers, note))
         except GpuprovError as error:
             note(name, HostAnswer(problem=error.message))
-
-
-def _text(output: Output) -> str:
-    return output.text
 
 
 def _noting(name: str, answers: type[T], note: Callable[[str, HostAnswer[T]], None]) -> Callable[[Answer], None]:

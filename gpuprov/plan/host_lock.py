@@ -1,7 +1,5 @@
 """The program that takes and releases a host's lock, as a line of shell: the same code as the module gpuprov_lock."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

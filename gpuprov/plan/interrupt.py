@@ -1,7 +1,5 @@
 """SIGINT, SIGTERM and SIGHUP while Ansible runs: Ansible gets SIGINT, then SIGTERM, then is killed with its children."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

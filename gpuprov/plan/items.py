@@ -1,7 +1,5 @@
 """The items of a plan: each difference on a host, once, however a terminal or a page draws parts of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from gpuprov.capabilities.mig.partitions import Partition

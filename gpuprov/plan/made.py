@@ -1,8 +1,6 @@
 """Changes that the modules of a run made on a host, from their answers: evidence beside the readings before and after.
 Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

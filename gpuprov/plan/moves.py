@@ -1,7 +1,5 @@
 """Package changes that a host's package manager would make, or has made, by the rows of `gpuprov_packages`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 

@@ -1,7 +1,5 @@
 """Changes of an apply that rollback could not undo: named before apply makes them, and only if it would. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 
 from gpuprov.capabilities import BY_NAME

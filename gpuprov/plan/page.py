@@ -1,8 +1,6 @@
 """A plan as one HTML page: the sentence, what is blocked, reboots and GPU clients, then what would change, then every
 host."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 

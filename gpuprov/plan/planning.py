@@ -1,7 +1,5 @@
 """Makes the plans of hosts. Changes nothing on any host."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -53,14 +51,7 @@ def plan(
     planner = Planner(pairs, exact=exact, capabilities=capabilities, full=full, reboot=reboot, prune=prune)
     with ended_politely():
         with show.reading([raw.name for raw, _ in pairs], "reading") as done:
-            readings = read(
-                pairs,
-                only=capabilities,
-                pace=pace,
-                on_done=done,
-                each=planner.note,
-                keep=bool(on_read),
-            )
+            readings = read(pairs, only=capabilities, pace=pace, on_done=done, each=planner.note, keep=bool(on_read))
         if on_read:
             on_read(readings)
         return planner.plans(timeout, pace, show)

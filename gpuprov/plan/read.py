@@ -1,7 +1,5 @@
 """One gather of hosts, evaluated: the input of plan and apply."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any

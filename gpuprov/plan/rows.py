@@ -1,8 +1,6 @@
 """Rows that list changes, as plan and apply show them on a terminal and on a page: what is equal is one row with its
 members."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple

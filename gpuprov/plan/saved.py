@@ -1,7 +1,5 @@
 """A plan in a file: `gpuprov apply FILE` does exactly what was read and approved, or refuses and names what has changed since."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -96,13 +94,7 @@ def made(
         state = _digest(judgement)
         states[state] = judgement
         hosts.append(
-            Bound(
-                host=raw.name,
-                address=Settings(raw).address,
-                spec=digests(spec),
-                state=state,
-                plan=by_name[raw.name],
-            )
+            Bound(host=raw.name, address=Settings(raw).address, spec=digests(spec), state=state, plan=by_name[raw.name])
         )
     return Saved(made_at=made_at, asked=request, hosts=tuple(hosts), states=states)
 

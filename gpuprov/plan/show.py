@@ -1,7 +1,5 @@
 """Progress output of a run: none by default, the terminal for the command line."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,8 +1,6 @@
 """Find out if a saved plan was applied since it was made, by which run and when: from the receipt and the fence of its
 hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from gpuprov.facts.probes.base import ProbeFailed

@@ -1,7 +1,5 @@
 """A plan in one sentence and in figures: computed here for the terminal, for JSON and for the page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from gpuprov.inventory.names import fold_names as names

@@ -1,7 +1,5 @@
 """Plans as text. Pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 

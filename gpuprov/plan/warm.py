@@ -9,8 +9,6 @@ forks task processes, which inherit it; and cached from run to run.
 If an Ansible does one of these differently, it is left unchanged.
 """
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import importlib

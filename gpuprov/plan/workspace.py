@@ -1,8 +1,6 @@
 """A private folder for one run: the rendered project with the hosts' connection secrets; removed at the end, however it
 ends."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

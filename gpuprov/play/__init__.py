@@ -1,7 +1,5 @@
 """Steps of a play that decide on the machine that runs Ansible, and have the host do the rest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpuprov.play import drain, elsewhere, engines, fetch, give_up, prebuilt

@@ -1,7 +1,5 @@
 """A capability's desired state as the arguments of gpuprov's modules: the tasks of its role only name the capability."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

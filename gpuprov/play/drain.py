@@ -9,8 +9,6 @@ guests: True to count a GPU that a virtual machine has, too.
 always: True to drain even if nobody holds a GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

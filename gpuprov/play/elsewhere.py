@@ -10,8 +10,6 @@ Returns:
 machine: The host's boot and process namespace.
 """
 
-from __future__ import annotations
-
 import subprocess
 from typing import Any
 

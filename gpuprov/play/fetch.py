@@ -1,7 +1,5 @@
 """Bring a file beside the inventory to a host that lacks it, after checking it here. The host's step does the rest."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpuprov.host_code import files

@@ -9,8 +9,6 @@ driver: True if it was a step of the driver.
 pack: The archive of modules in the staging area (step driver_modules).
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpuprov.core import ended

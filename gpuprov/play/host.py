@@ -1,7 +1,5 @@
 """The host as used by a step of a play."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Protocol

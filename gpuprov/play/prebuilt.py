@@ -23,8 +23,6 @@ stop: True if services that hold the GPUs are stopped for it.
 try_install: The packages installed in the trial of the transaction; try_remove are those removed.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A bundle for each host of an inventory: its job, cut down to what the host itself needs, under a signed manifest."""
 
-from __future__ import annotations
-
 import io
 import tarfile
 import time

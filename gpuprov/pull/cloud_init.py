@@ -3,8 +3,6 @@
 https://docs.cloud-init.io/en/latest/reference/modules.html#write-files
 """
 
-from __future__ import annotations
-
 import base64
 import gzip
 import json

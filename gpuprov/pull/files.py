@@ -1,7 +1,5 @@
 """Files of a folder that a server gives to hosts: complete or absent."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from gpuprov.core.errors import GpuprovError

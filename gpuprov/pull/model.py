@@ -1,13 +1,12 @@
 """Manifest of a bundle: the first file of its archive."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
 
 from gpuprov import __version__
 from gpuprov.host_code.pull.bundle import FORMAT
+from gpuprov.spec.described import describe
 from gpuprov.spec.schema import format_document_schema
 
 Mode = Literal["report", "apply"]
@@ -25,27 +24,22 @@ class Wheel(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """The bundle's host, its expiry, and the permitted actions. `identity`: all of it must be the host's."""
 
-    gpuprov_bundle: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    gpuprov_bundle: Annotated[int, describe("Version of this format")] = FORMAT
     kind: Literal["pull"] = "pull"
     gpuprov_version: str = __version__
     host: str
     identity: Annotated[
-        dict[str, str],
-        msgspec.Meta(description="machine_id, product_uuid, product_serial of the host, or declared", min_length=1),
+        dict[str, str], describe("machine_id, product_uuid, product_serial of the host, or declared", min_length=1)
     ]
-    serial: Annotated[int, msgspec.Meta(ge=1, description="A host takes none that is lower than the one before")]
-    made_at: Annotated[str, msgspec.Meta(pattern=TIME, description="In UTC")]
-    expires_at: Annotated[str, msgspec.Meta(pattern=TIME, description="In UTC; not accepted from then on")]
-    mode: Annotated[Mode, msgspec.Meta(description="report: gpuprov verify; apply: apply, then verify")]
-    reboot: Annotated[bool, msgspec.Meta(description="Whether an apply may be followed by one reboot")]
-    services: Annotated[
-        tuple[str, ...], msgspec.Meta(description="Units that may hold a GPU while the host is rebooted")
-    ]
-    job: Annotated[str, msgspec.Meta(description="Digest of the job, the other file of the archive")]
-    fleet: Annotated[str, msgspec.Meta(description="Digest of the fleet, as gpuprov fleet freeze writes it")]
-    python: Annotated[
-        tuple[int, int], msgspec.Meta(description="The oldest Python that gpuprov and ansible-core work with")
-    ]
+    serial: Annotated[int, describe("A host takes none that is lower than the one before", ge=1)]
+    made_at: Annotated[str, describe("In UTC", pattern=TIME)]
+    expires_at: Annotated[str, describe("In UTC; not accepted from then on", pattern=TIME)]
+    mode: Annotated[Mode, describe("report: gpuprov verify; apply: apply, then verify")]
+    reboot: Annotated[bool, describe("Whether an apply may be followed by one reboot")]
+    services: Annotated[tuple[str, ...], describe("Units that may hold a GPU while the host is rebooted")]
+    job: Annotated[str, describe("Digest of the job, the other file of the archive")]
+    fleet: Annotated[str, describe("Digest of the fleet, as gpuprov fleet freeze writes it")]
+    python: Annotated[tuple[int, int], describe("The oldest Python that gpuprov and ansible-core work with")]
     wheels: tuple[Wheel, ...]
 
 

@@ -3,8 +3,6 @@
 It goes to hosts in user-data, of which clouds take 16 KiB; so it has no docstrings and comments.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import zipfile

@@ -1,7 +1,5 @@
 """Signatures by ssh-keygen: the key is an ssh key, in a file or in an agent."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

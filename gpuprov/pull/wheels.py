@@ -1,7 +1,5 @@
 """The wheels that hosts need: checked, and copied beside the bundles."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The acts of a rehearsal: bring up, apply, verify, reboot, verify again, apply again; then everything is removed."""
 
-from __future__ import annotations
-
 import secrets
 import time
 from collections.abc import Sequence

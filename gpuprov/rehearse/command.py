@@ -1,7 +1,5 @@
 """`gpuprov rehearse`: the rehearsal and its result on the terminal."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from pathlib import Path

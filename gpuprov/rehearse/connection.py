@@ -1,7 +1,5 @@
 """Connection to the simulated hosts, and nothing else: no variable, setting or file that reaches real hosts is used."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The document of `gpuprov rehearse`."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import msgspec

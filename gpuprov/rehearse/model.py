@@ -1,7 +1,5 @@
 """Options and results of a rehearsal."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Literal
 

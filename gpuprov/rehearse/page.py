@@ -1,8 +1,6 @@
 """A rehearsal as one HTML page: its acts, what production would see, what it could not prove, and which parts were
 real."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import msgspec

@@ -1,7 +1,5 @@
 """Parts of a rehearsal that are real, simulated, or stand-ins, and what these cannot prove."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 

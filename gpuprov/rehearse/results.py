@@ -1,8 +1,6 @@
 """A rehearsal as results, which the reports take: each act is one, so that a rehearsal that failed is not a page about
 nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import msgspec

@@ -58,8 +58,7 @@ def find_changes(
     before: Snapshot, after: Snapshot, plan: HostPlan | None, outcome: HostOutcome, *, blind: str = ""
 ) -> Seen:
     """Determine the changes that production would see. plan: made before the apply. blind: what could require a reboot
-    and cannot be detected here.
-    """
+    and cannot be detected here."""
     packages = [describe_move(*change) for change in before.changed("packages", after)]
     held = [name for name, _, now in before.changed("held", after) if now]
     packages += [f"held: {' '.join(held)}"] if held else []

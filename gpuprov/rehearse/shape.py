@@ -1,7 +1,5 @@
 """Simulated hosts for a fleet: one for each distinct spec, or one for each host. Nothing is contacted."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Container engines of the simulated host of a spec with `container_toolkit`; or why it cannot be simulated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

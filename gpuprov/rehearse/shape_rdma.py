@@ -1,7 +1,5 @@
 """HCAs of the simulated host of a spec with RDMA, their fabric and rate; or why it cannot be simulated."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import msgspec

@@ -1,7 +1,5 @@
 """Simulated hosts that are brought up together, and taken down again whatever happens."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping

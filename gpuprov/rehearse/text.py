@@ -1,7 +1,5 @@
 """A rehearsal as text. Pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 
 from gpuprov.core.sanitize import hanging

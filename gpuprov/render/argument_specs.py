@@ -1,13 +1,12 @@
 """Conversion of a fragment's type to the role options declared to Ansible in `meta/argument_specs.yml`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import inspect as shape
 
 from gpuprov.capabilities.base import Capability
 from gpuprov.spec import described
+from gpuprov.spec.kinds import unwrap
 
 PLAIN: dict[type[shape.Type], str] = {
     shape.StrType: "str",
@@ -40,7 +39,7 @@ def _options(block: shape.StructType) -> dict[str, Any]:
 def _kind(kind: shape.Type) -> dict[str, Any]:
     """Return type, choices, elements and options. `raw` is for values that may be null or of several types, which
     Ansible's types cannot express."""
-    plain = described.strip_description(kind)
+    plain = unwrap(kind)
     if isinstance(plain, shape.LiteralType):
         names = {type(value).__name__ for value in plain.values}
         return {"type": names.pop(), "choices": list(plain.values)} if len(names) == 1 else {"type": "raw"}

@@ -1,8 +1,6 @@
 """Files carried by roles beside their own: Ansible modules, modules that controller and hosts share, and NVIDIA's NVML
 binding."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Files of `roles/` and `playbooks/` that follow from the registry: `docs/generate.py` writes them, `render` copies
 them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Container, Iterable
 from importlib.util import find_spec
 from pathlib import Path

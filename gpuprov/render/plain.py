@@ -5,8 +5,6 @@ Values from Ansible itself have the highest precedence: a `gpuprov` of the play 
 roles by their own names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any

@@ -1,8 +1,6 @@
 """The files of a rendered project: `ansible-playbook -i DIR/inventory.yml DIR/site.yml` runs it, where gpuprov can be
 imported."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path

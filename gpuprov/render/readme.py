@@ -1,7 +1,5 @@
 """The README of a rendered project: its contents, the commands to run, and what is left out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gpuprov import __version__

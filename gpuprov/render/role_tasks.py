@@ -1,7 +1,5 @@
 """The task files of a role, from the tasks that its capability declares."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

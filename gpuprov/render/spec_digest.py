@@ -1,7 +1,5 @@
 """Digests of a spec for each capability: the receipt on a host uses them to record what was applied."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Mapping

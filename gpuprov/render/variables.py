@@ -1,8 +1,6 @@
 """A fragment -> its role's variables. Names are computed, never mapped: `version` of `nvidia_driver` is
 `nvidia_driver_version`."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -4,8 +4,6 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import PurePath

@@ -1,8 +1,6 @@
 """The document of `gpuprov verify`: a verdict, counts, causes, each host with its next boot, and a flat row for every
 result."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """`gpuprov check --json`: one document. docs/reference/check.schema.json is made from these types."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 

@@ -4,8 +4,6 @@ All have these keys with one meaning; each command adds its own beside them. doc
 of all.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, TypeVar

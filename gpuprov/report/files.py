@@ -1,7 +1,5 @@
 """Files that are written completely or not at all, without hidden content."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from contextlib import suppress

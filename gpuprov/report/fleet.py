@@ -1,7 +1,5 @@
 """Results as the data of a page: each text once, each set of equal outcomes once, so that 10,000 hosts are one file."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 

@@ -1,7 +1,5 @@
 """Condenses many hosts: `gpu[001:032]`, identical findings once, hosts with equal outcomes in one line."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Condensed parts of a report: a finding with its hosts, hosts with equal outcomes, totals."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.inventory.names import fold_names as names
@@ -14,13 +12,7 @@ LOUD = ORDER[:3]
 EVERY: tuple[ResultStatus, ...] = (*ORDER, "n/a")
 FOLLOW = "follow"
 """Key in counts for failures caused by another failure, which are not counted as failures."""
-WORDS = {
-    "unreachable": "unreachable",
-    "fail": "failed",
-    "error": "in error",
-    "skip": "skipped",
-    "pass": "passed",
-}
+WORDS = {"unreachable": "unreachable", "fail": "failed", "error": "in error", "skip": "skipped", "pass": "passed"}
 
 
 def that_follow(count: int) -> str:

@@ -1,7 +1,5 @@
 """Output of `gpuprov health`: for each host whether it is fit for work, the action to take, and why."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The page of `gpuprov health`: whether hosts are fit for work, the action to take, and the findings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from gpuprov.inventory.names import fold_names as names

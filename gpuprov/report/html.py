@@ -1,7 +1,5 @@
 """Results as ONE self-contained HTML page: nothing is loaded from anywhere, everything from a host is escaped."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any

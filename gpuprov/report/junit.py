@@ -1,7 +1,5 @@
 """Results as JUnit XML, for CI systems: a test suite per host, a test case per applicable check."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree import ElementTree
 
@@ -66,12 +64,7 @@ def _case(suite: ElementTree.Element, result: Result, seconds: float) -> None:
     elif tag:
         message = result.found.splitlines()[0] if result.found else result.status
         element = ElementTree.SubElement(case, tag, message=cleaned(message), type=result.status)
-        parts = (
-            ("expected", result.expected),
-            ("found", result.found),
-            ("see", result.evidence),
-            ("fix", result.hint),
-        )
+        parts = (("expected", result.expected), ("found", result.found), ("see", result.evidence), ("fix", result.hint))
         element.text = cleaned("\n".join(f"{name}: {value}" for name, value in parts if value))
 
 

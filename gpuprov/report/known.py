@@ -1,8 +1,6 @@
 """Data about a host on a page beside its results, from the facts read for them: wiring and MIG as diagrams, the
 receipt."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from sys import intern

@@ -1,7 +1,5 @@
 """Checks skipped for one reason, such as all that a short record says nothing of, as one line instead of a hundred."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Sequence
 from typing import TypeVar
 

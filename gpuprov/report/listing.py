@@ -1,7 +1,5 @@
 """Output of `gpuprov show`: the resources of hosts as text and as JSON, and the text of one file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Annotated

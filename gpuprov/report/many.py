@@ -3,8 +3,6 @@
 Failures and skipped checks are stored in full, passed ones only as counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -58,9 +56,7 @@ class Many:
                         also.setdefault(other.check, other)
         return [
             Finding(
-                msgspec.structs.replace(key, evidence=first[key]),
-                self._ordered(names),
-                tuple(followers[key].values()),
+                msgspec.structs.replace(key, evidence=first[key]), self._ordered(names), tuple(followers[key].values())
             )
             for key, names in hosts.items()
         ]

@@ -5,8 +5,6 @@ docs/how-to/monitoring.md and do not change within a major version. Not written 
 import, three times as long for 10,000 hosts, and prints times as 1.763848800123e+09; what it would replace is `sample`.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Mapping, Sequence
 

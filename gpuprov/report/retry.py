@@ -1,7 +1,5 @@
 """Writes the hosts that a command did not finish to a file for --limit."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection
 from contextlib import suppress

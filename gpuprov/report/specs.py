@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -28,7 +28,6 @@ COMMANDS = ("check", "see it")
 
 
 CheckFormat = Literal["text", "json", "sarif", "github"]
-FORMATS: tuple[CheckFormat, ...] = get_args(CheckFormat)
 
 
 def show_check(load: Callable[[], Fleet], *, form: CheckFormat, verbose: bool) -> int:

@@ -1,7 +1,5 @@
 """State of each host in one word, and the sentence about all of them."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

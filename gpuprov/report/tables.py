@@ -1,7 +1,5 @@
 """A table of the catalogue, fitted to the width of the terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Sequence
 
 from gpuprov.core.sanitize import wrapped

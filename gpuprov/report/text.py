@@ -1,7 +1,5 @@
 """Results for people: the problem, the expected and the actual value, the command that shows it, and the fix."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

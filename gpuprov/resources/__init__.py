@@ -3,8 +3,6 @@
 Checks, plans and the values of roles are readings of a list of these.
 """
 
-from __future__ import annotations
-
 from gpuprov.resources.difference import Difference
 from gpuprov.resources.file import Absent, File, Lines, Program, differences
 from gpuprov.resources.kernel_module import KernelModule, Modules

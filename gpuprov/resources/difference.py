@@ -1,7 +1,5 @@
 """One thing that differs on a host from what it should be."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

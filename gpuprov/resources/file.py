@@ -1,7 +1,5 @@
 """Files as resources: compared by kind, text, mode, owner, and by how systemd has them."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """A kernel module as a resource: loaded or not, loaded at a boot, kept out, with its parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 
 import msgspec

@@ -1,7 +1,5 @@
 """Packages as a resource: one transaction of the host's package manager, and what is held after it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A setting of the kernel, of a device or of a service as a resource: a value that holds until something sets another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """A unit of systemd as a resource."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.host_code.wanted_units import Wanted

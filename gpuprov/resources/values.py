@@ -1,7 +1,5 @@
 """Resources as the values that a role hands to its modules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

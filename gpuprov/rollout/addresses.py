@@ -1,7 +1,5 @@
 """Addresses of hosts, which show that two names in different inventories are the same host."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait

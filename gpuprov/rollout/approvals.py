@@ -1,7 +1,5 @@
 """Commands from people to a roll-out, and their effect in its current state. Pure: every engine uses this."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.core.errors import GpuprovError

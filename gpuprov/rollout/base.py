@@ -1,8 +1,6 @@
 """The interface between engines and commands: an engine stores events, takes what people say, and carries out what
 `decide` returns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """`gpuprov rollout ...`: begin, look, pause, resume, abort, approve. Messages go to the console."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import secrets

@@ -1,8 +1,6 @@
 """Draining and returning hosts beside the engine: one call at a time for each host, repeated until the adapter gives a
 final answer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The embedded engine as used by the commands: this machine, this user, SQLite and a folder for each roll-out."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Iterator

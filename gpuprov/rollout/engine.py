@@ -6,8 +6,6 @@ the action or waits for it. A job's process outlives the engine: the next engine
 one.
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

@@ -1,8 +1,6 @@
 """The process that does a job: `gpuprov fleet work`, which outlives the engine that started it and is recognised by its
 lock."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import subprocess
@@ -72,12 +70,7 @@ class Worker:
             words = [*self._words, str(self._file), "--results", str(self._results.folder)]
             try:
                 self._process = subprocess.Popen(
-                    words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=out,
-                    stderr=err,
-                    start_new_session=True,
-                    pass_fds=(lock,),
+                    words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, pass_fds=(lock,)
                 )
             finally:
                 os.close(out)

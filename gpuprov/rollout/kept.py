@@ -1,7 +1,5 @@
 """An entry in the list of roll-outs, and the reasons why another roll-out may not begin beside it."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

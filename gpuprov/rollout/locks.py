@@ -1,8 +1,6 @@
 """Files that a roll-out's processes hold open: locks, and the output of a job. Only regular files are opened: a pipe
 would block."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

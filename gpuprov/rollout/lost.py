@@ -1,7 +1,5 @@
 """A roll-out whose files cannot be used: the conclusions from its events alone. Pure functions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from gpuprov.core.errors import CODES

@@ -1,7 +1,5 @@
 """A roll-out with all that an engine needs: the frozen fleet, the policy over it, how jobs are done and who drains."""
 
-from __future__ import annotations
-
 import os
 import pwd
 from collections.abc import Iterator
@@ -79,11 +77,7 @@ def begin(store: Store, project: Project, policy_text: bytes, at: float) -> None
     """Store a new roll-out. Raises GpuprovError if it is not permitted."""
     hosts = [(name, address) for address, name in addresses(project.fleet)]
     kept = Kept(project.id, project.fleet.digest, at, project.user, True, len(project.fleet.hosts))
-    files = {
-        FLEET: stored.text(project.fleet).encode(),
-        POLICY: policy_text,
-        GIVEN: msgspec.json.encode(project.given),
-    }
+    files = {FLEET: stored.text(project.fleet).encode(), POLICY: policy_text, GIVEN: msgspec.json.encode(project.given)}
     store.begin(kept, hosts, Started(at=at, by=project.user), files)
 
 

@@ -1,7 +1,5 @@
 """The results of a job: the files that `gpuprov fleet work` writes, read as they appear."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path

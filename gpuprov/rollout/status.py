@@ -1,7 +1,5 @@
 """The status of a roll-out as data, as printed by `rollout status --json`."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -13,6 +11,7 @@ from gpuprov.core.errors import Code, Outcome, choose_code, find_worst
 from gpuprov.fleet.policy.events import ENDED
 from gpuprov.fleet.policy.planned import Batch
 from gpuprov.fleet.policy.state import Host, State
+from gpuprov.spec.described import describe
 
 FORMAT = 1
 Standing = Literal["running", "left", "paused", "stopped", "ending", "finished", "aborted"]
@@ -61,20 +60,18 @@ class BatchStatus(msgspec.Struct, kw_only=True):
 class Status(msgspec.Struct, kw_only=True):
     """A roll-out. `exit_code`: the exit code of `rollout start`, as far as it is known now."""
 
-    gpuprov_rollout_status: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
+    gpuprov_rollout_status: Annotated[int, describe("Version of this format")] = FORMAT
     id: str
     state: Standing
     why: str = ""
-    fleet: Annotated[str, msgspec.Meta(description="Digest of the frozen fleet")] = ""
+    fleet: Annotated[str, describe("Digest of the frozen fleet")] = ""
     by: str = ""
-    begun: Annotated[str, msgspec.Meta(description="In UTC")] = ""
+    begun: Annotated[str, describe("In UTC")] = ""
     waits: list[str] = []
-    until: Annotated[str, msgspec.Meta(description="When it goes on by itself, in UTC; empty where nobody knows")] = ""
+    until: Annotated[str, describe("When it goes on by itself, in UTC; empty where nobody knows")] = ""
     batches: list[BatchStatus] = []
     hosts: list[HostStatus] = []
-    results: Annotated[
-        str, msgspec.Meta(description="The folder with the folders of results, for gpuprov fleet fold")
-    ] = ""
+    results: Annotated[str, describe("The folder with the folders of results, for gpuprov fleet fold")] = ""
     exit_code: Code = 0
 
 

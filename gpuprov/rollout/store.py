@@ -5,8 +5,6 @@ engine, and a process that pauses it): `record` returns False if something else 
 reads again.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sqlite3

@@ -1,7 +1,5 @@
 """A roll-out as text: a line for each event, and its status. Pure functions."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 

@@ -3,8 +3,6 @@
 Nothing here verifies a signature or a date.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import errno

@@ -3,8 +3,6 @@
 Nothing here touches a host.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

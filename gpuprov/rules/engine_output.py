@@ -1,7 +1,5 @@
 """Parses the output of the container engines' probe (`facts/probes/containers/container_engines.py`), by engine."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Settings that make NVIDIA's runtime usable beside its program: a type that runs the program, and what it must share
 with the runtime that an engine uses without it; nvidia-ctk copies those of the main file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Input is the probe's output as parsed by `engine_output`; nothing here touches a host.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -8,8 +8,6 @@ queries the NVSwitch driver, whose version must match its own; NVSDM queries the
 InfiniBand, which no NVSwitch driver handles.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 

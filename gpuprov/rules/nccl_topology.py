@@ -5,8 +5,6 @@ NCCL takes the place of a device from the file, and detects the place of devices
 the file that the machine does not have are ignored silently. So a file of another machine type neither fails nor helps.
 """
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as xml
 from collections.abc import Iterable, Iterator

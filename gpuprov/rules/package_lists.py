@@ -1,7 +1,5 @@
 """Offered packages, as data: headers of kernels, precompiled modules, versions in order. Standard library only."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -43,8 +41,7 @@ def header_package(form: str, release: str) -> str:
     """Return the package of a kernel's headers, `kernel-devel-{kernel}` by the form of its distribution. Oracle's UEK
     and EL's other kernels (`...aarch64+64k`) have packages with other names:
     https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html SUSE's kernels end in their
-    flavour, and their headers are a version of one package: `kernel-{kernel_flavour}-devel={kernel}`.
-    """
+    flavour, and their headers are a version of one package: `kernel-{kernel_flavour}-devel={kernel}`."""
     if "{kernel_flavour}" in form:
         version, _, own = release.rpartition("-")
         return form.replace("{kernel_flavour}", own).replace("{kernel}", version)

@@ -4,8 +4,6 @@
 that the caller chose; all other lines come from the login itself (banners, warnings, traces).
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from typing import NamedTuple

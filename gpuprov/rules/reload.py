@@ -1,7 +1,5 @@
 """Compares the loaded driver with the desired one, and names its parameters. Standard library only."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

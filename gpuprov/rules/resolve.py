@@ -6,8 +6,6 @@ none is offered. `like`: a pattern of its archive's package versions. `companion
 names with `{kernel}`, one of which must be installed. `{driver}`: `{version}`, if offered.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache, partial

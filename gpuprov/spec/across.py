@@ -1,7 +1,5 @@
 """Rules across capabilities."""
 
-from __future__ import annotations
-
 from gpuprov.spec.build import show
 from gpuprov.spec.kernel import Conflict
 from gpuprov.spec.problem import Path, Problem

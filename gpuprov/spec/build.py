@@ -1,7 +1,5 @@
 """Plain values -> typed specs. Reports every problem, not only the first; a misspelled key gets a suggestion."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 from collections.abc import Iterator, Mapping

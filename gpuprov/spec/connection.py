@@ -5,8 +5,6 @@ nature (ansible_ssh_common_args, ansible_become_exe) are the operator's: a sourc
 this machine.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address

@@ -1,7 +1,5 @@
 """Blocks inside a block: one that is present was requested, even if empty."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any

@@ -1,22 +1,22 @@
 """Description of a field, from its type: the only source for argument_specs, JSON Schema, the reference and `explain`."""
 
-from __future__ import annotations
-
 import re
+from typing import Any
 
+import msgspec
 from msgspec import inspect as shape
 
+from gpuprov.spec.kinds import unwrap
 
-def strip_description(kind: shape.Type) -> shape.Type:
-    """Return the type without its description and limits."""
-    while isinstance(kind, shape.Metadata):
-        kind = kind.type
-    return kind
+
+def describe(text: str, **limits: Any) -> msgspec.Meta:
+    """Return the annotation of a field with this description, and with limits of its values."""
+    return msgspec.Meta(description=text, **limits)
 
 
 def list_members(kind: shape.Type) -> list[shape.Type]:
     """Return the possible types, without null."""
-    plain = strip_description(kind)
+    plain = unwrap(kind)
     if not isinstance(plain, shape.UnionType):
         return [kind]
     return [type_ for type_ in plain.types if not isinstance(type_, shape.NoneType)]
@@ -24,8 +24,8 @@ def list_members(kind: shape.Type) -> list[shape.Type]:
 
 def find_block(kind: shape.Type) -> shape.StructType | None:
     """Return the block that a field is, or is a list of."""
-    for member in map(strip_description, list_members(kind)):
-        inner = strip_description(member.item_type) if isinstance(member, shape.VarTupleType) else member
+    for member in map(unwrap, list_members(kind)):
+        inner = unwrap(member.item_type) if isinstance(member, shape.VarTupleType) else member
         if isinstance(inner, shape.StructType):
             return inner
     return None

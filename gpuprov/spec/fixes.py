@@ -1,7 +1,5 @@
 """Suggests a value in place of one that a field refuses. A fix is offered only if the field accepts it."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

@@ -1,8 +1,6 @@
 """The JSON Schema of a whole inventory file in YAML, for editors: groups, hosts, and the variable `gpuprov` on any of
 them."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterable, Iterator
 from typing import Any

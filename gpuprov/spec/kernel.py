@@ -1,17 +1,14 @@
 """Requirements of the kernel: from the `kernel` block itself and the other capabilities, merged by declared rules."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 import msgspec
 
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
-ModuleName = Annotated[
-    str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]+$", description="a kernel module's name: letters, digits, _ and -")
-]
+ModuleName = Annotated[str, describe("a kernel module's name: letters, digits, _ and -", pattern=r"^[A-Za-z0-9_-]+$")]
 Scalar = (
     bool
     | int
@@ -22,15 +19,10 @@ Scalar = (
 """A module option's value, in one word: modprobe.d has no quoting that all its readers support."""
 SysctlName = Annotated[
     str,
-    msgspec.Meta(
-        pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_:/-]+)+$",
-        description="a name as `sysctl -a` prints it (net.core.rmem_max)",
-    ),
+    describe("a name as `sysctl -a` prints it (net.core.rmem_max)", pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_:/-]+)+$"),
 ]
-ParameterName = Annotated[
-    str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]+$", description="a parameter's name as `modinfo -p` prints it")
-]
-Word = Annotated[str, msgspec.Meta(description='text ("" for a bare word)')]
+ParameterName = Annotated[str, describe("a parameter's name as `modinfo -p` prints it", pattern=r"^[A-Za-z0-9_]+$")]
+Word = Annotated[str, describe('text ("" for a bare word)')]
 LimitName = Literal[
     "core", "data", "fsize", "locks", "memlock", "msgqueue", "nofile", "nproc", "rtprio", "sigpending", "stack"
 ]
@@ -50,53 +42,46 @@ class Kernel(Fragment, frozen=True):
     """
 
     command_line: Annotated[
-        dict[str, Word],
-        msgspec.Meta(description="parameters that the kernel is started with; an empty value makes a bare word"),
+        dict[str, Word], describe("parameters that the kernel is started with; an empty value makes a bare word")
     ] = {}
-    blacklist: Annotated[
-        tuple[ModuleName, ...], msgspec.Meta(description="modules that neither udev nor an alias may load")
-    ] = ()
+    blacklist: Annotated[tuple[ModuleName, ...], describe("modules that neither udev nor an alias may load")] = ()
     module_options: Annotated[
         dict[ModuleName, dict[ParameterName, Scalar]],
-        msgspec.Meta(description="by module, its parameters and their values; true is written as 1"),
+        describe("by module, its parameters and their values; true is written as 1"),
     ] = {}
-    modules_load: Annotated[tuple[ModuleName, ...], msgspec.Meta(description="modules to load at boot")] = ()
+    modules_load: Annotated[tuple[ModuleName, ...], describe("modules to load at boot")] = ()
     modules_built: Annotated[
         tuple[ModuleName, ...],
-        msgspec.Meta(
-            description="modules from outside the kernel (lustre, wekafsio, gdrdrv) that the kernel of the next boot must have, built "
+        describe(
+            "modules from outside the kernel (lustre, wekafsio, gdrdrv) that the kernel of the next boot must have, built "
             "for it. Whoever brings them builds them; gpuprov says beforehand where one is missing"
         ),
     ] = ()
-    sysctl: Annotated[
-        dict[SysctlName, int | str], msgspec.Meta(description="kernel settings by name, for now and for every boot")
-    ] = {}
+    sysctl: Annotated[dict[SysctlName, int | str], describe("kernel settings by name, for now and for every boot")] = {}
     limits: Annotated[
         dict[LimitName, Limit],
-        msgspec.Meta(
-            description="by item of limits.conf(5), the soft and hard limit of login sessions and of systemd services. A "
+        describe(
+            "by item of limits.conf(5), the soft and hard limit of login sessions and of systemd services. A "
             "number has the unit of limits.conf(5), KiB for memlock; or unlimited"
         ),
     ] = {}
     hugepages: Annotated[
         dict[HugepageSize, Annotated[int, msgspec.Meta(ge=1)]],
-        msgspec.Meta(
-            description="by size (2M, 1G), how many pages: of 2M exactly, by sysctl; of 1G at least, on the command line,"
+        describe(
+            "by size (2M, 1G), how many pages: of 2M exactly, by sysctl; of 1G at least, on the command line,"
             " which takes a reboot"
         ),
     ] = {}
     cpu_governor: Annotated[
         Literal["keep", "performance", "powersave", "schedutil", "ondemand", "conservative"],
-        msgspec.Meta(
-            description="the frequency governor of every CPU, set again at boot; keep leaves it alone. Virtual machines "
-            "have none"
+        describe(
+            "the frequency governor of every CPU, set again at boot; keep leaves it alone. Virtual machines have none"
         ),
     ] = "keep"
     numa_balancing: Annotated[
         Literal["keep", "enabled", "disabled"],
-        msgspec.Meta(
-            description="whether the kernel moves memory between NUMA nodes by itself (kernel.numa_balancing); keep "
-            "leaves it alone"
+        describe(
+            "whether the kernel moves memory between NUMA nodes by itself (kernel.numa_balancing); keep leaves it alone"
         ),
     ] = "keep"
 

@@ -1,7 +1,5 @@
 """Types of fields, as msgspec describes them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 

@@ -1,14 +1,13 @@
 """The typed model of a host spec. A fragment is the configuration of one capability; defaults live here and nowhere
 else."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from gpuprov.spec.described import describe
 from gpuprov.spec.problem import Origin, Path
 
 SECRET = re.compile(
@@ -18,11 +17,7 @@ Reboot = Literal["never", "if-needed"]
 OnFailure = Literal["nothing", "rollback"]
 
 Sha256 = Annotated[
-    str,
-    msgspec.Meta(
-        pattern=r"^([0-9A-Fa-f]{64})?$",
-        description="the 64 hexadecimal digits of sha256sum, required with url and file",
-    ),
+    str, describe("the 64 hexadecimal digits of sha256sum, required with url and file", pattern=r"^([0-9A-Fa-f]{64})?$")
 ]
 """SHA-256 of a file that the spec names."""
 
@@ -45,12 +40,12 @@ class GpuSpec(Fragment, frozen=True):
 
     model: Annotated[
         str,
-        msgspec.Meta(
-            description="a key of `gpuprov catalog gpus`, a product name, an instance type (p5.48xlarge) or a PCI id. An "
+        describe(
+            "a key of `gpuprov catalog gpus`, a product name, an instance type (p5.48xlarge) or a PCI id. An "
             "instance type says the count, and the fabric of an rdma that names none"
         ),
     ]
-    count: Annotated[int, msgspec.Meta(ge=1, le=64, description="How many such GPUs the host has")] | None = None
+    count: Annotated[int, describe("How many such GPUs the host has", ge=1, le=64)] | None = None
 
 
 class HostSpec(msgspec.Struct, frozen=True, kw_only=True):

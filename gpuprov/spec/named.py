@@ -1,7 +1,5 @@
 """Archives and programs beside the inventory, which a spec names with their SHA-256."""
 
-from __future__ import annotations
-
 import os
 import stat
 from functools import cache

@@ -1,7 +1,5 @@
 """Variables of a site beside `gpuprov` for checks that must pass before any change: defaults, and allowed values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 

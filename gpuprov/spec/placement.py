@@ -1,7 +1,5 @@
 """Misplaced or misnamed blocks and fields of a spec."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 

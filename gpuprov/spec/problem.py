@@ -1,7 +1,5 @@
 """A mistake in a spec: its place, the value, what is allowed, the fix."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Literal, Protocol
 

@@ -1,7 +1,5 @@
 """`repository`: a package repository of the site's own, and its signing key. One block, used by several capabilities."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Mapping
 from pathlib import Path as File

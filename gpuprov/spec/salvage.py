@@ -1,7 +1,5 @@
 """Types specs with mistakes as far as possible, so that one mistake hides no other: rules judge the rest."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

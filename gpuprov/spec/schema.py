@@ -1,7 +1,5 @@
 """The JSON Schema of the `gpuprov` variable, for editors; generated from the typed model."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from typing import Any
@@ -11,7 +9,7 @@ from msgspec import inspect as shape
 
 from gpuprov.core.safe_parse import format_document
 from gpuprov.spec.build import can_be_switched_off
-from gpuprov.spec.described import strip_description
+from gpuprov.spec.kinds import unwrap
 from gpuprov.spec.model import Fragment
 
 IDENTIFIER = "https://json-schema.org/draft/2020-12/schema"
@@ -65,7 +63,7 @@ def build_schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragm
 def _close_keys(info: shape.Type, described: dict[str, Any]) -> None:
     """Close mappings with a fixed choice of keys: msgspec checks the keys, but leaves them out of the schema."""
     for field in info.fields if isinstance(info, shape.StructType) else ():
-        plain = strip_description(field.type)
+        plain = unwrap(field.type)
         if isinstance(plain, shape.DictType) and isinstance(plain.key_type, shape.LiteralType):
             described["properties"][field.encode_name]["propertyNames"] = {"enum": list(plain.key_type.values)}
 

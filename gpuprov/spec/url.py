@@ -5,8 +5,6 @@ netrc). Signed links and tokens have their secret in the query, and such a link 
 applied for years.
 """
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.core.sanitize import hide

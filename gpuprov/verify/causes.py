@@ -1,8 +1,6 @@
 """Causes of failures: which failure follows from which other, by what the capabilities declare that their checks
 presuppose."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from gpuprov.capabilities import BY_NAME

@@ -1,7 +1,5 @@
 """One host's spec and facts -> results, in memory. A check that breaks is a result too, never a crash."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from sys import intern

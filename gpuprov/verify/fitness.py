@@ -1,7 +1,5 @@
 """Is a host fit for work: what its health checks come to, and what is to be done, the most severe first."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -23,11 +21,7 @@ UNTIL: dict[Action, str] = {
 }
 """What is done on the host itself: after it, it is fit again. A program's error fails where the spec says so, and is
 told else."""
-NO: dict[Action, str] = {
-    "drain": "drain it",
-    "return": "drain it, and return the card",
-    "none": "see what fails",
-}
+NO: dict[Action, str] = {"drain": "drain it", "return": "drain it, and return the card", "none": "see what fails"}
 
 
 class Fitness(msgspec.Struct, frozen=True, kw_only=True):

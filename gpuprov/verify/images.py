@@ -1,7 +1,5 @@
 """Checks of an image: which its files decide, and which only the first boot can."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Moment
 
 AT_FIRST_BOOT = "at first boot"

@@ -1,7 +1,5 @@
 """Resources of a host, each with how the host differs from it. Changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """Records judged by the specs of an inventory: no host is reached."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec

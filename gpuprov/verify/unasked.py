@@ -1,8 +1,6 @@
 """Defects of the hardware that no block of a spec asks about: told beside the results of verify, which do not fail by
 them."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.health import wiring
 from gpuprov.core import terminal
 from gpuprov.facts.probes.base import Facts

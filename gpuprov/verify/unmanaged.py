@@ -1,7 +1,5 @@
 """Configuration that an apply brought to a host and its spec no longer requests. Changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args
 

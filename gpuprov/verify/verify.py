@@ -1,8 +1,6 @@
 """A fleet -> results: which probes the checks need, one exec per host, every check in memory; and what follows from
 them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Literal
 

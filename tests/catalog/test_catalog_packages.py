@@ -7,8 +7,8 @@ import re
 import pytest
 
 from gpuprov.catalog import find_distribution, list_package_names, list_package_sets
-from gpuprov.catalog.drivers.sets import list_driver_packages
 from gpuprov.catalog.platforms import index_platforms
+from tests.catalog.driver_packages import list_driver_packages
 
 
 def test_debian_packages() -> None:

@@ -33,7 +33,7 @@ def options(name: str) -> dict[str, Any]:
 def test_every_field_says_what_it_does(name: str) -> None:
     for field in fields.fields(name):
         assert field.does, (
-            f"{field.name} has no description: Annotated[TYPE, msgspec.Meta(description=...)] in the fragment of {name}; "
+            f"{field.name} has no description: Annotated[TYPE, describe(...)] in the fragment of {name}; "
             "role, JSON Schema, reference and explain have it from there"
         )
 

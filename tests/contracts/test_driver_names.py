@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 import pytest
 
 from gpuprov.catalog.distributions import list_managed
-from gpuprov.catalog.drivers.sets import list_driver_packages
 from gpuprov.facts.probes.software import packages
+from tests.catalog.driver_packages import list_driver_packages
 
 SETS = {(key, source): found for key, sources in list_driver_packages().items() for source, found in sources.items()}
 

@@ -7,7 +7,7 @@ import ast
 
 import pytest
 
-from gpuprov.core.errors import CODES, EXIT_CODES, ApplyError, GpuprovError, Outcome, UnreachableError, choose_code
+from gpuprov.core.errors import CODES, EXIT_CODES, GpuprovError, Outcome, UnreachableError, choose_code
 from tests.contracts.test_imports import FILES, PACKAGE, dotted, find_nodes, shown
 
 FUNCTIONS: tuple[type[ast.FunctionDef | ast.AsyncFunctionDef], ...] = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -56,7 +56,7 @@ def test_nothing_else_decides_an_exit_code() -> None:
 
 def test_each_code_has_a_meaning() -> None:
     assert set(CODES.values()) <= set(EXIT_CODES)
-    assert [error.exit_code for error in (GpuprovError, ApplyError, UnreachableError)] == [2, 3, 4]
+    assert [error.exit_code for error in (GpuprovError, UnreachableError)] == [2, 4]
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import yaml
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.catalog.distributions import list_managed
 from gpuprov.catalog.drivers.any import group_patterns_by_family
-from gpuprov.catalog.drivers.sets import list_driver_packages
 from gpuprov.host_code.packages import other_driver
+from tests.catalog.driver_packages import list_driver_packages
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = "{{ (gpuprov_judged | default({})).driver | default({}) }}"

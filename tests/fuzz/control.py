@@ -3,6 +3,7 @@ what is said."""
 
 from __future__ import annotations
 
+import contextlib
 import io
 import sqlite3
 import string
@@ -63,7 +64,8 @@ def _judge_archive(data: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=".") as file:
         Path(file.name).write_bytes(data)
         began = time.monotonic()
-        archives.read_tree(Path(file.name), lambda name: name.startswith("sos"))
+        with contextlib.suppress(Unreadable):
+            list(archives.list_members(Path(file.name), lambda name: name.startswith("sos")))
         assert time.monotonic() - began < SECONDS, "an archive is waited for"
 
 

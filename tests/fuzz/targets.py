@@ -74,6 +74,12 @@ def _probes() -> list[Target]:
     return found
 
 
+def name_kind(parameter: inspect.Parameter) -> str:
+    """Return a parameter's annotation, which is a text where its module postpones annotations."""
+    kind = parameter.annotation
+    return kind if isinstance(kind, str) else str(getattr(kind, "__name__", kind))
+
+
 def functions(module: ModuleType) -> dict[str, tuple[Callable[..., object], list[Any]]]:
     """The public readers of a module: functions whose first argument is a text or an output, with what stands for the
     others."""
@@ -83,7 +89,7 @@ def functions(module: ModuleType) -> dict[str, tuple[Callable[..., object], list
         if name.startswith("_") or not inspect.isfunction(function) or function.__module__ != module.__name__:
             continue
         wanted = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
-        kinds = [str(one.annotation) for one in wanted]
+        kinds = [name_kind(one) for one in wanted]
         if kinds and kinds[0] in ("str", "Output") and all(kind in stand_ins for kind in kinds[1:]):
             found[name] = (function, [stand_ins[kind] for kind in kinds[1:]])
     return found
@@ -94,7 +100,7 @@ def _functions() -> list[Target]:
     for module in corpus.modules():
         short = module.__name__.rpartition(".")[2]
         for name, (function, others) in functions(module).items():
-            wraps = str(next(iter(inspect.signature(function).parameters.values())).annotation) == "Output"
+            wraps = name_kind(next(iter(inspect.signature(function).parameters.values()))) == "Output"
 
             def read(
                 text: str, function: Callable[..., object] = function, others: list[Any] = others, wraps: bool = wraps

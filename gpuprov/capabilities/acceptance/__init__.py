@@ -1,8 +1,6 @@
 """`acceptance`: tools and thresholds of perftest, nccl-tests, nvbandwidth, DCGM and stress-ng, which `gpuprov accept`
 runs."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.acceptance.checks import CHECKS
 from gpuprov.capabilities.acceptance.desired import DESIRED
 from gpuprov.capabilities.acceptance.fragment import Acceptance
@@ -22,8 +20,6 @@ CAPABILITY = Capability(
     packages=True,
     driverless=True,
     shown_by="tests/capabilities/test_acceptance.py",
-    presupposes={
-        "result": ("acceptance.tools", *LOADED),
-    },
+    presupposes={"result": ("acceptance.tools", *LOADED)},
     sets_up=False,
 )

@@ -1,7 +1,5 @@
 """Checks of acceptance: its tools are installed or can be built, and the last result meets the current thresholds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gpuprov.capabilities.acceptance.fragment import STRESS, Acceptance, folder_of, programs

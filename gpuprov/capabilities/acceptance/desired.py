@@ -1,7 +1,5 @@
 """Desired state of the role: packages of the tools, and programs built from the archives that the spec names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -67,7 +65,4 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-DESIRED: Desired[Any] = Desired(
-    (acceptance.TOOLS, rdma.DEVICES, system.OS_RELEASE, PACKAGES),
-    make,
-)
+DESIRED: Desired[Any] = Desired((acceptance.TOOLS, rdma.DEVICES, system.OS_RELEASE, PACKAGES), make)

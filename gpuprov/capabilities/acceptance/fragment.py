@@ -1,12 +1,11 @@
 """The `acceptance` block."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
 
 from gpuprov.catalog import acceptance as catalogue
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.url import build_pattern
 
@@ -21,9 +20,7 @@ Collective = Literal[
     "reduce_perf",
     "sendrecv_perf",
 ]
-Case = Annotated[
-    str, msgspec.Meta(pattern=r"^[a-z0-9_]+$", description="a test case, as `nvbandwidth --list` names it")
-]
+Case = Annotated[str, describe("a test case, as `nvbandwidth --list` names it", pattern=r"^[a-z0-9_]+$")]
 Threshold = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -33,19 +30,16 @@ class Source(Fragment, frozen=True):
 
     url: Annotated[
         str,
-        msgspec.Meta(
-            pattern=build_pattern(),
-            description="https://HOST/PATH or http://HOST/PATH, without user name, password and "
+        describe(
+            "https://HOST/PATH or http://HOST/PATH, without user name, password and "
             "query (a signed link runs out: fetch it, and name the file); the hosts fetch it",
+            pattern=build_pattern(),
         ),
     ] = ""
     file: Annotated[
-        str,
-        msgspec.Meta(pattern=r"^(/[^\s]+)?$", description="instead of url: a file on the machine that runs gpuprov"),
+        str, describe("instead of url: a file on the machine that runs gpuprov", pattern=r"^(/[^\s]+)?$")
     ] = ""
-    sha256: Annotated[
-        str, msgspec.Meta(pattern=r"^([0-9a-f]{64})?$", description="the archive's SHA-256, 64 hexadecimal digits")
-    ] = ""
+    sha256: Annotated[str, describe("the archive's SHA-256, 64 hexadecimal digits", pattern=r"^([0-9a-f]{64})?$")] = ""
 
 
 class RdmaTests(Fragment, frozen=True):
@@ -53,65 +47,42 @@ class RdmaTests(Fragment, frozen=True):
 
     tests: Annotated[
         tuple[PairTest, ...],
-        msgspec.Meta(
-            description="which tests, in this order; `ping` is ibping on InfiniBand and rping elsewhere; []: none"
-        ),
+        describe("which tests, in this order; `ping` is ibping on InfiniBand and rping elsewhere; []: none"),
     ] = ("write_bw", "send_lat", "ping")
     bandwidth: Annotated[
-        Threshold,
-        msgspec.Meta(description="Gb/s, average, that each *_bw test must reach; 0: what is published for the link"),
+        Threshold, describe("Gb/s, average, that each *_bw test must reach; 0: what is published for the link")
     ] = 0.0
     latency: Annotated[
-        Threshold,
-        msgspec.Meta(
-            description="us, typical, that no *_lat test (and half a round trip of pingpong) may exceed; 0: any"
-        ),
+        Threshold, describe("us, typical, that no *_lat test (and half a round trip of pingpong) may exceed; 0: any")
     ] = 0.0
-    size: Annotated[int, msgspec.Meta(ge=1, le=1 << 30, description="bytes of a message of a *_bw test")] = 1 << 20
-    duration: Annotated[int, msgspec.Meta(ge=5, le=600, description="seconds of a *_bw test")] = 5
-    iterations: Annotated[
-        int, msgspec.Meta(ge=5, le=100_000_000, description="messages of a *_lat test and of pingpong")
-    ] = 1000
+    size: Annotated[int, describe("bytes of a message of a *_bw test", ge=1, le=1 << 30)] = 1 << 20
+    duration: Annotated[int, describe("seconds of a *_bw test", ge=5, le=600)] = 5
+    iterations: Annotated[int, describe("messages of a *_lat test and of pingpong", ge=5, le=100_000_000)] = 1000
     memory: Annotated[
         Literal["host", "gpu"],
-        msgspec.Meta(
-            description="whose memory *_bw tests move: gpu is GPUDirect RDMA, with the GPU nearest to the HCA"
-        ),
+        describe("whose memory *_bw tests move: gpu is GPUDirect RDMA, with the GPU nearest to the HCA"),
     ] = "host"
 
 
 class Nccl(Fragment, frozen=True):
     """A test of nccl-tests over all GPUs of a host, and over all hosts if MPI is installed."""
 
-    test: Annotated[Collective, msgspec.Meta(description="which program of nccl-tests; none: no test")] = (
-        "all_reduce_perf"
+    test: Annotated[Collective, describe("which program of nccl-tests; none: no test")] = "all_reduce_perf"
+    size: Annotated[str, describe("the message size: 16G, 512M", pattern=r"^[1-9][0-9]{0,9}[KMG]?$")] = "16G"
+    busbw: Annotated[Threshold, describe("GB/s of bus bandwidth within a host; 0: what is published for its GPUs")] = (
+        0.0
     )
-    size: Annotated[
-        str, msgspec.Meta(pattern=r"^[1-9][0-9]{0,9}[KMG]?$", description="the message size: 16G, 512M")
-    ] = "16G"
-    busbw: Annotated[
-        Threshold,
-        msgspec.Meta(description="GB/s of bus bandwidth within a host; 0: what is published for its GPUs"),
-    ] = 0.0
-    across: Annotated[
-        bool, msgspec.Meta(description="whether it also runs over all hosts of an acceptance, by mpirun")
-    ] = False
-    across_busbw: Annotated[Threshold, msgspec.Meta(description="GB/s of bus bandwidth over all hosts; 0: any")] = 0.0
+    across: Annotated[bool, describe("whether it also runs over all hosts of an acceptance, by mpirun")] = False
+    across_busbw: Annotated[Threshold, describe("GB/s of bus bandwidth over all hosts; 0: any")] = 0.0
     gpudirect: Annotated[
-        bool,
-        msgspec.Meta(description="whether NCCL must use NET/IB with GDRDMA over all hosts; NET/Socket is a failure"),
+        bool, describe("whether NCCL must use NET/IB with GDRDMA over all hosts; NET/Socket is a failure")
     ] = False
     loopback: Annotated[
-        bool,
-        msgspec.Meta(
-            description="whether it also runs within each host over the HCAs (NET/IB), without NVLink and shared memory"
-        ),
+        bool, describe("whether it also runs within each host over the HCAs (NET/IB), without NVLink and shared memory")
     ] = False
-    loopback_busbw: Annotated[
-        Threshold, msgspec.Meta(description="GB/s of bus bandwidth over a host's own HCAs; 0: any")
-    ] = 0.0
+    loopback_busbw: Annotated[Threshold, describe("GB/s of bus bandwidth over a host's own HCAs; 0: any")] = 0.0
     path: Annotated[
-        str, msgspec.Meta(pattern=r"^(/[^\s]+)?$", description="the folder of its programs, where they are not in PATH")
+        str, describe("the folder of its programs, where they are not in PATH", pattern=r"^(/[^\s]+)?$")
     ] = ""
     source: Source = Source()
 
@@ -119,20 +90,16 @@ class Nccl(Fragment, frozen=True):
 class NvBandwidth(Fragment, frozen=True):
     """Copies between host and GPUs, and between GPUs, by NVIDIA's nvbandwidth."""
 
-    tests: Annotated[tuple[Case, ...], msgspec.Meta(description="which test cases, by name; []: none")] = (
+    tests: Annotated[tuple[Case, ...], describe("which test cases, by name; []: none")] = (
         "host_to_device_memcpy_ce",
         "device_to_host_memcpy_ce",
         "device_to_device_memcpy_read_ce",
     )
     bandwidth: Annotated[
         dict[Case, Threshold],
-        msgspec.Meta(
-            description="GB/s that each copy of a test case must reach; others: what is published for the GPUs"
-        ),
+        describe("GB/s that each copy of a test case must reach; others: what is published for the GPUs"),
     ] = {}
-    path: Annotated[
-        str, msgspec.Meta(pattern=r"^(/[^\s]+)?$", description="the folder of nvbandwidth, where it is not in PATH")
-    ] = ""
+    path: Annotated[str, describe("the folder of nvbandwidth, where it is not in PATH", pattern=r"^(/[^\s]+)?$")] = ""
     source: Source = Source()
 
 
@@ -140,10 +107,7 @@ class DcgmDiag(Fragment, frozen=True):
     """DCGM's diagnostics, if DCGM is installed."""
 
     level: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0, le=4, description="dcgmi diag -r: 1 seconds, 2 minutes, 3 half an hour, 4 hours; 0: not run"
-        ),
+        int, describe("dcgmi diag -r: 1 seconds, 2 minutes, 3 half an hour, 4 hours; 0: not run", ge=0, le=4)
     ] = 1
 
 
@@ -154,14 +118,12 @@ class Stream(Fragment, frozen=True):
 
     seconds: Annotated[
         int,
-        msgspec.Meta(
-            ge=0,
-            le=600,
-            description="how long, at least 10: stress-ng tells no rate sooner; 0: not run. 30 where stream is there",
+        describe(
+            "how long, at least 10: stress-ng tells no rate sooner; 0: not run. 30 where stream is there", ge=0, le=600
         ),
     ] = 0
     bandwidth: Annotated[
-        Threshold, msgspec.Meta(description="GB/s, read and written by all CPUs together, that it must reach; 0: any")
+        Threshold, describe("GB/s, read and written by all CPUs together, that it must reach; 0: any")
     ] = 0.0
 
 

@@ -1,7 +1,5 @@
 """A measurement against the thresholds of a spec, or else against the catalogue's expectation."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

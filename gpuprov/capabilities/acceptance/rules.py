@@ -1,7 +1,5 @@
 """Rules for `acceptance` that hold on any host: thresholds that something judges, sources that can be checked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.acceptance.fragment import Acceptance, NvBandwidth, Source

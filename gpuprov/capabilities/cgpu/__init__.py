@@ -1,7 +1,5 @@
 """`cgpu`: the settings of Alibaba's cGPU, which shares GPUs between containers, where its module is installed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Checks of cGPU: whether the host supports its settings, and has them."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.cgpu.fragment import Cgpu, rows

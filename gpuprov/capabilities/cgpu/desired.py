@@ -1,7 +1,5 @@
 """Desired state of the role: the settings, the unit that applies them at each boot, and the GPUs' current differences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

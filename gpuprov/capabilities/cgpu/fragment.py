@@ -1,17 +1,12 @@
 """The `cgpu` block, and the lines of its configuration on the host."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
-import msgspec
-
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
 Node = Literal["max_inst", "policy", "prio_ratio"]
-Index = Annotated[
-    str, msgspec.Meta(pattern=r"^(0|[1-9][0-9]?)$", description='a GPU\'s folder in /proc/cgpu_km, in quotes: "0"')
-]
+Index = Annotated[str, describe('a GPU\'s folder in /proc/cgpu_km, in quotes: "0"', pattern=r"^(0|[1-9][0-9]?)$")]
 
 
 class Cgpu(Fragment, frozen=True):
@@ -23,32 +18,28 @@ class Cgpu(Fragment, frozen=True):
 
     policy: Annotated[
         int,
-        msgspec.Meta(
+        describe(
+            "how containers share a GPU's time: 0 average, 1 preemptive, 2 by weight, 3 fixed, 4 weak, 5 the "
+            "driver's own scheduling",
             ge=0,
             le=5,
-            description="how containers share a GPU's time: 0 average, 1 preemptive, 2 by weight, 3 fixed, 4 weak, 5 the "
-            "driver's own scheduling",
         ),
     ] = 1
     max_inst: Annotated[
-        int,
-        msgspec.Meta(
-            ge=0, le=25, description="how many containers a GPU takes at most, 1 to 25; 0 leaves what the module has"
-        ),
+        int, describe("how many containers a GPU takes at most, 1 to 25; 0 leaves what the module has", ge=0, le=25)
     ] = 0
     prio_ratio: Annotated[
         int,
-        msgspec.Meta(
+        describe(
+            "percent of a GPU that a high-priority container may take, 20 to 99; 0 leaves what the module has",
             ge=0,
             le=99,
-            description="percent of a GPU that a high-priority container may take, 20 to 99; 0 leaves what the module has",
         ),
     ] = 0
     gpus: Annotated[
         dict[Index, dict[Node, int]],
-        msgspec.Meta(
-            description="by the index that cGPU gives a GPU, the nodes (policy, max_inst, prio_ratio) that are different "
-            "on it"
+        describe(
+            "by the index that cGPU gives a GPU, the nodes (policy, max_inst, prio_ratio) that are different on it"
         ),
     ] = {}
 

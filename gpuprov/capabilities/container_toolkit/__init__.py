@@ -1,8 +1,6 @@
 """`container_toolkit`: GPUs for docker, containerd, cri-o and podman: one toolkit version, runtimes registered, CDI
 kept current."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import LOADED, Capability
@@ -105,8 +103,7 @@ CAPABILITY = Capability(
     packages=True,
     presupposes={
         **dict.fromkeys(
-            ("held", "configured", "mode", "daemon_reload", "files", "enabled"),
-            ("container_toolkit.packages",),
+            ("held", "configured", "mode", "daemon_reload", "files", "enabled"), ("container_toolkit.packages",)
         ),
         "registered": ("container_toolkit.packages", "container_toolkit.configured"),
         "cdi": ("container_toolkit.packages", *LOADED),

@@ -1,8 +1,6 @@
 """Checks that containers keep their GPUs: the CDI specification, what refreshes it, and what a daemon-reload would take
 away."""
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.capabilities.answers import APPLY

@@ -1,8 +1,6 @@
 """Decision which version of the toolkit's four packages a host gets, and from where, made once for preflight and for
 the role."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

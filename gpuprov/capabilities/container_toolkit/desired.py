@@ -1,8 +1,6 @@
 """Desired state of the role: the packages, the runtime in engines and for users, its mode, and the units that keep GPUs
 through each boot."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -214,7 +212,4 @@ RESOURCES = Resources(
     units=lambda _host, _block: (*catalogue.REFRESH_UNITS, *catalogue.OWN_UNITS),
     proves={"files": ("cdi_directory",), "enabled": ("cdi_directory",)},
 )
-DESIRED = Desired(
-    (*PROBES, REPOSITORIES, ENGINES, TOOLKIT),
-    make,
-)
+DESIRED = Desired((*PROBES, REPOSITORIES, ENGINES, TOOLKIT), make)

@@ -1,11 +1,7 @@
 """The `container_toolkit` block, and what follows from it on a given host."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
-
-import msgspec
 
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.facts.probes.base import Facts
@@ -16,10 +12,11 @@ from gpuprov.host_code.cdi import SPECIFICATION
 from gpuprov.rules import engines as files
 from gpuprov.rules import resolve
 from gpuprov.rules.engines import Engine
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
 Runtime = Literal["docker", "containerd", "crio", "podman"]
-UserName = Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_-]*[$]?$", description="a user's name")]
+UserName = Annotated[str, describe("a user's name", pattern=r"^[a-z_][a-z0-9_-]*[$]?$")]
 
 
 class ContainerToolkit(Fragment, frozen=True):
@@ -33,46 +30,44 @@ class ContainerToolkit(Fragment, frozen=True):
 
     version: Annotated[
         str,
-        msgspec.Meta(
-            pattern=r"^(any|\d+\.\d+\.\d+)$",
-            description="any, or an exact version such as 1.20.1. It is that of all four packages",
+        describe(
+            "any, or an exact version such as 1.20.1. It is that of all four packages", pattern=r"^(any|\d+\.\d+\.\d+)$"
         ),
     ] = "any"
-    hold: Annotated[bool, msgspec.Meta(description="whether the four packages are held against upgrades")] = True
+    hold: Annotated[bool, describe("whether the four packages are held against upgrades")] = True
     runtimes: Annotated[
         tuple[Runtime, ...],
-        msgspec.Meta(
-            description="docker, containerd, crio and podman as the host has them; without any, all that it has "
+        describe(
+            "docker, containerd, crio and podman as the host has them; without any, all that it has "
             "(containerd only where it has no docker, which brings one along)"
         ),
     ] = ()
     default_runtime: Annotated[
         bool,
-        msgspec.Meta(
-            description="whether NVIDIA's runtime runs every container. docker run --gpus on another default runtime uses"
+        describe(
+            "whether NVIDIA's runtime runs every container. docker run --gpus on another default runtime uses"
             " the legacy hook, whose containers lose their GPUs at a daemon-reload where systemd has the "
             "cgroups"
         ),
     ] = False
     mode: Annotated[
         Literal["auto", "cdi", "legacy"],
-        msgspec.Meta(
-            description="nvidia-container-runtime.mode. auto is CDI made on the fly from toolkit 1.18 on, and legacy "
+        describe(
+            "nvidia-container-runtime.mode. auto is CDI made on the fly from toolkit 1.18 on, and legacy "
             "before; cdi reads the CDI specification; legacy changes cgroups behind the engine's back"
         ),
     ] = "auto"
     cdi_directory: Annotated[
         Literal["/var/run/cdi", "/etc/cdi"],
-        msgspec.Meta(
-            description="where the CDI specification lies: /var/run/cdi, which is empty after a boot until the refresh "
+        describe(
+            "where the CDI specification lies: /var/run/cdi, which is empty after a boot until the refresh "
             "unit has run, or /etc/cdi, where it is kept"
         ),
     ] = "/var/run/cdi"
     rootless: Annotated[
         tuple[UserName, ...],
-        msgspec.Meta(
-            description="users whose rootless docker gets the runtime, never in mode legacy; rootless podman needs no "
-            "more than CDI"
+        describe(
+            "users whose rootless docker gets the runtime, never in mode legacy; rootless podman needs no more than CDI"
         ),
     ] = ()
 

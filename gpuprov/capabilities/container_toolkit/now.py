@@ -1,8 +1,6 @@
 """Checks of the toolkit as it is now: packages, holds, runtimes in the engines' files and in the daemons themselves,
 mode."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Checks that the toolkit can be installed and has engines to configure, made before anything is changed."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.compared import move_packages

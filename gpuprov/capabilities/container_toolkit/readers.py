@@ -1,7 +1,5 @@
 """Engines that read the CDI specification, and whether they can: by their own report, or else by their release."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog import engines as known

@@ -5,8 +5,6 @@ nvidia-ctk writes the files, since it knows the syntax of each release of an eng
 engine itself then reads, and undone if a setting of the site's is lost.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol

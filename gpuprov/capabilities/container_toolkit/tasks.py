@@ -1,7 +1,5 @@
 """The tasks of the role."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.tasks import Stages, files, free_gpus, judge, packages, repository, step, try_packages
 
 DRAINED = {"drained": "{{ gpuprov_drain_command | default('', true) != '' }}"}

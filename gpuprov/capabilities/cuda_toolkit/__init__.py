@@ -1,7 +1,5 @@
 """`cuda_toolkit`: exact CUDA toolkits beside each other, with cuDNN and NCCL, and never a driver with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability
@@ -16,6 +14,7 @@ from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver.cuda_toolkit import PACKAGES, TOOLKITS
+from gpuprov.rules import resolve
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem, report_under
 
@@ -65,12 +64,10 @@ def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
     for place, version in enumerate(block.versions):
         path = (HERE, "versions", place)
         if toolchain.take_minor(version) not in known:
-            requested = toolchain.parse_order(toolchain.take_minor(version))
+            requested = resolve.order(toolchain.take_minor(version))
             near = min(
                 known,
-                key=lambda candidate: [
-                    abs(a - b) for a, b in zip(toolchain.parse_order(candidate), requested, strict=True)
-                ],
+                key=lambda candidate: [abs(a - b) for a, b in zip(resolve.order(candidate), requested, strict=True)],
             )
             message = (
                 f'cuda_toolkit.versions has "{version}": CUDA {toolchain.take_minor(version)} is not in the catalogue'
@@ -101,7 +98,7 @@ def export(facts: Facts) -> Fragment | None:
     for part in catalogue.read_toolkits_file().parts:
         stem = part.package.removesuffix("{minor}")
         kits = [
-            toolchain.strip_to_upstream(version)
+            resolve.upstream(version)
             for name, version in versions.items()
             if toolchain.find_toolkit(name) and name == stem + toolchain.format_dashed(toolchain.find_toolkit(name))
         ]
@@ -109,7 +106,7 @@ def export(facts: Facts) -> Fragment | None:
             break
     else:
         return None
-    kits = sorted(kits, key=toolchain.parse_order)
+    kits = sorted(kits, key=resolve.order)
     state = facts.get(TOOLKITS)
     default = state.link.removeprefix(f"{catalogue.LINK}-")
     default = default if state.mode == "manual" and default in [toolchain.take_minor(kit) for kit in kits] else ""
@@ -136,7 +133,7 @@ def _library(versions: dict[str, str], library: str, cuda_major: str) -> str:
             and name in versions
             and toolchain.take_major(toolchain.find_built_for(versions[name])) in ("", cuda_major)
         ):
-            return toolchain.strip_to_upstream(versions[name])
+            return resolve.upstream(versions[name])
     return ""
 
 
@@ -152,7 +149,5 @@ CAPABILITY = Capability(
     desired=DESIRED,
     resources=RESOURCES,
     packages=True,
-    presupposes={
-        **dict.fromkeys(("runs", "default", "held", "path"), ("cuda_toolkit.packages",)),
-    },
+    presupposes={**dict.fromkeys(("runs", "default", "held", "path"), ("cuda_toolkit.packages",))},
 )

@@ -1,7 +1,5 @@
 """Decision which packages of the CUDA toolkit, cuDNN and NCCL a host should have, by what is installed and offered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -17,12 +15,11 @@ from gpuprov.catalog.cuda.toolchain import (
     find_toolkit,
     format_dashed,
     is_satisfying,
-    parse_order,
-    strip_to_upstream,
     take_major,
     take_minor,
 )
 from gpuprov.facts.probes.driver.cuda_toolkit import Requires
+from gpuprov.rules import resolve
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +61,7 @@ def decide(block: CudaToolkit, host_state: There) -> Decision:
         for version in block.versions or _versions(pattern, host_state):
             name = pattern.format(minor=format_dashed(version))
             releases[take_minor(version)] = packages[name] = _release(name, version, pattern, host_state)
-        default = block.default or max(releases, key=parse_order)
+        default = block.default or max(releases, key=resolve.order)
         for library, requested in (("cudnn", block.cudnn), ("nccl", block.nccl)):
             if requested:
                 chosen, leaving = _library(library, requested, take_major(default), block.parts, host_state)
@@ -104,10 +101,7 @@ def space_needed(decision: Decision, part: str, host_state: There) -> dict[str, 
     for entry in catalogue.read_toolkits_file().libraries:
         if entry.family == host_state.family and toolchain.select_matching(missing, _named(entry.run, r"\d+")):
             needs.append(entry)
-    return {
-        "installed": sum(need.installed_mib for need in needs),
-        "archive": sum(need.archive_mib for need in needs),
-    }
+    return {"installed": sum(need.installed_mib for need in needs), "archive": sum(need.archive_mib for need in needs)}
 
 
 def _versions(pattern: str, host_state: There) -> list[str]:
@@ -118,12 +112,12 @@ def _versions(pattern: str, host_state: There) -> list[str]:
     def minors(names: Iterable[str]) -> list[str]:
         return sorted(
             {find_toolkit(name) for name in names if name == stem + format_dashed(find_toolkit(name))} - {""},
-            key=parse_order,
+            key=resolve.order,
         )
 
     def runs(version: str) -> bool:
         return version in floors and (
-            not host_state.driver or parse_order(host_state.driver) >= parse_order(floors[take_major(version)])
+            not host_state.driver or resolve.order(host_state.driver) >= resolve.order(floors[take_major(version)])
         )
 
     releases = minors(host_state.installed) or [version for version in minors(host_state.offered) if runs(version)][-1:]
@@ -137,7 +131,7 @@ def _release(name: str, version: str, pattern: str, host_state: There) -> str:
     match = _choose([name], version, "", host_state)
     if match:
         return match
-    offered = ", ".join(dict.fromkeys(strip_to_upstream(candidate) for candidate in host_state.offered.get(name, [])))
+    offered = ", ".join(dict.fromkeys(resolve.upstream(candidate) for candidate in host_state.offered.get(name, [])))
     hint = f"there are: {offered}" if offered else _others(pattern, host_state.offered)
     raise _Missing(f"the host's repositories have no {name} {version}", hint)
 
@@ -158,7 +152,7 @@ def _library(
             v for v in host_state.offered.get(names[0], []) if in_name or take_major(find_built_for(v)) == cuda_major
         ]
         whole = [v for v in offered if all(v in host_state.offered.get(name, []) for name in names)]
-        listed = ", ".join(dict.fromkeys(strip_to_upstream(candidate) for candidate in whole))
+        listed = ", ".join(dict.fromkeys(resolve.upstream(candidate) for candidate in whole))
         other = f"enable NVIDIA's CUDA repository, or a mirror that has {' and '.join(names)}"
         missing = f"the host's repositories have no {library} {version} for CUDA {cuda_major} ({' '.join(names)})"
         raise _Missing(missing, f"there are: {listed}" if listed else other)
@@ -203,23 +197,23 @@ def _choose(names: list[str], requested: str, cuda_major: str, host_state: There
     present = host_state.installed.get(names[0], "")
     return max(
         whole,
-        key=lambda v: (v == present, parse_order(v), parse_order(find_built_for(v) or "0"), -offered.index(v)),
+        key=lambda v: (v == present, resolve.order(v), resolve.order(find_built_for(v) or "0"), -offered.index(v)),
         default="",
     )
 
 
 def _bound(bound: str, versions: list[str], present: str) -> str:
-    exact = [version for version in versions if bound in (version, strip_to_upstream(version))]
-    if present in exact or (present and not exact and parse_order(present) >= parse_order(bound)):
+    exact = [version for version in versions if bound in (version, resolve.upstream(version))]
+    if present in exact or (present and not exact and resolve.order(present) >= resolve.order(bound)):
         return present
-    newer = [version for version in versions if parse_order(version) >= parse_order(bound)]
-    return exact[0] if exact else min(newer, key=parse_order, default="")
+    newer = [version for version in versions if resolve.order(version) >= resolve.order(bound)]
+    return exact[0] if exact else min(newer, key=resolve.order, default="")
 
 
 def _others(pattern: str, index: Mapping[str, list[str]]) -> str:
     stem = pattern.removesuffix("{minor}")
     offered = sorted(
-        (find_toolkit(name) for name in index if name.startswith(stem) and find_toolkit(name)), key=parse_order
+        (find_toolkit(name) for name in index if name.startswith(stem) and find_toolkit(name)), key=resolve.order
     )
     return f"toolkits that are there: {', '.join(offered)}" if offered else _no_repository("")
 

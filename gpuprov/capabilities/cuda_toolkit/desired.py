@@ -1,7 +1,5 @@
 """Desired state of the role: packages of exact releases, the default toolkit, the file for login shells."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -113,7 +111,4 @@ def make(ctx: Ctx) -> dict[str, Any]:
 
 
 RESOURCES = Resources(desired, lambda _host, _block: (catalogue.PROFILE,))
-DESIRED = Desired(
-    (*RESOLVING, REQUIRES, TOOLKITS),
-    make,
-)
+DESIRED = Desired((*RESOLVING, REQUIRES, TOOLKITS), make)

@@ -1,7 +1,5 @@
 """Values that follow from the `cuda_toolkit` block on a given host."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.cuda_toolkit import decision
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, There
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
@@ -13,6 +11,7 @@ from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.driver import cuda_toolkit, nvidia
 from gpuprov.facts.probes.host import family, system
 from gpuprov.facts.probes.software.packages import Package
+from gpuprov.rules import resolve
 from gpuprov.spec.model import HostSpec
 
 BASE = (system.OS_RELEASE, cuda_toolkit.PACKAGES, nvidia.LIBRARIES, nvidia.DRIVER)
@@ -38,9 +37,7 @@ def driver_of(host: HostSpec, facts: Facts) -> str:
     spec's."""
     current = version_now(facts)
     named, least = asked_version(host), asked_driver(host)
-    kept = (not named or toolchain.is_satisfying(current, named)) and toolchain.parse_order(
-        current
-    ) >= toolchain.parse_order(least)
+    kept = (not named or toolchain.is_satisfying(current, named)) and resolve.order(current) >= resolve.order(least)
     return current if kept else least
 
 
@@ -92,4 +89,4 @@ def wanted_minors(block: CudaToolkit, facts: Facts) -> list[str]:
 
 def default(block: CudaToolkit, facts: Facts) -> str:
     """Return the toolkit that /usr/local/cuda should lead to; empty if there is none."""
-    return block.default or max(wanted_minors(block, facts), key=toolchain.parse_order, default="")
+    return block.default or max(wanted_minors(block, facts), key=resolve.order, default="")

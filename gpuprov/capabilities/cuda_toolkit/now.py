@@ -1,7 +1,5 @@
 """Checks of the toolkits as they are now: packages, compilers, the default, libraries, holds."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
@@ -14,6 +12,7 @@ from gpuprov.catalog.cuda import toolchain
 from gpuprov.facts.probes.driver.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
 from gpuprov.facts.probes.host import family
 from gpuprov.resources import Setting
+from gpuprov.rules import resolve
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]
@@ -44,7 +43,7 @@ def packages(ctx: Ctx) -> Outcome:
     if broken:
         repair = family.WORDS[kind(ctx.facts)].repair
         return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; then {APPLY}")
-    return ok(", ".join(toolchain.strip_to_upstream(version) for version in decision.releases.values()), expected)
+    return ok(", ".join(resolve.upstream(version) for version in decision.releases.values()), expected)
 
 
 @check(
@@ -62,7 +61,7 @@ def compilers(ctx: Ctx) -> Outcome:
         kit, dashed = toolkits.get(version, Toolkit()), toolchain.format_dashed(version)
         hint = f"{family.WORDS[kind(ctx.facts)].reinstall} cuda-nvcc-{dashed} cuda-cudart-{dashed}"
         cudart = packaged.get(f"cuda-cudart-{dashed}")
-        library = toolchain.strip_to_upstream(cudart.version) if cudart else ""
+        library = resolve.upstream(cudart.version) if cudart else ""
         if not kit.cudart or (library and kit.cudart != library):
             expected = f"libcudart.so.{library or version} in {catalogue.LINK}-{version}"
             return fail(expected, f"libcudart.so.{kit.cudart}" if kit.cudart else "no such file", hint)
@@ -77,7 +76,7 @@ def compilers(ctx: Ctx) -> Outcome:
 def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | None:
     """Return what a toolkit's nvcc should report, and what it reports; None if they agree."""
     package = ctx.facts.get(PACKAGES).get(f"cuda-nvcc-{toolchain.format_dashed(version)}")
-    built = toolchain.strip_to_upstream(package.version) if package else ""
+    built = resolve.upstream(package.version) if package else ""
     exact = next((v for v in ctx.fragment.versions if toolchain.take_minor(v) == version and v != version), "")
     expected = catalogue.find_compiler(exact) or built
     if not kit.build:
@@ -153,7 +152,7 @@ def libraries(ctx: Ctx) -> Outcome:
             (p for name, p in find_installed(block, ctx.facts).items() if name.startswith(f"lib{library}")), None
         )
         # cuDNN's package has a fourth number that its file has not: 9.5.1.17 is libcudnn.so.9.5.1.
-        short_of = ".".join((toolchain.strip_to_upstream(package.version) if package else requested).split(".")[:3])
+        short_of = ".".join((resolve.upstream(package.version) if package else requested).split(".")[:3])
         if package is None or not toolchain.is_satisfying(package.version, requested):
             return fail(
                 f"{library} {requested}", package.version if package else "not installed", f"{APPLY}; gpuprov plan"
@@ -164,7 +163,7 @@ def libraries(ctx: Ctx) -> Outcome:
                 present.get(short, "not in the linker's cache"),
                 "ldconfig -p; another copy comes first",
             )
-        names.append(f"{library} {toolchain.strip_to_upstream(package.version)}")
+        names.append(f"{library} {resolve.upstream(package.version)}")
     header = ctx.facts.get(TOOLKITS).cudnn_header
     if block.cudnn and block.parts != "libraries" and not told_by(header, block.cudnn):
         return fail(f"cudnn_version.h of {block.cudnn}", header or "no such header", APPLY)
@@ -176,13 +175,7 @@ def told_by(header: str, version: str) -> bool:
     return bool(header) and toolchain.is_satisfying(header, ".".join(version.split(".")[:3]))
 
 
-@check(
-    "cuda_toolkit.held",
-    *(*BASE, *answers.HOLDING),
-    fields=("hold",),
-    moment="next-boot",
-    evidence=answers.SHOWN,
-)
+@check("cuda_toolkit.held", *(*BASE, *answers.HOLDING), fields=("hold",), moment="next-boot", evidence=answers.SHOWN)
 def held(ctx: Ctx) -> Outcome:
     """Every package of the toolkits, of cuDNN and NCCL is held (or none, if the spec asks for that): no upgrade moves
     one of them alone."""
@@ -195,7 +188,7 @@ def others(ctx: Ctx) -> Outcome:
     known, minors = ctx.facts.get(PACKAGES), wanted_minors(ctx.fragment, ctx.facts)
     beside = sorted(name for name in known if (kit := toolchain.find_toolkit(name)) and kit not in minors)
     if not ctx.fragment.only:
-        kits = sorted({toolchain.find_toolkit(name) for name in beside}, key=toolchain.parse_order)
+        kits = sorted({toolchain.find_toolkit(name) for name in beside}, key=resolve.order)
         return not_asked(f"left alone: {', '.join(kits)}") if kits else not_asked()
     beside = sorted(
         {

@@ -1,8 +1,6 @@
 """Checks that the toolkits can be installed without a driver, and that the driver runs them, made before anything is
 changed."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.compared import move_packages
@@ -14,6 +12,7 @@ from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
 from gpuprov.facts.probes.driver.cuda_toolkit import INDEX, PACKAGES, TOOLKITS
 from gpuprov.facts.probes.host import family, system
+from gpuprov.rules import resolve
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]
@@ -56,7 +55,7 @@ def resolvable(ctx: Ctx) -> Outcome:
         return fail(expected, decision.problem, decision.hint)
     changes = move_packages(decision.packages, have, decision.remove)
     message = ", ".join(f"{name} {version}" for name, version in decision.packages.items())
-    shown = ", ".join(toolchain.strip_to_upstream(version) for version in decision.releases.values())
+    shown = ", ".join(resolve.upstream(version) for version in decision.releases.values())
     return Outcome(status="pass", expected=expected, found=message, changes=tuple(changes), version=shown)
 
 

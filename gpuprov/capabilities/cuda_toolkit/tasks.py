@@ -1,14 +1,9 @@
 """The tasks of the role."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.tasks import Stages, files, judge_after_driver, packages, step, try_packages
 
 TASKS: Stages = {
-    "assert": (
-        judge_after_driver(),
-        try_packages(),
-    ),
+    "assert": (judge_after_driver(), try_packages()),
     "install": (packages("Install the packages", "install"),),
     "configure": (
         files("Set the PATH of login shells for the default CUDA toolkit"),

@@ -1,8 +1,6 @@
 """`dcgm`: NVIDIA Data Center GPU Manager: one version of all its packages, its host engine running, its exporter if
 requested."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import LOADED, Capability

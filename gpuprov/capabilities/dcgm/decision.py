@@ -1,8 +1,6 @@
 """Decision which packages of DCGM a host gets, in one version, and which are removed, made once for preflight and for
 the role."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Desired state of the role: DCGM's packages, the settings of its units, and its daemons running with them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -133,7 +131,4 @@ RESOURCES = Resources(
         **dict.fromkeys(("enabled", "active"), ("exporter",)),
     },
 )
-DESIRED = Desired(
-    PROBES,
-    make,
-)
+DESIRED = Desired(PROBES, make)

@@ -1,12 +1,8 @@
 """The `dcgm` block, and what follows from it on a given host."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from typing import Annotated, Literal
-
-import msgspec
 
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.catalog import dcgm as catalogue
@@ -15,6 +11,7 @@ from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import dcgm
 from gpuprov.facts.probes.host import pci
 from gpuprov.facts.probes.software.packages import Package
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
 VERSION = r"^(any|3|4|[34]\.[0-9]{1,2}\.[0-9]{1,2})$"
@@ -30,50 +27,42 @@ class Dcgm(Fragment, frozen=True):
 
     version: Annotated[
         str,
-        msgspec.Meta(
+        describe(
+            'any, a release line ("3", "4") or an exact version ("4.4.1"). An installed one that fits is kept',
             pattern=VERSION,
-            description='any, a release line ("3", "4") or an exact version ("4.4.1"). An installed one that fits is kept',
         ),
     ] = "any"
     cuda: Annotated[
         Literal["auto", "11", "12", "13"],
-        msgspec.Meta(
-            description="the CUDA build of the diagnostics. auto takes the user-mode CUDA of the driver's branch, and the"
+        describe(
+            "the CUDA build of the diagnostics. auto takes the user-mode CUDA of the driver's branch, and the"
             " build for CUDA 12 too where a GPU is older than CUDA 13 knows"
         ),
     ] = "auto"
     proprietary: Annotated[
         bool,
-        msgspec.Meta(
-            description="also install the closed parts of line 4, which have the profiling metrics and further "
-            "diagnostics"
-        ),
+        describe("also install the closed parts of line 4, which have the profiling metrics and further diagnostics"),
     ] = True
-    multinode: Annotated[
-        bool, msgspec.Meta(description="also install the diagnostics over several hosts (line 4, CUDA 12 and 13)")
-    ] = False
-    listen: Annotated[
-        str,
-        msgspec.Meta(
-            pattern=ADDRESS, description="IP:PORT, ALL:PORT or a socket's absolute path, where the host engine listens"
-        ),
-    ] = catalogue.LISTEN
-    hold: Annotated[bool, msgspec.Meta(description="hold every package of DCGM against upgrades, or release them")] = (
-        True
+    multinode: Annotated[bool, describe("also install the diagnostics over several hosts (line 4, CUDA 12 and 13)")] = (
+        False
     )
+    listen: Annotated[
+        str, describe("IP:PORT, ALL:PORT or a socket's absolute path, where the host engine listens", pattern=ADDRESS)
+    ] = catalogue.LISTEN
+    hold: Annotated[bool, describe("hold every package of DCGM against upgrades, or release them")] = True
     exporter: Annotated[
         bool,
-        msgspec.Meta(
-            description="run dcgm-exporter for Prometheus on the one host engine; its metrics carry the host engine's "
+        describe(
+            "run dcgm-exporter for Prometheus on the one host engine; its metrics carry the host engine's "
             "address as Hostname. false leaves an exporter alone, except that DCGM 3 cannot have the packaged"
             " one"
         ),
     ] = False
-    exporter_port: Annotated[
-        int, msgspec.Meta(ge=1, le=65535, description="the port of the exporter's /metrics, on all addresses")
-    ] = catalogue.EXPORTER_PORT
+    exporter_port: Annotated[int, describe("the port of the exporter's /metrics, on all addresses", ge=1, le=65535)] = (
+        catalogue.EXPORTER_PORT
+    )
     exporter_counters: Annotated[
-        str, msgspec.Meta(pattern=r"^/[A-Za-z0-9._/-]+$", description="The file of counters on the host (CSV)")
+        str, describe("The file of counters on the host (CSV)", pattern=r"^/[A-Za-z0-9._/-]+$")
     ] = catalogue.COUNTERS
 
 

@@ -1,8 +1,6 @@
 """Checks of DCGM as it is now: one version, held, its host engine running, of the installed version and responding, its
 exporter too."""
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.capabilities import answers
@@ -73,13 +71,7 @@ def leftovers(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-@check(
-    "dcgm.held",
-    *(dcgm.PACKAGES, *answers.HOLDING),
-    fields=("hold",),
-    moment="next-boot",
-    evidence=answers.SHOWN,
-)
+@check("dcgm.held", *(dcgm.PACKAGES, *answers.HOLDING), fields=("hold",), moment="next-boot", evidence=answers.SHOWN)
 def held(ctx: Ctx) -> Outcome:
     """Every package of DCGM, and its exporter, is held: no upgrade moves one of them alone. Or none is, if the spec
     asks for that."""

@@ -1,8 +1,6 @@
 """Checks that DCGM can be installed: a driver that it works with, and one version of all its packages, made before
 anything is changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gpuprov.capabilities import package_sources

@@ -1,7 +1,5 @@
 """`fabric_manager`: the daemon that configures NVSwitches: the driver's version, held with it, enabled and running."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import LOADED, Capability

@@ -1,8 +1,6 @@
 """Decision which packages follow the driver on a host, and which its NVSwitches need as well, made once for all
 callers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -28,10 +26,7 @@ from gpuprov.facts.probes.software.packages import INDEX, PACKAGES
 from gpuprov.rules import followers, resolve
 
 Ctx = Context[FabricManager]
-PROBES = (
-    *(*HARDWARE_PROBES, *DRIVER_PROBES, fabric.PACKAGES, INDEX, fabric.SUBNET_INDEX),
-    *package_sources.COMING,
-)
+PROBES = (*(*HARDWARE_PROBES, *DRIVER_PROBES, fabric.PACKAGES, INDEX, fabric.SUBNET_INDEX), *package_sources.COMING)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

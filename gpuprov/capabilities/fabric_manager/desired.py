@@ -1,8 +1,6 @@
 """Desired state of the role: the packages that follow the driver, Fabric Manager's or nvidia-imex's files, and the
 running daemon."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -281,6 +279,5 @@ RESOURCES = Resources(
     proves={"files": ("fabric_mode", "settings", "imex"), "enabled": ("imex",), "active": ("imex",)},
 )
 DESIRED = Desired(
-    (*PROBES, fabric.DAEMON, IMEX, READS, mig.CAPABILITIES, systemd.SYSTEMD_UNITS, system.CONTAINER),
-    make,
+    (*PROBES, fabric.DAEMON, IMEX, READS, mig.CAPABILITIES, systemd.SYSTEMD_UNITS, system.CONTAINER), make
 )

@@ -1,7 +1,5 @@
 """The `fabric_manager` block, and what follows from it on a given host."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -15,11 +13,10 @@ from gpuprov.facts.probes.gpus import fabric
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.software.packages import PACKAGES, Package
 from gpuprov.rules import followers, resolve
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment, HostSpec
 
-SettingName = Annotated[
-    str, msgspec.Meta(pattern=r"^[A-Za-z0-9_]+$", description="a key of fabricmanager.cfg: letters, digits and _")
-]
+SettingName = Annotated[str, describe("a key of fabricmanager.cfg: letters, digits and _", pattern=r"^[A-Za-z0-9_]+$")]
 SettingValue = (
     bool | int | Annotated[str, msgspec.Meta(pattern=r"^[^\s\"'#|]*$", description="text without spaces and quotes")]
 )
@@ -32,29 +29,20 @@ class Imex(Fragment, frozen=True):
     ONE_OF = ("nodes", "service")
 
     nodes: Annotated[
-        tuple[
-            Annotated[
-                str, msgspec.Meta(pattern=r"^[0-9A-Fa-f:.]+$", description='an IP address in quotes: "192.0.2.17"')
-            ],
-            ...,
-        ],
-        msgspec.Meta(
-            description="IP addresses of all members, this host among them; the same list in the same order on each; "
-            "empty: none"
+        tuple[Annotated[str, describe('an IP address in quotes: "192.0.2.17"', pattern=r"^[0-9A-Fa-f:.]+$")], ...],
+        describe(
+            "IP addresses of all members, this host among them; the same list in the same order on each; empty: none"
         ),
     ] = ()
     service: Annotated[
         Literal["enabled", "disabled"],
-        msgspec.Meta(
-            description="disabled: nvidia-imex is installed and held, and its unit off, as Kubernetes' ComputeDomains want it, which "
+        describe(
+            "disabled: nvidia-imex is installed and held, and its unit off, as Kubernetes' ComputeDomains want it, which "
             "start a daemon of their own in a container; then there are no nodes"
         ),
     ] = "enabled"
     channel0: Annotated[
-        bool,
-        msgspec.Meta(
-            description="whether the driver makes IMEX channel 0, which every user may open, when it is loaded"
-        ),
+        bool, describe("whether the driver makes IMEX channel 0, which every user may open, when it is loaded")
     ] = True
 
 
@@ -69,29 +57,29 @@ class FabricManager(Fragment, frozen=True):
 
     fabric_mode: Annotated[
         Literal["bare-metal", "shared-nvswitch", "vgpu"],
-        msgspec.Meta(
-            description="FABRIC_MODE of fabricmanager.cfg. bare-metal is also for full passthrough; shared-nvswitch and "
+        describe(
+            "FABRIC_MODE of fabricmanager.cfg. bare-metal is also for full passthrough; shared-nvswitch and "
             "vgpu are for hosts of virtual machines that share the NVSwitches"
         ),
     ] = "bare-metal"
     settings: Annotated[
         dict[SettingName, SettingValue],
-        msgspec.Meta(
-            description="further keys of fabricmanager.cfg with their values, e.g. FM_STAY_RESIDENT_ON_FAILURES; those "
+        describe(
+            "further keys of fabricmanager.cfg with their values, e.g. FM_STAY_RESIDENT_ON_FAILURES; those "
             "that are not named stay as the package has them"
         ),
     ] = {}
     query_library: Annotated[
         Literal["auto", "always", "never"],
-        msgspec.Meta(
-            description="the library by which DCGM reads NVSwitches, of the driver's version: libnvidia-nscq for A100, H100 and H200, "
+        describe(
+            "the library by which DCGM reads NVSwitches, of the driver's version: libnvidia-nscq for A100, H100 and H200, "
             "libnvsdm for B200 and B300; auto: where the spec has dcgm"
         ),
     ] = "auto"
     imex: Annotated[
         Imex,
-        msgspec.Meta(
-            description="the members of the IMEX domain of a compute tray of a GB200 or GB300 rack. With nodes, nvidia-"
+        describe(
+            "the members of the IMEX domain of a compute tray of a GB200 or GB300 rack. With nodes, nvidia-"
             "imex takes the place of Fabric Manager"
         ),
     ] = Imex()

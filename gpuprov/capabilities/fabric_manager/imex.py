@@ -1,12 +1,10 @@
 """Checks of nvidia-imex on compute trays of a rack, in place of Fabric Manager: hardware, installation, and members of
 its domain."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import move_packages
+from gpuprov.capabilities.compared import judge_package, judge_program
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
     FabricManager,
@@ -24,9 +22,7 @@ from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import fabric
 from gpuprov.facts.probes.gpus.imex import IMEX
 from gpuprov.facts.probes.host import pci, system
-from gpuprov.facts.probes.host.family import words
 from gpuprov.hardware.topology import fabric as rules
-from gpuprov.rules import resolve
 
 Ctx = Context[FabricManager]
 HERE = "fabric_manager"
@@ -73,21 +69,11 @@ def version(ctx: Ctx) -> Outcome:
     expected = f"nvidia-imex {driver}" if driver else "a driver, and nvidia-imex of its version"
     if own_package is None:
         return fail(expected, "nvidia-imex is not installed", APPLY)
-    if not own_package.whole:
-        return fail(
-            expected, f"{own_package.name} is not whole", f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; {APPLY}"
-        )
-    if not driver:
-        return fail(
-            expected, f"{own_package.name} {own_package.version}, and no driver", "add nvidia_driver to the spec"
-        )
-    if resolve.upstream(own_package.version) != driver:
-        changes = move_packages({own_package.name: driver}, {own_package.name: own_package.version})
-        return fail(expected, f"{own_package.name} {own_package.version}", APPLY, changes=changes)
-    if program != driver:
-        message = f"{catalogue.IMEX_PROGRAM} says {program or 'nothing'}"
-        owner = words(ctx.facts.get(system.OS_RELEASE)).owner
-        return fail(expected, message, f"{owner} {catalogue.IMEX_PROGRAM}; another installation's program lies there")
+    wrong = judge_package(ctx.facts, own_package, driver, expected) or judge_program(
+        ctx.facts, catalogue.IMEX_PROGRAM, program, driver, expected
+    )
+    if wrong:
+        return wrong
     return ok(f"{own_package.name} {own_package.version}", expected)
 
 
@@ -126,12 +112,7 @@ def alive(ctx: Ctx) -> Outcome:
 
 
 @in_domains
-@check(
-    "fabric_manager.imex_nodes",
-    IMEX,
-    fields=("imex",),
-    evidence="hostname -I",
-)
+@check("fabric_manager.imex_nodes", IMEX, fields=("imex",), evidence="hostname -I")
 def nodes(ctx: Ctx) -> Outcome:
     """This host is among the members."""
     state, members = ctx.facts.get(IMEX), list_members(ctx.fragment)

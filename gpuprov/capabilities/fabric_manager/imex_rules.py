@@ -1,7 +1,5 @@
 """Rules for an IMEX domain that hold on any host: on one host, and across the members of a fleet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_address
 

@@ -6,10 +6,8 @@ the one transaction of the driver's set, and which library it is follows from th
 version line of its own.
 """
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.compared import move_packages
+from gpuprov.capabilities.compared import judge_package, move_packages
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
     FabricManager,
@@ -49,16 +47,9 @@ def query_library(ctx: Ctx) -> Outcome:
         target = next(iter(resolve.fitting(rules(ctx.facts, part), driver)), name)
         told = f"no {name}: dcgmi discovery -l shows 0 NvSwitches"
         return fail(expected, told, "gpuprov apply", changes=move_packages({target: driver}))
-    if not own_package.whole:
-        return fail(
-            expected,
-            f"{own_package.name} is not whole",
-            f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply",
-        )
-    if resolve.upstream(own_package.version) != driver:
-        changes = move_packages({own_package.name: driver}, {own_package.name: own_package.version})
-        hint = 'gpuprov apply; gpuprov explain "NvSwitch version mismatch"'
-        return fail(expected, f"{own_package.name} {own_package.version}", hint, changes=changes)
+    hint = 'gpuprov apply; gpuprov explain "NvSwitch version mismatch"'
+    if wrong := judge_package(ctx.facts, own_package, driver, expected, hint):
+        return wrong
     matches = [fact for fact in ctx.facts.get(fabric.LIBRARIES) if fact.name == name]
     if not matches:
         return fail(

@@ -1,7 +1,5 @@
 """Messages of Fabric Manager in its current or last run."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

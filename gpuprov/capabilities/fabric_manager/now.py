@@ -1,15 +1,13 @@
 """Checks of Fabric Manager as it is now: version, hold, process, registration of the GPUs, settings in force, subnet
 manager."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.compared import Group, compared, find_missing, judge, move_packages
+from gpuprov.capabilities.compared import Group, compared, find_missing, judge, judge_package, judge_program
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
     HARDWARE_PROBES,
@@ -28,11 +26,10 @@ from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import fabric
 from gpuprov.facts.probes.host import pci, system
-from gpuprov.facts.probes.host.family import family, words
+from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.kernel import boot, modules
 from gpuprov.hardware.topology import fabric as rules
 from gpuprov.resources import KernelModule, Modules
-from gpuprov.rules import resolve
 
 Ctx = Context[FabricManager]
 UNIT, DAEMON = catalogue.UNIT, "nv-fabricmanager"
@@ -54,22 +51,11 @@ def version(ctx: Ctx) -> Outcome:
         if program:
             hint = f"{catalogue.PROGRAM} {program} belongs to no package: remove it, then gpuprov apply"
         return fail(expected, "no Fabric Manager package is installed", hint)
-    if not own_package.whole:
-        return fail(
-            expected,
-            f"{own_package.name} is not whole",
-            f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply",
-        )
-    if not driver:
-        return fail(
-            expected, f"{own_package.name} {own_package.version}, and no driver", "add nvidia_driver to the spec"
-        )
-    if resolve.upstream(own_package.version) != driver:
-        changes = move_packages({own_package.name: driver}, {own_package.name: own_package.version})
-        return fail(expected, f"{own_package.name} {own_package.version}", "gpuprov apply", changes=changes)
-    if program != driver:
-        hint = f"{words(ctx.facts.get(system.OS_RELEASE)).owner} {catalogue.PROGRAM}; another installation's program lies there"
-        return fail(expected, f"{catalogue.PROGRAM} says {program or 'nothing'}", hint)
+    wrong = judge_package(ctx.facts, own_package, driver, expected) or judge_program(
+        ctx.facts, catalogue.PROGRAM, program, driver, expected
+    )
+    if wrong:
+        return wrong
     if loaded and loaded != driver:
         reason = f"the loaded driver is {loaded}, Fabric Manager and the driver's packages are {driver}"
         return fail(expected, reason, "reload the driver, or reboot", reboot=reason)
@@ -189,11 +175,7 @@ def subnet_manager(ctx: Ctx) -> Outcome:
     return ok(f"nvlsm alive (process {process.pid})", expected)
 
 
-@compared(
-    "fabric_manager.subnet_manager_at_boot",
-    *(*HARDWARE_PROBES, boot.MODULES_LOAD),
-    moment="next-boot",
-)
+@compared("fabric_manager.subnet_manager_at_boot", *(*HARDWARE_PROBES, boot.MODULES_LOAD), moment="next-boot")
 def subnet_manager_at_boot(ctx: Ctx) -> Group | Outcome:
     """NVSwitches of generation 4: ib_umad is loaded at boot, before Fabric Manager starts; nothing else loads it."""
     switch_gen = generation(ctx.facts)
@@ -209,7 +191,4 @@ def subnet_manager_at_boot(ctx: Ctx) -> Group | Outcome:
     )
 
 
-CHECKS = (
-    *(version, held, log, registered, settings),
-    *(subnet_manager, subnet_manager_at_boot),
-)
+CHECKS = (*(version, held, log, registered, settings), *(subnet_manager, subnet_manager_at_boot))

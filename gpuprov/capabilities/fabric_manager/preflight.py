@@ -1,7 +1,5 @@
 """Checks that Fabric Manager can be installed and has NVSwitches to manage, made before anything is changed."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.compared import move_packages

@@ -1,7 +1,5 @@
 """The tasks of the role."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.tasks import (
     Block,
     Stages,

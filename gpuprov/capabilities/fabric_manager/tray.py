@@ -1,7 +1,5 @@
 """Selection of the hosts that have nvidia-imex in place of Fabric Manager, and of the checks that apply to them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`gds`: GPUDirect Storage: libcufile, its tools, nvidia-fs or PCI P2PDMA, and settings of /etc/cufile.json."""
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.capabilities.base import LOADED, Capability
@@ -10,9 +8,9 @@ from gpuprov.capabilities.gds.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.gds.fragment import Gds
 from gpuprov.capabilities.gds.rules import contribute, rules
 from gpuprov.capabilities.gds.tasks import TASKS
-from gpuprov.catalog.cuda.toolchain import parse_order
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver import gds as probe
+from gpuprov.rules import resolve
 from gpuprov.spec.model import Fragment
 
 
@@ -22,7 +20,7 @@ def export(facts: Facts) -> Fragment | None:
     releases = [f"{match[1]}.{match[2]}" for match in matches if match]
     if not releases or not facts.get(probe.GDS).module:
         return None
-    return Gds(toolkit=max(releases, key=parse_order))
+    return Gds(toolkit=max(releases, key=resolve.order))
 
 
 CAPABILITY = Capability(

@@ -1,7 +1,5 @@
 """Checks of GPUDirect Storage: its packages, its configuration, and what gdscheck says of each file system."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gpuprov.capabilities import package_sources
@@ -13,13 +11,13 @@ from gpuprov.capabilities.gds.decision import BASE, RESOLVING, SOURCE, Ctx, deci
 from gpuprov.capabilities.gds.fragment import packages, settings
 from gpuprov.capabilities.gds.rules import OPEN
 from gpuprov.catalog import gds as catalogue
-from gpuprov.catalog.cuda.toolchain import parse_order
 from gpuprov.facts.probes.driver import gds as probe
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.driver.gds import GdsCheck, toolkit
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import words
 from gpuprov.resources import KernelModule, Modules, Setting
+from gpuprov.rules import resolve
 
 BY_HAND = f"update-alternatives --display cufile.json; ls -l {catalogue.LINK}"
 
@@ -58,14 +56,14 @@ def supported(ctx: Ctx) -> Outcome:
         return fail(f"open kernel modules, which {path} needs", "the host's NVIDIA modules are proprietary", OPEN)
     if path == "p2pdma":
         needs = catalogue.gds_file().p2pdma
-        old = state.ubuntu and parse_order(state.kernel.partition("-")[0]) < parse_order(needs.first_kernel)
+        old = state.ubuntu and resolve.order(state.kernel.partition("-")[0]) < resolve.order(needs.first_kernel)
         if old or state.p2pdma is False:
             actual = f"kernel {state.kernel}" + ("" if old else " has no PCI P2PDMA (CONFIG_PCI_P2PDMA)")
             return fail(
                 f"a kernel from {needs.first_kernel} on with PCI P2PDMA", actual, "a newer kernel; or path: nvidia-fs"
             )
         version = loaded.version if not (brings and asked_version(ctx.host)) else ""
-        if version and parse_order(version) < parse_order(needs.first_driver):
+        if version and resolve.order(version) < resolve.order(needs.first_driver):
             return fail(
                 f"driver {needs.first_driver} or newer", f"driver {version}", "a newer driver; or path: nvidia-fs"
             )
@@ -146,11 +144,7 @@ def direct(ctx: Ctx) -> Outcome:
     if not answer.installed:
         return fail(expected, f"{tools} has no gdscheck", f"see gds.packages; {APPLY}")
     if not answer.modes:
-        return fail(
-            expected,
-            f"gdscheck ended with: {answer.last or 'nothing'}",
-            f"{tools}/gdscheck -p",
-        )
+        return fail(expected, f"gdscheck ended with: {answer.last or 'nothing'}", f"{tools}/gdscheck -p")
     container = ctx.facts.get(system.CONTAINER)
     if container and not answer.gpus:
         return skip(f"{container} container: the GPUs are the machine's, and it does not show them here")

@@ -1,7 +1,5 @@
 """Decision which versions of the packages a host should have, by what is installed and offered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec
@@ -11,13 +9,14 @@ from gpuprov.capabilities.driver import asked_version, version_now
 from gpuprov.capabilities.gds.fragment import Gds, packages
 from gpuprov.catalog import cuda
 from gpuprov.catalog import gds as catalogue
-from gpuprov.catalog.cuda.toolchain import find_toolkit, format_dashed, parse_order
+from gpuprov.catalog.cuda.toolchain import find_toolkit, format_dashed
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.driver import gds as probe
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.software.packages import Index
+from gpuprov.rules import resolve
 
 Ctx = Context[Gds]
 BASE = (system.OS_RELEASE, probe.PACKAGES)
@@ -42,7 +41,7 @@ def find_release(ctx: Ctx, offered: Iterable[str] = ()) -> str:
     library = catalogue.user_packages(UNKNOWN)[0].removesuffix(format_dashed(UNKNOWN))
 
     def newest(names: Iterable[str]) -> str:
-        return max((find_toolkit(name) for name in names if name.startswith(library)), key=parse_order, default="")
+        return max((find_toolkit(name) for name in names if name.startswith(library)), key=resolve.order, default="")
 
     named = probe.toolkit(ctx.host, ctx.fragment) or newest(ctx.facts.get(probe.PACKAGES))
     if named or not offered:

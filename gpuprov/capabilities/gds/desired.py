@@ -1,7 +1,5 @@
 """Desired state of the role: packages, settings of the release's cufile.json, and the link that leads to it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The `gds` block."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Literal
 

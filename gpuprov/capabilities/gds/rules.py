@@ -1,7 +1,5 @@
 """Rules for GPUDirect Storage that hold on any host, and what it asks of the kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,9 +7,9 @@ from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.gds.fragment import COMPAT_MODE, Gds, settings
 from gpuprov.catalog import drivers, gpus, pcie
 from gpuprov.catalog import gds as catalogue
-from gpuprov.catalog.cuda.toolchain import parse_order
 from gpuprov.catalog.drivers.sets import MODULE_NAMES
 from gpuprov.facts.probes.driver.gds import toolkit
+from gpuprov.rules import resolve
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, report_under
@@ -76,7 +74,7 @@ def _nvidia_fs(host: HostSpec, block: Gds) -> Iterable[Problem]:
 def _p2pdma(host: HostSpec, block: Gds) -> Iterable[Problem]:
     needs = catalogue.gds_file().p2pdma
     release, branch = toolkit(host, block), asked_branch(host)
-    if release and parse_order(release) < parse_order(needs.first_cuda):
+    if release and resolve.order(release) < resolve.order(needs.first_cuda):
         yield problem(
             "path",
             f"is p2pdma, and CUDA {release} does not know it",

@@ -1,7 +1,5 @@
 """`health`: what to monitor on a host in production, and whether it is fit for work."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

@@ -1,7 +1,5 @@
 """GPUs that do not answer nvidia-smi: the meaning of its message, and the action to take."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Outcome, fail
 
 NO_HANDLE = "the device handle for"

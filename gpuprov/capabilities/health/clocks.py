@@ -1,7 +1,5 @@
 """The clocks of GPUs: equal on GPUs of one model, and high unless the driver gives a reason for lower ones."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from typing import Any

@@ -1,12 +1,11 @@
 """The `health` block."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from gpuprov.capabilities.base import Context
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
 HERE = "health"
@@ -22,122 +21,103 @@ class Health(Fragment, frozen=True):
 
     since: Annotated[
         str,
-        msgspec.Meta(
+        describe(
+            "boot, a span (90m, 24h, 7d) or a time (2026-11-20T14:02, in the time zone of who runs gpuprov, or with Z or +01:00). "
+            "From when on the kernel log is judged; errors that a reboot has fixed since then are past",
             pattern=(
                 r"^(boot|[1-9][0-9]{0,5}[smhd]|[0-9]{4}-[0-9]{2}-[0-9]{2}"
                 r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?)?)$"
-            ),
-            description=(
-                "boot, a span (90m, 24h, 7d) or a time (2026-11-20T14:02, in the time zone of who runs gpuprov, or with Z or +01:00). "
-                "From when on the kernel log is judged; errors that a reboot has fixed since then are past"
             ),
         ),
     ] = "boot"
     ignored_xids: Annotated[
         tuple[Annotated[int, msgspec.Meta(ge=1, le=999)], ...],
-        msgspec.Meta(description="Xids that are told and fail nothing, whatever NVIDIA says is to be done"),
+        describe("Xids that are told and fail nothing, whatever NVIDIA says is to be done"),
     ] = ()
     program_errors: Annotated[
         Literal["tell", "fail"],
-        msgspec.Meta(
-            description="Whether Xids after which only the program is to be restarted (13, 31, 94, ...) are told, or fail"
-        ),
+        describe("Whether Xids after which only the program is to be restarted (13, 31, 94, ...) are told, or fail"),
     ] = "tell"
     ecc: Annotated[
         Literal["delivered", "enabled", "any"],
-        msgspec.Meta(
-            description=(
-                "Whether ECC must be on. With delivered it must where the GPU comes with it on, as those for data centres do, unless "
-                "gpu_settings asks for it off; with enabled wherever the GPU has it"
-            )
+        describe(
+            "Whether ECC must be on. With delivered it must where the GPU comes with it on, as those for data centres do, unless "
+            "gpu_settings asks for it off; with enabled wherever the GPU has it"
         ),
     ] = "delivered"
     uncorrected_errors: Annotated[
-        Count, msgspec.Meta(description="How many uncorrectable ECC errors since the driver was loaded a GPU may have")
+        Count, describe("How many uncorrectable ECC errors since the driver was loaded a GPU may have")
     ] = 0
     remapped_rows: Annotated[
         int,
-        msgspec.Meta(
+        describe(
+            "From how many rows remapped for uncorrectable errors on a GPU is bad; a remapping that failed always is",
             ge=1, le=512,
-            description="From how many rows remapped for uncorrectable errors on a GPU is bad; a remapping that failed always is",
         ),
     ] = 512  # fmt: skip
     retired_pages: Annotated[
-        int, msgspec.Meta(ge=1, le=64, description="From how many retired pages on a GPU before Ampere is bad")
+        int, describe("From how many retired pages on a GPU before Ampere is bad", ge=1, le=64)
     ] = 63
     slowdown: Annotated[
-        Literal["refuse", "any"],
-        msgspec.Meta(description="Whether a GPU that heat, its power supply or its hardware slows down fails"),
+        Literal["refuse", "any"], describe("Whether a GPU that heat, its power supply or its hardware slows down fails")
     ] = "refuse"
     temperature_margin: Annotated[
         int,
-        msgspec.Meta(
-            ge=0, le=60, description="How many degrees Celsius a GPU must at least be below the temperature that slows it down"
+        describe(
+            "How many degrees Celsius a GPU must at least be below the temperature that slows it down",
+            ge=0, le=60,
         ),
     ] = 0  # fmt: skip
     power_cap: Annotated[
         Literal["refuse", "any"],
-        msgspec.Meta(description="Whether a GPU whose power limit in force is below the one that is set fails"),
+        describe("Whether a GPU whose power limit in force is below the one that is set fails"),
     ] = "refuse"
     clocks: Annotated[
         Literal["uniform", "any"],
-        msgspec.Meta(
-            description=(
-                "Whether GPUs of one model must have the same clocks, and none that computes less than half of its highest one "
-                "without a reason that the driver names"
-            )
+        describe(
+            "Whether GPUs of one model must have the same clocks, and none that computes less than half of its highest one "
+            "without a reason that the driver names"
         ),
     ] = "uniform"
     left_processes: Annotated[
         Literal["refuse", "any"],
-        msgspec.Meta(
-            description=(
-                "Whether a process on a GPU fails of whose Slurm job no step runs here, or whose container has lost its monitor"
-            )
+        describe(
+            "Whether a process on a GPU fails of whose Slurm job no step runs here, or whose container has lost its monitor"
         ),
     ] = "refuse"
     stray_memory: Annotated[
         int,
-        msgspec.Meta(
+        describe(
+            "From how many MiB in use on a GPU, on which no process is, is bad (0: not judged)",
             ge=0, le=1_000_000,
-            description="From how many MiB in use on a GPU, on which no process is, is bad (0: not judged)",
         ),
     ] = 1024  # fmt: skip
     nvlink_errors: Annotated[
-        Count, msgspec.Meta(description="How many replays and recoveries, or errors of NVLink 5, a GPU may have had")
+        Count, describe("How many replays and recoveries, or errors of NVLink 5, a GPU may have had")
     ] = 0
     pcie_replays: Annotated[
-        Count | None,
-        msgspec.Meta(description="How many PCIe replays a GPU may have had since its reset; left out: not judged"),
+        Count | None, describe("How many PCIe replays a GPU may have had since its reset; left out: not judged")
     ] = None
     link_downed: Annotated[
         Count | None,
-        msgspec.Meta(
-            description="How often a port of an RDMA device may have gone down since its driver was loaded; left out: not judged"
+        describe(
+            "How often a port of an RDMA device may have gone down since its driver was loaded; left out: not judged"
         ),
     ] = None
     port_errors: Annotated[
-        Count | None,
-        msgspec.Meta(description="How many errors each counter of such a port may show; left out: not judged"),
+        Count | None, describe("How many errors each counter of such a port may show; left out: not judged")
     ] = None
     transport_errors: Annotated[
         Count | None,
-        msgspec.Meta(
-            description=(
-                "How many errors of RDMA's transport each counter of a port may show since its driver was loaded, as timeouts and "
-                "retries that ran out; left out: they are told, and not judged"
-            )
+        describe(
+            "How many errors of RDMA's transport each counter of a port may show since its driver was loaded, as timeouts and "
+            "retries that ran out; left out: they are told, and not judged"
         ),
     ] = None
     link_flaps: Annotated[
         int,
-        msgspec.Meta(
-            ge=0, le=1000,
-            description=(
-                "From how many times within 12 hours is bad that the link of an RDMA device's network interface went down and "
-                "came back (0: not judged)"
-            ),
-        ),
+        describe("From how many times within 12 hours is bad that the link of an RDMA device's network interface went down and "
+                "came back (0: not judged)", ge=0, le=1000),
     ] = 3  # fmt: skip
     cuda_user: Annotated[
         Annotated[str, msgspec.Meta(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")] | None,
@@ -150,52 +130,43 @@ class Health(Fragment, frozen=True):
     ] = None
     firmware: Annotated[
         Literal["uniform", "any"],
-        msgspec.Meta(
-            description="Whether GPUs of one model must have one VBIOS and InfoROM image; a corrupt InfoROM always fails"
-        ),
+        describe("Whether GPUs of one model must have one VBIOS and InfoROM image; a corrupt InfoROM always fails"),
     ] = "uniform"
     sockets: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=64)] | None,
-        msgspec.Meta(description="How many CPU sockets the host has; left out: not judged"),
+        describe("How many CPU sockets the host has; left out: not judged"),
     ] = None
     cores: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=8192)] | None,
-        msgspec.Meta(description="How many cores, without hyper-threads, all its CPUs have; left out: not judged"),
+        describe("How many cores, without hyper-threads, all its CPUs have; left out: not judged"),
     ] = None
     memory: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=65536)] | None,
-        msgspec.Meta(description="How many GiB of memory the kernel has at least; left out: not judged"),
+        describe("How many GiB of memory the kernel has at least; left out: not judged"),
     ] = None
-    swap: Annotated[
-        Literal["any", "none", "present"], msgspec.Meta(description="Whether the host must have swap, or none")
-    ] = "any"
+    swap: Annotated[Literal["any", "none", "present"], describe("Whether the host must have swap, or none")] = "any"
     nvme: Annotated[
         Annotated[int, msgspec.Meta(ge=0, le=256)] | None,
-        msgspec.Meta(description="How many NVMe drives the host has; left out: not judged"),
+        describe("How many NVMe drives the host has; left out: not judged"),
     ] = None
     mounts: Annotated[
         tuple[Annotated[str, msgspec.Meta(pattern=r"^/([^\x00-\x1f\x7f]*[^/\x00-\x1f\x7f])?$", max_length=255)], ...],
-        msgspec.Meta(
-            description="Folders at which a file system must be mounted, answer and have room (/, /home on NFS); left out: not judged"
+        describe(
+            "Folders at which a file system must be mounted, answer and have room (/, /home on NFS); left out: not judged"
         ),
     ] = ()
     free_space: Annotated[
-        int,
-        msgspec.Meta(ge=0, le=99, description="How many percent of each must at least be free (0: not judged)"),
+        int, describe("How many percent of each must at least be free (0: not judged)", ge=0, le=99)
     ] = 10
     free_inodes: Annotated[
-        int,
-        msgspec.Meta(ge=0, le=99, description="How many percent of their inodes must at least be free (0: not judged)"),
+        int, describe("How many percent of their inodes must at least be free (0: not judged)", ge=0, le=99)
     ] = 5
     open_files: Annotated[
-        int,
-        msgspec.Meta(
-            ge=1, le=100, description="From how many percent of the kernel's limit of open files on a host is bad"
-        ),
+        int, describe("From how many percent of the kernel's limit of open files on a host is bad", ge=1, le=100)
     ] = 80
     interfaces: Annotated[
         tuple[Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._-]{1,15}$")], ...],
-        msgspec.Meta(description="Ethernet interfaces that must be there and up, by name"),
+        describe("Ethernet interfaces that must be there and up, by name"),
     ] = ()
 
 

@@ -1,7 +1,5 @@
 """Checks of what the GPUs report about themselves."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
@@ -266,14 +264,4 @@ def power(ctx: Ctx) -> Outcome:
     return judge_rest(relevant, gpus, "a limit", most, "the limit that is set")
 
 
-CHECKS = (
-    gpus_answer,
-    recovery,
-    ecc_mode,
-    ecc_errors,
-    remapped_rows,
-    retired_pages,
-    slowdown,
-    temperature,
-    power,
-)
+CHECKS = (gpus_answer, recovery, ecc_mode, ecc_errors, remapped_rows, retired_pages, slowdown, temperature, power)

@@ -1,8 +1,6 @@
 """Error counters of links and kernel messages about them: NVLink, PCIe, InfiniBand; and whether the GPUs have the same
 firmware."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Checks of the kernel log: Xids, SXids, and how far it reaches back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 

@@ -1,8 +1,6 @@
 """Checks of the rest of the host: CPUs, memory, swap, drives and interfaces against the spec, and errors of the kernel
 itself."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.log import failed, findings, readable, reported, span, unfit

@@ -1,7 +1,5 @@
 """Messages of network adapters' drivers in the kernel log, and RDMA's error counters."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Ends of lines in the kernel log: lines before a boot, a reset, a recovery or the driver's own word are past."""
 
-from __future__ import annotations
-
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime

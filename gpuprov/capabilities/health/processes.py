@@ -1,7 +1,5 @@
 """Processes that are left on GPUs, and GPU memory that was never released."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.catalog import xids as catalogue

@@ -1,7 +1,5 @@
 """GPUs for the checks of what they report, and the outcome for those that report less than others."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from gpuprov.capabilities.base import Outcome, not_asked, ok, skip

@@ -1,7 +1,5 @@
 """Checks without a field in the spec: links and ports below what they should be, and dead daemons of the NVLink fabric."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`host`: the house's own block of every spec (`gpu`, `reboot`), and the checks that must pass before anything is changed."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Rules for the named GPUs that hold on any host."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.catalog import fabric, gpus

@@ -1,7 +1,5 @@
 """Checks of the login and the basic system, which must pass before anything else of a host can be judged or changed."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.metadata import version
 from typing import Any

@@ -1,7 +1,5 @@
 """The house's check of NVSwitches, which applies to hosts with and without fabric_manager in their spec."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 

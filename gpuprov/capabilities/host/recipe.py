@@ -1,8 +1,6 @@
 """Differences of a spec from the recipe that it names: a warning for each line, with the recipe's value and who
 published it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import msgspec

@@ -1,7 +1,5 @@
 """`hpc`: Open MPI and UCX of the distribution, of DOCA-OFED or of HPC-X, and NCCL's SHARP plugin."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gpuprov.capabilities.base import Capability

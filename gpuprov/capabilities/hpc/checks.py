@@ -1,7 +1,5 @@
 """Checks of Open MPI, UCX, HPC-X and NCCL's SHARP plugin: whose they are, and what they say of this host."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
@@ -132,11 +130,7 @@ def release(ctx: Ctx) -> Outcome:
 
 
 @check(
-    "hpc.mpi",
-    probe.HPC,
-    *BASE,
-    fields=("mpi", "cuda_aware"),
-    evidence="mpirun --version; ompi_info --parsable --all",
+    "hpc.mpi", probe.HPC, *BASE, fields=("mpi", "cuda_aware"), evidence="mpirun --version; ompi_info --parsable --all"
 )
 def mpi(ctx: Ctx) -> Outcome:
     """mpirun runs, ompi_info lists UCX, and CUDA if the spec asks for it."""

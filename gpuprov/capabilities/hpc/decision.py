@@ -1,7 +1,5 @@
 """Decision whose Open MPI and UCX a host should have, and in which versions."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.capabilities.base import Context

@@ -1,7 +1,5 @@
 """Desired state of the role: packages of Open MPI and UCX, HPC-X, its module, and the linker's way to NCCL's plugin."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -95,7 +93,5 @@ RESOURCES = Resources(
     proves={"files": ("mpi",)},
 )
 DESIRED = Desired(
-    (*BASE, probe.INDEX, probe.HPC),
-    make,
-    packages=lambda values: (packages_of(values, **values["held"]),),
+    (*BASE, probe.INDEX, probe.HPC), make, packages=lambda values: (packages_of(values, **values["held"]),)
 )

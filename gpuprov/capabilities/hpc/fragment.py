@@ -1,12 +1,9 @@
 """The `hpc` block."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
-import msgspec
-
 from gpuprov.catalog import hpc as catalogue
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment, HostSpec, Sha256
 from gpuprov.spec.url import build_pattern
 
@@ -17,15 +14,13 @@ class Hpcx(Fragment, frozen=True):
 
     url: Annotated[
         str,
-        msgspec.Meta(
-            pattern=build_pattern(r"/[^\s]+\.(tbz|tar\.bz2)"),
-            description="the address of hpcx-vVERSION-gcc-STACK-DISTRIBUTION-cudaN-ARCH.tbz, without user name, password and "
+        describe(
+            "the address of hpcx-vVERSION-gcc-STACK-DISTRIBUTION-cudaN-ARCH.tbz, without user name, password and "
             "query (a signed link runs out: fetch it, and name the file); the host fetches it",
+            pattern=build_pattern(r"/[^\s]+\.(tbz|tar\.bz2)"),
         ),
     ] = ""
-    file: Annotated[str, msgspec.Meta(description="or that file beside the inventory, which is copied to the host")] = (
-        ""
-    )
+    file: Annotated[str, describe("or that file beside the inventory, which is copied to the host")] = ""
     sha256: Sha256 = ""
 
 
@@ -37,17 +32,16 @@ class Hpc(Fragment, frozen=True):
 
     mpi: Annotated[
         Literal["openmpi", "hpcx"],
-        msgspec.Meta(
-            description="openmpi: packages of DOCA-OFED, if rdma.stack is that, else of the distribution; hpcx: NVIDIA's HPC-X, "
+        describe(
+            "openmpi: packages of DOCA-OFED, if rdma.stack is that, else of the distribution; hpcx: NVIDIA's HPC-X, "
             "which has Open MPI, UCX, HCOLL, SHARP and NCCL's plugin for it"
         ),
     ] = "openmpi"
-    hpcx: Annotated[Hpcx, msgspec.Meta(description="the archive of HPC-X, unpacked to /opt")] = Hpcx()
+    hpcx: Annotated[Hpcx, describe("the archive of HPC-X, unpacked to /opt")] = Hpcx()
     cuda_aware: Annotated[
-        bool,
-        msgspec.Meta(description="whether MPI and UCX must take GPU memory, as ompi_info and ucx_info report it"),
+        bool, describe("whether MPI and UCX must take GPU memory, as ompi_info and ucx_info report it")
     ] = False
-    hold: Annotated[bool, msgspec.Meta(description="Hold the packages of Open MPI and UCX against upgrades")] = True
+    hold: Annotated[bool, describe("Hold the packages of Open MPI and UCX against upgrades")] = True
 
 
 def find_archive(block: Hpc) -> catalogue.Archive | None:

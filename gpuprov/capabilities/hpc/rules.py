@@ -1,7 +1,5 @@
 """Rules for `hpc` that hold on any host."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

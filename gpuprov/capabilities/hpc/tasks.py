@@ -1,14 +1,9 @@
 """The tasks of the role."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.tasks import Stages, files, judge, packages, step, try_packages
 
 TASKS: Stages = {
-    "assert": (
-        step("Fetch the archive of HPC-X", "fetch", prepares="once"),
-        try_packages(),
-    ),
+    "assert": (step("Fetch the archive of HPC-X", "fetch", prepares="once"), try_packages()),
     "install": (
         judge("Evaluate again, with what doca-ofed brought", "now"),
         packages("Install Open MPI and UCX", "install"),

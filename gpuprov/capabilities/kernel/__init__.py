@@ -1,8 +1,6 @@
 """`kernel`: the one owner of command line, modprobe.d, modules-load.d, initramfs, sysctl, limits, hugepages and CPU
 frequency."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Memory and processors: hugepages, the CPU frequency governor, NUMA balancing. What is wanted, and its checks."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.capabilities.answers import APPLY

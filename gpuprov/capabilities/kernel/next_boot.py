@@ -1,7 +1,5 @@
 """Checks of the running kernel's start, and of the next boot: command line, boot entries, initramfs."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.booting import coming, none_boots

@@ -1,8 +1,6 @@
 """The kernel's current configuration: blacklists, module options, modules, sysctls, limits. What is wanted, and its
 checks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 import msgspec

@@ -1,7 +1,5 @@
 """Checks that the host supports its kernel's configuration, made before anything of it is written."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.kernel.now import listed
 from gpuprov.core.sanitize import counted

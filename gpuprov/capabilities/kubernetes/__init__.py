@@ -1,8 +1,6 @@
 """`kubernetes`: the needs of a GPU node in a cluster: device plugin, GPU operator, labels; rendered, and compared with
 the host."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.kubernetes import node, now
 from gpuprov.capabilities.kubernetes.desired import DESIRED, RESOURCES
@@ -25,7 +23,5 @@ CAPABILITY = Capability(
     desired=DESIRED,
     resources=RESOURCES,
     shown_by="tests/capabilities/test_kubernetes_host.py",
-    presupposes={
-        "allocatable": ("kubernetes.kubelet", "kubernetes.runtime", "mig.instances", *LOADED),
-    },
+    presupposes={"allocatable": ("kubernetes.kubelet", "kubernetes.runtime", "mig.instances", *LOADED)},
 )

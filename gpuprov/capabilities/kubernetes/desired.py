@@ -1,7 +1,5 @@
 """Desired state of the role: the node's files, and the labels that it still lacks in the cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -47,7 +45,4 @@ RESOURCES = Resources(
     lambda _host, _block: [f"{kubernetes.DIRECTORY}/{name}" for name in catalogue.FILES],
     files_check="contents",
 )
-DESIRED = Desired(
-    (kubernetes.NODE,),
-    make,
-)
+DESIRED = Desired((kubernetes.NODE,), make)

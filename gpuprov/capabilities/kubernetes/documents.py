@@ -1,7 +1,5 @@
 """Content of a node's files: plain values by file name, and the text of them that is written to the host."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping

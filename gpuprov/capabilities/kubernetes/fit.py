@@ -1,8 +1,6 @@
 """Comparison of GPUs, as they are or as a spec wants them, with the node's strategy: one rule for `check` and for
 `verify`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes

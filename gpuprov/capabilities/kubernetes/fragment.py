@@ -1,25 +1,17 @@
 """The `kubernetes` block: one strategy for a node, in the terms of the charts that it is for."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
-import msgspec
-
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
-Word = Annotated[
-    str,
-    msgspec.Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$", description="a label's value"),
-]
-LabelValue = Annotated[
-    str, msgspec.Meta(pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$", description="a label's value")
-]
+Word = Annotated[str, describe("a label's value", pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$")]
+LabelValue = Annotated[str, describe("a label's value", pattern=r"^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$")]
 LabelKey = Annotated[
     str,
-    msgspec.Meta(
+    describe(
+        "a label's key, PREFIX/NAME or NAME",
         pattern=r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$",
-        description="a label's key, PREFIX/NAME or NAME",
     ),
 ]
 DeviceList = Literal["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"]
@@ -28,19 +20,17 @@ DeviceList = Literal["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"]
 class SharedResource(Fragment, frozen=True):
     """One resource of the node, advertised several times."""
 
-    replicas: Annotated[int, msgspec.Meta(description="how often each device of the resource is advertised, 2 or more")]
+    replicas: Annotated[int, describe("how often each device of the resource is advertised, 2 or more")]
     name: Annotated[
         str,
-        msgspec.Meta(
+        describe(
+            "nvidia.com/gpu, or with mig_strategy mixed nvidia.com/mig-PROFILE (a + in it is a dot)",
             pattern=r"^nvidia\.com/(gpu|mig-[0-9a-z][0-9a-z.-]*)$",
-            description="nvidia.com/gpu, or with mig_strategy mixed nvidia.com/mig-PROFILE (a + in it is a dot)",
         ),
     ] = "nvidia.com/gpu"
-    rename: Annotated[
-        str, msgspec.Meta(description="the plugin knows NAME.shared only, which rename_by_default gives")
-    ] = ""
+    rename: Annotated[str, describe("the plugin knows NAME.shared only, which rename_by_default gives")] = ""
     devices: Annotated[
-        Literal["all"] | int | tuple[int | str, ...], msgspec.Meta(description="the plugin shares all devices or none")
+        Literal["all"] | int | tuple[int | str, ...], describe("the plugin shares all devices or none")
     ] = "all"
 
 
@@ -49,13 +39,11 @@ class TimeSlicing(Fragment, frozen=True):
 
     ONE_OF = ("resources",)
 
-    rename_by_default: Annotated[bool, msgspec.Meta(description="advertise NAME.shared instead of NAME")] = False
+    rename_by_default: Annotated[bool, describe("advertise NAME.shared instead of NAME")] = False
     fail_requests_greater_than_one: Annotated[
-        bool, msgspec.Meta(description="refuse a pod that asks for more than one share, which gives it no more time")
+        bool, describe("refuse a pod that asks for more than one share, which gives it no more time")
     ] = False
-    resources: Annotated[
-        tuple[SharedResource, ...], msgspec.Meta(description="what is shared; none: no time slicing")
-    ] = ()
+    resources: Annotated[tuple[SharedResource, ...], describe("what is shared; none: no time slicing")] = ()
 
 
 class MpsSharing(Fragment, frozen=True):
@@ -64,13 +52,12 @@ class MpsSharing(Fragment, frozen=True):
 
     ONE_OF = ("resources",)
 
-    rename_by_default: Annotated[bool, msgspec.Meta(description="advertise NAME.shared instead of NAME")] = False
+    rename_by_default: Annotated[bool, describe("advertise NAME.shared instead of NAME")] = False
     fail_requests_greater_than_one: Annotated[
-        bool,
-        msgspec.Meta(description="refuse a pod that asks for more than one share; plugins before 0.20 always do"),
+        bool, describe("refuse a pod that asks for more than one share; plugins before 0.20 always do")
     ] = True
     resources: Annotated[
-        tuple[SharedResource, ...], msgspec.Meta(description="what is shared (nvidia.com/gpu only); none: no MPS")
+        tuple[SharedResource, ...], describe("what is shared (nvidia.com/gpu only); none: no MPS")
     ] = ()
 
 
@@ -84,32 +71,30 @@ class Sharing(Fragment, frozen=True):
 class DevicePlugin(Fragment, frozen=True):
     """A configuration of NVIDIA's device plugin, as in its ConfigMap."""
 
-    config: Annotated[
-        Word, msgspec.Meta(description="its name in the ConfigMap, and the value of nvidia.com/device-plugin.config")
-    ] = "default"
+    config: Annotated[Word, describe("its name in the ConfigMap, and the value of nvidia.com/device-plugin.config")] = (
+        "default"
+    )
     mig_strategy: Annotated[
         Literal["none", "single", "mixed"],
-        msgspec.Meta(
-            description="how MIG devices are offered. single: those of one profile as nvidia.com/gpu; mixed: each profile"
+        describe(
+            "how MIG devices are offered. single: those of one profile as nvidia.com/gpu; mixed: each profile"
             " as nvidia.com/mig-PROFILE"
         ),
     ] = "none"
     device_list_strategy: Annotated[
         tuple[DeviceList, ...],
-        msgspec.Meta(
+        describe(
+            "how the runtime is told which GPUs a pod has (envvar, volume-mounts, cdi-annotations, cdi-cri)",
             min_length=1,
-            description="how the runtime is told which GPUs a pod has (envvar, volume-mounts, cdi-annotations, cdi-cri)",
         ),
     ] = ("envvar",)
-    device_id_strategy: Annotated[
-        Literal["uuid", "index"], msgspec.Meta(description="by what GPUs are named to the runtime")
-    ] = "uuid"
-    fail_on_init_error: Annotated[
-        bool, msgspec.Meta(description="the plugin ends on a node without usable GPUs; false: it waits")
-    ] = True
-    pass_device_specs: Annotated[
-        bool, msgspec.Meta(description="also name the device files to the kubelet (for its CPU manager)")
-    ] = False
+    device_id_strategy: Annotated[Literal["uuid", "index"], describe("by what GPUs are named to the runtime")] = "uuid"
+    fail_on_init_error: Annotated[bool, describe("the plugin ends on a node without usable GPUs; false: it waits")] = (
+        True
+    )
+    pass_device_specs: Annotated[bool, describe("also name the device files to the kubelet (for its CPU manager)")] = (
+        False
+    )
     sharing: Sharing = Sharing()
 
 
@@ -119,44 +104,33 @@ class GpuOperator(Fragment, frozen=True):
     WHEN_PRESENT = {"enabled": True}
 
     enabled: Annotated[
-        bool, msgspec.Meta(description="render values for the operator's chart, as a gpu_operator that is there does")
+        bool, describe("render values for the operator's chart, as a gpu_operator that is there does")
     ] = False
-    driver: Annotated[bool, msgspec.Meta(description="the operator brings the driver, in a container")] = False
-    toolkit: Annotated[bool, msgspec.Meta(description="the operator brings the container toolkit")] = False
+    driver: Annotated[bool, describe("the operator brings the driver, in a container")] = False
+    toolkit: Annotated[bool, describe("the operator brings the container toolkit")] = False
     mig_manager: Annotated[
-        bool,
-        msgspec.Meta(description="the operator's MIG manager runs too; beside `mig` it knows that layout and no other"),
+        bool, describe("the operator's MIG manager runs too; beside `mig` it knows that layout and no other")
     ] = False
-    dcgm_exporter: Annotated[bool, msgspec.Meta(description="the operator's dcgm-exporter, with its own engine")] = (
-        False
-    )
+    dcgm_exporter: Annotated[bool, describe("the operator's dcgm-exporter, with its own engine")] = False
 
 
 class Hami(Fragment, frozen=True):
     """Values for HAMi's chart."""
 
-    split_count: Annotated[int, msgspec.Meta(ge=1, le=1000, description="at most so many pods on one GPU")] = 10
-    memory_scaling: Annotated[
-        float, msgspec.Meta(gt=0, le=100, description="over 1: more GPU memory is promised than there is")
-    ] = 1.0
-    core_scaling: Annotated[
-        float, msgspec.Meta(gt=0, le=100, description="over 1: more compute is promised than there is")
-    ] = 1.0
-    mig_strategy: Annotated[
-        Literal["none", "mixed"], msgspec.Meta(description="mixed: MIG devices of the host are given out")
-    ] = "none"
+    split_count: Annotated[int, describe("at most so many pods on one GPU", ge=1, le=1000)] = 10
+    memory_scaling: Annotated[float, describe("over 1: more GPU memory is promised than there is", gt=0, le=100)] = 1.0
+    core_scaling: Annotated[float, describe("over 1: more compute is promised than there is", gt=0, le=100)] = 1.0
+    mig_strategy: Annotated[Literal["none", "mixed"], describe("mixed: MIG devices of the host are given out")] = "none"
     mode: Annotated[
         Literal["hami-core", "mig"],
-        msgspec.Meta(description="hami-core: limits inside the pod; mig: HAMi makes MIG instances itself on this node"),
+        describe("hami-core: limits inside the pod; mig: HAMi makes MIG instances itself on this node"),
     ] = "hami-core"
 
 
 class Gpushare(Fragment, frozen=True):
     """Values for the chart of Alibaba's gpushare."""
 
-    master_count: Annotated[
-        int, msgspec.Meta(ge=1, le=99, description="control-plane nodes, whose scheduler gets the extender")
-    ] = 3
+    master_count: Annotated[int, describe("control-plane nodes, whose scheduler gets the extender", ge=1, le=99)] = 3
 
 
 class Kubernetes(Fragment, frozen=True):
@@ -171,26 +145,20 @@ class Kubernetes(Fragment, frozen=True):
 
     plugin: Annotated[
         Literal["nvidia", "hami", "gpushare"],
-        msgspec.Meta(
-            description="the one device plugin of the node; without it, what the block hami or gpushare says, else nvidia"
-        ),
+        describe("the one device plugin of the node; without it, what the block hami or gpushare says, else nvidia"),
     ] = "nvidia"
     node: Annotated[
         str,
-        msgspec.Meta(
+        describe(
+            "the node's name in the cluster; empty: the host's own",
             pattern=r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?$",
-            description="the node's name in the cluster; empty: the host's own",
         ),
     ] = ""
     labels: Annotated[
-        dict[LabelKey, LabelValue],
-        msgspec.Meta(description="more labels of the node, beside those that follow from the rest"),
+        dict[LabelKey, LabelValue], describe("more labels of the node, beside those that follow from the rest")
     ] = {}
     label_node: Annotated[
-        bool,
-        msgspec.Meta(
-            description="set the labels with kubectl and the kubelet's own credentials; false: the site sets them"
-        ),
+        bool, describe("set the labels with kubectl and the kubelet's own credentials; false: the site sets them")
     ] = False
     device_plugin: DevicePlugin = DevicePlugin()
     gpu_operator: GpuOperator = GpuOperator()

@@ -1,7 +1,5 @@
 """The layout of the host's `mig` block: in the form of a mig-parted file, and its result for the GPUs of the spec."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from functools import lru_cache

@@ -1,8 +1,6 @@
 """Checks of the host as a GPU node: a running kubelet, NVIDIA's runtime in its engine, and no other manager of the
 GPUs."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import restart_unit
@@ -130,11 +128,7 @@ def one_manager(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-OTHERS = {
-    kubernetes.PLUGIN: ("nvidia", "hami"),
-    kubernetes.HAMI: ("hami",),
-    kubernetes.GPUSHARE: ("gpushare",),
-}
+OTHERS = {kubernetes.PLUGIN: ("nvidia", "hami"), kubernetes.HAMI: ("hami",), kubernetes.GPUSHARE: ("gpushare",)}
 """Processes of device plugins, each with the strategies it belongs to."""
 
 

@@ -1,8 +1,6 @@
 """Checks that the host is as rendered: the files, the GPUs that the strategy is for, and the node's state in the
 cluster."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """A node's files, read back as a spec."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

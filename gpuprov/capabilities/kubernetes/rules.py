@@ -1,7 +1,5 @@
 """Rules for a node that hold on any host: no two strategies at once, and no settings that the plugins ignore."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import msgspec

@@ -1,8 +1,6 @@
 """`mig`: MIG mode, GPU instances and compute instances: fitted before anything moves, applied through NVML, kept across
 reboots."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.mig import now, preflight, reality, rules
 from gpuprov.capabilities.mig.desired import DESIRED, MODULES, RESOURCES

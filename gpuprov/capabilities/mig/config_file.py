@@ -3,8 +3,6 @@
 https://github.com/NVIDIA/mig-parted/blob/main/api/spec/v1/spec.go
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,6 @@
 """Desired state of the role: the changes to each GPU, the affected processes, the services stopped meanwhile, and the
 unit for each boot."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -153,10 +151,7 @@ def _nodes(ctx: Ctx) -> list[str]:
     return [f"make {len(lacking)} device node(s) in /dev/nvidia-caps"] if lacking else []
 
 
-DESIRED: Desired[Any] = Desired(
-    (*HOST_STATE, REBOOT_REASONS),
-    make,
-)
+DESIRED: Desired[Any] = Desired((*HOST_STATE, REBOOT_REASONS), make)
 RESOURCES: Resources[Any] = Resources(
     desired,
     lambda _host, _block: PATHS,

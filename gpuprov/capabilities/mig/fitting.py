@@ -1,7 +1,5 @@
 """Rules on whether the instances of a `mig` block fit the GPUs that it names, as far as the catalogue knows them."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any

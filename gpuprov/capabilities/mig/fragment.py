@@ -1,27 +1,19 @@
 """The `mig` block: which GPUs are in MIG mode, and how each is partitioned."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
 Mode = Literal["enabled", "disabled"]
 Count = Annotated[int, msgspec.Meta(ge=1, le=64)]
-Profile = Annotated[
-    str,
-    msgspec.Meta(description="a MIG profile's name such as 3g.40gb, 1c.3g.40gb or 1g.10gb+me"),
-]
-Slices = Annotated[
-    str, msgspec.Meta(pattern=r"^[1-9][0-9]*c$", description="the slices of a compute instance: 1c, 2c, ...")
-]
+Profile = Annotated[str, describe("a MIG profile's name such as 3g.40gb, 1c.3g.40gb or 1g.10gb+me")]
+Slices = Annotated[str, describe("the slices of a compute instance: 1c, 2c, ...", pattern=r"^[1-9][0-9]*c$")]
 Selector = (
     Annotated[int, msgspec.Meta(ge=0, le=63)]
-    | Annotated[
-        str, msgspec.Meta(min_length=1, description='"0000:3b:00.0", "GPU-<uuid>" or a model of gpuprov catalog gpus')
-    ]
+    | Annotated[str, describe('"0000:3b:00.0", "GPU-<uuid>" or a model of gpuprov catalog gpus', min_length=1)]
 )
 
 
@@ -29,7 +21,7 @@ class GpuInstance(Fragment, frozen=True, omit_defaults=True):
     """GPU instances of one profile, if their placement or their compute instances matter."""
 
     profile: Profile
-    placement: Annotated[int, msgspec.Meta(ge=0, le=63, description="the first memory slice")] | None = None
+    placement: Annotated[int, describe("the first memory slice", ge=0, le=63)] | None = None
     count: Count = 1
     compute: dict[Slices, Count] = {}
 
@@ -53,8 +45,8 @@ INSTANCES_SCHEMA = {
 }
 Instances = Annotated[
     dict[str, Any] | tuple[Any, ...],
-    msgspec.Meta(
-        description="how many MIG devices of which profile, or a list with profile, placement, count, compute",
+    describe(
+        "how many MIG devices of which profile, or a list with profile, placement, count, compute",
         extra_json_schema={"allOf": [{"anyOf": [COUNTS_SCHEMA, INSTANCES_SCHEMA]}]},
     ),
 ]
@@ -66,11 +58,11 @@ class LayoutEntry(Fragment, frozen=True, omit_defaults=True):
 
     gpus: Annotated[
         Literal["all"] | tuple[Selector, ...],
-        msgspec.Meta(
-            description="which GPUs: all, or a list of PCI addresses, UUIDs, models, and indexes in the order of PCI addresses"
+        describe(
+            "which GPUs: all, or a list of PCI addresses, UUIDs, models, and indexes in the order of PCI addresses"
         ),
     ]
-    mode: Annotated[Mode, msgspec.Meta(description="their MIG mode; disabled goes without instances")] = "enabled"
+    mode: Annotated[Mode, describe("their MIG mode; disabled goes without instances")] = "enabled"
     instances: Instances = {}
 
 
@@ -80,26 +72,20 @@ class Mig(Fragment, frozen=True):
     The layout is the spec's own, or one label of a mig-parted v1 file on the controller.
     """
 
-    mode: Annotated[
-        Mode,
-        msgspec.Meta(description="without layout and config_file: the MIG mode of every GPU that has MIG"),
-    ] = "enabled"
+    mode: Annotated[Mode, describe("without layout and config_file: the MIG mode of every GPU that has MIG")] = (
+        "enabled"
+    )
     layout: Annotated[
         tuple[LayoutEntry, ...],
-        msgspec.Meta(
-            description="entries in order: the last that names a GPU wins; a GPU that none names stays as it is"
-        ),
+        describe("entries in order: the last that names a GPU wins; a GPU that none names stays as it is"),
     ] = ()
     config_file: Annotated[
         str,
-        msgspec.Meta(
-            pattern=r"^(/.*)?$",
-            description="the absolute path of a mig-parted v1 file on the controller, in place of layout",
+        describe(
+            "the absolute path of a mig-parted v1 file on the controller, in place of layout", pattern=r"^(/.*)?$"
         ),
     ] = ""
-    selected: Annotated[
-        str, msgspec.Meta(description="the label in config_file; it may be left out where the file has one only")
-    ] = ""
+    selected: Annotated[str, describe("the label in config_file; it may be left out where the file has one only")] = ""
 
 
 def plain_layout(block: Mig) -> list[dict[str, Any]]:

@@ -1,7 +1,5 @@
 """The desired state of a host's GPUs under the `mig` block, and the changes that each still needs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 

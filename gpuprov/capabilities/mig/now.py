@@ -1,8 +1,6 @@
 """Checks that the GPUs are partitioned as the block says: mode, GPU instances, compute instances, CDI devices, device
 files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from gpuprov.capabilities.answers import APPLY

@@ -1,7 +1,5 @@
 """Current and future partitions of a host's GPUs, which a plan shows as pictures."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec
@@ -123,14 +121,7 @@ def _partition(needs: host.Needs) -> Partition:
     )
 
 
-def _part(
-    start: int,
-    size: int,
-    profile: str,
-    slices: int,
-    sizes: tuple[int, ...],
-    fate: Fate,
-) -> Part:
+def _part(start: int, size: int, profile: str, slices: int, sizes: tuple[int, ...], fate: Fate) -> Part:
     return Part(
         start=start,
         size=size,

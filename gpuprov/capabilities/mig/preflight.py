@@ -1,7 +1,5 @@
 """Checks that the host's GPUs support the layout, and whose work would end, made before anything is changed."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
@@ -110,13 +108,7 @@ def resettable(ctx: Ctx) -> Outcome:
     return fail(f"{named}: GPUs that may be reset", why, f"{first}reboot the VM; then gpuprov apply")
 
 
-@check(
-    "mig.manager",
-    mig.UNITS,
-    moment="next-boot",
-    evidence=f"systemctl is-enabled {mig.MANAGER}",
-    gate=True,
-)
+@check("mig.manager", mig.UNITS, moment="next-boot", evidence=f"systemctl is-enabled {mig.MANAGER}", gate=True)
 def manager(ctx: Ctx) -> Outcome:
     """NVIDIA's own MIG manager is off, before anything is changed and at the next boot: gpuprov does not take the GPUs
     from it."""

@@ -1,7 +1,5 @@
 """Export of the partitions of a host's GPUs as a `mig` block and as a mig-parted configuration."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Rules for a `mig` block that hold on any host: by the catalogue, the driver's version and the other blocks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tasks of the role."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.tasks import Block, Stages, drain, files, judge, start_clients, step, stop_clients, unit
 
 TASKS: Stages = {

@@ -1,7 +1,5 @@
 """`nvidia_driver`: one version, resolved first, installed as a set, built for every kernel, held and verified."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import DRIVER_PACKAGES, LOADED, Capability

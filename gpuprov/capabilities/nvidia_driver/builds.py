@@ -1,8 +1,6 @@
 """Checks that every kernel that can boot has what the driver's modules need: headers, matching modules, and DKMS for
 the next kernel."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,

@@ -1,7 +1,5 @@
 """`build_host`: modules that one host builds and others install, without a compiler."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
@@ -21,12 +19,7 @@ SAME = ("version", "cuda", "kernel_modules", "source")
 """Fields that decide which modules a host gets."""
 
 
-@check(
-    "nvidia_driver.build_family",
-    system.OS_RELEASE,
-    fields=("build_host",),
-    moment="preflight",
-)
+@check("nvidia_driver.build_family", system.OS_RELEASE, fields=("build_host",), moment="preflight")
 def build_family(ctx: Ctx) -> Outcome:
     """Modules are packed only on hosts of the Debian family: others have no program for it."""
     kind = family(ctx.facts.get(system.OS_RELEASE))

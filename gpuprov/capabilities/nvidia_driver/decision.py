@@ -1,8 +1,6 @@
 """Decision which driver a host should have, from which package source, for which kernels, and why the loaded driver
 must be unloaded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from string import digits
 from typing import Any

@@ -1,7 +1,5 @@
 """Desired state of the role: a package source, one transaction, holds, modules for each kernel, a reloaded driver."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The `nvidia_driver` block, and what follows from it on a given host."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -17,6 +15,7 @@ from gpuprov.facts.probes.kernel.modules import KernelModules
 from gpuprov.facts.probes.kernel.next_boot import NEXT_BOOT
 from gpuprov.facts.probes.software.packages import PACKAGES
 from gpuprov.rules import package_lists, resolve
+from gpuprov.spec.described import describe
 from gpuprov.spec.kernel import ParameterName, Scalar
 from gpuprov.spec.model import Fragment, HostSpec, Sha256
 from gpuprov.spec.repository import Repository
@@ -34,13 +33,13 @@ class Runfile(Fragment, frozen=True):
 
     url: Annotated[
         str,
-        msgspec.Meta(
-            pattern=build_pattern(),
-            description="https://HOST/PATH or http://HOST/PATH, without user name, password and "
+        describe(
+            "https://HOST/PATH or http://HOST/PATH, without user name, password and "
             "query (a signed link runs out: fetch it, and name the file); the host fetches it",
+            pattern=build_pattern(),
         ),
     ] = ""
-    file: Annotated[str, msgspec.Meta(description="or a file beside the inventory, which is copied to the host")] = ""
+    file: Annotated[str, describe("or a file beside the inventory, which is copied to the host")] = ""
     sha256: Sha256 = ""
 
 
@@ -57,66 +56,62 @@ class NvidiaDriver(Fragment, frozen=True):
 
     version: Annotated[
         str,
-        msgspec.Meta(
-            pattern=VERSION,
-            description='any, a branch ("535") or an exact version ("535.261.03"). With any, what is installed stays; '
+        describe(
+            'any, a branch ("535") or an exact version ("535.261.03"). With any, what is installed stays; '
             "else production branches come first",
+            pattern=VERSION,
         ),
     ] = "any"
-    cuda: Annotated[
-        str, msgspec.Meta(pattern=CUDA, description='a CUDA version that the driver must run, such as "12.8"')
-    ] = ""
+    cuda: Annotated[str, describe('a CUDA version that the driver must run, such as "12.8"', pattern=CUDA)] = ""
     kernel_modules: Annotated[
         Literal["auto", "open", "proprietary"],
-        msgspec.Meta(description="the flavour of the kernel modules; auto decides by the GPU's PCI id and the branch"),
+        describe("the flavour of the kernel modules; auto decides by the GPU's PCI id and the branch"),
     ] = "auto"
     source: Annotated[
         Literal["auto", "distribution", "nvidia", "mirror", "runfile"],
-        msgspec.Meta(
-            description="The distribution's own archive, NVIDIA's repository, the site's mirror of the latter, or NVIDIA's .run "
+        describe(
+            "The distribution's own archive, NVIDIA's repository, the site's mirror of the latter, or NVIDIA's .run "
             "file. auto is the first where the distribution has a driver (Debian, Ubuntu, Amazon Linux), else the second"
         ),
     ] = "auto"
     build: Annotated[
         Literal["dkms", "precompiled"],
-        msgspec.Meta(
-            description="how a host gets its kernel modules: dkms builds them there, for every kernel; precompiled installs those "
+        describe(
+            "how a host gets its kernel modules: dkms builds them there, for every kernel; precompiled installs those "
             "that Ubuntu (or, for EL 8 and 9, NVIDIA's repository) has for each of its kernels, without a compiler"
         ),
     ] = "dkms"
     repository: Annotated[
         Repository,
-        msgspec.Meta(
-            description="the site's mirror of NVIDIA's repository, and the key that it is trusted by; without a url there"
-            " is none"
+        describe(
+            "the site's mirror of NVIDIA's repository, and the key that it is trusted by; without a url there is none"
         ),
     ] = Repository()
-    runfile: Annotated[
-        Runfile,
-        msgspec.Meta(description="NVIDIA's .run file for source runfile, by url or file, and its checksum"),
-    ] = Runfile()
+    runfile: Annotated[Runfile, describe("NVIDIA's .run file for source runfile, by url or file, and its checksum")] = (
+        Runfile()
+    )
     module_parameters: Annotated[
         dict[ParameterName, Scalar],
-        msgspec.Meta(
-            description="parameters of the nvidia module, e.g. NVreg_RestrictProfilingToAdminUsers; the module is loaded "
+        describe(
+            "parameters of the nvidia module, e.g. NVreg_RestrictProfilingToAdminUsers; the module is loaded "
             "again where it can be"
         ),
     ] = {}
-    hold: Annotated[bool, msgspec.Meta(description="whether every package of the set is held against upgrades")] = True
+    hold: Annotated[bool, describe("whether every package of the set is held against upgrades")] = True
     kernel_upgrades: Annotated[
         Literal["auto", "hold", "follow", "alert"],
-        msgspec.Meta(
-            description="what becomes of new kernels of the distribution: hold keeps them away; follow lets them come, and DKMS "
+        describe(
+            "what becomes of new kernels of the distribution: hold keeps them away; follow lets them come, and DKMS "
             "builds their modules; alert lets them come, and fails until the host runs them. auto is follow with DKMS, else hold"
         ),
     ] = "auto"
     signing: Signing = Signing()
     build_host: Annotated[
         str,
-        msgspec.Meta(
-            pattern=r"^[\w.:%@+-]*$",
-            description="a host of the inventory that builds the modules for this one (Debian and Ubuntu), or this host itself, "
+        describe(
+            "a host of the inventory that builds the modules for this one (Debian and Ubuntu), or this host itself, "
             "which then packs them for others; empty: it builds its own",
+            pattern=r"^[\w.:%@+-]*$",
         ),
     ] = ""
 

@@ -1,8 +1,6 @@
 """`NVreg_EnableGpuFirmware: 0` takes effect with proprietary kernel modules only, though open ones show it as well:
 https://github.com/NVIDIA/open-gpu-kernel-modules/issues/820"""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

@@ -1,7 +1,5 @@
 """Arguments of the tasks of the role."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The installed packages of the driver, and their version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Arguments of the tasks that run NVIDIA's installer, a .run file."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,8 +1,6 @@
 """`kernel_upgrades`: the state of the driver once the distribution brings a new kernel, checked before that kernel
 boots."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Iterable
 

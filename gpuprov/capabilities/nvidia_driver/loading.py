@@ -1,7 +1,5 @@
 """Anything that the next boot would load in place of the driver's modules, or that keeps them from loading."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip

@@ -1,7 +1,5 @@
 """Checks of virtual machines: whether this VM gives its GPUs what the driver needs, and which driver they need."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import drivers, find_gpu, gpus

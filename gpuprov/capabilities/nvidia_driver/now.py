@@ -1,7 +1,5 @@
 """Checks of the driver as it is now: packages, holds, kernel modules, user space, parameters."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver import builds, gsp

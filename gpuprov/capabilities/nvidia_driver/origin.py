@@ -1,7 +1,5 @@
 """Origin of the driver: the wanted source, the repository and its key; and the CUDA version that it runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

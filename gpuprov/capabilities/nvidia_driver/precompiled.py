@@ -1,7 +1,5 @@
 """`build`: modules that the distribution or NVIDIA has built, one package for each kernel, or those that DKMS builds."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Checks that the driver can be installed, made before anything is changed."""
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.capabilities import package_sources

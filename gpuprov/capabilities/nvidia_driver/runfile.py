@@ -1,8 +1,6 @@
 """`source: runfile`: the driver of NVIDIA's own installer. No package owns it, so the checks of packages work
 differently."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -222,10 +220,7 @@ def either(check: Check) -> Check:
 
 
 @check(
-    "nvidia_driver.runfile",
-    runfile.RUNFILE,
-    fields=("runfile",),
-    evidence=f"cat {runfile.OURS}; head -n 1 {RECORD}",
+    "nvidia_driver.runfile", runfile.RUNFILE, fields=("runfile",), evidence=f"cat {runfile.OURS}; head -n 1 {RECORD}"
 )
 def recorded(ctx: Ctx) -> Outcome:
     """The driver was installed from the file whose checksum the spec gives."""

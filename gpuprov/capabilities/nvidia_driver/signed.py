@@ -1,7 +1,5 @@
 """Signatures of the kernel modules, and whether a machine with Secure Boot will load them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip

@@ -1,7 +1,5 @@
 """The tasks of the role."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpuprov.capabilities.nvidia_driver.decision import COMPONENTS
@@ -106,9 +104,7 @@ INSTALLED_HERE = Part(
             checks=False,
         ),
         files(
-            "Record the new kernels",
-            takes={"files": "new_kernels.desired.nvidia_driver.record.files"},
-            checks=False,
+            "Record the new kernels", takes={"files": "new_kernels.desired.nvidia_driver.record.files"}, checks=False
         ),
         packages(
             "Hold the new kernels",

@@ -1,8 +1,6 @@
 """The one transaction that installs a host's driver: which packages come, move and go, and which tools build the
 modules."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 

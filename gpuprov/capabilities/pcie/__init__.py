@@ -1,8 +1,6 @@
 """`pcie`: IOMMU mode, ACS, relaxed ordering, maximum read request and affinity of GPUs and HCAs, set again at each
 boot."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.at_boot import carried

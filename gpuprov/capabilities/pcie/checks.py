@@ -1,7 +1,5 @@
 """Checks of IOMMU, ACS, registers and interrupts, now and after a reboot."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

@@ -1,8 +1,6 @@
 """Desired state of the role: settings at each boot, the unit that applies them, irqbalance's policy, and the masks of
 rdma_topo."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -151,7 +149,4 @@ RESOURCES = Resources(
     units=lambda _host, _block: (catalogue.UNIT,),
     proves={"files": BY_UNIT, "enabled": BY_UNIT, "active": BY_UNIT},
 )
-DESIRED = Desired(
-    (PCIE, system.CONTAINER),
-    make,
-)
+DESIRED = Desired((PCIE, system.CONTAINER), make)

@@ -1,7 +1,5 @@
 """The `pcie` block, and the lines of its configuration on the host."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,6 +8,7 @@ from gpuprov.capabilities.base import Context
 from gpuprov.catalog import gpus
 from gpuprov.catalog import pcie as catalogue
 from gpuprov.facts.probes.host import system, virtualization
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment, HostSpec
 
 REASON = "the running kernel was started without the ACS masks of rdma_topo"
@@ -25,39 +24,35 @@ class Pcie(Fragment, frozen=True):
 
     iommu: Annotated[
         Literal["keep", "passthrough", "translated", "strict", "disabled"],
-        msgspec.Meta(
-            description="what the IOMMU does with the DMA of GPUs and HCAs: passthrough lets it through, translated and "
+        describe(
+            "what the IOMMU does with the DMA of GPUs and HCAs: passthrough lets it through, translated and "
             "strict do not; keep leaves it alone"
         ),
     ] = "keep"
     cpu: Annotated[
         Literal["auto", "intel", "amd", "arm"],
-        msgspec.Meta(
-            description="whose IOMMU the kernel parameters are for; auto: arm with Grace GPUs, else those of Intel and AMD"
-        ),
+        describe("whose IOMMU the kernel parameters are for; auto: arm with Grace GPUs, else those of Intel and AMD"),
     ] = "auto"
     acs: Annotated[
         Literal["keep", "disabled", "rdma_topo"],
-        msgspec.Meta(
-            description="Access Control Services above GPUs and HCAs, on bare metal only. disabled writes zeros; "
+        describe(
+            "Access Control Services above GPUs and HCAs, on bare metal only. disabled writes zeros; "
             "rdma_topo has rdma-core's own tool compute them, which Grace, ConnectX-8 and later need"
         ),
     ] = "keep"
     max_read_request: Annotated[
-        ReadRequest, msgspec.Meta(description="bytes of a read request of HCAs at most, 128 to 4096; 0 leaves it alone")
+        ReadRequest, describe("bytes of a read request of HCAs at most, 128 to 4096; 0 leaves it alone")
     ] = 0
     gpu_max_read_request: Annotated[
-        ReadRequest, msgspec.Meta(description="bytes of a read request of GPUs at most, 128 to 4096; 0 leaves it alone")
+        ReadRequest, describe("bytes of a read request of GPUs at most, 128 to 4096; 0 leaves it alone")
     ] = 0
     relaxed_ordering: Annotated[
         Literal["keep", "enabled", "disabled"],
-        msgspec.Meta(description="whether GPUs and HCAs may relax the order of what they write: bit 4 of DevCtl"),
+        describe("whether GPUs and HCAs may relax the order of what they write: bit 4 of DevCtl"),
     ] = "keep"
     affinity: Annotated[
         Literal["keep", "local"],
-        msgspec.Meta(
-            description="interrupts of HCAs: local keeps them on CPUs of their own NUMA node, also under irqbalance"
-        ),
+        describe("interrupts of HCAs: local keeps them on CPUs of their own NUMA node, also under irqbalance"),
     ] = "keep"
 
 

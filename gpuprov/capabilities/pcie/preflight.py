@@ -1,7 +1,5 @@
 """Check that the host supports the requested PCIe settings."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """`persistence`: the driver stays loaded and the GPUs stay initialised while nothing uses them."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.capabilities.base import DRIVER_PACKAGES, LOADED, Capability, Context, Outcome, fail, skip
@@ -64,9 +62,5 @@ CAPABILITY = Capability(
     resources=RESOURCES,
     packages=True,
     needs_gpu=True,
-    presupposes={
-        "active": DRIVER_PACKAGES,
-        "enabled": DRIVER_PACKAGES,
-        "mode_on": ("persistence.active", *LOADED),
-    },
+    presupposes={"active": DRIVER_PACKAGES, "enabled": DRIVER_PACKAGES, "mode_on": ("persistence.active", *LOADED)},
 )

@@ -1,7 +1,5 @@
 """The host's method of persistence, and the desired state of the role for it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,13 +68,7 @@ def by_daemon(ctx: Ctx) -> bool:
     return ctx.fragment.mode == "daemon" or (ctx.fragment.mode == "auto" and available(ctx))
 
 
-@check(
-    "persistence.offered",
-    *PROBES,
-    fields=("mode",),
-    moment="preflight",
-    evidence=persistence.PERSISTENCED.evidence,
-)
+@check("persistence.offered", *PROBES, fields=("mode",), moment="preflight", evidence=persistence.PERSISTENCED.evidence)
 def offered(ctx: Ctx) -> Outcome:
     """The host has nvidia-persistenced, or gets it, if the spec wants the daemon."""
     if not by_daemon(ctx) or available(ctx):
@@ -177,8 +169,4 @@ RESOURCES = Resources(
     units=lambda _host, _block: (DAEMON, LEGACY),
     proves={"enabled": ("mode",), "active": ("mode",)},
 )
-DESIRED = Desired(
-    RESOURCES.probes,
-    make,
-    packages=lambda values: (packages_of(values, judge=True),),
-)
+DESIRED = Desired(RESOURCES.probes, make, packages=lambda values: (packages_of(values, judge=True),))

@@ -1,7 +1,5 @@
 """The `persistence` block."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec

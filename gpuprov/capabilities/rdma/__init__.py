@@ -1,8 +1,6 @@
 """`rdma`: RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, AWS EFA, or software: stack, settings that survive a
 reboot, NCCL."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.rdma import devices, infiniband, limits, preflight, reality, soft

@@ -1,7 +1,5 @@
 """A systemd unit of gpuprov's that applies settings at each boot: its files on the host, and whether it has to run now."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.capabilities.answers import HEADER

@@ -1,8 +1,6 @@
 """Selection of the RDMA devices that the `rdma` block covers. Every part uses it, as do the programs at boot; none
 selects a device by number."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.hardware.topology.ports import convert_selectors, select_devices
 from gpuprov.host_code.at_boot import devices as onhost

@@ -1,7 +1,5 @@
 """Desired state of the role: packages, settings at boot, limits of services, opensm, /etc/nccl.conf."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checks of the RDMA devices: presence, fabric, state of their ports, and rate."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.common import format_selector, is_of_fabric, select_devices, unmet
 from gpuprov.capabilities.rdma.fragment import Rdma

@@ -1,7 +1,5 @@
 """A file that the spec names and the host gets: an installer, or the package that brings a package source."""
 
-from __future__ import annotations
-
 import msgspec
 
 

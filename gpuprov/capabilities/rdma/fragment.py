@@ -1,7 +1,5 @@
 """The `rdma` block."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 import msgspec
@@ -11,14 +9,15 @@ from gpuprov.capabilities.rdma.erdma.fragment import Erdma
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
 from gpuprov.capabilities.rdma.roce.fragment import Roce
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
 FabricName = Literal["infiniband", "roce", "iwarp", "erdma", "efa", "soft"]
 Netdev = Annotated[
     str,
-    msgspec.Meta(
+    describe(
+        'a network interface by name (ens3) or by MAC address in lower case ("52:54:00:12:34:56")',
         pattern=r"^([A-Za-z][A-Za-z0-9_.-]{0,14}|([0-9a-f]{2}:){5}[0-9a-f]{2})$",
-        description='a network interface by name (ens3) or by MAC address in lower case ("52:54:00:12:34:56")',
     ),
 ]
 
@@ -27,21 +26,14 @@ class Selector(Fragment, frozen=True, omit_defaults=True):
     """RDMA devices, selected by stable properties, all of which must match. A device's own number and name may change."""
 
     pci: Annotated[
-        str,
-        msgspec.Meta(
-            pattern=r"^(([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])?$",
-            description='its PCI address: "0000:3b:00.0"',
-        ),
+        str, describe('its PCI address: "0000:3b:00.0"', pattern=r"^(([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])?$")
     ] = ""
-    driver: Annotated[
-        str,
-        msgspec.Meta(pattern=r"^[a-z0-9_]*$", description="its kernel driver: mlx5_core"),
-    ] = ""
+    driver: Annotated[str, describe("its kernel driver: mlx5_core", pattern=r"^[a-z0-9_]*$")] = ""
     netdev: Annotated[
         str,
-        msgspec.Meta(
+        describe(
+            "the network interface of its port, by name or by MAC address",
             pattern=r"^([A-Za-z][A-Za-z0-9_.-]{0,14}|([0-9a-f]{2}:){5}[0-9a-f]{2})?$",
-            description="the network interface of its port, by name or by MAC address",
         ),
     ] = ""
 
@@ -51,15 +43,10 @@ class Opensm(Fragment, frozen=True):
 
     hosts: Annotated[
         tuple[Annotated[str, msgspec.Meta(min_length=1)], ...],
-        msgspec.Meta(
-            description="names, as the inventory has them, of the hosts that run opensm; on no other host does it run"
-        ),
+        describe("names, as the inventory has them, of the hosts that run opensm; on no other host does it run"),
     ] = ()
     elsewhere: Annotated[
-        bool,
-        msgspec.Meta(
-            description="a managed switch or another host is the subnet manager, and its absence here is no warning"
-        ),
+        bool, describe("a managed switch or another host is the subnet manager, and its absence here is no warning")
     ] = False
 
 
@@ -67,13 +54,11 @@ class Soft(Fragment, frozen=True):
     """Software RDMA on ordinary network interfaces."""
 
     driver: Annotated[
-        Literal["rxe", "siw"], msgspec.Meta(description="rxe speaks RoCE v2 over UDP 4791; siw speaks iWARP over TCP")
+        Literal["rxe", "siw"], describe("rxe speaks RoCE v2 over UDP 4791; siw speaks iWARP over TCP")
     ] = "rxe"
     netdevs: Annotated[
         tuple[Netdev, ...],
-        msgspec.Meta(
-            description="interfaces, by name or MAC address, that get a device; without any, the one of the default route"
-        ),
+        describe("interfaces, by name or MAC address, that get a device; without any, the one of the default route"),
     ] = ()
 
 
@@ -94,60 +79,48 @@ class Rdma(Fragment, frozen=True):
     }
 
     fabric: Annotated[
-        FabricName,
-        msgspec.Meta(
-            description="what the devices speak; without it, what the block of a fabric says, else infiniband"
-        ),
+        FabricName, describe("what the devices speak; without it, what the block of a fabric says, else infiniband")
     ] = "infiniband"
     stack: Annotated[
         Literal["auto", "inbox", "doca-ofed", "erdma-vendor", "efa-vendor"],
-        msgspec.Meta(
-            description="whose drivers and libraries; auto: erdma-vendor for erdma, efa-vendor for efa, else inbox"
-        ),
+        describe("whose drivers and libraries; auto: erdma-vendor for erdma, efa-vendor for efa, else inbox"),
     ] = "auto"
     devices: Annotated[
         tuple[Selector, ...],
-        msgspec.Meta(
-            description="which devices, by pci, driver or netdev, of which all that are given must hold; without any, all"
+        describe(
+            "which devices, by pci, driver or netdev, of which all that are given must hold; without any, all"
             " that speak the fabric"
         ),
     ] = ()
-    count: Annotated[
-        int, msgspec.Meta(ge=0, le=256, description="how many such devices the host has; 0: one or more")
-    ] = 0
-    rate: Annotated[
-        int,
-        msgspec.Meta(ge=0, le=3200, description="Gb/s that each port is to have at least; 0 asks for nothing"),
-    ] = 0
-    ipoib: Annotated[bool, msgspec.Meta(description="an IP network interface on each InfiniBand port: ib_ipoib")] = (
-        False
-    )
-    opensm: Annotated[Opensm, msgspec.Meta(description="the fabric's subnet manager")] = Opensm()
-    soft: Annotated[Soft, msgspec.Meta(description="software devices: rxe or siw, and where")] = Soft()
+    count: Annotated[int, describe("how many such devices the host has; 0: one or more", ge=0, le=256)] = 0
+    rate: Annotated[int, describe("Gb/s that each port is to have at least; 0 asks for nothing", ge=0, le=3200)] = 0
+    ipoib: Annotated[bool, describe("an IP network interface on each InfiniBand port: ib_ipoib")] = False
+    opensm: Annotated[Opensm, describe("the fabric's subnet manager")] = Opensm()
+    soft: Annotated[Soft, describe("software devices: rxe or siw, and where")] = Soft()
     memlock: Annotated[
         str,
-        msgspec.Meta(
+        describe(
+            "memory that login sessions and services may lock: unlimited, or KiB; empty leaves it alone",
             pattern=r"^(unlimited|[1-9][0-9]{0,14})?$",
-            description="memory that login sessions and services may lock: unlimited, or KiB; empty leaves it alone",
         ),
     ] = "unlimited"
-    ofed: Annotated[Ofed, msgspec.Meta(description="what is asked of DOCA-OFED")] = Ofed()
-    roce: Annotated[Roce, msgspec.Meta(description="settings of RoCE")] = Roce()
+    ofed: Annotated[Ofed, describe("what is asked of DOCA-OFED")] = Ofed()
+    roce: Annotated[Roce, describe("settings of RoCE")] = Roce()
     erdma: Annotated[
         Erdma,
-        msgspec.Meta(
-            description="Alibaba's eRDMA: where its driver comes from, its mode and its MTU. Without installer, url, file"
+        describe(
+            "Alibaba's eRDMA: where its driver comes from, its mode and its MTU. Without installer, url, file"
             " and packages the driver must be there already"
         ),
     ] = Erdma()
     efa: Annotated[
         Efa,
-        msgspec.Meta(
-            description="AWS's EFA: where driver, libfabric and the plugin for NCCL come from. Without installer, url and file they"
+        describe(
+            "AWS's EFA: where driver, libfabric and the plugin for NCCL come from. Without installer, url and file they"
             " must be there already"
         ),
     ] = Efa()
-    nccl: Annotated[Nccl, msgspec.Meta(description="what NCCL is told of the devices, in /etc/nccl.conf")] = Nccl()
+    nccl: Annotated[Nccl, describe("what NCCL is told of the devices, in /etc/nccl.conf")] = Nccl()
 
     @property
     def own_stack(self) -> Literal["inbox", "doca-ofed", "erdma-vendor", "efa-vendor"]:

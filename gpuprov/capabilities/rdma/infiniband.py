@@ -1,8 +1,6 @@
 """Checks and units for InfiniBand only: management datagrams from user space, IP over InfiniBand, a subnet manager on
 the right hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Installers of a cloud's driver: a published version, or an archive at a URL or beside the inventory, with its
 checksum."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Protocol
 

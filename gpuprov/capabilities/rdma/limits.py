@@ -1,8 +1,6 @@
 """Limits on the memory that programs may lock and register with an adapter: in login sessions, and in services and
 their containers."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 import msgspec

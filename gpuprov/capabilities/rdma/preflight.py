@@ -1,7 +1,5 @@
 """Checks made before anything is changed: packages of the stack, kernel modules, network interfaces, a free port."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import find_missing
 from gpuprov.capabilities.rdma.fragment import Rdma

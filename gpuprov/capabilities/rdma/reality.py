@@ -1,7 +1,5 @@
 """Export of a host's current RDMA devices as a spec."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpuprov.capabilities.rdma.common import IWARP, is_of_fabric, select_devices

@@ -1,7 +1,5 @@
 """Rules for `rdma` that hold on any host: for every fabric, for each part, and across the hosts of a fleet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from gpuprov.capabilities.rdma import common

@@ -1,7 +1,5 @@
 """Software RDMA: the device of each network interface, and the unit that creates it at each boot."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.capabilities.answers import APPLY, BEFORE

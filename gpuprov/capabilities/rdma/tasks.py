@@ -1,7 +1,5 @@
 """The tasks of the role, and what is handed to them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

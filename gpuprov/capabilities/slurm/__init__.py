@@ -1,7 +1,5 @@
 """`slurm`: the GPUs of a compute node of Slurm, as slurmd and its jobs see them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import msgspec

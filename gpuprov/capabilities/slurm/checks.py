@@ -1,7 +1,5 @@
 """Checks of a compute node of Slurm: what must be there first, and whether slurmd has the GPUs as the spec says."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from gpuprov.capabilities.answers import APPLY

@@ -1,7 +1,5 @@
 """Desired state of the role: the programs and their settings, slurmd's order, and the line of cgroup.conf."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The `slurm` block, and what it means on a given host."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -12,6 +10,7 @@ from gpuprov.catalog import gpus, xids
 from gpuprov.facts.probes.gpus import mig
 from gpuprov.facts.probes.host.slurm import SLURM
 from gpuprov.host_code.at_boot import slurm as onhost
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment, HostSpec
 
 HERE = "slurm"
@@ -26,28 +25,25 @@ class Slurm(Fragment, frozen=True):
 
     gres: Annotated[
         Literal["auto", "nvml", "files", "site"],
-        msgspec.Meta(
-            description="How gres.conf names the GPUs. nvml: AutoDetect=nvml, for a slurmd built with NVML; files: a line for "
+        describe(
+            "How gres.conf names the GPUs. nvml: AutoDetect=nvml, for a slurmd built with NVML; files: a line for "
             "each device; auto: nvml where slurmd has it, else files; site: gres.conf is the site's, and only compared with the GPUs"
         ),
     ] = "auto"
     type: Annotated[
         str,
-        msgspec.Meta(
-            pattern=r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,63})?$",
-            description="The type of whole GPUs (h100): letters, digits, _ . -; empty: the model in lower case. MIG devices have "
+        describe(
+            "The type of whole GPUs (h100): letters, digits, _ . -; empty: the model in lower case. MIG devices have "
             "their profile as type, and AutoDetect=nvml names the types itself",
+            pattern=r"^([A-Za-z0-9][A-Za-z0-9_.-]{0,63})?$",
         ),
     ] = ""
-    shards: Annotated[int, msgspec.Meta(ge=0, le=1024, description="How many jobs share a GPU as shards; 0: none")] = 0
+    shards: Annotated[int, describe("How many jobs share a GPU as shards; 0: none", ge=0, le=1024)] = 0
     constrain_devices: Annotated[
-        bool, msgspec.Meta(description="ConstrainDevices=yes in cgroup.conf: a job reaches no GPU but its own")
+        bool, describe("ConstrainDevices=yes in cgroup.conf: a job reaches no GPU but its own")
     ] = True
     health_check: Annotated[
-        bool,
-        msgspec.Meta(
-            description="A HealthCheckProgram that drains the node when a GPU is unfit; slurm.conf has to name it"
-        ),
+        bool, describe("A HealthCheckProgram that drains the node when a GPU is unfit; slurm.conf has to name it")
     ] = False
 
 

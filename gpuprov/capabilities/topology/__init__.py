@@ -1,7 +1,5 @@
 """`topology`: connections of the host: nearest HCA of each GPU, rails, PCIe links and NVLinks, compared with the spec."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Capability

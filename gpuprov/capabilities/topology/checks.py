@@ -1,7 +1,5 @@
 """Checks that GPUs, HCAs and NVLinks are connected as the spec asks."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.topology.fragment import Topology, number
 from gpuprov.catalog.topology import count_nvlinks as of_model

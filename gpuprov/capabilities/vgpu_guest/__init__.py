@@ -1,7 +1,5 @@
 """`vgpu_guest`: the licence of a virtual machine with NVIDIA's vGPU guest driver."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Desired state of the role: gridd.conf, the one token, nvidia-gridd with both."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -88,7 +86,4 @@ RESOURCES: Resources[VgpuGuest] = Resources(
     units=lambda _host, _block: (catalogue.UNIT,),
     proves={"files": ("licensing", *SETTING_FIELDS)},
 )
-DESIRED: Desired[VgpuGuest] = Desired(
-    (GRIDD,),
-    make,
-)
+DESIRED: Desired[VgpuGuest] = Desired((GRIDD,), make)

@@ -1,19 +1,14 @@
 """The `vgpu_guest` block, and the lines of gridd.conf that follow from it."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
-import msgspec
-
 from gpuprov.catalog import vgpu as catalogue
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
-Address = Annotated[
-    str, msgspec.Meta(pattern=r"^[A-Za-z0-9._:\[\]-]*$", description="a host name or an IP address, or nothing")
-]
-Folder = Annotated[str, msgspec.Meta(pattern=r"^/[A-Za-z0-9._/-]*[A-Za-z0-9]$", description="a folder's absolute path")]
-Port = Annotated[int, msgspec.Meta(ge=1, le=65535, description="a TCP port")]
+Address = Annotated[str, describe("a host name or an IP address, or nothing", pattern=r"^[A-Za-z0-9._:\[\]-]*$")]
+Folder = Annotated[str, describe("a folder's absolute path", pattern=r"^/[A-Za-z0-9._/-]*[A-Za-z0-9]$")]
+Port = Annotated[int, describe("a TCP port", ge=1, le=65535)]
 
 
 class VgpuGuest(Fragment, frozen=True):
@@ -26,75 +21,54 @@ class VgpuGuest(Fragment, frozen=True):
 
     licensing: Annotated[
         Literal["token", "server", "provider"],
-        msgspec.Meta(
-            description="by a token of NVIDIA's License System, by a legacy licence server, or by the cloud provider"
-        ),
+        describe("by a token of NVIDIA's License System, by a legacy licence server, or by the cloud provider"),
     ] = "token"
     feature_type: Annotated[
         Literal["vgpu", "vws", "vcs"],
-        msgspec.Meta(
-            description="FeatureType: vgpu for vGPUs; vws or vcs (Virtual Workstation, Virtual Compute Server) for GPUs "
+        describe(
+            "FeatureType: vgpu for vGPUs; vws or vcs (Virtual Workstation, Virtual Compute Server) for GPUs "
             "that are passed through"
         ),
     ] = "vgpu"
     token_file: Annotated[
         str,
-        msgspec.Meta(
+        describe(
+            "the absolute path of a client_configuration_token_*.tok on the controller; nothing: already on the host",
             pattern=r"^(/.*/client_configuration_token_[A-Za-z0-9._-]+\.tok)?$",
-            description="the absolute path of a client_configuration_token_*.tok on the controller; nothing: already on the host",
         ),
     ] = ""
     token_directory: Annotated[
-        Folder,
-        msgspec.Meta(
-            description="a folder's absolute path. ClientConfigTokenPath: the folder on the host that holds the token"
-        ),
+        Folder, describe("a folder's absolute path. ClientConfigTokenPath: the folder on the host that holds the token")
     ] = catalogue.TOKEN_DIRECTORY
     token_mode: Annotated[
         Literal["0744", "0600"],
-        msgspec.Meta(
-            description="the token's mode: 0744, as NVIDIA's guide says, or 0600: nvidia-gridd reads the token as root"
-        ),
+        describe("the token's mode: 0744, as NVIDIA's guide says, or 0600: nvidia-gridd reads the token as root"),
     ] = "0744"
     server_address: Annotated[
-        Address,
-        msgspec.Meta(description="a host name or an IP address, or nothing. ServerAddress of a legacy licence server"),
+        Address, describe("a host name or an IP address, or nothing. ServerAddress of a legacy licence server")
     ] = ""
-    server_port: Annotated[Port, msgspec.Meta(description="ServerPort of a legacy licence server")] = 7070
+    server_port: Annotated[Port, describe("ServerPort of a legacy licence server")] = 7070
     backup_server_address: Annotated[
         Address,
-        msgspec.Meta(
-            description="a host name or an IP address, or nothing. BackupServerAddress: a second legacy licence server"
-        ),
+        describe("a host name or an IP address, or nothing. BackupServerAddress: a second legacy licence server"),
     ] = ""
-    backup_server_port: Annotated[
-        Port, msgspec.Meta(description="BackupServerPort of the second legacy licence server")
-    ] = 7070
+    backup_server_port: Annotated[Port, describe("BackupServerPort of the second legacy licence server")] = 7070
     license_interval: Annotated[
-        int,
-        msgspec.Meta(
-            ge=10, le=10080, description="LicenseInterval: the minutes that a licence is borrowed for, 10 to 10080"
-        ),
+        int, describe("LicenseInterval: the minutes that a licence is borrowed for, 10 to 10080", ge=10, le=10080)
     ] = 1440
     linger_interval: Annotated[
         int,
-        msgspec.Meta(
-            ge=0,
-            le=10080,
-            description="LingerInterval: the minutes that a licence is kept after its last use, 0 to 10080",
-        ),
+        describe("LingerInterval: the minutes that a licence is kept after its last use, 0 to 10080", ge=0, le=10080),
     ] = 0
-    enable_ui: Annotated[bool, msgspec.Meta(description="EnableUI: licence management in nvidia-settings")] = False
+    enable_ui: Annotated[bool, describe("EnableUI: licence management in nvidia-settings")] = False
     proxy_address: Annotated[
         Address,
-        msgspec.Meta(
-            description="a host name or an IP address, or nothing. ProxyServerAddress: a proxy between the guest and "
+        describe(
+            "a host name or an IP address, or nothing. ProxyServerAddress: a proxy between the guest and "
             "NVIDIA's License System"
         ),
     ] = ""
-    proxy_port: Annotated[
-        int, msgspec.Meta(ge=0, le=65535, description="ProxyServerPort: a TCP port, 0 without a proxy")
-    ] = 0
+    proxy_port: Annotated[int, describe("ProxyServerPort: a TCP port, 0 without a proxy", ge=0, le=65535)] = 0
 
 
 SETTING_FIELDS = tuple(setting.field for setting in catalogue.read_vgpu_file().settings)

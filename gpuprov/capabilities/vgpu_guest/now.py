@@ -1,7 +1,5 @@
 """Checks that the guest is licensed as requested, and will be after a reboot."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import list_changes

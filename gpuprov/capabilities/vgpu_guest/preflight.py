@@ -1,8 +1,6 @@
 """Checks that the guest can be licensed: the licence covers its GPU, the guest driver is installed and fits, the token
 is valid."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.driver import version_now
 from gpuprov.capabilities.vgpu_guest import token

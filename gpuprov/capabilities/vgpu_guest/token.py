@@ -1,7 +1,5 @@
 """The client configuration token on the controller: judged and compared without revealing its content."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -1,7 +1,5 @@
 """Compatibility of drivers and CUDA toolkits (Linux x86_64)."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from typing import NamedTuple

@@ -1,9 +1,8 @@
 """The CUDA toolkit, cuDNN and NCCL as packages: names by part and family, packages that install a driver, the version
 that a release's nvcc prints."""
 
-from __future__ import annotations
-
 import re
+from functools import partial
 from typing import Literal
 
 from gpuprov.catalog.cuda import toolchain
@@ -73,9 +72,7 @@ class ToolkitsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     architectures: tuple[Architectures, ...]
 
 
-def read_toolkits_file() -> ToolkitsFile:
-    """The whole file."""
-    return load("toolkits", ToolkitsFile)
+read_toolkits_file = partial(load, "toolkits", ToolkitsFile)
 
 
 def get_part(name: str) -> PartFact:

@@ -1,29 +1,17 @@
 """Names and versions of packages of the CUDA toolkit, cuDNN and NCCL, which show the toolkit and the release."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
+
+from gpuprov.rules import resolve
 
 FAMILY = r"(?:cuda|lib(?:cu[a-z]+|npp|nv[a-z]+)|gds-tools|nvidia-gds)(?:-[a-z0-9]+)*?"
 """Names of a toolkit's packages, before the dash and the version that end them."""
 
 
-def strip_to_upstream(version: str) -> str:
-    """Return the upstream version, also without an epoch: `2.21.5-1+cuda12.4` -> `2.21.5`."""
-    return version.rpartition(":")[2].partition("-")[0]
-
-
-def parse_order(version: str) -> tuple[int, ...]:
-    """Sort key of an upstream version; a part that is no number counts as 0."""
-    return tuple(
-        int(part) if re.fullmatch("[0-9]{1,18}", part) else 0 for part in strip_to_upstream(version).split(".")
-    )
-
-
 def is_satisfying(version: str, series: str) -> bool:
     """Return whether a version is the requested one, or belongs to the requested series: 12.4.1 is a 12.4."""
-    return f"{strip_to_upstream(version)}.".startswith(f"{series}.")
+    return f"{resolve.upstream(version)}.".startswith(f"{series}.")
 
 
 def take_minor(version: str) -> str:

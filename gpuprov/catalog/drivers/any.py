@@ -1,7 +1,5 @@
 """A driver from any source: the installed one, and the packages that provide one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from functools import cache

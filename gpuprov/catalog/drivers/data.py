@@ -1,7 +1,5 @@
 """The types of data/drivers.yaml: branches, and the packages that carry them."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Literal, TypeVar
 

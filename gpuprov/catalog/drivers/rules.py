@@ -1,7 +1,5 @@
 """Conversion of the catalogue's package sets into the resolver's rules (see `gpuprov.rules.resolve`)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

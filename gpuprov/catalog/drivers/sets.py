@@ -1,7 +1,5 @@
 """The driver's packages by distribution and source, as rules for the resolver and the roles."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -10,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov.catalog.distributions import Distribution, find_distribution, list_managed
+from gpuprov.catalog.distributions import Distribution, find_distribution
 from gpuprov.catalog.drivers.data import PackageSet, find_origin
 from gpuprov.catalog.drivers.rules import FLAVOURS, NO_LIMIT, PARTS, list_entries, list_names, make_rule, of_driver
 from gpuprov.catalog.drivers.traits import PREBUILT, TRAITS
@@ -280,18 +278,6 @@ def select_with_modules(rules: list[dict[str, Any]], modules: list[str]) -> tupl
     own_rules = [entry for entry in rules if entry["name"] in modules]
     low, high = min(entry["min"] for entry in own_rules), max(entry["max"] for entry in own_rules)
     return tuple({**entry, "min": max(entry["min"], low), "max": min(entry["max"], high)} for entry in rules)
-
-
-def list_driver_packages() -> dict[str, dict[str, Any]]:
-    """Return the packages by platform (the catalogue's key of a distribution) and source, for the roles; those of a
-    host with precompiled modules as `SOURCE-precompiled`."""
-    tables: dict[str, dict[str, Any]] = {}
-    for entry in list_managed():
-        known: dict[str, DriverPackages] = {source: build_packages(entry, source) for source in list_sources(entry)}
-        more = {f"{source}-precompiled": build_precompiled(entry, source) for source in list_sources(entry)}
-        known |= {key: names for key, names in more.items() if names}
-        tables[entry.key] = {key: msgspec.to_builtins(names) for key, names in known.items()}
-    return tables
 
 
 @cache

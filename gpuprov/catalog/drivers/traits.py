@@ -1,8 +1,6 @@
 """Traits that distinguish drivers of different archives on the same host: patterns of versions, sources, conflicts,
 pins."""
 
-from __future__ import annotations
-
 from typing import Any
 
 PREBUILT = (r"linux-(modules|objects)-nvidia-\d.*", r"kmod-nvidia-\d.*")

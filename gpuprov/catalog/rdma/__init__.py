@@ -1,7 +1,6 @@
 """The inbox RDMA stack: packages by distribution family, modules, kernels that lack one, services that lock memory."""
 
-from __future__ import annotations
-
+from functools import partial
 from typing import Literal
 
 from gpuprov.catalog.reader import Fact, File, load
@@ -59,9 +58,7 @@ class RdmaFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     daemons: tuple[Daemon, ...]
 
 
-def read_rdma_file() -> RdmaFile:
-    """The file, read once."""
-    return load("rdma", RdmaFile)
+read_rdma_file = partial(load, "rdma", RdmaFile)
 
 
 def list_packages(family: Family, *keys: str) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """AWS's Elastic Fabric Adapter: the installer's versions, devices by instance type, variables that do harm."""
 
-from __future__ import annotations
+from functools import partial
 
 from gpuprov.catalog.rdma.installers import Installer, Published
 from gpuprov.catalog.reader import Fact, load
@@ -34,9 +34,7 @@ class EfaFile(Published, frozen=True, kw_only=True, forbid_unknown_fields=True):
     harmful: tuple[Harmful, ...]
 
 
-def read_efa_file() -> EfaFile:
-    """The file, read once."""
-    return load("efa", EfaFile)
+read_efa_file = partial(load, "efa", EfaFile)
 
 
 def find_installer(version: str) -> Installer | None:

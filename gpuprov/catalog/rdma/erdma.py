@@ -1,6 +1,6 @@
 """Alibaba Cloud's eRDMA: the installer's versions, build requirements, the driver's parameters, ports and MTU."""
 
-from __future__ import annotations
+from functools import partial
 
 from gpuprov.catalog.rdma.installers import Published
 from gpuprov.catalog.reader import Fact, load
@@ -65,9 +65,7 @@ class ErdmaFile(Published, frozen=True, kw_only=True, forbid_unknown_fields=True
     ofed: Ofed
 
 
-def read_erdma_file() -> ErdmaFile:
-    """The file, read once."""
-    return load("erdma", ErdmaFile)
+read_erdma_file = partial(load, "erdma", ErdmaFile)
 
 
 def get_mtu(setting: str) -> int:

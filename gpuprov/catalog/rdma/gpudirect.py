@@ -4,6 +4,7 @@ gdrcopy."""
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Literal
 
 from gpuprov.catalog import gpus
@@ -112,9 +113,7 @@ class GpudirectFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True)
     gdrcopy: tuple[Gdrcopy, ...]
 
 
-def read_gpudirect_file() -> GpudirectFile:
-    """The file, read once."""
-    return load("gpudirect", GpudirectFile)
+read_gpudirect_file = partial(load, "gpudirect", GpudirectFile)
 
 
 def get_method(name: Name) -> Method:

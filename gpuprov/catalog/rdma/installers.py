@@ -1,7 +1,5 @@
 """Data of a cloud's installer: its published versions with their checksums, and their addresses."""
 
-from __future__ import annotations
-
 from gpuprov.catalog.reader import Fact, File
 
 

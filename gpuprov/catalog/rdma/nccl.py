@@ -1,8 +1,7 @@
 """NCCL's variables, for detecting misspelled ones, and the files that it reads them from."""
 
-from __future__ import annotations
-
 import difflib
+from functools import partial
 
 from gpuprov.catalog.reader import Fact, File, Note, load
 
@@ -48,9 +47,7 @@ class NcclFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     variables: Variables
 
 
-def read_nccl_file() -> NcclFile:
-    """The file, read once."""
-    return load("nccl", NcclFile)
+read_nccl_file = partial(load, "nccl", NcclFile)
 
 
 def list_documented() -> frozenset[str]:

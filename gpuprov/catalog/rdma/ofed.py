@@ -1,11 +1,10 @@
 """NVIDIA's DOCA-OFED: its packages, its kernel modules, its service, and the systems that it does not build on."""
 
-from __future__ import annotations
-
-import re
+from functools import partial
 from typing import Literal
 
 from gpuprov.catalog.reader import Fact, File, Note, load
+from gpuprov.core.safe_parse import parse_version
 
 UNIT = "openibd.service"
 CONFIG = "/etc/infiniband/openib.conf"
@@ -61,9 +60,7 @@ class OfedFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     unbuildable: tuple[Unbuildable, ...]
 
 
-def read_ofed_file() -> OfedFile:
-    """The file, read once."""
-    return load("rdma_ofed", OfedFile)
+read_ofed_file = partial(load, "rdma_ofed", OfedFile)
 
 
 def list_modules(role: str) -> tuple[str, ...]:
@@ -83,12 +80,6 @@ def list_packages(family: str, *, held: bool = False, kernel: bool = False) -> t
     )
 
 
-def parse_order(version: str) -> tuple[int, ...]:
-    """Return the numbers at the beginning of a release or a distribution's version."""
-    match = re.match(r"\d+(\.\d+)*", version)
-    return tuple(int(part) for part in match[0].split(".")) if match else ()
-
-
 def find_unbuildable(family: str, version: str, ofed: str) -> Unbuildable | None:
     """Return the reason why this OFED release does not build on this distribution; None if nobody has reported one."""
     return next(
@@ -96,9 +87,9 @@ def find_unbuildable(family: str, version: str, ofed: str) -> Unbuildable | None
             entry
             for entry in read_ofed_file().unbuildable
             if entry.like == family
-            and parse_order(entry.first)[:1] == parse_order(version)[:1]
-            and parse_order(entry.first) <= parse_order(version)
-            and () < parse_order(ofed)[:2] <= parse_order(entry.last)
+            and parse_version(entry.first)[:1] == parse_version(version)[:1]
+            and parse_version(entry.first) <= parse_version(version)
+            and () < parse_version(ofed)[:2] <= parse_version(entry.last)
         ),
         None,
     )

@@ -1,6 +1,6 @@
 """RoCE: the location of gpuprov's port settings on a host, and the known facts about each setting."""
 
-from __future__ import annotations
+from functools import partial
 
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.host_code.at_boot import roce as program
@@ -29,9 +29,7 @@ class RoceFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     settings: tuple[Setting, ...]
 
 
-def read_roce_file() -> RoceFile:
-    """The file, read once."""
-    return load("roce", RoceFile)
+read_roce_file = partial(load, "roce", RoceFile)
 
 
 def get_setting(key: str) -> Setting:

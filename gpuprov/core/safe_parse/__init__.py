@@ -21,7 +21,14 @@ from gpuprov.core.safe_parse.files import (
     read_own_contents,
 )
 from gpuprov.core.safe_parse.limits import DIGITS, FILE, HOST_TEXT, LARGEST, Unreadable
-from gpuprov.core.safe_parse.numbers import is_whole, parse_number, parse_numbers, parse_signed, parse_whole
+from gpuprov.core.safe_parse.numbers import (
+    is_whole,
+    parse_number,
+    parse_numbers,
+    parse_signed,
+    parse_version,
+    parse_whole,
+)
 from gpuprov.core.safe_parse.places import parse_placed_yaml
 from gpuprov.core.safe_parse.texts import format_document, make_all_well_formed, make_well_formed
 
@@ -52,6 +59,7 @@ __all__ = [
     "parse_signed",
     "parse_toml",
     "parse_typed_json",
+    "parse_version",
     "parse_whole",
     "parse_yaml",
     "read_beginning",

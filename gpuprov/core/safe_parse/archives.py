@@ -1,8 +1,6 @@
 """Archives and compressed files of others, read without writing anything: sizes are bounded, no name in them is a path
 here."""
 
-from __future__ import annotations
-
 import bz2
 import codecs
 import io
@@ -46,12 +44,6 @@ class Contents(NamedTuple):
 
     data: bytes
     cut: bool = False
-
-
-class Tree(dict[str, bytes | Unreadable]):
-    """Files by relative name. `cut`: the archive that they are from ends before its end, so that others may be missing."""
-
-    cut = False
 
 
 class Unpacked(io.RawIOBase):
@@ -137,25 +129,6 @@ def decode_text(data: bytes) -> str:
     replacement character. A mark at the beginning is left out."""
     encoding = "utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig"
     return data.decode(encoding, "replace").replace("\r\n", "\n")
-
-
-def read_tree(path: Path, is_selected: Callable[[str], bool]) -> Tree:
-    """The regular files of a folder or archive whose name is wanted, by relative name. Links are not followed.
-
-    A single file that cannot be read stands there as what is wrong with it. Of an archive that was cut off there are
-    the files that are whole.
-    """
-    result = Tree()
-    total = 0
-    try:
-        for name, data in walk_folder(path, is_selected) if path.is_dir() else list_members(path, is_selected):
-            total += 0 if isinstance(data, Unreadable) else len(data)
-            if total > TOTAL:
-                raise Unreadable(f"what is read of it is larger than {TOTAL >> 20} MiB")
-            result.setdefault(name, data)
-    except Cut:
-        result.cut = True
-    return result
 
 
 def is_archive(path: Path) -> bool:

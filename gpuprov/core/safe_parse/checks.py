@@ -1,7 +1,5 @@
 """Texts that nest too deep, stand for too much or have numbers that are too long, told before their reader meets them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

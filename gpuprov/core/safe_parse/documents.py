@@ -1,7 +1,5 @@
 """JSON, TOML and YAML documents of hosts and inventories as plain values."""
 
-from __future__ import annotations
-
 from typing import Any, TypeVar
 
 from gpuprov.core.safe_parse.checks import check_json, check_toml, check_values, check_yaml, make_depth_error

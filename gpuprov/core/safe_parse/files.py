@@ -1,7 +1,5 @@
 """Files of inventories: opened only where they are files, and only up to a size."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

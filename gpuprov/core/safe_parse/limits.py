@@ -1,8 +1,6 @@
 """Size limits for texts and files of a host or an inventory, and the error for what exceeds them or is something
 else."""
 
-from __future__ import annotations
-
 DEPTH = 100
 """Levels of mappings and lists, aliases followed. No group of groups and no file of a host comes near."""
 DIGITS = 18

@@ -1,7 +1,5 @@
 """Numbers that a host printed."""
 
-from __future__ import annotations
-
 import math
 import re
 
@@ -38,6 +36,12 @@ def parse_number(text: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def parse_version(text: str) -> tuple[int, ...]:
+    """Return the numbers at the beginning of a version, for comparing; () if it begins with none."""
+    match = re.match(r"\d+(\.\d+)*", text)
+    return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
 def parse_numbers(text: str) -> frozenset[int]:

@@ -1,7 +1,5 @@
 """Headers of tar archives of others: bounded, and judged before tarfile reads them."""
 
-from __future__ import annotations
-
 import re
 import tarfile
 from typing import Any, Self

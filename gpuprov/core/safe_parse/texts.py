@@ -1,7 +1,5 @@
 """Texts that are Unicode: half of a pair of surrogates is none, and whatever writes it fails."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

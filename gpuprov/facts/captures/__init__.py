@@ -1,7 +1,6 @@
 """Records of hosts: bug reports, sosreports, must-gathers, and gpuprov's own captures, read instead of the host. Every
 kind of record is converted to the outputs of probes, so that the same checks apply. Missing data is not guessed: a
-check that needs it is skipped, and says so.
-"""
+check that needs it is skipped, and says so."""
 
 from gpuprov.facts.captures.model import Record, RecordedFacts
 from gpuprov.facts.captures.reader import iterate, read

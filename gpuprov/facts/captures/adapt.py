@@ -1,8 +1,5 @@
 """Conversion of a report's pieces to outputs of probes: each is brought into the probe's own form, with nothing added.
-A piece that has only half of a probe's data is not used as its output: checks would take it for complete.
-"""
-
-from __future__ import annotations
+A piece that has only half of a probe's data is not used as its output: checks would take it for complete."""
 
 import re
 from collections.abc import Callable

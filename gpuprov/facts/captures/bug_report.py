@@ -6,8 +6,6 @@ one
 https://github.com/bottlerocket-os/bottlerocket-admin-container/blob/a226b193d441e3aa7ffdd3bca305b5621b1d2d7f/nvidia-bug-report.sh.
 """
 
-from __future__ import annotations
-
 import email.utils
 import posixpath
 import re

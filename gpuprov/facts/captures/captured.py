@@ -1,7 +1,5 @@
 """gpuprov's own captures: the exact output of the probes on a host, without its secrets, in one file per host."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Collection

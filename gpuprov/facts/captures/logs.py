@@ -1,8 +1,6 @@
 """Kernel logs in records, or by themselves: dmesg and journalctl in their formats, and syslog; converted to the output
 of the probe of the kernel log. Of a log of several boots the last one counts: what came before is past."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """A record of one host: its pieces, and the outputs of probes derived from them."""
 
-from __future__ import annotations
-
 from typing import Literal, TypeVar
 
 import msgspec
@@ -15,8 +13,7 @@ Kind = Literal["capture", "bug report", "sosreport", "kernel log", "nvidia-smi -
 class Pieces(msgspec.Struct):
     """The contents of a report, as collected by its tool. `files`: text by absolute path. `commands`: output by command
     line, the program without its folder. `absent`: files that the report states were not on the host. `cut`: the reason
-    why the report is known to be incomplete; empty if it is not.
-    """
+    why the report is known to be incomplete; empty if it is not."""
 
     files: dict[str, str] = {}
     commands: dict[str, str] = {}
@@ -29,14 +26,12 @@ class Pieces(msgspec.Struct):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one host at the time of the record. `host` is its own name, `places` the names of the files
-    and folders in which it lies, of which one may be its host's, `path` the path of the record, `text` all of its text,
-    to search for messages. `read_at`: seconds since 1970,
-    0 if unknown. `fault`: the error if it could not be read, else empty. `readable`: the probes that gpuprov looks for
-    in a record of this kind; empty: all. `cut`: the reason why it is known to be incomplete: outputs that may lack data
-    are left out. `partial`: the probes whose output breaks off, which can only show defects. `shared`: it is of a log of
-    several hosts.
-    """
+    """The state of one host at the time of the record. `host` is its own name, `places` the names of the files and
+    folders in which it lies, of which one may be its host's, `path` the path of the record, `text` all of its text, to
+    search for messages. `read_at`: seconds since 1970, 0 if unknown. `fault`: the error if it could not be read, else
+    empty. `readable`: the probes that gpuprov looks for in a record of this kind; empty: all. `cut`: the reason why it
+    is known to be incomplete: outputs that may lack data are left out. `partial`: the probes whose output breaks off,
+    which can only show defects. `shared`: it is of a log of several hosts."""
 
     host: str
     path: str

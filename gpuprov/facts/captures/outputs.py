@@ -1,7 +1,5 @@
 """Plain files of one host: outputs of commands -> one record."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Outputs of commands that people save as plain files: which command it is, by what the text says, never by its name."""
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.core.safe_parse import Unreadable

@@ -1,8 +1,6 @@
 """Reader of records at a path: one file or archive, or a folder of them. The kind is determined by the contents, never
 by the name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path

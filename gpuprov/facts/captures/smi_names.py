@@ -1,7 +1,5 @@
 """Names of `nvidia-smi -q` for the elements of `nvidia-smi -q -x` that parsers read, by the element that they are in."""
 
-from __future__ import annotations
-
 _REASONS = {
     "gpu_idle": "Idle",
     "applications_clocks_setting": "Applications Clocks Setting",

@@ -5,8 +5,6 @@ https://github.com/influxdata/telegraf/tree/master/plugins/inputs/nvidia_smi/tes
 keeps its own name, which no parser reads.
 """
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as xml
 from collections.abc import Iterator

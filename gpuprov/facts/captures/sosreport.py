@@ -5,8 +5,6 @@ Names of commands are sos's: blanks and slashes are replaced (https://github.com
 4.0 and 4.9.
 """
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.core.safe_parse.archives import decode_text

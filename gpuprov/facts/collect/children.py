@@ -1,8 +1,5 @@
 """Many child processes at a time, one thread, one selector: fed, read, timed and, on an interrupt, ended. This module
-knows nothing of hosts, shells or ssh.
-"""
-
-from __future__ import annotations
+knows nothing of hosts, shells or ssh."""
 
 import errno
 import os
@@ -38,8 +35,7 @@ class Process(Protocol):
 
 class Child(subprocess.Popen[bytes]):
     """A child process in a session of its own, so that its helpers (ProxyJump) end with it. `environment`: variables
-    beside this process's; None removes one.
-    """
+    beside this process's; None removes one."""
 
     def __init__(self, argv: list[str], environment: Mapping[str, str | None] | None = None) -> None:
         pipe = subprocess.PIPE

@@ -6,8 +6,6 @@ be csh or fish, and nothing visible in `ps`. testinfra's backends cannot do that
 exec to ask for the encoding), so the ssh command line is built here, from the same variables.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shlex
@@ -133,8 +131,7 @@ def _build_control_path(settings: Settings, given: str) -> list[str]:
 
 def _build_ansible_command(settings: Settings, script: str) -> Command:
     """Run through Ansible itself, for connection plugins and become methods that are not built in here. Slow. Variables
-    are passed in the environment, which only this user and root can read; a file would have to be removed.
-    """
+    are passed in the environment, which only this user and root can read; a file would have to be removed."""
     import base64
     import gzip
 

@@ -1,10 +1,7 @@
 """The environment in which Ansible runs: only the user's settings for reaching hosts are kept. A setting that changes
 the actions or the output of a run would change gpuprov's result: a callback that hides events, tags, another strategy,
 `no_log`. So variables are taken from a list, and others in ansible.cfg are overridden: a variable takes precedence over
-it. https://docs.ansible.com/ansible/latest/reference_appendices/config.html
-"""
-
-from __future__ import annotations
+it. https://docs.ansible.com/ansible/latest/reference_appendices/config.html"""
 
 import os
 from collections.abc import Mapping

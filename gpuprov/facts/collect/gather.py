@@ -1,7 +1,5 @@
 """Read many hosts: one script and one exec per host, many hosts at a time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -73,8 +71,7 @@ def gather_each(
     """Read every host; `on_done` receives its facts, or its error, as soon as it ends, and nothing is kept here. `took`
     gets the seconds that each host needed from its start. Hosts whose sshd drops the connection before the login, as it
     does while too many log in, are tried again with fewer at a time; `pace` then remembers that number, if it let one
-    of them in. On an exception (an interrupt too) every child is ended before it propagates.
-    """
+    of them in. On an exception (an interrupt too) every child is ended before it propagates."""
     pace = pace or Pace()
     scripts: dict[tuple[Probe[Any], ...], str] = {}
     begun: dict[str, float] = {}

@@ -3,8 +3,6 @@
 https://docs.ansible.com/ansible/latest/reference_appendices/general_precedence.html
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from msgspec.structs import replace

@@ -1,7 +1,5 @@
 """Programs of this machine that are needed to reach a host, and do not start."""
 
-from __future__ import annotations
-
 import re
 
 PACKAGES = {

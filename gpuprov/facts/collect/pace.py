@@ -1,7 +1,5 @@
 """The number of hosts that are reached at a time; it adapts: an sshd that drops connections gets fewer."""
 
-from __future__ import annotations
-
 import os
 
 PER_CORE = 16

@@ -1,9 +1,6 @@
 """Reason and fix for a script that did not start, from the output of ssh, a login shell or sudo. This is the only place
 with that rule, and pure. The messages are those of OpenSSH (`ssh.c`, `sshconnect*.c`), paramiko, shadow's nologin,
-pam_nologin, sudo (`plugins/sudoers`), and sudo-rs (`src/common/error.rs`), in English: sudo is run with LC_ALL=C.
-"""
-
-from __future__ import annotations
+pam_nologin, sudo (`plugins/sudoers`), and sudo-rs (`src/common/error.rs`), in English: sudo is run with LC_ALL=C."""
 
 import re
 from typing import NamedTuple
@@ -54,8 +51,7 @@ class _Rule(NamedTuple):
 
 _SUDO = (
     _Rule(
-        r"unknown user|user '.*' not found",
-        "correct ansible_become_user: no user of the host is called {become_user}",
+        r"unknown user|user '.*' not found", "correct ansible_become_user: no user of the host is called {become_user}"
     ),
     _Rule(
         r"(parse|syntax) error|invalid configuration|no valid sudoers sources|unable to (open|stat) .*sudoers|is world writable"
@@ -72,10 +68,7 @@ _SUDO = (
         r"not in the sudoers file|not allowed to (run sudo|execute)|may not run|afraid I can't do that",
         "allow {name} any command as {become_user} in /etc/sudoers.d, or log in as another user: ansible_user",
     ),
-    _Rule(
-        r"must have a tty",
-        "let {name} use sudo without a terminal: Defaults:{name} !requiretty in /etc/sudoers.d",
-    ),
+    _Rule(r"must have a tty", "let {name} use sudo without a terminal: Defaults:{name} !requiretty in /etc/sudoers.d"),
     _Rule(
         r"password is required|authentication is required|[Mm]issing \w+ password|no askpass program|terminal is required",
         "set ansible_become_password, or allow {name} sudo without a password (NOPASSWD) in /etc/sudoers.d",
@@ -134,10 +127,7 @@ _SSH = (
         "find out why (reinstalled, or another host at this address), then forget the old key: ssh-keygen -R ADDRESS",
         "the host's key is not the one in known_hosts",
     ),
-    _Rule(
-        r"[Hh]ost key|not found in known_hosts",
-        "look at the host's key, then accept it once by hand",
-    ),
+    _Rule(r"[Hh]ost key|not found in known_hosts", "look at the host's key, then accept it once by hand"),
     _Rule(
         r"[Tt]oo many authentication failures",
         "ssh-agent offers too many keys: name one (ansible_ssh_private_key_file), and set IdentitiesOnly yes in ~/.ssh/config",

@@ -1,8 +1,6 @@
 """Hosts whose sshd, or the jump host before them, drops connections while too many log in: tried again with fewer at a
 time, while that helps."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -11,8 +11,6 @@ bash would report its end in the next frame. `timeout` from coreutils would wait
 two forks and execs per probe; the one ticker costs two per host and one a second.
 """
 
-from __future__ import annotations
-
 import re
 import secrets
 import shlex
@@ -85,6 +83,11 @@ def compose(probes: Iterable[Probe[Any]], limit: int = PROBE_LIMIT) -> str:
     return head + calls + _TAIL
 
 
+def compose_one(name: str, script: str, limit: float) -> str:
+    """Compose a script for one snippet, whose output is taken as it is."""
+    return compose((Probe(name, script, lambda output: output.text),), int(limit))
+
+
 def with_environment(script: str, environment: Mapping[str, str]) -> str:
     """Return the script with additional environment for its snippets, and a bundle's own programs first in PATH."""
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in environment.items()]
@@ -106,8 +109,7 @@ def begun(data: bytes) -> bool:
 
 def split(data: bytes) -> dict[str, Output] | None:
     """Split both streams, one after the other, into outputs by probe name; None if the script did not run to its end.
-    An invalid frame, such as one with a status that no program can have, is no end either.
-    """
+    An invalid frame, such as one with a status that no program can have, is no end either."""
     begin = _BEGIN.search(data)
     if begin is None or begin[1] + b"." not in data:
         return None

@@ -1,9 +1,6 @@
 """Connection settings of a host, resolved as by Ansible: host variables, then the environment, then ansible.cfg.
 Ansible's own resolver takes 650 ms to import; the few options needed for reading a host are here.
-https://docs.ansible.com/ansible/latest/collections/ansible/builtin/ssh_connection.html
-"""
-
-from __future__ import annotations
+https://docs.ansible.com/ansible/latest/collections/ansible/builtin/ssh_connection.html"""
 
 import os
 import shlex

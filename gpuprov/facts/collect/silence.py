@@ -1,9 +1,6 @@
 """Keep-alives: the time after which a silent host is given up. A frozen host answers nothing, a slow one still answers
 ssh. TCP's own keep-alives are answered by the kernel even for a frozen sshd; ssh's are answered by sshd itself
-(ServerAliveInterval, ssh_config(5)).
-"""
-
-from __future__ import annotations
+(ServerAliveInterval, ssh_config(5))."""
 
 from collections.abc import Sequence
 
@@ -35,8 +32,7 @@ def keep_alive(given: Sequence[str]) -> list[str]:
 def with_keep_alive(raw: RawHost) -> RawHost:
     """Return the host with variables that enable keep-alives in Ansible's ssh; the site's ssh arguments stay. The
     options go into an unset variable: a variable's text may be data that must not become a template, so it is extended
-    only if nothing in it looks like one.
-    """
+    only if nothing in it looks like one."""
     settings = Settings(raw)
     values = {name: settings.text(name) for name in _VARIABLES}
     options = " ".join(keep_alive(list(values.values())))

@@ -1,7 +1,5 @@
 """Run a script on a host over the inventory's connection, and report a failure in one line."""
 
-from __future__ import annotations
-
 import os
 import shlex
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """The error for a host that could not be read: its reason omits the host's name, so that an outage of many hosts is
 reported once."""
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.core.errors import UnreachableError
@@ -16,14 +14,7 @@ class Unreached(UnreachableError):
     """
 
     def __init__(
-        self,
-        host: str,
-        reason: str,
-        advice: str = "",
-        *,
-        place: str = "",
-        command: str = "",
-        dropped: bool = False,
+        self, host: str, reason: str, advice: str = "", *, place: str = "", command: str = "", dropped: bool = False
     ) -> None:
         where = host if place in ("", host) else f"{host} ({place})"
         super().__init__(

@@ -1,7 +1,5 @@
 """The output of a script on a host."""
 
-from __future__ import annotations
-
 import msgspec
 
 

@@ -1,7 +1,5 @@
 """Outputs that only records hold: half of what a host is asked, so that they prove defects and never their absence."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -5,8 +5,6 @@ result of a step was read back from the scheduler after the change. What belongs
 byte.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Literal, Protocol
@@ -31,8 +29,7 @@ RUN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one step. `read`: the scheduler's state of the node after it, in its own words; data, never cleaned
-    here. `untold`: why the host itself does not know that it is out, or in service again (`noted`).
-    """
+    here. `untold`: why the host itself does not know that it is out, or in service again (`noted`)."""
 
     host: str
     node: str

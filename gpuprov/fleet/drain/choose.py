@@ -1,7 +1,5 @@
 """Choice of the adapter for a scheduler's name, with the scheduler's names of hosts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

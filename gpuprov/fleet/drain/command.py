@@ -4,8 +4,6 @@ It runs here, in a shell, as the operator has written it. Its subject is passed 
 GPUPROV_STEP (drain, drained, return), GPUPROV_HOST, GPUPROV_NODE and GPUPROV_RUN.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from gpuprov.fleet.drain.base import State, Step, checked_run, find_node_name

@@ -1,7 +1,5 @@
 """Hosts that may go back into service: those that verify has proven to match their specs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from gpuprov.facts.collect.pace import Pace

@@ -1,8 +1,6 @@
 """`apply --drain 'kubernetes [OPTION]...'`: a node is drained while a play holds its host's lock, and given back by the
 same run."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import time

@@ -1,7 +1,5 @@
 """Several hosts at a time: drained and waited for, or given back. No host is held up by another."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor

@@ -6,8 +6,6 @@ note too many, never one too few. As a rule this takes one login on the host eac
 that cannot be reached is taken out all the same; `untold` then gives the reason why it has no current note.
 """
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Mapping
@@ -17,9 +15,9 @@ import msgspec
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import Unreadable, parse_typed_json
-from gpuprov.facts.collect.script import compose, split
+from gpuprov.facts.collect.script import compose_one, split
 from gpuprov.facts.collect.transport import run as run_on
-from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host.house import DRAINED_FILE, Drained
 from gpuprov.fleet.drain.base import Adapter, Step
 from gpuprov.host_code import machine
@@ -29,8 +27,7 @@ LIMIT = 20.0
 """Seconds for one host: draining does not wait longer for it."""
 NEW, MINE, THEIRS, TWIN = "new", "mine", "theirs", "twin"
 """Ownership of a host's note, as `written` prints it: this run's, written now or before; another run's, which is left;
-or this run's by another name of the host, followed by that note.
-"""
+or this run's by another name of the host, followed by that note."""
 
 
 class Noted:
@@ -83,7 +80,7 @@ class Noted:
         """Run the script and return its output; empty if it could not be run."""
         answer = ""
         try:
-            text = run_on(self._hosts[host], compose((Probe("drained", script, _text),), limit=int(LIMIT)), LIMIT)
+            text = run_on(self._hosts[host], compose_one("drained", script, LIMIT), LIMIT)
             output = (split(text.encode()) or {}).get("drained", Output("", 1))
             problem = output.error.strip() or f"exit status {output.status}" if output.status else ""
             answer = "" if problem else output.text.strip()
@@ -97,8 +94,7 @@ class Noted:
 
 def written(by: str, run: str, host: str, *, over: bool) -> str:
     """Return shell code that writes the note, and prints whose it is now; `over`: also over one of another run. Of two
-    that write at the same time one is first: link(2).
-    """
+    that write at the same time one is first: link(2)."""
     text = json.dumps({"by": by, "run": run, "since": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "host": host})
     fresh, name = f"{DRAINED_FILE}.$$", f'"host": {json.dumps(host)}'
     named = f"grep -qsF {shlex.quote(name)} {DRAINED_FILE} || ! grep -qsF '\"host\": ' {DRAINED_FILE}"
@@ -129,7 +125,3 @@ def gone(run: str = "") -> str:
 
 def _run(run: str) -> str:
     return f'"run": {json.dumps(run)}'
-
-
-def _text(output: Output) -> str:
-    return output.text

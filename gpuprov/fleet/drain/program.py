@@ -1,7 +1,5 @@
 """The client programs of schedulers, run as argument lists, within limits of time and size."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Mapping
 

@@ -4,8 +4,6 @@ The engine that executes them (this machine, or a workflow engine) records an ac
 out, and asks again.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Events of a roll-out: recorded one after another and never changed. All its state follows from these."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

@@ -1,8 +1,6 @@
 """The engine of a single process: it carries out the actions of `decide`, one job at a time, and keeps events in memory
 only."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 

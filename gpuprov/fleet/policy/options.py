@@ -1,7 +1,5 @@
 """A policy from command-line options, with the types and error messages of the policy's file."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,8 +1,6 @@
 """A policy over the hosts of a fleet: the batch and failure domain of each host. Computed once, and constant from then
 on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 

@@ -1,7 +1,5 @@
 """The policy of a roll-out: a typed YAML file beside the inventory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path as File
 from typing import Annotated, Any, Literal
@@ -13,6 +11,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import format_document
 from gpuprov.fleet.policy.windows import SPAN, Zone, parsed, zone
 from gpuprov.spec.build import Finding, convert
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError
 
@@ -22,88 +21,74 @@ UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 MOST = 1_000_000
 _SHARE = "a share of them (10%)"
 Hosts = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
-Share = Annotated[str, msgspec.Meta(pattern=r"^(100|[1-9][0-9]?)%$", description=_SHARE)]
-Count = Hosts | Annotated[str, msgspec.Meta(pattern=r"^(100|[1-9]?[0-9])%$", description=_SHARE)]
+Share = Annotated[str, describe(_SHARE, pattern=r"^(100|[1-9][0-9]?)%$")]
+Count = Hosts | Annotated[str, describe(_SHARE, pattern=r"^(100|[1-9]?[0-9])%$")]
 """A number of hosts, or a share of them; may be none."""
 Size = Annotated[int, msgspec.Meta(ge=1, le=MOST)] | Share
 """A number of hosts, or a share of them; at least one."""
 TIME = r"^[0-9]{1,5}[smhd]$"
-Name = Annotated[str, msgspec.Meta(min_length=1, description="a name of at least one character")]
+Name = Annotated[str, describe("a name of at least one character", min_length=1)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1)]
 
 
 class Canary(Fragment, frozen=True):
     """Hosts that are done first, alone. If any of them is not green, nothing else starts, whatever the budget is."""
 
-    hosts: Annotated[tuple[Name, ...], msgspec.Meta(description="Hosts, groups and globs")] = ()
+    hosts: Annotated[tuple[Name, ...], describe("Hosts, groups and globs")] = ()
     count: Annotated[
-        Hosts | Share,
-        msgspec.Meta(description="Or so many hosts, the first of the inventory: a number, or a share of all"),
+        Hosts | Share, describe("Or so many hosts, the first of the inventory: a number, or a share of all")
     ] = 0
     soak: Annotated[
-        str,
-        msgspec.Meta(pattern=TIME, description='a time such as "30m", "12h". After it the canary is verified again'),
+        str, describe('a time such as "30m", "12h". After it the canary is verified again', pattern=TIME)
     ] = "0s"
 
 
 class Batches(Fragment, frozen=True):
     """Division of the other hosts, in the inventory's order. A batch begins when the previous one has ended."""
 
-    size: Annotated[Size, msgspec.Meta(description="A number of hosts (5) or a share of all hosts (10%)")] = "100%"
-    by_domain: Annotated[bool, msgspec.Meta(description="A batch is one failure domain, in place of a size")] = False
+    size: Annotated[Size, describe("A number of hosts (5) or a share of all hosts (10%)")] = "100%"
+    by_domain: Annotated[bool, describe("A batch is one failure domain, in place of a size")] = False
     soak: Annotated[
-        str, msgspec.Meta(pattern=TIME, description='a time such as "30m", "12h". After it the batch is verified again')
+        str, describe('a time such as "30m", "12h". After it the batch is verified again', pattern=TIME)
     ] = "0s"
 
 
 class Limits(Fragment, frozen=True):
     """Limits on work at the same time."""
 
-    at_once: Annotated[int, msgspec.Meta(ge=1, description="Hosts that are out of service or worked on at once")] = 50
+    at_once: Annotated[int, describe("Hosts that are out of service or worked on at once", ge=1)] = 50
     per_domain: (
-        Annotated[
-            int,
-            msgspec.Meta(
-                ge=1, description="The same within a failure domain; a host that failed stays out, and counts"
-            ),
-        ]
+        Annotated[int, describe("The same within a failure domain; a host that failed stays out, and counts", ge=1)]
         | None
     ) = None
-    jobs: Annotated[
-        int, msgspec.Meta(ge=1, le=64, description="Processes (`gpuprov fleet work`) at once, at each site")
-    ] = 2
-    job_size: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Hosts of one process, at most")] = 50
+    jobs: Annotated[int, describe("Processes (`gpuprov fleet work`) at once, at each site", ge=1, le=64)] = 2
+    job_size: Annotated[int, describe("Hosts of one process, at most", ge=1, le=1000)] = 50
 
 
 class Budget(Fragment, frozen=True):
     """Number of hosts that may fail before the roll-out stops. The canary has none."""
 
-    batch: Annotated[Count, msgspec.Meta(description="In one batch: a number of hosts, or a share of its hosts")] = 0
-    whole: Annotated[Count, msgspec.Meta(description="In all: a number of hosts, or a share of all hosts")] = 0
+    batch: Annotated[Count, describe("In one batch: a number of hosts, or a share of its hosts")] = 0
+    whole: Annotated[Count, describe("In all: a number of hosts, or a share of all hosts")] = 0
 
 
 class Retry(Fragment, frozen=True):
     """Retries of a host that was locked by another run, could not be reached, or got no result from its process."""
 
-    attempts: Annotated[int, msgspec.Meta(ge=1, le=20, description="How often it is tried in all")] = 3
-    after: Annotated[
-        str, msgspec.Meta(pattern=TIME, description='a time such as "90s", "5m", from one try to the next')
-    ] = "5m"
+    attempts: Annotated[int, describe("How often it is tried in all", ge=1, le=20)] = 3
+    after: Annotated[str, describe('a time such as "90s", "5m", from one try to the next', pattern=TIME)] = "5m"
 
 
 class Windows(Fragment, frozen=True):
     """Times when hosts may be started. Work that has begun is completed; verify and giving back happen at any time."""
 
-    time_zone: Annotated[str, msgspec.Meta(description="a name of the tz database, such as Europe/Berlin or UTC")]
+    time_zone: Annotated[str, describe("a name of the tz database, such as Europe/Berlin or UTC")]
     open: Annotated[
-        tuple[Annotated[str, msgspec.Meta(pattern=SPAN, description='days and times: "mon-thu 22:00-05:00"')], ...],
-        msgspec.Meta(min_length=1, description="Days on which a window opens, and from when to when"),
+        tuple[Annotated[str, describe('days and times: "mon-thu 22:00-05:00"', pattern=SPAN)], ...],
+        describe("Days on which a window opens, and from when to when", min_length=1),
     ]
     margin: Annotated[
-        str,
-        msgspec.Meta(
-            pattern=TIME, description='a time such as "30m". In the last so long of a window no host is started on'
-        ),
+        str, describe('a time such as "30m". In the last so long of a window no host is started on', pattern=TIME)
     ] = "0s"
 
 
@@ -112,64 +97,51 @@ class Approval(Fragment, frozen=True):
 
     before: Annotated[
         Literal["canary", "batches", "each-batch"],
-        msgspec.Meta(description="canary: anything at all; batches: the first batch; each-batch: each of them"),
+        describe("canary: anything at all; batches: the first batch; each-batch: each of them"),
     ]
-    by: Annotated[Names, msgspec.Meta(description="Users, one of whom approves")]
-    count: Annotated[int, msgspec.Meta(ge=1, le=10, description="How many of them must")] = 1
+    by: Annotated[Names, describe("Users, one of whom approves")]
+    count: Annotated[int, describe("How many of them must", ge=1, le=10)] = 1
 
 
 class Drain(Fragment, frozen=True):
     """The way a host is taken out of service before it is changed, and given back when it is green."""
 
-    adapter: Annotated[Literal["slurm", "kubernetes", "command"], msgspec.Meta(description="Who hands out the hosts")]
-    command: Annotated[str, msgspec.Meta(description="Of adapter command: what the site runs for each step")] = ""
-    context: Annotated[str, msgspec.Meta(description="Of adapter kubernetes: the context of kubectl")] = ""
+    adapter: Annotated[Literal["slurm", "kubernetes", "command"], describe("Who hands out the hosts")]
+    command: Annotated[str, describe("Of adapter command: what the site runs for each step")] = ""
+    context: Annotated[str, describe("Of adapter kubernetes: the context of kubectl")] = ""
     delete_emptydir_data: Annotated[
-        bool, msgspec.Meta(description="Of adapter kubernetes: evict pods whose data in an emptyDir is lost then")
+        bool, describe("Of adapter kubernetes: evict pods whose data in an emptyDir is lost then")
     ] = False
     timeout: Annotated[
-        str,
-        msgspec.Meta(
-            pattern=TIME, description='a time such as "12h". A host that is not free by then counts as failed'
-        ),
+        str, describe('a time such as "12h". A host that is not free by then counts as failed', pattern=TIME)
     ] = "1d"
-    poll: Annotated[
-        str, msgspec.Meta(pattern=TIME, description='a time such as "30s", between two looks at a host')
-    ] = "30s"
+    poll: Annotated[str, describe('a time such as "30s", between two looks at a host', pattern=TIME)] = "30s"
 
 
 class Policy(Fragment, frozen=True):
     """The course of a roll-out over a fleet."""
 
-    gpuprov_rollout: Annotated[Literal[1], msgspec.Meta(description="Version of this format")]
+    gpuprov_rollout: Annotated[Literal[1], describe("Version of this format")]
     domain: Annotated[
         str | None,
-        msgspec.Meta(
-            description="The failure domain: a group, whose child groups are the domains, or a host variable (rack)"
-        ),
+        describe("The failure domain: a group, whose child groups are the domains, or a host variable (rack)"),
     ] = None
     site: Annotated[
         str | None,
-        msgspec.Meta(
-            description="From where hosts are reached: a group, whose child groups are the sites, or a host variable (site)"
-        ),
+        describe("From where hosts are reached: a group, whose child groups are the sites, or a host variable (site)"),
     ] = None
     canary: Canary = Canary()
     batches: Batches = Batches()
     limits: Limits = Limits()
     budget: Budget = Budget()
     retry: Retry = Retry()
-    windows: Annotated[Windows | None, msgspec.Meta(description="When hosts may be started on; without: always")] = None
-    approvals: Annotated[tuple[Approval, ...], msgspec.Meta(description="Who approves which step")] = ()
-    drain: Annotated[
-        Drain | None, msgspec.Meta(description="Drain and return; without: the hosts are free already")
-    ] = None
-    prepare: Annotated[
-        bool, msgspec.Meta(description="Judge and download on the hosts of a batch before they are drained")
-    ] = False
+    windows: Annotated[Windows | None, describe("When hosts may be started on; without: always")] = None
+    approvals: Annotated[tuple[Approval, ...], describe("Who approves which step")] = ()
+    drain: Annotated[Drain | None, describe("Drain and return; without: the hosts are free already")] = None
+    prepare: Annotated[bool, describe("Judge and download on the hosts of a batch before they are drained")] = False
     reboot: Annotated[
         Literal["as-specified", "if-needed"],
-        msgspec.Meta(description="as-specified: what each host's spec permits; if-needed: permitted in this roll-out"),
+        describe("as-specified: what each host's spec permits; if-needed: permitted in this roll-out"),
     ] = "as-specified"
 
 

@@ -1,7 +1,5 @@
 """The state of a roll-out after some events. Only `State.add` changes it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal

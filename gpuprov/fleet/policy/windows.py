@@ -1,7 +1,5 @@
 """Time windows: days and times of a time zone. Pure: the zone is looked up once, when the policy is read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo

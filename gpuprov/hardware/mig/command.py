@@ -1,9 +1,6 @@
 """`gpuprov mig fit` and `gpuprov mig layouts`: their results and output formats."""
 
-from __future__ import annotations
-
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,6 +8,7 @@ from typing import Any
 
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
+from gpuprov.core.locales import is_plain
 from gpuprov.core.sanitize import hanging
 from gpuprov.hardware.mig.judge import judge, of_driver, of_model
 from gpuprov.hardware.mig.model import Model, find
@@ -85,12 +83,6 @@ def instances(words: Sequence[str]) -> tuple[Instance, ...]:
     except LayoutError as error:
         raise GpuprovError(re.sub(r"^layout\[0\]\.instances(\[\d+\])?(\.profile)?:? ?", "", str(error)), HOW) from error
     return tuple(instance for entry in entries for instance in entry.instances)
-
-
-def is_plain() -> bool:
-    """Return whether standard output takes ASCII only: by its encoding, or because LC_ALL requests it."""
-    encoding = (getattr(sys.stdout, "encoding", "") or "").lower()
-    return "utf" not in encoding or os.environ.get("LC_ALL") in ("C", "POSIX")
 
 
 def _build_head(model: Model) -> dict[str, Any]:

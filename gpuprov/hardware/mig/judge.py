@@ -1,7 +1,5 @@
 """Rules for instances on a GPU model, and for the driver that they need."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from gpuprov.core.safe_parse import is_whole

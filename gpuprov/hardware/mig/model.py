@@ -1,7 +1,5 @@
 """A GPU model's MIG profiles, from the catalogue, in the form for the search."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from gpuprov.catalog import gpus as catalogue

@@ -1,7 +1,5 @@
 """Placements as a picture of memory slices, in box-drawing characters or plain ASCII."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

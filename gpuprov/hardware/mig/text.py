@@ -1,7 +1,5 @@
 """Placements as text and pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from gpuprov.core.sanitize import counted

@@ -1,7 +1,5 @@
 """The shapes and colours of a picture: boxes with text, wires, and a style for light and dark."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gpuprov.core.sanitize import in_markup

@@ -1,13 +1,11 @@
 """`gpuprov topology`: its results and their output formats."""
 
-from __future__ import annotations
-
-import os
 import sys
 from collections.abc import Mapping
 
 from gpuprov.core import terminal
 from gpuprov.core.errors import Code, GpuprovError, Outcome, UnreachableError, choose_code, defect
+from gpuprov.core.locales import is_plain
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.hardware.topology import document
 from gpuprov.hardware.topology.judge import list_findings
@@ -35,7 +33,7 @@ def show(gathered: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> 
             space = terminal.room(sys.stdout)
             data, text = (
                 document.build_host(wiring, told_of),
-                format_text(name, wiring, told_of, plain=_is_plain(), width=space),
+                format_text(name, wiring, told_of, plain=is_plain(), width=space),
             )
             picture = draw_svg(name, wiring, told_of)
         except Exception as error:
@@ -59,8 +57,3 @@ def require_one_host(names: list[str]) -> None:
         raise GpuprovError(
             f"--svg draws one host, and HOST means {len(names)}: {', '.join(names[:4])}", "name one of them"
         )
-
-
-def _is_plain() -> bool:
-    encoding = (getattr(sys.stdout, "encoding", "") or "").lower()
-    return "utf" not in encoding or os.environ.get("LC_ALL") in ("C", "POSIX")

@@ -1,8 +1,5 @@
 """Defects of a host's links and ports, independent of its spec: one rule for each fact, with the fix. Health, verify,
-export, topology and the exporter use these rules.
-"""
-
-from __future__ import annotations
+export, topology and the exporter use these rules."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal

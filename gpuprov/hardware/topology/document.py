@@ -3,8 +3,6 @@
 docs/reference/topology.schema.json is generated from these types.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Annotated, Literal
 

@@ -1,8 +1,5 @@
 """Health of an NVLink fabric's parts on a host: Fabric Manager, nvidia-imex, and the GPUs' registration. One rule for
-each, used by specs that request it and by health.
-"""
-
-from __future__ import annotations
+each, used by specs that request it and by health."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Defects and notes about a host's wiring, as messages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 

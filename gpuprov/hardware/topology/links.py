@@ -1,7 +1,5 @@
 """PCIe links that are narrower or slower than both their ends support, and GPUs whose NVLinks are not all up."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -25,8 +23,7 @@ UNSEEN_PORT = "the port above is not seen from here"
 class Lowered(msgspec.Struct, frozen=True, kw_only=True):
     """A link below its capability. `port` is the bridge above, empty if this host does not see it. `usual`: only a
     comparison with similar devices on this host shows it. `idle`: only the speed is low, and the GPU at its end saves
-    power, so it proves nothing. `unseen`: the reason why this host cannot show its capability.
-    """
+    power, so it proves nothing. `unseen`: the reason why this host cannot show its capability."""
 
     function: Function
     port: str
@@ -90,10 +87,7 @@ def _check_lone_link(function: Function, alike: Sequence[Function], idle: bool, 
     """Check a link whose other end is not visible: the width and speed of most similar devices on this host are
     possible here, too; the capability of its own end may not be."""
     link = function.link
-    width, speed = (
-        find_usual([peer.link.width for peer in alike]),
-        find_usual([peer.link.speed for peer in alike]),
-    )
+    width, speed = (find_usual([peer.link.width for peer in alike]), find_usual([peer.link.speed for peer in alike]))
     narrow, slow = 0 < link.width < width, 0 < link.speed < speed
     if narrow or slow:
         possible = format_link(max(width, link.width), max(speed, link.speed))
@@ -144,8 +138,7 @@ def find_unlinked(wiring: Wiring, requested: int = 0) -> Iterator[Unlinked]:
     host. Cards with optional bridges may have none: then all of the model have none. GPUs in MIG mode are skipped:
     their NVLinks carry nothing, and Ampere's are down
     (https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide, MIG). All GPUs are skipped if nothing is known
-    of NVLinks. A guest may have been given GPUs without their NVLinks: there, each is compared with similar ones.
-    """
+    of NVLinks. A guest may have been given GPUs without their NVLinks: there, each is compared with similar ones."""
     if wiring.nvlinks.complaint:
         return
     most: dict[str, int] = {}

@@ -6,8 +6,6 @@ https://docs.nvidia.com/deploy/nvml-api (nvmlGpuTopologyLevel_t);
 https://github.com/NVIDIA/nccl/blob/v2.5.6-1/src/graph/topo.h
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Literal

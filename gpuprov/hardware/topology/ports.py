@@ -1,7 +1,5 @@
 """Ports of RDMA devices that are down or slower than they should be, and the devices that an `rdma` block selects."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -46,8 +44,7 @@ def find_bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[B
     """Find ports that are down, and ports that are slower than similar ones. `block`: the spec's `rdma` block, if any.
     A port of a selected device must be up. Any other port must be up if more than half of the similar ones are: the
     first, or the further, ports of the same model and link layer that are not switched off; a port without a cable is
-    no defect by itself.
-    """
+    no defect by itself."""
     meant = {device.name for device in select_devices(block, devices)} if block else set()
     real = [device for device in list_hcas(devices) if not (device.soft or device.virtual) or device.name in meant]
     down = [_check_port(device, port, real, device.name in meant) for device in real for port in device.ports]

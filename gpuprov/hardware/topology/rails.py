@@ -1,7 +1,5 @@
 """Rails: each GPU with a near HCA of its own, as NCCL and rail-optimized fabrics need it."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.hardware.topology.model import DISTANCES, Distance, Gpu, Hca, Wiring
@@ -9,8 +7,7 @@ from gpuprov.hardware.topology.model import DISTANCES, Distance, Gpu, Hca, Wirin
 
 class Rails(msgspec.Struct, frozen=True, kw_only=True):
     """The pairing. `pairs`: a GPU's index -> its HCA. `without`: GPUs without an HCA. `crowded`: HCAs with more GPUs
-    than others. `share`: GPUs per HCA, if they are shared evenly.
-    """
+    than others. `share`: GPUs per HCA, if they are shared evenly."""
 
     pairs: dict[int, Hca] = {}
     without: tuple[Gpu, ...] = ()
@@ -25,8 +22,7 @@ class Rails(msgspec.Struct, frozen=True, kw_only=True):
 def build_rails(wiring: Wiring, limit: Distance = "PXB") -> Rails:
     """Pair each GPU with an HCA, none farther than `limit`: as many GPUs as possible get their own, near ones first.
     HCAs without a near GPU (storage) do not count. In a tree, GPUs within a distance of one HCA are within it of the
-    same HCAs, so no GPU has to yield to another.
-    """
+    same HCAs, so no GPU has to yield to another."""
     reach = {gpu.index: _list_near(wiring, gpu, limit) for gpu in wiring.gpus}
     usable = {hca.name for hcas in reach.values() for hca in hcas}
     if not usable:

@@ -1,8 +1,6 @@
 """A host's wiring as one SVG file: sockets above and below, host bridges, root ports, switches, devices; NVLinks in the
 middle."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

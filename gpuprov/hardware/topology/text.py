@@ -1,7 +1,5 @@
 """A host's wiring as text: the tree, the distances, the findings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from gpuprov.core.sanitize import hanging, wrapped

@@ -15,8 +15,7 @@ Kind = Literal["host", "port", "switch", "gpu", "hca", "nvswitch", "bridge"]
 
 class Node(msgspec.Struct, kw_only=True):
     """A box of the picture. `address`: its PCI address (of a host bridge: domain and bus). `link`: the present PCIe
-    link above it. `words`: further text, most important first.
-    """
+    link above it. `words`: further text, most important first."""
 
     kind: Kind
     name: str

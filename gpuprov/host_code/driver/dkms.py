@@ -7,6 +7,7 @@ import re
 import shutil
 from typing import Mapping, NamedTuple, Sequence
 
+from ..files import peek
 from ..packages.commands import Ran, run
 
 TREE = "/var/lib/dkms"
@@ -63,21 +64,15 @@ def build_environment(kernel: str) -> Mapping[str, str]:
     https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html
     """
     variables = {"KERNEL_UNAME": kernel}
-    compiler = re.search(r'^CONFIG_CC_VERSION_TEXT="gcc[^"]*\) (\d*)\.', find_config(kernel), re.MULTILINE)
+    compiler = re.search(
+        r'^CONFIG_CC_VERSION_TEXT="gcc[^"]*\) (\d*)\.', peek(f"{KERNELS}/{kernel}/build/.config"), re.MULTILINE
+    )
     tools = f"{TOOLSETS}/gcc-toolset-{compiler[1]}/root/usr/bin" if compiler else ""
     if compiler and os.access(f"{tools}/gcc", os.X_OK):
         system = run(["gcc", "-dumpversion"]).out.strip().partition(".")[0]
         if system != compiler[1]:
             variables["PATH"] = f"{tools}:{os.environ.get('PATH', os.defpath)}"
     return variables
-
-
-def find_config(kernel: str) -> str:
-    try:
-        with open(f"{KERNELS}/{kernel}/build/.config", encoding="utf-8", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""
 
 
 def read_modinfo(kernel: str, field: str, module: str) -> str:
@@ -106,21 +101,13 @@ def install_modules(module: Source, kernel: str) -> None:
     """Build and install the modules for this kernel. Raises Failed with the end of make.log."""
     ran = find_dkms("install", "--force", *module.words, "-k", kernel, kernel=kernel)
     if ran.status:
-        log = read_end(f"{TREE}/{module.name}/{module.version}/build/make.log", 12)
+        log = peek(f"{TREE}/{module.name}/{module.version}/build/make.log").splitlines()[-12:]
         raise Failed(" ".join(" ".join([f"kernel {kernel}:", ran.out, ran.err, *log]).split()))
-
-
-def read_end(path: str, most: int) -> list[str]:
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read().splitlines()[-most:]
-    except OSError:
-        return []
 
 
 def find_complaints(path: str, most: int = 8) -> list[str]:
     """Return the lines of a build's log that report the failure, or else its last lines."""
-    lines = read_end(path, 100_000)
+    lines = peek(path).splitlines()[-100_000:]
     return [line[:200] for line in ([line for line in lines if ERRORS.search(line)] or lines[-most:])[:most]]
 
 

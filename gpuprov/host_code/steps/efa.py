@@ -19,6 +19,7 @@ reboot: The reason why only a reboot changes the driver; empty if none is needed
 from __future__ import annotations
 
 from .. import efa, reasons
+from ..files import peek
 from ..module import AnsibleModule
 
 OPTIONS = {
@@ -40,7 +41,7 @@ def run(module: AnsibleModule) -> None:
             reasons.keep("rdma", answer["reboot"], check=module.check_mode)
             module.exit_json(**answer)
         options = efa.build_options(params)
-        due = efa.explain_installation(efa.read(efa.RECORD), params["sha256"], options)
+        due = efa.explain_installation(peek(efa.RECORD), params["sha256"], options)
         if due and not module.check_mode:
             efa.install(params["archive"], params["sha256"], options)
         module.exit_json(changed=bool(due), due=due)

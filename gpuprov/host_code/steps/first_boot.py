@@ -18,13 +18,7 @@ import inspect
 import subprocess
 import sys
 
-from .. import (
-    first_boot,
-    first_boot_grub,
-    first_boot_judge,
-    first_boot_systemd,
-    first_boot_tools,
-)
+from .. import first_boot, first_boot_grub, first_boot_judge, first_boot_systemd, first_boot_tools
 from ..module import AnsibleModule
 
 PROGRAMS = (first_boot_judge, first_boot_tools, first_boot_grub, first_boot_systemd)

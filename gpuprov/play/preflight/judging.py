@@ -1,8 +1,6 @@
 """Decides from a host's spec and its probes' output why apply must leave it alone, and otherwise what each role has to
 do."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any

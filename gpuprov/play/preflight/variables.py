@@ -1,8 +1,6 @@
 """Conversion of a rendered host's variables back to its spec, the inverse of render/variables.py, so that a play is
 judged by what it will do."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress

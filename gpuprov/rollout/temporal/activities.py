@@ -1,7 +1,5 @@
 """The activities of a worker: jobs and questions of its site; files and claims for the workflows."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path

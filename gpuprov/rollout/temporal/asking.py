@@ -1,8 +1,6 @@
 """Draining and returning hosts in the workflow: a site's worker is asked at once when a question is due; a timer runs
 between two rounds."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable
 from datetime import timedelta

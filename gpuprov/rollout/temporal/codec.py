@@ -1,8 +1,6 @@
 """Encryption of payloads before they leave a machine (AES-256-GCM): the server and its database cannot read what they
 store."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

@@ -1,7 +1,5 @@
 """Temporal as used by the commands: the server stores roll-outs, and workers carry them out."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Coroutine

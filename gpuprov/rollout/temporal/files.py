@@ -1,8 +1,6 @@
 """The files of roll-outs on a worker's machine, by their digests: a fleet and a policy; jobs and results under a
 roll-out's id."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import time

@@ -1,7 +1,5 @@
 """The workflow that knows which open roll-out has which hosts: claims are handled one after another, each completely."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from temporalio import workflow

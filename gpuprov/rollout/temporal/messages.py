@@ -1,7 +1,5 @@
 """Messages between client, workflow and workers: references (digests, ids) and small results, as plain JSON."""
 
-from __future__ import annotations
-
 import base64
 import zlib
 from typing import Any, TypeVar

@@ -7,8 +7,6 @@ https://github.com/temporalio/sdk-go/issues/755 is similar). A roll-out would wa
 closed window as open; and its history could not be replayed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -25,9 +23,7 @@ class Runner(SandboxedWorkflowRunner):
     """The sandbox. gpuprov is loaded once: the parts that a workflow uses are pure."""
 
     def __init__(self) -> None:
-        super().__init__(
-            restrictions=SandboxRestrictions.default.with_passthrough_modules("gpuprov", "msgspec"),
-        )
+        super().__init__(restrictions=SandboxRestrictions.default.with_passthrough_modules("gpuprov", "msgspec"))
 
     def create_instance(self, det: Any) -> Any:
         """Return a workflow whose time moves on."""

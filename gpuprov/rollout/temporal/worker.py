@@ -1,7 +1,5 @@
 """`gpuprov fleet worker`: does the jobs of one site, and helps to carry out roll-outs. It dials out; nothing dials in."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ It reads no file and no clock but the workflow's own, so that its history can be
 outcome.
 """
 
-from __future__ import annotations
-
 import asyncio
 from datetime import timedelta
 from typing import Any
@@ -181,10 +179,7 @@ class Rollout:
         """Record what a person says, and return the recorded event."""
         try:
             event = approvals.event_of(
-                msgspec.convert(words, approvals.Said),
-                self._begin.rollout,
-                self.state,
-                self._now(),
+                msgspec.convert(words, approvals.Said), self._begin.rollout, self.state, self._now()
             )
         except GpuprovError as error:
             raise ApplicationError(error.message, error.hint, type=messages.SAID, non_retryable=True) from error

@@ -11,7 +11,8 @@ import pytest
 
 from gpuprov.cli import cli
 from gpuprov.core.errors import GpuprovError
-from gpuprov.hardware.mig.command import instances, is_plain
+from gpuprov.core.locales import is_plain
+from gpuprov.hardware.mig.command import instances
 from gpuprov.host_code.mig.layout import Instance
 
 

@@ -34,7 +34,7 @@ def ask(
     printed."""
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text(HOSTS)
-    monkeypatch.setattr("gpuprov.hardware.topology.command._is_plain", lambda: False)
+    monkeypatch.setattr("gpuprov.hardware.topology.command.is_plain", lambda: False)
 
     def run(
         host: str, *more: str, machine: Machine | None = None, texts: dict[str, Output] | None = None

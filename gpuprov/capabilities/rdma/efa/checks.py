@@ -1,7 +1,5 @@
 """Checks of the part `rdma.efa`: AWS's Elastic Fabric Adapter."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Desired state of AWS's EFA: its installer, run once per archive and options."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpuprov.capabilities.base import Context

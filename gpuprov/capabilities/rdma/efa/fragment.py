@@ -1,11 +1,8 @@
 """The block `rdma.efa`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
-import msgspec
-
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment, Sha256
 from gpuprov.spec.url import build_pattern
 
@@ -18,36 +15,28 @@ class Efa(Fragment, frozen=True):
 
     installer: Annotated[
         str,
-        msgspec.Meta(
+        describe(
+            'a version of AWS\'s installer whose checksum gpuprov knows: "1.47.0"',
             pattern=r"^([0-9]+(\.[0-9]+){1,3})?$",
-            description='a version of AWS\'s installer whose checksum gpuprov knows: "1.47.0"',
         ),
     ] = ""
     url: Annotated[
         str,
-        msgspec.Meta(
-            pattern=build_pattern(r"/[^\s]+\.tar\.gz"),
-            description="or the address of aws-efa-installer-VERSION.tar.gz, without user name, password and "
+        describe(
+            "or the address of aws-efa-installer-VERSION.tar.gz, without user name, password and "
             "query (a signed link runs out: fetch it, and name the file); the host fetches it",
+            pattern=build_pattern(r"/[^\s]+\.tar\.gz"),
         ),
     ] = ""
     file: Annotated[
-        str,
-        msgspec.Meta(
-            description="or aws-efa-installer-VERSION.tar.gz beside the inventory, which is copied to the host"
-        ),
+        str, describe("or aws-efa-installer-VERSION.tar.gz beside the inventory, which is copied to the host")
     ] = ""
     sha256: Sha256 = ""
-    plugin: Annotated[
-        bool, msgspec.Meta(description="aws-ofi-nccl, by which NCCL uses EFA; without it NCCL takes TCP sockets")
-    ] = True
+    plugin: Annotated[bool, describe("aws-ofi-nccl, by which NCCL uses EFA; without it NCCL takes TCP sockets")] = True
     mpi: Annotated[
         Literal["none", "openmpi4", "openmpi5", "both"],
-        msgspec.Meta(description="which Open MPI the installer brings, in /opt/amazon/openmpi"),
+        describe("which Open MPI the installer brings, in /opt/amazon/openmpi"),
     ] = "none"
     gpudirect: Annotated[
-        bool,
-        msgspec.Meta(
-            description="whether the driver must be able to reach GPU memory by itself (file p2p), not by DMA-BUF"
-        ),
+        bool, describe("whether the driver must be able to reach GPU memory by itself (file p2p), not by DMA-BUF")
     ] = False

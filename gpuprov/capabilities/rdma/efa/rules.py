@@ -1,7 +1,5 @@
 """Rules for `rdma.efa` that hold on any host, and values derived from the block."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.rdma import installers

@@ -1,7 +1,5 @@
 """Checks of eRDMA after the next boot, and with another kernel."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, ok
 from gpuprov.capabilities.compared import build_modules, rebuild_images

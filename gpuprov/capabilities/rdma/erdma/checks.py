@@ -1,7 +1,5 @@
 """Rules and checks of the part `rdma.erdma`: Alibaba's eRDMA."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpuprov.capabilities.base import Check

@@ -1,8 +1,6 @@
 """Decision what each kernel of a host needs for the eRDMA driver: a run of the installer, builds, and packages for
 both."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.capabilities.rdma import installers

@@ -1,8 +1,6 @@
 """The unit that loads eRDMA's driver and sets the MTU at boot, the driver's options, and the current differences from
 them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

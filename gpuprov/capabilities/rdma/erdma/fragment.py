@@ -1,11 +1,8 @@
 """The block `rdma.erdma`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
-import msgspec
-
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment, Sha256
 from gpuprov.spec.url import build_pattern
 
@@ -25,52 +22,50 @@ class Erdma(Fragment, frozen=True):
 
     installer: Annotated[
         str,
-        msgspec.Meta(
+        describe(
+            'a version of Alibaba\'s installer whose address and checksum gpuprov knows: "1.5.7"',
             pattern=r"^([0-9]+(\.[0-9]+){1,3})?$",
-            description='a version of Alibaba\'s installer whose address and checksum gpuprov knows: "1.5.7"',
         ),
     ] = ""
     url: Annotated[
         str,
-        msgspec.Meta(
-            pattern=build_pattern(r"/[^\s]+\.tar\.gz"),
-            description="or the address of erdma_installer-VERSION.tar.gz, without user name, password and "
+        describe(
+            "or the address of erdma_installer-VERSION.tar.gz, without user name, password and "
             "query (a signed link runs out: fetch it, and name the file); the host fetches it",
+            pattern=build_pattern(r"/[^\s]+\.tar\.gz"),
         ),
     ] = ""
     file: Annotated[
-        str,
-        msgspec.Meta(description="or erdma_installer-VERSION.tar.gz beside the inventory, which is copied to the host"),
+        str, describe("or erdma_installer-VERSION.tar.gz beside the inventory, which is copied to the host")
     ] = ""
     sha256: Sha256 = ""
     packages: Annotated[
         tuple[
             Annotated[
                 str,
-                msgspec.Meta(
+                describe(
+                    "a package's name with rdma, ibverbs or ibumad in it",
                     pattern=r"^[a-z0-9+.-]*(rdma|ibverbs|ibumad)[a-z0-9+.-]*$",
-                    description="a package's name with rdma, ibverbs or ibumad in it",
                 ),
             ],
             ...,
         ],
-        msgspec.Meta(description="or packages of the driver in repositories that the host has: [erdma]"),
+        describe("or packages of the driver in repositories that the host has: [erdma]"),
     ] = ()
     compat_mode: Annotated[
         bool | None,
-        msgspec.Meta(
-            description="true: RoCE-like, as NCCL needs it; false: iWARP. The two do not talk to each other. "
+        describe(
+            "true: RoCE-like, as NCCL needs it; false: iWARP. The two do not talk to each other. "
             "Required where the fabric is erdma"
         ),
     ] = None
     mtu: Annotated[
         Literal["", "jumbo", "standard"],
-        msgspec.Meta(
-            description="the instance's jumbo frame setting: jumbo is MTU 8500, standard is 1400. It is required where "
+        describe(
+            "the instance's jumbo frame setting: jumbo is MTU 8500, standard is 1400. It is required where "
             "the fabric is erdma"
         ),
     ] = ""
     parameters: Annotated[
-        dict[Parameter, bool | int],
-        msgspec.Meta(description="other parameters of Alibaba's driver, set as it is loaded"),
+        dict[Parameter, bool | int], describe("other parameters of Alibaba's driver, set as it is loaded")
     ] = {}

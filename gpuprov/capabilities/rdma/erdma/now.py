@@ -1,7 +1,5 @@
 """Checks of eRDMA as it is now: the driver, its mode, its parameters, the MTU, the ports that it needs."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec
@@ -70,10 +68,7 @@ def driver(ctx: Ctx) -> Outcome:
 
 
 @check(
-    "rdma.erdma_source",
-    ERDMA,
-    fields=("erdma",),
-    evidence=f"cat {onhost.RECORD}; dpkg -l '*erdma*'; rpm -qa '*erdma*'",
+    "rdma.erdma_source", ERDMA, fields=("erdma",), evidence=f"cat {onhost.RECORD}; dpkg -l '*erdma*'; rpm -qa '*erdma*'"
 )
 @of_vendor
 def source(ctx: Ctx) -> Outcome:
@@ -158,12 +153,7 @@ def parameter(name: str, value: str) -> Setting:
     return Setting(kind="erdma", name=f"{SYSFS}/{name}", key=name, value=value, missing="not loaded")
 
 
-@compared(
-    "rdma.erdma_mtu",
-    ERDMA,
-    fields=("erdma",),
-    evidence="rdma link; ip -br link",
-)
+@compared("rdma.erdma_mtu", ERDMA, fields=("erdma",), evidence="rdma link; ip -br link")
 @of_erdma
 def mtu(ctx: Ctx) -> Group | Outcome:
     """Each device's network interface has the MTU of the instance's jumbo frame setting; NCCL's LL128 corrupts data

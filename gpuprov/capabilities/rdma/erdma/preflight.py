@@ -1,7 +1,5 @@
 """Checks that the host can have the requested eRDMA, made before anything is changed."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.erdma.decision import BUILT, PROBES, decide
 from gpuprov.capabilities.rdma.erdma.now import clashes

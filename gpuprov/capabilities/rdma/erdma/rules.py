@@ -1,7 +1,5 @@
 """Rules for `rdma.erdma` that hold on any host: the block by itself, with others, and across the hosts of a fleet."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from gpuprov.capabilities.rdma import installers

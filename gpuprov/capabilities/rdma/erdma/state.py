@@ -1,7 +1,5 @@
 """The eRDMA state that the spec asks for, in the host's terms: parameters, configuration lines, devices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Rules and checks of the part `rdma.nccl`: /etc/nccl.conf is true of this host, and nothing overrides it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from difflib import unified_diff
 from typing import Any

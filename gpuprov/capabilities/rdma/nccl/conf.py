@@ -5,8 +5,6 @@ https://github.com/NVIDIA/nccl/blob/master/src/misc/param.cc, the variables are 
 https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """/etc/nccl.conf as the role writes it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpuprov.capabilities.answers import HEADER

@@ -1,7 +1,5 @@
 """Rules for `rdma.nccl` that hold on any host."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterable
 

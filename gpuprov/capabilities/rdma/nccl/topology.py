@@ -4,8 +4,6 @@ Clouds that hide a machine's PCIe tree provide such a file for each VM size; wit
 fails nor gets faster.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable
 

@@ -1,8 +1,6 @@
 """Software that must not be installed beside DOCA-OFED, or DOCA-OFED beside it; and hosts on which it cannot be
 installed."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.decision import ENDS, PROBES, decide, named

@@ -1,7 +1,5 @@
 """Checks of DOCA-OFED: its release, whether its modules are loaded, and whether they will be at the next boot."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip

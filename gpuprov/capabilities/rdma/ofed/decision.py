@@ -1,8 +1,6 @@
 """Decision which packages of DOCA-OFED a host gets, and from where: by what is installed, what is offered, and what the
 spec names."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

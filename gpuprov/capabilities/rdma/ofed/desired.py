@@ -1,7 +1,5 @@
 """Desired state of DOCA-OFED: its package source, packages, modules of every kernel, openibd with its settings."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,11 +1,8 @@
 """The block `rdma.ofed`."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
-import msgspec
-
+from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment, Sha256
 from gpuprov.spec.url import build_pattern
 
@@ -30,25 +27,23 @@ class Ofed(Fragment, frozen=True):
 
     version: Annotated[
         str,
-        msgspec.Meta(
+        describe(
+            'the OFED level that ofed_info tells: "25.10", or to the last figure "25.10-1.7.1"; empty: any',
             pattern=r"^$|^[0-9]{2}\.[0-9]{2}(-[0-9]+(\.[0-9]+)*)?$",
-            description='the OFED level that ofed_info tells: "25.10", or to the last figure "25.10-1.7.1"; empty: any',
         ),
     ] = ""
     url: Annotated[
         str,
-        msgspec.Meta(
-            pattern=build_pattern(r"/[^\s]+\.(deb|rpm)"),
-            description="the doca-host package, https://HOST/PATH.deb or .rpm, without user name, password and "
+        describe(
+            "the doca-host package, https://HOST/PATH.deb or .rpm, without user name, password and "
             "query (a signed link runs out: fetch it, and name the file); the host fetches it",
+            pattern=build_pattern(r"/[^\s]+\.(deb|rpm)"),
         ),
     ] = ""
-    file: Annotated[str, msgspec.Meta(description="or a file beside the inventory, which is copied to the host")] = ""
+    file: Annotated[str, describe("or a file beside the inventory, which is copied to the host")] = ""
     sha256: Sha256 = ""
     openib_conf: Annotated[
         dict[Key, bool | Literal["auto"]],
-        msgspec.Meta(
-            description="keys of /etc/infiniband/openib.conf: yes or no (auto of SET_IPOIB_CM); the others are left"
-        ),
+        describe("keys of /etc/infiniband/openib.conf: yes or no (auto of SET_IPOIB_CM); the others are left"),
     ] = {}
-    hold: Annotated[bool, msgspec.Meta(description="Hold DOCA-OFED's packages against upgrades")] = True
+    hold: Annotated[bool, describe("Hold DOCA-OFED's packages against upgrades")] = True

@@ -1,7 +1,5 @@
 """Checks of RoCE: whether the host supports the requested settings, and has them."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared

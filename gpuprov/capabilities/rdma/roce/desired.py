@@ -1,7 +1,5 @@
 """The unit that configures RoCE ports at boot, and the current differences from its settings."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.answers import BEFORE
 from gpuprov.capabilities.at_boot import COMMON, command, unit
 from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, configuration

@@ -1,7 +1,5 @@
 """The settings of each port that the block `rdma.roce` asks for, and the lines of its configuration on the host."""
 
-from __future__ import annotations
-
 from gpuprov.capabilities.rdma.common import convert_selectors
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.roce.fragment import UNSET, Priority, Roce

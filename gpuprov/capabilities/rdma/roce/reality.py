@@ -1,7 +1,5 @@
 """Export of current RoCE ports and DOCA-OFED as the blocks of a spec."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 from gpuprov.capabilities.rdma.common import select_devices

@@ -1,7 +1,5 @@
 """Rules for `rdma.roce` that hold on any host."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gpuprov.capabilities.rdma.fragment import Rdma

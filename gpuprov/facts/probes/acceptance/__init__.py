@@ -1,7 +1,5 @@
 """Facts of a host for acceptance tests: tools, addresses, PCI paths, users of its HCAs, and the last measurements."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.catalog.acceptance import FOLDER, RESULT
@@ -48,8 +46,7 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     `peer_device`: for a test between two hosts, from the client's side. `rate`: the slower port's, in Gb/s; `layer`:
     its link layer. `model` and `gpus` are of a test of GPUs. `size` is in bytes. `gdrdma`: between hosts NCCL read
     and wrote GPU memory directly. `at` is seconds since 1970 by the controller's clock. `detail`: other output of
-    the program.
-    """
+    the program."""
 
     test: str
     at: float = 0.0

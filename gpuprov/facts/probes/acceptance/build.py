@@ -1,7 +1,5 @@
 """Compilers and packages of a host that acceptance tools are built with."""
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed

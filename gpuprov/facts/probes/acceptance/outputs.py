@@ -4,8 +4,6 @@ gives no value.
 Every parser raises Unreadable with the line that explains the failure if the value is missing or incomplete.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

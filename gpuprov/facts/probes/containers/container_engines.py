@@ -1,7 +1,5 @@
 """docker, containerd, cri-o and podman: releases, units, configuration files, and what the daemons report."""
 
-from __future__ import annotations
-
 from gpuprov.facts.probes.base import Probe
 from gpuprov.rules.engine_output import Engine, parse
 

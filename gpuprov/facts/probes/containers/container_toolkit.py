@@ -1,7 +1,5 @@
 """The NVIDIA Container Toolkit on a host: its release and settings, CDI specifications, device links, rootless users."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -34,9 +32,8 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Specification(msgspec.Struct, frozen=True, kw_only=True):
-    """A CDI specification file: the devices it names, the driver versions in the file names it mounts; `uvm`:
-    whether it gives containers /dev/nvidia-uvm. `version`: its cdiVersion; `fields`: fields that older readers do
-    not know."""
+    """A CDI specification file: the devices it names, the driver versions in the file names it mounts; `uvm`: whether
+    it gives containers /dev/nvidia-uvm. `version`: its cdiVersion; `fields`: fields that older readers do not know."""
 
     path: str
     kind: str = ""

@@ -1,8 +1,6 @@
 """A Kubernetes node as seen on its host: kubelet, gpuprov's files, other managers of the GPUs, and the cluster's
 view of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec
@@ -45,8 +43,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """The node. `services`: units that run a kubelet. `managers`: what a cluster has put on the host, `driver` or
     `toolkit`, and names of processes. `kubectl`, `kubeconfig`: program and credentials for queries, empty if absent.
     `name`: the kubelet's name for the node. `labels` and `allocatable` are the cluster's answer; None without an
-    answer: then `complaint` is kubectl's error, if it was run.
-    """
+    answer: then `complaint` is kubectl's error, if it was run."""
 
     services: tuple[Service, ...] = ()
     managers: tuple[str, ...] = ()

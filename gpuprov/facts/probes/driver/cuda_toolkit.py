@@ -1,8 +1,6 @@
 """CUDA toolkits on a host: their packages, directories in /usr/local, the default toolkit, and the libraries that
 programs find."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -4,8 +4,6 @@ DKMS keeps build/make.log after a failed build, and moves it to KERNEL/ARCH/log/
 (https://github.com/dell/dkms/blob/master/dkms.in).
 """
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,8 +1,6 @@
 """Packages around a driver: makers of the installed ones, tools that its modules are built with, and kernels that
 gpuprov holds."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """GPUDirect Storage on a host: packages, module, configuration, and what NVIDIA's own gdscheck says of it."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """nvidia-persistenced on a host: its packaged unit, its own package, the running daemon, and the driver's GPUs."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe

@@ -1,8 +1,6 @@
 """Packages of kernel modules built by a distribution or NVIDIA: those offered for the host's kernels, and those
 installed."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe

@@ -1,7 +1,5 @@
 """A driver installed by NVIDIA's .run file: the installer's record, and the modules on disk."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """Alibaba's cGPU on a host: its version, the settings of each GPU, and what conflicts with it."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe

@@ -1,7 +1,5 @@
 """NVIDIA Data Center GPU Manager on a host: its packages, units, host engine and exporter, and their answers."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """The NVSwitch fabric: bridges to its switches, the Fabric Manager daemon, its packages, and the state that GPUs report."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec
@@ -49,10 +47,9 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuFabric(msgspec.Struct, frozen=True):
-    """A GPU's registration with the fabric, as nvidia-smi shows it: a stale value that does not show whether the daemon is
-    alive. `clique`, `cluster`: the group of GPUs that share memory with it, and the UUID of their rack or board; empty if this
-    nvidia-smi does not report them. `health`: the lines below Health, by name.
-    """
+    """A GPU's registration with the fabric, as nvidia-smi shows it: a stale value that does not show whether the daemon
+    is alive. `clique`, `cluster`: the group of GPUs that share memory with it, and the UUID of their rack or board;
+    empty if this nvidia-smi does not report them. `health`: the lines below Health, by name."""
 
     bus: str
     state: str

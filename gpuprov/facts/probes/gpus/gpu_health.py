@@ -1,8 +1,6 @@
 """The health that each GPU reports: ECC, row remapping, retired pages, slowdown, temperature, power, clocks, memory in
 use, PCIe replays, firmware."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """Processes that nvidia-smi lists on GPUs, whether they still exist on the host, and their owners."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

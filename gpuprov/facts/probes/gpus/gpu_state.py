@@ -1,7 +1,5 @@
 """The health that a GPU reports, as one type."""
 
-from __future__ import annotations
-
 import msgspec
 
 

@@ -1,7 +1,5 @@
 """Link error counters: NVLinks from nvidia-smi, InfiniBand and RoCE ports from sysfs."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """nvidia-imex on a compute tray: its daemon, its configured members, the report of its control program, and channel 0."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.core import safe_parse

@@ -1,8 +1,6 @@
 """MIG as NVML reports it, read by a Python on the host; the units that restore it at boot; device files open to users
 without root."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

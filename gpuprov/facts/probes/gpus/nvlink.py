@@ -1,7 +1,5 @@
 """NVLinks as nvidia-smi reports them: active links of each GPU, and their number between each pair."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec
@@ -34,8 +32,7 @@ class LinkedGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 class NvLinks(msgspec.Struct, frozen=True, kw_only=True):
     """`pairs`: number of NVLinks of each pair of indices that has any, by `nvidia-smi topo -m`; None if that printed
-    nothing. `complaint`: the reason why the NVLinks are unknown; empty if they are known.
-    """
+    nothing. `complaint`: the reason why the NVLinks are unknown; empty if they are known."""
 
     gpus: tuple[LinkedGpu, ...] = ()
     pairs: dict[tuple[int, int], int] | None = None

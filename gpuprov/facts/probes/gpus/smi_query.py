@@ -1,9 +1,6 @@
 """`nvidia-smi -q` without text that users control: it prints process names unescaped, which may contain line breaks.
 Processes come last in a GPU's block, so nothing below them is read; the number of GPUs is printed before the first
-block.
-"""
-
-from __future__ import annotations
+block."""
 
 import re
 

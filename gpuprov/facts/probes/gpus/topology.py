@@ -1,7 +1,5 @@
 """The PCI tree above GPUs, NVSwitches and HCAs with the state of its links, and the sockets of NUMA nodes, from sysfs."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

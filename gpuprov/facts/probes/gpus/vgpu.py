@@ -3,8 +3,6 @@
 No token's content leaves the host, only its checksum, mode and expiry date.
 """
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 
@@ -73,15 +71,7 @@ def parse_gridd(output: Output) -> Gridd:
     tokens: list[Token] = []
     for line in rows.get("token", ()):
         mode, owner, sha256, expires, path = line.split("|", 4)
-        tokens.append(
-            Token(
-                path=path,
-                mode=mode.zfill(4),
-                owner=owner,
-                sha256=sha256,
-                expires=int(expires or 0),
-            )
-        )
+        tokens.append(Token(path=path, mode=mode.zfill(4), owner=owner, sha256=sha256, expires=int(expires or 0)))
     return Gridd(
         installed="program" in single,
         settings=settings,

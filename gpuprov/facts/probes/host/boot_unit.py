@@ -1,7 +1,5 @@
 """The state of a systemd unit as part of a larger probe, and gpuprov's own units that apply settings at each boot."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,7 +41,4 @@ def parse_state(rows: Mapping[str, Sequence[str]]) -> dict[str, str]:
 
 def parse(rows: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Parse the output of `build_script` into the fields of SetsAtBoot."""
-    return {
-        **parse_state(rows),
-        "config": tuple(line for line in rows["config"] if line) if "config" in rows else None,
-    }
+    return {**parse_state(rows), "config": tuple(line for line in rows["config"] if line) if "config" in rows else None}

@@ -1,7 +1,5 @@
 """The checkpoints on a host, the target of an unfinished rollback, and the state of an interrupted apply."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """Files that gpuprov writes, as they are on a host: kind, mode, owner, checksum; and their units as loaded by systemd."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

@@ -1,7 +1,5 @@
 """CPU frequency governors, and hugepages, as sysfs shows them."""
 
-from __future__ import annotations
-
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host import boot_unit
 from gpuprov.facts.probes.host.boot_unit import UnitState

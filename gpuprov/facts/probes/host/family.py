@@ -1,7 +1,5 @@
 """The families of distributions, for dispatch in scripts, and their commands, for messages."""
 
-from __future__ import annotations
-
 from typing import Literal, Protocol, get_args
 
 import msgspec

@@ -1,7 +1,5 @@
 """Hardware of a host apart from GPUs: CPUs, memory, swap, NVMe drives, Ethernet interfaces."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

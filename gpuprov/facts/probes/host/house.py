@@ -1,8 +1,6 @@
 """State that gpuprov, the firmware and other installers keep on a host: receipt, lock, reboot reasons, Secure Boot,
 leftovers."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.core.safe_parse import Unreadable, parse_typed_json
@@ -132,19 +130,9 @@ LOCK = Probe(
     parse_lock,
     f"cat {LOCK_FILE}",
 )
-DRAINED = Probe(
-    "drained",
-    f"[ ! -e {DRAINED_FILE} ] || cat {DRAINED_FILE}",
-    parse_drained,
-    f"cat {DRAINED_FILE}",
-)
+DRAINED = Probe("drained", f"[ ! -e {DRAINED_FILE} ] || cat {DRAINED_FILE}", parse_drained, f"cat {DRAINED_FILE}")
 """The note written by `gpuprov.fleet.drain.noted`."""
-FENCE = Probe(
-    "fence",
-    f"cat {FENCE_FILE} 2>/dev/null; true",
-    parse_fence,
-    f"cat {FENCE_FILE}",
-)
+FENCE = Probe("fence", f"cat {FENCE_FILE} 2>/dev/null; true", parse_fence, f"cat {FENCE_FILE}")
 """The present or last holder of the lock, with its token; empty if there was none, or the file is damaged, as in
 `host_code.lock`."""
 MACHINE = Probe("which_machine", machine.IDENTITY, parse_machine, machine.IDENTITY, speaks=True)

@@ -1,7 +1,5 @@
 """Identity of a host's machine: its own name, maker, model, serial numbers and firmware, and the present boot."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.core.safe_parse import is_whole

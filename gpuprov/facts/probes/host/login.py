@@ -1,7 +1,5 @@
 """The user who answers on a host, writable folders, and a Python that starts."""
 
-from __future__ import annotations
-
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.rules import reach
 

@@ -1,7 +1,5 @@
 """NVIDIA functions on the PCI bus, read from sysfs: no pciutils needed, no GPU woken."""
 
-from __future__ import annotations
-
 from fnmatch import fnmatchcase
 
 import msgspec

@@ -1,7 +1,5 @@
 """GPUs, HCAs and the bridges above them in configuration space and sysfs, and the unit that configures them at boot."""
 
-from __future__ import annotations
-
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host import boot_unit

@@ -1,8 +1,6 @@
 """Drift readings that a host takes of itself: the time of the last one, changes between readings, and the service that
 takes them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Processes by name: any user may give a process the name of a root program, so only those started by root count."""
 
-from __future__ import annotations
-
 ROOTS = r"""roots() {
   for d in $(grep -lsxE "$1" /proc/[0-9]*/comm); do
     grep -qs '^Uid:[[:space:]]*0[[:space:]]' "${d%/comm}/status" && echo "${d%/comm}"

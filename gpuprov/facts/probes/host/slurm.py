@@ -1,7 +1,5 @@
 """Slurm's node daemon on a host: its version and plugins, its configuration, and the generic resources that it finds."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """Basic facts of a host: distribution, kernel, virtualization, user, clock, free space."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

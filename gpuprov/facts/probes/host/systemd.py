@@ -1,7 +1,5 @@
 """Units and limits of systemd."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import msgspec

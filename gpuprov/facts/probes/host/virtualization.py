@@ -1,7 +1,5 @@
 """The machine type of a host, and its GPU functions: memory regions, reset methods, and whether they are vGPUs."""
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 

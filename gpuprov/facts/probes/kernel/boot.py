@@ -1,7 +1,5 @@
 """Kernel command line, sysctl, limits and modules-load: the running values, and those of the next boot."""
 
-from __future__ import annotations
-
 import re
 
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed

@@ -1,7 +1,5 @@
 """The counted first boot of a host, which falls back by itself if the boot fails, and the result of the last one."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

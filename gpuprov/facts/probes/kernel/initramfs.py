@@ -1,7 +1,5 @@
 """Contents of the initramfs of each installed kernel."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

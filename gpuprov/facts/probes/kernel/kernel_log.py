@@ -1,8 +1,6 @@
 """The kernel log: lines about GPUs, NVSwitches, PCIe, RDMA devices and the kernel itself; since this boot, or since a
 time."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Mapping

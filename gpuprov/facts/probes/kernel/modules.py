@@ -1,7 +1,5 @@
 """Kernel modules: those loaded, the configuration of modprobe, and those of each installed kernel."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

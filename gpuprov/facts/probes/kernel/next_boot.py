@@ -1,8 +1,5 @@
 """The kernel that the bootloader starts next: GRUB's menu with its environment, boot loader entries, systemd-boot's
-report. GRUB's generated configuration decides: `GRUB_DEFAULT` and `grub-set-default` take effect only through it.
-"""
-
-from __future__ import annotations
+report. GRUB's generated configuration decides: `GRUB_DEFAULT` and `grub-set-default` take effect only through it."""
 
 import msgspec
 
@@ -13,8 +10,7 @@ from gpuprov.facts.probes.kernel import grub_menu, systemd_boot
 class NextBoot(msgspec.Struct, frozen=True, kw_only=True):
     """The next boot. `kernel`: the release that the bootloader starts next; empty if unknown, and `unknown` is the
     reason. `once`: it is started one time only, and `after` from then on (empty: unknown). `by`: the setting that chose
-    it. `choices`: grub-reboot's argument for each kernel release; empty if grub-reboot has no effect.
-    """
+    it. `choices`: grub-reboot's argument for each kernel release; empty if grub-reboot has no effect."""
 
     loader: str = ""
     kernel: str = ""

@@ -1,7 +1,5 @@
 """Signing of kernel modules: DKMS's settings, the site's key on the host, the signature of each module on disk."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe

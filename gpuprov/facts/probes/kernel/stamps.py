@@ -1,7 +1,5 @@
 """The time stamp in front of a line of the kernel's log, in each form that dmesg, journalctl and syslog print."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 

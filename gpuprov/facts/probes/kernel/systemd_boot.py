@@ -1,7 +1,5 @@
 """systemd-boot: its entries as bootctl lists them, and the firmware variables that choose one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

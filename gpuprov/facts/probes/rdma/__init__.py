@@ -1,7 +1,5 @@
 """The RDMA devices of a host, and ports that are slower than comparable ones."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 

@@ -1,8 +1,6 @@
 """AWS's EFA on a host: the driver of each kernel and in memory, libfabric's own view, the plugin for NCCL, and
 conflicts."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """Alibaba's eRDMA on a host: the driver of each kernel, the loaded module, modprobe's options, the MTU, and conflicts."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.core.safe_parse import parse_numbers
@@ -17,8 +15,7 @@ from gpuprov.host_code.at_boot.erdma_state import Pair
 class ErdmaKernel(msgspec.Struct, frozen=True, kw_only=True):
     """The erdma module of an installed kernel. `path` is empty for none; `parameters` are the names that it accepts.
     `mad`: it was built with MAD, which compat mode's connection management needs. `mine`: the running kernel; in a
-    container, which has no kernel of its own, the newest.
-    """
+    container, which has no kernel of its own, the newest."""
 
     release: str
     mine: bool

@@ -1,7 +1,5 @@
 """Times at which links of RDMA devices' network interfaces went down and came back, from the journal of this boot."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec

@@ -1,7 +1,5 @@
 """NCCL's configuration on a host: its files, the login environment, and whether the files that they name exist."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
@@ -22,8 +20,7 @@ class NcclHost(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration. `lines`: of /etc/nccl.conf, without comments (None: no such file); `ours`: gpuprov wrote it.
     `others`: settings that override /etc/nccl.conf: root's and new users' .nccl.conf, the file that NCCL_CONF_FILE
     names, /etc/environment and /etc/profile.d. `files`: those that /etc/nccl.conf, NCCL_CONF_FILE and the spec name,
-    and whether each exists. `plugins`: libnccl-net*.so that the dynamic linker finds. `netdevs`: network interfaces.
-    """
+    and whether each exists. `plugins`: libnccl-net*.so that the dynamic linker finds. `netdevs`: network interfaces."""
 
     lines: tuple[str, ...] | None = None
     ours: bool = False

@@ -1,7 +1,5 @@
 """The topology file that /etc/nccl.conf names, with its checksum, and the PCI functions that it may name."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe

@@ -1,7 +1,5 @@
 """DOCA-OFED on a host: its release, its kernel modules for each kernel and in memory, openibd, and conflicts."""
 
-from __future__ import annotations
-
 import re
 
 import msgspec
@@ -168,11 +166,7 @@ PACKAGES = Probe(
 INDEX = Probe(
     "ofed_index",
     '[ "${stack:-}" = doca-ofed ] || exit 0\n'
-    + by_family(
-        f"apt-cache madison {' '.join(DEBS)} 2>/dev/null; true",
-        dnf.search(*RPMS),
-        "true",
-    ),
+    + by_family(f"apt-cache madison {' '.join(DEBS)} 2>/dev/null; true", dnf.search(*RPMS), "true"),
     parse_index,
     f"apt-cache madison {DEBS[0]}; dnf -C repoquery --showduplicates {RPMS[0]}",
     asks=lambda host: {"stack": host.capabilities["rdma"].own_stack},

@@ -1,9 +1,6 @@
 """The RoCE settings of each Ethernet port of an RDMA device, read where the kernel and the drivers show them: configfs
 of rdma_cm, `mlnx_qos` of NVIDIA's tools or else `dcb` of iproute2, and the driver's own sysfs (NVIDIA's OFED) or
-debugfs (the kernel's mlx5_ib).
-"""
-
-from __future__ import annotations
+debugfs (the kernel's mlx5_ib)."""
 
 import msgspec
 

@@ -1,8 +1,6 @@
 """The surroundings of a host's RDMA devices: packages, modules, network interfaces, soft devices' unit, limits of
 services."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec
@@ -55,8 +53,7 @@ class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
     interface. `port_users`: programs that hold UDP port 4791; `kernel` for a socket of the kernel, which has no
     program. `managers`: processes of opensm. `umad`: ports through which user space may send management datagrams.
     `bound`: root on the host cannot raise a limit of a running process: a container without CAP_SYS_RESOURCE, or in a
-    user namespace (man 2 prlimit).
-    """
+    user namespace (man 2 prlimit)."""
 
     modules: dict[str, Literal["loaded", "there", "absent"]] = {}
     netdevs: tuple[Netdev, ...] = ()

@@ -1,7 +1,5 @@
 """dnf without side effects: versions that its repositories offer, from the metadata that the host has fetched."""
 
-from __future__ import annotations
-
 NEVRA = "rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}"
 
 

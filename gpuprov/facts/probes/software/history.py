@@ -5,8 +5,6 @@ dpkg and libzypp write local time without a zone: the host reports its offset at
 only its present one.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Open MPI, UCX, HPC-X and NCCL's SHARP plugin on a host: packages, what its programs print, what its libraries need."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

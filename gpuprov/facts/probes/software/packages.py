@@ -1,7 +1,5 @@
 """Packages of a host of any family: installed, held, broken; and the versions that its repositories offer."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Mapping
 

@@ -1,8 +1,6 @@
 """Packages of kernel modules that another host built: whether their files are unchanged, and the build host's record of
 them."""
 
-from __future__ import annotations
-
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe

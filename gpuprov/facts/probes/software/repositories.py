@@ -1,7 +1,5 @@
 """Package sources of a host, the keys that they are trusted by, and keys that are trusted for every source."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed

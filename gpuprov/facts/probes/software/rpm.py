@@ -1,7 +1,5 @@
 """Rules of rpm and dnf 4, reimplemented: comparison of versions, and the effect of a lock of the versionlock plugin."""
 
-from __future__ import annotations
-
 import re
 from fnmatch import fnmatchcase
 from functools import cmp_to_key
@@ -92,8 +90,7 @@ def is_held(locks: list[str], package: Nevra, *, beside: bool = False) -> bool:
     A lock without a version, with a pattern, or of other versions allows upgrades; so does `!` (never that one).
     `beside`: the newest of a package whose versions are kept in parallel, like kernels: dnf cannot add a newer one, as
     locks of it and older ones allow no other
-    (https://github.com/rpm-software-management/dnf-plugins-core/blob/master/plugins/versionlock.py).
-    """
+    (https://github.com/rpm-software-management/dnf-plugins-core/blob/master/plugins/versionlock.py)."""
     meanings = [_parse_lock(line, package) for line in locks if line.strip() and line[0] not in "#!"]
     about = [meaning for meaning in meanings if meaning is not None]
     this = [meaning for meaning in about if _matches_lock(meaning, package, older=beside)]

@@ -1,10 +1,7 @@
 """Ubuntu's transitional packages of an ended driver branch: they stay in the archive with its version, and pull in
 another branch. All of 535.309.01-0ubuntu0.24.04.2 is such:
 https://packages.ubuntu.com/source/noble-updates/libs/nvidia-graphics-drivers-535-server Not all say so in their
-description (https://packages.ubuntu.com/questing/nvidia-imex-590), so their dependencies decide.
-"""
-
-from __future__ import annotations
+description (https://packages.ubuntu.com/questing/nvidia-imex-590), so their dependencies decide."""
 
 import re
 from collections.abc import Iterable

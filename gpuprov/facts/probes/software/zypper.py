@@ -1,8 +1,6 @@
 """zypper without side effects: versions that its repositories offer, from the metadata that the host has fetched, and
 its locks."""
 
-from __future__ import annotations
-
 
 def _build_setting(key: str, word: str) -> str:
     """Return shell that prints a setting of zypp.conf as `WORD|VALUE`; the last line is in force."""
@@ -38,8 +36,7 @@ done
 
 
 def search(*patterns: str) -> str:
-    """Return shell that prints `rpm|NAME|EPOCH|VERSION|RELEASE|ARCHITECTURE` of every version that the enabled repositories
-    offer of these patterns. Repositories that were never fetched are left out: zypper would fetch them in spite of
-    --no-refresh. It waits for no lock: https://github.com/openSUSE/libzypp/blob/master/zypp/ZYppFactory.cc
-    """
+    """Return shell that prints `rpm|NAME|EPOCH|VERSION|RELEASE|ARCHITECTURE` of every version that the enabled
+    repositories offer of these patterns. Repositories that were never fetched are left out: zypper would fetch them in
+    spite of --no-refresh. It waits for no lock: https://github.com/openSUSE/libzypp/blob/master/zypp/ZYppFactory.cc"""
     return _SEARCH % " ".join(f"'{pattern}'" for pattern in patterns)

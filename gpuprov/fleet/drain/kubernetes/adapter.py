@@ -6,8 +6,6 @@ leaves no half of one. A node that somebody else has cordoned is left as it is, 
 kept off it. https://kubernetes.io/docs/tasks/administer-cluster/safely-drain-node/
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from typing import Any

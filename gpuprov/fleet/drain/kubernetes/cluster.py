@@ -1,7 +1,5 @@
 """kubectl: the questions and the few fields of its answers that draining needs."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any, TypeVar

@@ -10,8 +10,6 @@ if somebody else wants it cordoned by then: https://github.com/NVIDIA/nodewright
 docs/cli.md (node ignore)
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from gpuprov.fleet.drain.kubernetes.cluster import Cluster, Node

@@ -1,7 +1,5 @@
 """Pods that leave a node, their eviction, and what holds those that stay."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

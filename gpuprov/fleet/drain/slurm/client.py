@@ -1,7 +1,5 @@
 """scontrol and squeue: the questions, and parsing of the answers."""
 
-from __future__ import annotations
-
 import os
 
 from gpuprov.core import safe_parse
@@ -15,8 +13,7 @@ NO_NODE = (b"not found", b"Invalid node name")
 OWN = ("SQUEUE_", "SLURM_TIME_FORMAT")
 """Prefixes of variables by which somebody has squeue leave jobs out (SQUEUE_STATES, SQUEUE_USERS, SQUEUE_PARTITION
 ...), or format the times behind a reason differently:
-https://slurm.schedmd.com/squeue.html#SECTION_ENVIRONMENT-VARIABLES
-"""
+https://slurm.schedmd.com/squeue.html#SECTION_ENVIRONMENT-VARIABLES"""
 
 
 class Client:

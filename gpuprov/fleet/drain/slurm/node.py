@@ -1,7 +1,5 @@
 """Parser of `scontrol show node` of Slurm 17.11 to 25.11, as text or JSON. https://slurm.schedmd.com/scontrol.html"""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
