@@ -25,7 +25,10 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin", "CUDA_CACHE_DISABLE": "1", "CUDA_MPS_PIP
 
 
 def ask_smi(*options: str) -> Any:
-    done = subprocess.run(["nvidia-smi", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    try:
+        done = subprocess.run(["nvidia-smi", *options], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    except OSError as error:
+        return [f"nvidia-smi: {error.strerror}"]
     return done.stdout.decode(errors="replace").splitlines()
 
 

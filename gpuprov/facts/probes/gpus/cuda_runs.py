@@ -60,7 +60,7 @@ p=$(command -v python3 || command -v /usr/libexec/platform-python) || exit 127
 "$p" - "$cuda_user" <<'READER_ENDS'
 {READER}READER_ENDS""",
     parse,
-    "CUDA_VISIBLE_DEVICES=UUID setpriv --reuid USER --init-groups PROGRAM",
+    "runuser -u nobody -- python3 -c 'import ctypes; print(ctypes.CDLL(\"libcuda.so.1\").cuInit(0))'",
     speaks=True,
     knows_missing=True,
     blank="off",

@@ -93,3 +93,4 @@ def test_what_keeps_it_from_running_is_told_and_nothing_is_made(ask: Ask) -> Non
     assert ask(uvm="gone").obstacle == "no-uvm"
     nothing = ask(smi="#!/bin/sh\necho No devices were found\n")
     assert (nothing.obstacle, nothing.text) == ("no-device", "No devices were found")
+    assert ask(smi="").text == "nvidia-smi: Exec format error"
