@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
+from gpuprov.capabilities.base import Capability
 from gpuprov.render import checkout
 from gpuprov.render.carried import role_files
 from tests.contracts.test_imports import FILES, find_nodes, room, shown
@@ -103,3 +105,21 @@ def test_no_list_of_capabilities_stands_elsewhere() -> None:
             if len({str(text).partition(".")[0] for text in texts} & names) > 1:
                 found.add(shown(path))
     assert found == set(LISTS)
+
+
+@pytest.mark.parametrize("capability", [c for c in CAPABILITIES if c.carried], ids=lambda c: c.name)
+def test_what_is_carried_imports_nothing_that_is_not(capability: Capability) -> None:
+    """A program on a host is a package with the capability's name: a module left out is missed at the next boot."""
+    absent = set()
+    for name in capability.carried:
+        spec = importlib.util.find_spec(name)
+        if not name.startswith("gpuprov.") or spec is None or spec.origin is None:
+            continue
+        package = name if spec.submodule_search_locations else name.rpartition(".")[0]
+        for node in ast.walk(ast.parse(Path(spec.origin).read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.level != 1:
+                continue
+            base = f"{package}.{node.module}" if node.module else package
+            modules = [base] if node.module else [f"{base}.{alias.name}" for alias in node.names]
+            absent |= {module for module in modules if importlib.util.find_spec(module)} - {*capability.carried}
+    assert not absent, f"add to the program of {capability.name} what its modules import: {', '.join(sorted(absent))}"

@@ -16,7 +16,10 @@ from gpuprov.facts.probes.gpus.gpu_settings import CONFIG, FOLDER, UNIT
 from gpuprov.host_code.files import PYTHON
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
-PROGRAM = ("__init__.py", *(f"{name}.py" for name in ("__main__", "act", "card", "compare", "nvml", "plan", "wanted")))
+PROGRAM = (
+    "__init__.py",
+    *(f"{name}.py" for name in ("__main__", "act", "card", "compare", "limits", "nvml", "plan", "wanted")),
+)
 """Files of gpuprov/host_code/gpu_settings, as a rendered project has them beside the rest of the role."""
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 PATHS = (UNIT_FILE, CONFIG, *(f"{FOLDER}/{name}" for name in PROGRAM))
