@@ -217,13 +217,24 @@ def test_lengths_of_time(seconds: float, expected: str) -> None:
 def test_what_a_task_waits_for(task: str, module: str, expected: str) -> None:
     ledger = Ledger()
     data = {"host": "a", "role": task.partition(" : ")[0], "task": task, "task_action": module}
-    data["task_args"] = "name=drain, arguments={'state': 'drained'}"
+    data["task_path"] = f"/project/roles/host/tasks/{'drain_users' if module == 'gpuprov_step' else 'main'}.yml:3"
     step = ledger.feed({"event": "runner_on_start", "event_data": data})
     assert step
     assert step.waits == expected
     assert list(ledger.running().values()) == [["a"]]
     ledger.feed({"event": "playbook_on_stats", "event_data": {"processed": {"a": 1}}})
     assert ledger.running() == {}
+
+
+def test_a_result_names_its_step() -> None:
+    """ansible-runner's events have no arguments of tasks, unless Ansible displays them."""
+    ledger = Ledger()
+    result = {"changed": True, "step": "settings", "restored": ["vm.swappiness"]}
+    data = {"host": "a", "role": "host", "task": "Put settings back", "task_action": "gpuprov_step", "res": result}
+    ledger.feed({"event": "runner_on_ok", "event_data": data})
+    assert [(one.kind, one.name, one.after) for one in ledger.hosts["a"].made] == [
+        ("setting", "vm.swappiness", "put back")
+    ]
 
 
 def test_an_interrupt_is_answered_at_once(tmp_path: Path) -> None:

@@ -10,9 +10,14 @@ from .texts import make_readable
 
 
 class AnsibleModule(basic.AnsibleModule):  # type: ignore[misc]
-    """Ansible's own module class, with readable texts in its results, errors and warnings."""
+    """Ansible's own module class, with readable texts in its results, errors and warnings. `step`: that of gpuprov_step,
+    which its result names."""
+
+    step = ""
 
     def exit_json(self, **result: Any) -> NoReturn:
+        if self.step:
+            result["step"] = self.step
         super().exit_json(**make_readable(result))
         raise AssertionError  # it ends the process
 

@@ -28,8 +28,6 @@ _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
 _NOT_SENT = re.compile(
     r'Data could not be sent to remote host "[^"]*"\. Make sure this host can be reached over ssh: ?'
 )
-_STEP = re.compile(r"name=(\w+)")
-"""Arguments of a gpuprov_step task in ansible-runner's events: name comes first."""
 _QUIET = ("", "non-zero return code", "One or more items failed", "All items completed")
 
 
@@ -275,10 +273,13 @@ def _module(data: dict[str, Any]) -> str:
 
 
 def _step(data: dict[str, Any]) -> str:
-    """Return the step of a task of gpuprov_step, or else its module."""
-    module = _module(data)
-    step = _STEP.match(str(data.get("task_args", ""))) if module == "gpuprov_step" else None
-    return step[1] if step else module
+    """Return the step of a task of gpuprov_step, or else its module. Its result names it; before that, the file of the
+    task does, as ansible-runner's events have no arguments where they are not displayed."""
+    if (module := _module(data)) != "gpuprov_step":
+        return module
+    named = (data.get("res") or {}).get("step")
+    file = str(data.get("task_path", "")).rpartition("/")[2].partition(".")[0]
+    return named if isinstance(named, str) else file.partition("_")[0]
 
 
 def _label(data: dict[str, Any]) -> tuple[str, str]:

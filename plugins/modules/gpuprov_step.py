@@ -78,6 +78,10 @@ msg:
   description: What was done, or why it failed. What else a step returns is told in its file.
   type: str
   returned: where there is something to say
+step:
+  description: The name of the step.
+  type: str
+  returned: success
 """
 
 import importlib
@@ -134,7 +138,7 @@ def main() -> None:
     module = AnsibleModule(
         options, supports_check_mode=True, no_log=True
     )  # texts of the site's files may be among them
-    name = module.params["name"]
+    name = module.step = module.params["name"]
     if name in CONTROLLER or module.params["capability"]:
         module.fail_json(msg=f"step {name} needs action_plugins of this project where Ansible looks for them")
     step = importlib.import_module(f"{PACKAGE}.{name}")

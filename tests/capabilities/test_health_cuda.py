@@ -19,6 +19,7 @@ def runs(*lines: str) -> dict[str, str]:
 
 ROWS = [
     Row("not asked for", CUDA, None, runs("off"), "n/a", "no user is named"),
+    Row("a record of a host on which nobody was named", CUDA, ASKED, runs("off"), "skip", "was not run when this record"),
     Row("it runs", CUDA, ASKED, runs(f"run|{GPU}||0|", f"run|{MIG}||0|"), "pass", "CUDA runs on 2 devices as nobody"),
     Row("on one", CUDA, ASKED, runs(f"run|{GPU}||0|"), "pass", "CUDA runs on 1 device as nobody"),
     Row("Fabric Manager is dead", CUDA, ASKED, runs(f"run|{GPU}|cuInit|802|", f"run|{MIG}||0|"), "fail",

@@ -11,8 +11,8 @@ from gpuprov.catalog.symptoms import list_symptoms
 from gpuprov.facts.probes.gpus.cuda_runs import CUDA_RUNS, Run
 from gpuprov.spec.model import HostSpec
 
-OUT_OF_MEMORY, UNAVAILABLE = 2, 46
-"""Numbers by which a GPU that somebody else uses answers:
+OUT_OF_MEMORY, UNAVAILABLE, NO_DEVICE = 2, 46, 100
+"""Numbers by which a GPU that somebody else uses answers, and one that may not be opened:
 https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"""
 OBSTACLES = {
     "no-user": ("the host has no user {}", "name a user of the host in health.cuda_user"),
@@ -48,6 +48,8 @@ def cuda(ctx: Ctx) -> Outcome:
     seen = ctx.facts.get(RUNS)
     if seen.missing:
         return skip("the host has no Python that could call libcuda", "install python3")
+    if seen.obstacle == "off":
+        return skip("CUDA was not run when this record was made", "gpuprov verify or health on the host itself")
     expected = f"CUDA runs on each device as {user}"
     if seen.obstacle:
         words, fix = OBSTACLES[seen.obstacle]
@@ -86,6 +88,8 @@ def find_fix(run: Run) -> str:
     """Return the fix of the catalogue's symptom with this number of CUDA's."""
     if run.step in STEPS:
         return STEPS[run.step][1].format(run.text)
+    if run.code == NO_DEVICE:
+        return "ls -l /dev/nvidia*, and the cgroup of the user's session: nvidia-smi shows the device, and libcuda does not"
     fixes = (symptom.fix for symptom in list_symptoms() if run.code in symptom.codes)
     return next(fixes, f'gpuprov explain "CUDA error {run.code}"')
 

@@ -28,8 +28,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True):
-    """`obstacle`: why nothing was run: no-user, no-device or no-uvm, with its `text`. `missing`: the host has no Python
-    for it."""
+    """`obstacle`: why nothing was run: no-user, no-device or no-uvm, with its `text`; off, if nobody was named. `missing`:
+    the host has no Python for it."""
 
     runs: tuple[Run, ...] = ()
     obstacle: str = ""
@@ -43,7 +43,7 @@ def parse(output: Output) -> Runs:
     runs = []
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
-        if kind.startswith("no-"):
+        if kind == "off" or kind.startswith("no-"):
             return Runs(obstacle=kind, text=rest)
         if kind == "run":
             device, address, mode, step, code, text = rest.split("|", 5)
@@ -63,6 +63,5 @@ p=$(command -v python3 || command -v /usr/libexec/platform-python) || exit 127
     "runuser -u nobody -- python3 -c 'import ctypes; print(ctypes.CDLL(\"libcuda.so.1\").cuInit(0))'",
     speaks=True,
     knows_missing=True,
-    blank="off",
 )
 """Of $cuda_user, a name; without it nothing is run."""
