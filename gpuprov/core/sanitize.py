@@ -198,10 +198,10 @@ def fold_paths(paths: Iterable[str]) -> list[str]:
     """Write paths of one folder as one, FOLDER/{A,B}, as a shell takes them; other names as they are."""
     folders: dict[str, list[str]] = {}
     for path in paths:
-        folder, _, name = path.rpartition("/")
-        folders.setdefault(folder if folder else path, []).append(name)
+        folder, _, name = path.rpartition("/") if path.startswith("/") else (path, "", "")
+        folders.setdefault(folder, []).append(name)
     return [
-        f"{folder}/{{{','.join(each)}}}" if len(each) > 1 else f"{folder}/{each[0]}" if "/" in folder else folder
+        f"{folder}/{{{','.join(each)}}}" if len(each) > 1 else f"{folder}/{each[0]}" if each[0] else folder
         for folder, each in folders.items()
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 EQUAL, LEAST, EXACT = "equal", "least", "exact"
@@ -17,10 +18,15 @@ def is_met(desired: str, actual: str | None, how: str = EQUAL) -> bool:
     if how == EXACT:
         return actual == desired
     if how != LEAST:
-        return actual.split() == desired.split()
+        return _fold_words(actual) == _fold_words(desired)
     if actual in ENDLESS:
         return True
     return desired not in ENDLESS and _is_number(actual) and _is_number(desired) and int(actual) >= int(desired)
+
+
+def _fold_words(text: str) -> list[str]:
+    """Return the words of a value; hexadecimal numbers as the kernel shows them, in decimal."""
+    return [str(int(word, 16)) if re.fullmatch("0[xX][0-9a-fA-F]{1,16}", word) else word for word in text.split()]
 
 
 def _is_number(text: str) -> bool:

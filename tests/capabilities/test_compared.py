@@ -26,6 +26,8 @@ VALUES = [
     ("", "", EQUAL, True),
     ("", None, EQUAL, False),
     ("4096 131072 6291456", "4096\t131072\t6291456", EQUAL, True),
+    ("0x1F 2", "31 2", EQUAL, True),
+    ("0x1", "2", EQUAL, False),
     ("64", "63", LEAST, False),
     ("64", "64", LEAST, True),
     ("64", "128", LEAST, True),

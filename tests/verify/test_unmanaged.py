@@ -395,11 +395,12 @@ def test_with_prune_they_are_changes_and_what_stays_is_said() -> None:
 
 
 def test_paths_of_one_folder_are_written_as_one() -> None:
-    assert fold_paths(["/etc/a/x", "/etc/a/y", "/etc/b/z", "docker.service", "cuda"]) == [
+    assert fold_paths(["/etc/a/x", "/etc/a/y", "/etc/b/z", "docker.service", "cuda", "net.q/7.mtu"]) == [
         "/etc/a/{x,y}",
         "/etc/b/z",
         "docker.service",
         "cuda",
+        "net.q/7.mtu",
     ]
 
 

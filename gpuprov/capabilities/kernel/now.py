@@ -109,7 +109,7 @@ def sysctl(ctx: Ctx) -> Group | Outcome:
         for one in right
     ]
     told = listed({one.key: one.value for one in expected})
-    fix = "sysctl -a | grep KEY; a later file in /etc/sysctl.d may win"
+    fix = "sysctl -a | grep KEY; a later file in /etc/sysctl.d may win, or the kernel rounds it: ask for what it shows"
     return Group((*expected, *later), values, expected=told, fix=fix)
 
 
