@@ -65,7 +65,7 @@ class Figures(NamedTuple):
     median: str
     most: str
     unit: str
-    wanted: str
+    expected: str
     rows: tuple[Finding, ...]
     more: int
 
@@ -173,7 +173,7 @@ def _select_details(cell: Cell) -> Sequence[Finding]:
 
 
 def _detail_row(finding: Finding) -> list[str]:
-    expected = finding.wanted if finding.status != "skip" else ""
+    expected = finding.expected if finding.status != "skip" else ""
     return [
         STATES[finding.status],
         LETTERS[finding.status],
@@ -212,7 +212,9 @@ def list_tests(outcome: Outcome) -> list[Figures]:
             for finding in rows
             if finding.measurement and finding.measurement.unit and not finding.measurement.problem
         ]
-        thresholds = dict.fromkeys(finding.wanted for finding in rows if finding.wanted and finding.status != "error")
+        thresholds = dict.fromkeys(
+            finding.expected for finding in rows if finding.expected and finding.status != "error"
+        )
         shown = sorted(rows, key=lambda finding: ORDER.index(finding.status))
         tests.append(
             Figures(
