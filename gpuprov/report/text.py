@@ -43,18 +43,18 @@ def render(
         lines += [
             *_loud(finding, cleaned(shown(finding.hosts)), paint, width, room),
             *following(
-                [f"{one.check}: {one.found}" if verbose else one.check for one in finding.followers],
+                [f"{result.check}: {result.found}" if verbose else result.check for result in finding.followers],
                 width,
                 each=verbose,
             ),
             "",
         ]
     quiet = findings(results, ("skip", "pass", "n/a") if verbose else ("skip",))
-    alone, folded = (quiet, {}) if verbose else fold_lacking((one.result, one.hosts, one) for one in quiet)
+    alone, folded = (quiet, {}) if verbose else fold_lacking((row.result, row.hosts, row) for row in quiet)
     for finding in alone:
         lines += _quiet(finding.result, cleaned(shown(finding.hosts)), paint, width)
     for reason, members in folded.items():
-        whole = make_one(reason, [one.result for one in members])
+        whole = make_one(reason, [row.result for row in members])
         lines += _quiet(whole, cleaned(shown(members[0].hosts)), paint, width)
     lines += [""] if quiet else []
     for line in host_lines(results):
