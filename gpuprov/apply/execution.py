@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.apply import keeping, nodes, policy
-from gpuprov.apply.aftermath import leave, told_interrupted
+from gpuprov.apply.aftermath import describe_interruption, leave
 from gpuprov.apply.durations import Laps
 from gpuprov.apply.first_look import duplicate, first_look, lost
 from gpuprov.apply.keeper import Keeper
@@ -199,7 +199,7 @@ class _Execution:
                     on_event=note,
                     forks=self.pace.forks,
                     grace=self.grace,
-                    on_interrupt=lambda: self.show.say(told_interrupted(ledger)),
+                    on_interrupt=lambda: self.show.say(describe_interruption(ledger)),
                 )
         except BaseException:
             self._give_back(batch)

@@ -90,7 +90,7 @@ def run(
         runner.run()
     if failure:
         raise failure[0]
-    if interrupt.asked:
+    if interrupt.requested:
         return Ended("interrupted", 130)
     return Ended("ended", int(runner.rc if runner.rc is not None else 250))
 
