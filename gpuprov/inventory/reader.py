@@ -138,7 +138,7 @@ class _Chain:
     """The values that a host gets from its groups; shared by all hosts with the same groups."""
 
     names: tuple[str, ...]
-    said: Own
+    variables: Own
     merge: Merge
     connection: dict[str, Any]
     places: dict[str, Origin]
@@ -196,7 +196,7 @@ class _Hosts:
             if merge.templates:
                 self.computed = True
                 merge = Merge(partial(self._refuse, str(host.name)), resolver.resolve)
-                lay_layers(merge, [*chain.said.layers, *own.layers], self._findings)
+                lay_layers(merge, [*chain.variables.layers, *own.layers], self._findings)
                 merge.finish()
                 merge = self._shared(merge)
             if templated:
