@@ -4,6 +4,7 @@ verify, not by "failed=0"."""
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -177,25 +178,13 @@ class _Execution:
             if step and (options.act == "apply" or step.kind != "act" or step.text.startswith(PREPARING)):
                 shown(msgspec.structs.replace(step, text=log.masked(step.text)))
 
-        only = {name: self.outcomes[name].ran for name in batch}
-        extra = extra_variables(
-            self.owner,
-            only,
-            reboot=options.reboot,
-            drain=options.drain,
-            timeout=options.timeout,
-            prepare=options.act == "prepare",
-            seen={name: token for name in batch if (token := self.readings[name].fence) is not None},
-            pruned={name: self.readings[name].prune for name, ran in only.items() if HOST in ran},
-        )
-        extra |= {"gpuprov_break_lock": list(options.break_lock)} if options.break_lock else {}
-        roles = {role for ran in only.values() for role in ran}
+        roles = {role for name in batch for role in self.outcomes[name].ran}
         try:
             with self.show.applying(batch, "applying", durations.earlier("apply", roles)) as shown, keeper.keeping():
                 ended = playbook.run(
                     folder,
                     batch,
-                    extra,
+                    self._extra_variables(batch),
                     on_event=note,
                     forks=self.pace.forks,
                     grace=self.grace,
@@ -214,6 +203,22 @@ class _Execution:
                 self.known(self.outcomes[name])
         # After an interrupt nobody knows how far the events have come: a lock that none of them tells of may be there.
         self._give_back([name for name in batch if self.interrupted or ledger.cut_off(name)])
+
+    def _extra_variables(self, batch: Sequence[str]) -> dict[str, Any]:
+        """Return the variables of the batch's playbook, on top of the inventory."""
+        options = self.options
+        only = {name: self.outcomes[name].ran for name in batch}
+        extra = extra_variables(
+            self.owner,
+            only,
+            reboot=options.reboot,
+            drain=options.drain,
+            timeout=options.timeout,
+            prepare=options.act == "prepare",
+            seen={name: token for name in batch if (token := self.readings[name].fence) is not None},
+            pruned={name: self.readings[name].prune for name, ran in only.items() if HOST in ran},
+        )
+        return extra | ({"gpuprov_break_lock": list(options.break_lock)} if options.break_lock else {})
 
     def _judged(self, name: str, ledger: Ledger, ended: playbook.Ended, log: Log, started: float) -> HostOutcome:
         """Return the outcome of a host according to Ansible's events."""
