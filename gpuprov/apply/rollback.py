@@ -66,13 +66,7 @@ def rollback(
     )
 
     def end(how: Mapping[str, Mapping[str, Any]]) -> None:
-        requests = {
-            name: (raws[name], {"action": "end", "owner": of_host(run_owner, name), **fields})
-            for name, fields in how.items()
-        }
-        for name, answer in on_hosts(requests, pace).items():
-            if "problem" in answer:
-                show.say(f"{name}: what rollback put there is still there ({answer['problem']}); {GO_ON}")
+        _end(raws, how, show, pace, run_owner)
 
     try:
         _begin(raws, begun, outcomes, show, pace, run_owner, options.break_lock)
@@ -227,6 +221,23 @@ def _report_packages(name: str, answer: Mapping[str, Any], show: Show) -> None:
     if missing:
         why = "not kept" if unasked else "in no repository, and not kept"
         show.say(f"{name}: {why}: {', '.join(map(str, missing))}")
+
+
+def _end(
+    raws: Mapping[str, RawHost],
+    how: Mapping[str, Mapping[str, Any]],
+    show: Show,
+    pace: Pace,
+    run_owner: Mapping[str, object],
+) -> None:
+    """End the rollback on these hosts, each as its fields in `how` say."""
+    requests = {
+        name: (raws[name], {"action": "end", "owner": of_host(run_owner, name), **fields})
+        for name, fields in how.items()
+    }
+    for name, answer in on_hosts(requests, pace).items():
+        if "problem" in answer:
+            show.say(f"{name}: what rollback put there is still there ({answer['problem']}); {GO_ON}")
 
 
 def _ended(outcome: HostOutcome, run: str) -> dict[str, Any]:
