@@ -84,7 +84,7 @@ def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:
     sets."""
     from gpuprov.plan import saved
 
-    plans = [source for source in sources if saved.is_one(source)]
+    plans = [source for source in sources if saved.is_saved_plan(source)]
     if not plans:
         return None
     if len(sources) > 1:

@@ -121,7 +121,7 @@ def _without_secrets(plain: Any, pairs: Sequence[Pair]) -> Any:
     return plain
 
 
-def is_one(path: str) -> bool:
+def is_saved_plan(path: str) -> bool:
     """True if a file is a saved plan."""
     try:
         return os.path.isfile(path) and safe_parse.read_beginning(path, len(MARK)) == MARK

@@ -8,7 +8,7 @@ from gpuprov.core.sanitize import BOLD, CYAN, FAINT, GREEN, MAGENTA, RED, YELLOW
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report.fold import brief, findings, host_lines, summed
 from gpuprov.report.folded import LOUD, WORDS, Finding, HostLine, Summed, that_follow
-from gpuprov.report.lacking import FEW, fold_lacking, make_one
+from gpuprov.report.lacking import FEW, fold_lacking, merge_results
 from gpuprov.report.many import Many
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import NextBoot, Verdict
@@ -54,7 +54,7 @@ def render(
     for finding in alone:
         lines += _quiet(finding.result, cleaned(shown(finding.hosts)), paint, width)
     for reason, members in folded.items():
-        whole = make_one(reason, [row.result for row in members])
+        whole = merge_results(reason, [row.result for row in members])
         lines += _quiet(whole, cleaned(shown(members[0].hosts)), paint, width)
     lines += [""] if quiet else []
     for line in host_lines(results):

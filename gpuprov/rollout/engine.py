@@ -57,7 +57,7 @@ class Engine:
         self._workers: dict[int, Worker] = {}
         drain = project.plan.policy.drain
         self._drains = Drains(project.adapter, project.id, seconds(drain.poll) if drain else 0.0)
-        self._said: list[str] = []
+        self._reported: list[str] = []
         self._interrupts_seen = 0
 
     def run(self) -> State:
@@ -176,11 +176,11 @@ class Engine:
             [] if self.state.paused or self.state.stopped else [wait.why for wait in waits]
         )  # that was said as it happened
         for why in reasons:
-            if why not in self._said:
+            if why not in self._reported:
                 self._tell(why)
                 if step := awaited(why):
                     self._tell(f'hint: gpuprov rollout approve {self.project.id} "{step}"')
-        self._said = reasons
+        self._reported = reasons
         until = min((wait.until for wait in waits if wait.until is not None), default=None)
         noted = Now(at=now, pid=os.getpid(), waits=reasons, until=until, hosts=self._drains.waits)
         with suppress(OSError):
