@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.apply.aftermath import told_interrupted
+from gpuprov.apply.aftermath import describe_interruption
 from gpuprov.cli.sections import describe_interrupt
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
@@ -280,7 +280,7 @@ def test_what_runs_on_the_hosts_is_named_and_how_it_ends() -> None:
         task = "nvidia_driver : Install" if number < 5 else f"kernel : Step {number}"
         data = {"host": f"gpu{number}", "role": task.partition(" ")[0], "task": task, "task_action": "x"}
         ledger.feed({"event": "runner_on_start", "event_data": data})
-    assert told_interrupted(ledger).splitlines() == [
+    assert describe_interruption(ledger).splitlines() == [
         "interrupted: Ansible is being ended; running now:",
         "  gpu[1:4]: nvidia_driver: Install",
         "  gpu5: kernel: Step 5",

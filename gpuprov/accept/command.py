@@ -78,12 +78,12 @@ def accept(
             outcome.interrupted = True
             say("interrupted: ending what runs on the hosts")
         finally:
-            outcome.notes += _untold(lock.release())
+            outcome.notes += _describe_locks(lock.release())
             outcome.seconds = monotonic() - began
     return outcome
 
 
-def _untold(kept: Mapping[str, str]) -> list[str]:
+def _describe_locks(kept: Mapping[str, str]) -> list[str]:
     """Describe the hosts that did not release their locks."""
     when = "by itself, three minutes after the time limit of what ran there"
     return [f"{name} did not give its lock back ({why}); it does so {when}" for name, why in kept.items()]
@@ -107,7 +107,7 @@ def _under_lock(hosts: dict[str, Host], lock: Lock, options: Options, outcome: O
     if hosts and not options.in_use:
         busy = find_busy(hosts, options.only, lock)
         leave_out(hosts, busy, outcome.findings, check="acceptance.idle")
-        outcome.notes += _untold(lock.release(busy))
+        outcome.notes += _describe_locks(lock.release(busy))
     if not hosts:
         return
     if "rdma" in options.only:
@@ -136,7 +136,7 @@ def _pairs(hosts: Mapping[str, Host], lock: Lock, options: Options, outcome: Out
                     check="acceptance.ports",
                     status="fail",
                     found=why,
-                    wanted="every port of rdma up",
+                    expected="every port of rdma up",
                     hint=hint,
                 )
             )
@@ -176,14 +176,14 @@ def _note(outcome: Outcome, host: Host, measurement: Measurement, evidence: str)
         message, fix = defect(f"the judge of {check}", error)
         outcome.findings.append(Finding(host=host.name, check=check, status="error", found=message, hint=fix))
         return
-    host.found.append(measurement)
+    host.measurements.append(measurement)
     outcome.findings.append(
         Finding(
             host=host.name,
             check=f"acceptance.{named(measurement)}",
             status=verdict.status,
             found=describe_measurement(measurement),
-            wanted=verdict.wanted if verdict.status != "skip" else "",
+            expected=verdict.wanted if verdict.status != "skip" else "",
             hint=verdict.hint if verdict.status in ("fail", "error") else "",
             evidence=evidence,
             measurement=measurement,
@@ -203,12 +203,12 @@ def _remember(hosts: Mapping[str, Host], lock: Lock, outcome: Outcome) -> None:
     kept = [
         host
         for host in hosts.values()
-        if host.name in lock.held and any(not measurement.skipped for measurement in host.found)
+        if host.name in lock.held and any(not measurement.skipped for measurement in host.measurements)
     ]
     before = lock.phase({host.name: (LAST.script, 30.0) for host in kept})
     steps = {}
     for host in kept:
-        text = msgspec.json.encode(_merged(before.get(host.name), host.found)).decode()
+        text = msgspec.json.encode(_merged(before.get(host.name), host.measurements)).decode()
         steps[host.name] = (scripts.write(RESULT, text), 30.0)
     for name, ran in lock.phase(steps).items():
         if name in steps and (ran.lost or ran.status):

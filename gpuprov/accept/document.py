@@ -92,4 +92,4 @@ def verdict(outcome: Outcome) -> AcceptVerdict:
 def _build_row(finding: Finding) -> AcceptedRow:
     judged = finding.verdict
     threshold, published = (judged.threshold, judged.origin) if judged else (0.0, "")
-    return fill(AcceptedRow, finding, threshold=threshold, published=published)
+    return fill(AcceptedRow, finding, wanted=finding.expected, threshold=threshold, published=published)

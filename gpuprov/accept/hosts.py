@@ -58,7 +58,7 @@ def _host(raw: RawHost, spec: HostSpec, facts: Facts) -> Host:
         network=facts.get(acceptance.NETWORK),
         gpus=tuple(gpu.uuid for gpu in smi),
         model=model.key if model else "",
-        found=[],
+        measurements=[],
     )
 
 

@@ -28,8 +28,8 @@ class Cell(msgspec.Struct, frozen=True):
 
     value: float | None
     status: Status
-    told: str
-    wanted: float = 0.0
+    text: str
+    threshold: float = 0.0
     findings: tuple[Finding, ...] = ()
 
 
@@ -56,7 +56,7 @@ class Map(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     @property
     def mixed(self) -> bool:
         """True if the thresholds of pairs differ."""
-        return len({cell.wanted for cell in self.cells.values() if cell.wanted}) > 1
+        return len({cell.threshold for cell in self.cells.values() if cell.threshold}) > 1
 
     def worse(self, value: float, reference: float) -> float:
         """Return the part of the reference by which a figure is worse than it."""
@@ -69,7 +69,7 @@ class Map(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         if cell.value is None:
             return "skipped" if cell.status == "skip" else "none"
         if cell.status in ("fail", "error", "unreachable"):
-            return "far" if self.worse(cell.value, cell.wanted or self.threshold) >= MUCH else "missed"
+            return "far" if self.worse(cell.value, cell.threshold or self.threshold) >= MUCH else "missed"
         return "slow" if self.median and self.worse(cell.value, self.median) >= MUCH else "met"
 
     def legend(self) -> list[tuple[Level, str]]:

@@ -88,7 +88,7 @@ class Host(msgspec.Struct, kw_only=True):
     network: Network = Network()
     gpus: tuple[str, ...] = ()
     model: str = ""
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     lost: str = ""
 
     @property
@@ -103,7 +103,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     check: str
     status: Status
     found: str
-    wanted: str = ""
+    expected: str = ""
     hint: str = ""
     evidence: str = ""
     measurement: Measurement | None = None
@@ -128,10 +128,10 @@ class Outcome(msgspec.Struct, kw_only=True):
     @property
     def outcomes(self) -> dict[str, errors.Outcome]:
         """Outcome of each host, from its findings; without a figure it is not proven."""
-        found: dict[str, list[errors.Outcome]] = {name: [] for name in self.hosts}
+        grouped: dict[str, list[errors.Outcome]] = {name: [] for name in self.hosts}
         for finding in self.findings:
-            found.setdefault(finding.host, []).append(OUTCOMES[finding.status])
-        return {name: find_worst(outcomes) for name, outcomes in found.items()}
+            grouped.setdefault(finding.host, []).append(OUTCOMES[finding.status])
+        return {name: find_worst(outcomes) for name, outcomes in grouped.items()}
 
     @property
     def outcome(self) -> errors.Outcome:

@@ -118,13 +118,13 @@ def _describe_outlier(
     every = [finding for cell in cells for finding in cell.findings]
     first = next((finding for finding in every if finding.status == STATUS[worst]), every[0] if every else None)
     if not values:
-        reason = first.found if first else cells[0].told
+        reason = first.found if first else cells[0].text
         return _make_outlier(chart.test, "error", f"{who}: no figure: {reason}", hosts, first)
     unit, shown = chart.unit, f"{format_figure(median(values))} {chart.unit}"
     shown = f"{shown} at the median" if len(values) > 1 else shown
     less = len(cells) - len(values)
     shown += f" ({less} of {len(cells)} without a figure)" if less else ""
-    threshold = next((cell.wanted for cell in cells if cell.wanted), chart.threshold)
+    threshold = next((cell.threshold for cell in cells if cell.threshold), chart.threshold)
     part = f"{chart.worse(median(values), threshold or chart.median):.0%}".replace("%", " %")
     if worst == "slow":
         held = "not missed" if threshold else "no threshold is known"
@@ -155,7 +155,7 @@ def _make_outlier(test: str, status: Status, sentence: str, hosts: Iterable[str]
         sentence=sentence,
         hosts=tuple(dict.fromkeys(hosts)),
         test=test,
-        wanted=first.wanted if first and status != "pass" else "",
+        wanted=first.expected if first and status != "pass" else "",
         evidence=first.evidence if first else "",
         hint=(first.hint if first else "") or "gpuprov topology HOST shows links that are wired or trained differently",
     )
@@ -166,7 +166,7 @@ def _find_in_hosts(findings: Sequence[Finding]) -> Iterator[Outlier]:
     bad = [finding for finding in findings if finding.status in ("fail", "error", "unreachable")]
     for group in _group(
         bad,
-        lambda finding: (finding.check, finding.status, finding.wanted, "" if _has_value(finding) else finding.found),
+        lambda finding: (finding.check, finding.status, finding.expected, "" if _has_value(finding) else finding.found),
     ).values():
         first = group[0]
         hosts = tuple(dict.fromkeys(finding.host for finding in group))
@@ -176,7 +176,7 @@ def _find_in_hosts(findings: Sequence[Finding]) -> Iterator[Outlier]:
             spread = dict.fromkeys(format_figure(value) for value in (min(values), max(values)))
             text = f"{' to '.join(spread)} {first.measurement.unit}"
         test = first.check.removeprefix("acceptance.")
-        expected = f"; wanted: {first.wanted}" if first.status == "fail" and first.wanted else ""
+        expected = f"; wanted: {first.expected}" if first.status == "fail" and first.expected else ""
         without = "no figure: " if first.status == "error" else ""
         sentence = f"{names(hosts)}: {without}{text}{expected}"
         yield _make_outlier(test if first.measurement else "", first.status, sentence, hosts, first)

@@ -65,7 +65,7 @@ class Figures(NamedTuple):
     median: str
     most: str
     unit: str
-    wanted: str
+    expected: str
     rows: tuple[Finding, ...]
     more: int
 
@@ -75,17 +75,17 @@ def page(outcome: Outcome, about: About | None = None) -> str:
     cells: list[list[Any]] = []
     tried = [chart for chart in maps(outcome) if any(cell.status != "skip" for cell in chart.cells.values())]
     drawn = tuple(_draw_map(chart, cells) for chart in tried)
-    found_outliers = find_outliers(outcome)
+    outliers = find_outliers(outcome)
     return common.render(
         "accept.html.j2",
         title="gpuprov accept",
-        headline=make_headline(outcome, found_outliers),
+        headline=make_headline(outcome, outliers),
         about=about,
         data={"cells": cells},
         styles=("accept.css",),
         scripts=("accept.js",),
         outcome=outcome,
-        outliers=[(outlier, limit(outlier.hosts)) for outlier in found_outliers],
+        outliers=[(outlier, limit(outlier.hosts)) for outlier in outliers],
         maps=drawn,
         tests=list_tests(outcome),
         skipped=[(test.removeprefix("acceptance."), why, hosts) for test, why, hosts in list_skipped(outcome)],
@@ -95,7 +95,7 @@ def page(outcome: Outcome, about: About | None = None) -> str:
     )
 
 
-def make_headline(outcome: Outcome, found_outliers: Sequence[Outlier]) -> Headline:
+def make_headline(outcome: Outcome, outliers: Sequence[Outlier]) -> Headline:
     """Summarize in a sentence whether the fleet performs; add the counts of what was measured and what was not."""
     counted = outcome.counted
     labels: dict[Status, str] = {"pass": "met", "fail": "missed", "error": "without a figure", "skip": "not tested"}
@@ -110,7 +110,7 @@ def make_headline(outcome: Outcome, found_outliers: Sequence[Outlier]) -> Headli
     if outcome.interrupted:
         return Headline(state="error", sentence="Interrupted: not accepted", more=more)
     if bad:
-        blamed = "; ".join(_name_blamed(found_outliers, many))
+        blamed = "; ".join(_name_blamed(outliers, many))
         return Headline(state=STATES[worst], sentence=f"Not accepted: {blamed}", more=more)
     if not counted["pass"]:
         return Headline(state="unproven", sentence="Nothing was measured", more=more)
@@ -121,11 +121,11 @@ def make_headline(outcome: Outcome, found_outliers: Sequence[Outlier]) -> Headli
     return Headline(state="right", sentence=f"{everyone} {verb} accepted", more=more)
 
 
-def _name_blamed(found_outliers: Sequence[Outlier], many: int) -> Iterable[str]:
+def _name_blamed(outliers: Sequence[Outlier], many: int) -> Iterable[str]:
     """Name the hosts that are to blame, each once, for the worst of their findings."""
     named: set[str] = set()
     for status, verb in (("unreachable", "could not be reached"), ("fail", ""), ("error", "gave no figure")):
-        blamed = {name for outlier in found_outliers if outlier.status == status for name in outlier.hosts} - named
+        blamed = {name for outlier in outliers if outlier.status == status for name in outlier.hosts} - named
         named |= blamed
         if blamed:
             who = (
@@ -173,7 +173,7 @@ def _select_details(cell: Cell) -> Sequence[Finding]:
 
 
 def _detail_row(finding: Finding) -> list[str]:
-    expected = finding.wanted if finding.status != "skip" else ""
+    expected = finding.expected if finding.status != "skip" else ""
     return [
         STATES[finding.status],
         LETTERS[finding.status],
@@ -212,7 +212,9 @@ def list_tests(outcome: Outcome) -> list[Figures]:
             for finding in rows
             if finding.measurement and finding.measurement.unit and not finding.measurement.problem
         ]
-        thresholds = dict.fromkeys(finding.wanted for finding in rows if finding.wanted and finding.status != "error")
+        thresholds = dict.fromkeys(
+            finding.expected for finding in rows if finding.expected and finding.status != "error"
+        )
         shown = sorted(rows, key=lambda finding: ORDER.index(finding.status))
         tests.append(
             Figures(

@@ -91,7 +91,7 @@ def _draw_list(canvas: Canvas, chart: Map, x: float, y: float) -> Size:
 
 def _draw_cell(canvas: Canvas, x: float, y: float, chart: Map, cell: Cell | None, *, same: bool = False) -> None:
     level = chart.level(cell) if cell else None
-    canvas.begin(cell.told if cell else "")
+    canvas.begin(cell.text if cell else "")
     text = "" if same and cell is None else format_cell(cell, level)
     _draw_square(canvas, x, y, level or ("same" if same else "untested"), text)
     canvas.end()

@@ -44,7 +44,7 @@ def report(outcome: Outcome, options: Options, about: About | None = None) -> No
 
 def as_results(outcome: Outcome) -> list[Result]:
     """Convert the findings to results of verify, which gpuprov's reports take."""
-    return [fill(Result, finding, capability="acceptance", expected=finding.wanted) for finding in outcome.findings]
+    return [fill(Result, finding, capability="acceptance") for finding in outcome.findings]
 
 
 def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
@@ -87,7 +87,7 @@ def _format_finding(finding: Finding) -> list[str]:
     return [
         head,
         *_format_labelled(
-            (("expected", finding.wanted), ("found", finding.found), ("see", finding.evidence), ("fix", finding.hint))
+            (("expected", finding.expected), ("found", finding.found), ("see", finding.evidence), ("fix", finding.hint))
         ),
     ]
 
@@ -100,9 +100,9 @@ def _format_tests(outcome: Outcome) -> list[str]:
     """List each test that has figures: their number, least, median and most."""
     rows: list[tuple[str, ...]] = [("test", "figures", "least", "median", "most", "")]
     rows += [
-        (one.test, str(one.figures), one.least, one.median, one.most, one.unit)
-        for one in list_tests(outcome)
-        if one.figures
+        (test.test, str(test.figures), test.least, test.median, test.most, test.unit)
+        for test in list_tests(outcome)
+        if test.figures
     ]
     if len(rows) == 1:
         return []

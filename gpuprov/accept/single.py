@@ -26,7 +26,7 @@ NO_GPU = "no NVIDIA GPU that nvidia-smi lists"
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to run on a host for one or several tests, or in `skipped` why not. `told`: what else is to be said of
+    """A program to run on a host for one or several tests, or in `skipped` why not. `note`: what else is to be said of
     its figure."""
 
     host: str
@@ -36,7 +36,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     skipped: str = ""
     size: int = 0
-    told: str = ""
+    note: str = ""
 
 
 def nccl_task(host: Host) -> Task | None:
@@ -47,7 +47,7 @@ def nccl_task(host: Host) -> Task | None:
     count = len(host.gpus)
     size, note = _choose_size(requested.size, [host])
     task = Task(
-        host=host.name, tests=(requested.test,), size=catalogue.parse_size(size), seconds=NCCL_SECONDS, told=note
+        host=host.name, tests=(requested.test,), size=catalogue.parse_size(size), seconds=NCCL_SECONDS, note=note
     )
     program, why = _find_program(host, "nccl", requested.test)
     if getattr(host.spec.capabilities.get("mig"), "mode", "") == "enabled":
@@ -158,7 +158,7 @@ def run_across(hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say) 
     requested = first.block.nccl
     name = f"{ACROSS}.{requested.test}"
     size, note = _choose_size(requested.size, joined)
-    task = Task(host=first.name, tests=(name,), size=catalogue.parse_size(size), seconds=NCCL_SECONDS, told=note)
+    task = Task(host=first.name, tests=(name,), size=catalogue.parse_size(size), seconds=NCCL_SECONDS, note=note)
     programs = {_find_program(host, "nccl", requested.test) for host in joined}
     lacking = [host.name for host in joined if "mpirun" not in host.tools.found]
     why = next((why for _, why in programs if why), "")
@@ -277,7 +277,7 @@ def _parse_figure(task: Task, ran: Ran, host: Host, plain: Measurement) -> Measu
         if plain.test.startswith(LOOPBACK) and "NET/IB" not in run.networks:
             raise Unreadable(f"NCCL went by {', '.join(run.networks) or 'no network that it names'}, not by NET/IB")
         by = f"by {', '.join(run.networks)}{' with GDRDMA' if run.gdrdma else ''}" if run.networks else ""
-        by = ", ".join(filter(None, (by, task.told)))
+        by = ", ".join(filter(None, (by, task.note)))
         return msgspec.structs.replace(plain, value=run.busbw, unit="GB/s", detail=by, gdrdma=run.gdrdma)
     least = outputs.copies(ran.text, plain.test)
     if least is None:

@@ -105,7 +105,7 @@ NAMED = 5
 """Number of tasks that are named when a user interrupts."""
 
 
-def told_interrupted(ledger: Ledger) -> str:
+def describe_interruption(ledger: Ledger) -> str:
     """Describe what is still running on the hosts, and how it will end."""
     running = sorted(ledger.running().items(), key=lambda pair: -len(pair[1]))
     listed = "".join(f"\n  {names(hosts)}: {task}" for task, hosts in running[:NAMED])

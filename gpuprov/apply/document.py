@@ -61,14 +61,14 @@ class Applied(Document, kw_only=True, tag="apply"):
 
 def build_document(run: ApplyRun) -> Applied:
     """Return the document."""
-    outcomes, states = run.outcomes, Counter(one.state for one in run.hosts)
+    outcomes, states = run.outcomes, Counter(host.state for host in run.hosts)
     return conclude(
         Applied,
         run,
         outcomes.values(),
         run.seconds,
         summary=sum_up(AppliedSummary, summary(run), outcomes.values(), states=dict(states)),
-        hosts=tuple(_host(one, outcomes[one.host]) for one in run.hosts),
+        hosts=tuple(_host(host, outcomes[host.host]) for host in run.hosts),
         log=str(run.log or ""),
     )
 

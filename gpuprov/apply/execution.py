@@ -4,11 +4,12 @@ verify, not by "failed=0"."""
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from gpuprov.apply import keeping, nodes, policy
-from gpuprov.apply.aftermath import leave, told_interrupted
+from gpuprov.apply.aftermath import describe_interruption, leave
 from gpuprov.apply.durations import Laps
 from gpuprov.apply.first_look import duplicate, first_look, lost
 from gpuprov.apply.keeper import Keeper
@@ -177,29 +178,17 @@ class _Execution:
             if step and (options.act == "apply" or step.kind != "act" or step.text.startswith(PREPARING)):
                 shown(msgspec.structs.replace(step, text=log.masked(step.text)))
 
-        only = {name: self.outcomes[name].ran for name in batch}
-        extra = extra_variables(
-            self.owner,
-            only,
-            reboot=options.reboot,
-            drain=options.drain,
-            timeout=options.timeout,
-            prepare=options.act == "prepare",
-            seen={name: token for name in batch if (token := self.readings[name].fence) is not None},
-            pruned={name: self.readings[name].prune for name, ran in only.items() if HOST in ran},
-        )
-        extra |= {"gpuprov_break_lock": list(options.break_lock)} if options.break_lock else {}
-        roles = {role for ran in only.values() for role in ran}
+        roles = {role for name in batch for role in self.outcomes[name].ran}
         try:
             with self.show.applying(batch, "applying", durations.earlier("apply", roles)) as shown, keeper.keeping():
                 ended = playbook.run(
                     folder,
                     batch,
-                    extra,
+                    self._extra_variables(batch),
                     on_event=note,
                     forks=self.pace.forks,
                     grace=self.grace,
-                    on_interrupt=lambda: self.show.say(told_interrupted(ledger)),
+                    on_interrupt=lambda: self.show.say(describe_interruption(ledger)),
                 )
         except BaseException:
             self._give_back(batch)
@@ -214,6 +203,22 @@ class _Execution:
                 self.known(self.outcomes[name])
         # After an interrupt nobody knows how far the events have come: a lock that none of them tells of may be there.
         self._give_back([name for name in batch if self.interrupted or ledger.cut_off(name)])
+
+    def _extra_variables(self, batch: Sequence[str]) -> dict[str, Any]:
+        """Return the variables of the batch's playbook, on top of the inventory."""
+        options = self.options
+        only = {name: self.outcomes[name].ran for name in batch}
+        extra = extra_variables(
+            self.owner,
+            only,
+            reboot=options.reboot,
+            drain=options.drain,
+            timeout=options.timeout,
+            prepare=options.act == "prepare",
+            seen={name: token for name in batch if (token := self.readings[name].fence) is not None},
+            pruned={name: self.readings[name].prune for name, ran in only.items() if HOST in ran},
+        )
+        return extra | ({"gpuprov_break_lock": list(options.break_lock)} if options.break_lock else {})
 
     def _judged(self, name: str, ledger: Ledger, ended: playbook.Ended, log: Log, started: float) -> HostOutcome:
         """Return the outcome of a host according to Ansible's events."""

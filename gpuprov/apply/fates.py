@@ -26,7 +26,7 @@ class Fate(NamedTuple):
     items: tuple[AppliedItem, ...]
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Describe the state, with its reason."""
         return WORDS.get(self.state, self.state) + (f" ({self.why})" if self.why else "")
 

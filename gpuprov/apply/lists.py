@@ -51,12 +51,14 @@ class Lists:
 
     def settle(self, outcome: HostOutcome, before: Reading | None, after: Reading | None = None) -> None:
         """Add the outcomes of the host's items. after: the host as it was read after the run; None if it was not."""
-        spec, roots = self._pairs[outcome.host][1], [one for one in outcome.failing if not one.follows]
+        spec, roots = self._pairs[outcome.host][1], [result for result in outcome.failing if not result.follows]
         outcome.places = {
-            one.check: found for one in roots if (found := locate_request(spec, one.capability, one.fields))
+            result.check: place for result in roots if (place := locate_request(spec, result.capability, result.fields))
         }
         if outcome.culprit and not outcome.origin:
-            fields = next((one.fields for one in roots if one.capability == outcome.culprit and one.fields), ())
+            fields = next(
+                (result.fields for result in roots if result.capability == outcome.culprit and result.fields), ()
+            )
             outcome.origin = locate_request(spec, outcome.culprit, fields)
         if before is None or before.lost or (outcome.state == "unchanged" and not outcome.ran):
             return

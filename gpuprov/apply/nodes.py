@@ -43,14 +43,14 @@ def give_back(
     is called for each host when this is done: if it were called before, a process that continues after a kill would
     skip the host."""
 
-    def one(raw: RawHost) -> Told:
+    def give_back(raw: RawHost) -> Told:
         try:
             return _given_back(options, raw, owner, green=outcomes[raw.name].green)
         except GpuprovError as error:
             return "", f"{error.message}. Fix: {error.hint}"
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        for raw, (back, stays) in zip(hosts, pool.map(one, hosts), strict=True):
+        for raw, (back, stays) in zip(hosts, pool.map(give_back, hosts), strict=True):
             if back:
                 outcomes[raw.name].results = [
                     result for result in outcomes[raw.name].results if result.check != IN_SERVICE
@@ -65,7 +65,7 @@ def node_of(raw: RawHost) -> str:
     return str(raw.connection.get("host_kubernetes_node") or raw.name)
 
 
-def told_anew(outcome: HostOutcome, raw: RawHost, run: str, back: HostOutcome) -> None:
+def update_message(outcome: HostOutcome, raw: RawHost, run: str, back: HostOutcome) -> None:
     """Update the message about a node after its run was rolled back, if the node is in service again or now belongs to
     the rollback."""
     before, after = in_play.stays(node_of(raw), run), in_play.stays(node_of(raw), of_rollback(run))

@@ -46,9 +46,10 @@ def apply(
     ended = rollback.rollback(hosts, plain, shown, last=True)
     rollback.acknowledge(hosts, ended, options.forks)
     for host in ended.hosts:
-        red[host.host].rolled_back, red[host.host].undone = _told(host), host.state in DONE and not host.reboot
+        red[host.host].rolled_back = _describe_rollback(host)
+        red[host.host].undone = host.state in DONE and not host.reboot
         red[host.host].items = taken_back(red[host.host].items, host.items, red[host.host].rolled_back)
-        nodes.told_anew(red[host.host], by_name[host.host], run.run, host)
+        nodes.update_message(red[host.host], by_name[host.host], run.run, host)
     return msgspec.structs.replace(run, interrupted=ended.interrupted, seconds=run.seconds + ended.seconds)
 
 
@@ -59,7 +60,7 @@ def _is_red(host_outcome: HostOutcome) -> bool:
     return begun and (host_outcome.state == "failed" or bool(host_outcome.wrong and not host_outcome.reboot))
 
 
-def _told(host_outcome: HostOutcome) -> str:
+def _describe_rollback(host_outcome: HostOutcome) -> str:
     if host_outcome.state not in DONE:
         return f"not rolled back: {host_outcome.state}: {': '.join(filter(None, (host_outcome.task, host_outcome.message)))}"
     failing = ", ".join(each.check for each in host_outcome.failing)

@@ -86,7 +86,7 @@ def render(
         known=known,
         template="apply.html.j2",
         styles=("changes.css",),
-        told=headline(run),
+        page_headline=headline(run),
         run=run,
         undone=_cards(
             [host for host in run.hosts if host.state not in DONE],

@@ -57,16 +57,7 @@ def rollback(
     fleet = _judged(hosts, targets, outcomes)
     if fleet is None:
         return ApplyRun(run=run, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
-    for name, target in targets.items():
-        show.say(
-            f"{name}: back to {describe_checkpoint(target.checkpoint)}"
-            + "".join(f"; {each} {STAYS}" for each in target.stays)
-        )
-        for each in target.pruned:
-            show.say(f"{name}: {each} {PRUNED}")
-        for each in target.until_boot:
-            show.say(f"{name}: {each}: {until_boot(each)}")
-    show.say(NEVER)
+    _announce(targets, show)
     raws = {raw.name: raw for raw, _ in fleet.pairs}
     begun = {name: targets[name] for name in raws}
     pruned = {name: tuple(dict.fromkeys((*target.pruned, *target.settings))) for name, target in begun.items()}
@@ -75,13 +66,7 @@ def rollback(
     )
 
     def end(how: Mapping[str, Mapping[str, Any]]) -> None:
-        requests = {
-            name: (raws[name], {"action": "end", "owner": of_host(run_owner, name), **fields})
-            for name, fields in how.items()
-        }
-        for name, answer in on_hosts(requests, pace).items():
-            if "problem" in answer:
-                show.say(f"{name}: what rollback put there is still there ({answer['problem']}); {GO_ON}")
+        _end(raws, how, show, pace, run_owner)
 
     try:
         _begin(raws, begun, outcomes, show, pace, run_owner, options.break_lock)
@@ -99,6 +84,20 @@ def rollback(
         outcome.rolled_back = f"{words} to {describe_checkpoint(begun[name].checkpoint)}"
         outcomes[name] = outcome
     return msgspec.structs.replace(done, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
+
+
+def _announce(targets: Mapping[str, Back], show: Show) -> None:
+    """Print the target of each host, what is removed for it, and what stays."""
+    for name, target in targets.items():
+        show.say(
+            f"{name}: back to {describe_checkpoint(target.checkpoint)}"
+            + "".join(f"; {each} {STAYS}" for each in target.stays)
+        )
+        for each in target.pruned:
+            show.say(f"{name}: {each} {PRUNED}")
+        for each in target.until_boot:
+            show.say(f"{name}: {each}: {until_boot(each)}")
+    show.say(NEVER)
 
 
 def acknowledge(hosts: Sequence[RawHost], done: ApplyRun, forks: int = 0) -> None:
@@ -208,15 +207,37 @@ def _begin(
                 host=name, state="blocked", message=str(answer["problem"]), hint="then roll back again"
             )
             del begun[name]
-        unasked, offered, missing = (answer.get(each) for each in ("unasked", "offered", "missing"))
-        if unasked:
-            show.say(f"{name}: its repositories cannot be asked: {unasked}")
-        if offered:
-            why = "" if unasked else "no repository has these any more, so "
-            show.say(f"{name}: {why}they come from the files the host kept: {', '.join(offered)}")
-        if missing:
-            why = "not kept" if unasked else "in no repository, and not kept"
-            show.say(f"{name}: {why}: {', '.join(map(str, missing))}")
+        _report_packages(name, answer, show)
+
+
+def _report_packages(name: str, answer: Mapping[str, Any], show: Show) -> None:
+    """Print which packages the host takes from the files that it kept, and which it lacks."""
+    unasked, offered, missing = (answer.get(each) for each in ("unasked", "offered", "missing"))
+    if unasked:
+        show.say(f"{name}: its repositories cannot be asked: {unasked}")
+    if offered:
+        why = "" if unasked else "no repository has these any more, so "
+        show.say(f"{name}: {why}they come from the files the host kept: {', '.join(offered)}")
+    if missing:
+        why = "not kept" if unasked else "in no repository, and not kept"
+        show.say(f"{name}: {why}: {', '.join(map(str, missing))}")
+
+
+def _end(
+    raws: Mapping[str, RawHost],
+    how: Mapping[str, Mapping[str, Any]],
+    show: Show,
+    pace: Pace,
+    run_owner: Mapping[str, object],
+) -> None:
+    """End the rollback on these hosts, each as its fields in `how` say."""
+    requests = {
+        name: (raws[name], {"action": "end", "owner": of_host(run_owner, name), **fields})
+        for name, fields in how.items()
+    }
+    for name, answer in on_hosts(requests, pace).items():
+        if "problem" in answer:
+            show.say(f"{name}: what rollback put there is still there ({answer['problem']}); {GO_ON}")
 
 
 def _ended(outcome: HostOutcome, run: str) -> dict[str, Any]:

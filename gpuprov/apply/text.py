@@ -100,9 +100,9 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
         yield f"  not proven: {', '.join(result.check for result in open_questions)} (-v says why)"
     for result in outcome.failing:
         if not result.reboot and not result.follows:
-            wanted = f"; wanted: {result.expected}" if result.expected else ""
+            expected = f"; wanted: {result.expected}" if result.expected else ""
             place = outcome.places.get(result.check, "")
-            yield f"  {result.status} {result.check}: {result.found}{wanted}{f' ({place})' if place else ''}"
+            yield f"  {result.status} {result.check}: {result.found}{expected}{f' ({place})' if place else ''}"
             if result.hint:
                 yield f"    fix: {result.hint}"
     if following := [result.check for result in outcome.failing if result.follows]:
@@ -130,7 +130,7 @@ def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> 
             yield Line(f"  not done: {listed} (-v lists them)")
         return
     for fate in fates(items, outcome.ran):
-        yield Line(f" {fate.told}", f"  {fate.capability}:", YELLOW if fate.waits else COLOURS[fate.state])
+        yield Line(f" {fate.description}", f"  {fate.capability}:", YELLOW if fate.waits else COLOURS[fate.state])
         for row in rows(fate.items):
             yield Line(f" {row.line(verbose=verbose)}", sign=f"    {row.sign}", colour=SIGNS[row.sign])
         for item in fate.items if verbose else ():
@@ -184,7 +184,7 @@ def summary(run: ApplyRun) -> str:
     """Return `4 hosts: 3 changed, 1 failed; of these 1 differs ...`: each host once before `of these`, and after it
     only those whose run was completed."""
     states = [outcome.state for outcome in run.hosts]
-    states_told = ", ".join(f"{states.count(word)} {word}" for word in WORDS if word in states)
+    state_counts = ", ".join(f"{states.count(word)} {word}" for word in WORDS if word in states)
     back = sum(host.undone for host in run.hosts)
     words = [f"{back} rolled back"] if back else []
     waiting = [outcome.reboot_permitted for outcome in run.hosts if outcome.reboot and outcome.state != "prepared"]
@@ -198,7 +198,7 @@ def summary(run: ApplyRun) -> str:
     if partly := sum(bool(host.unproven) for host in run.hosts if host.state in DONE and host.state != "prepared"):
         words.append(f"{partly} not fully proven")
     count, made = len(run.hosts), in_numbers([host for host in run.hosts if host.state != "prepared"])
-    sentence = f"{count} host{'s' if count != 1 else ''}: {states_told}"
+    sentence = f"{count} host{'s' if count != 1 else ''}: {state_counts}"
     return "; ".join(filter(None, (sentence, f"of these {', '.join(words)}" if words else "", made)))
 
 

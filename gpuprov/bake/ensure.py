@@ -43,7 +43,11 @@ def _describe(item: wanted_units.Difference) -> str:
 
 def _files(given: list[Resource], changes: list[Difference]) -> list[str]:
     differing = {item.path for item in changes}
-    desired = [_wanted(item) for item in given if not isinstance(item, Unit) and getattr(item, "path", "") in differing]
+    desired = [
+        _convert_resource(item)
+        for item in given
+        if not isinstance(item, Unit) and getattr(item, "path", "") in differing
+    ]
     desired += [
         onhost.Wanted(item.path, None) for item in changes if item.after == "removed" and item.path not in _paths(given)
     ]
@@ -56,7 +60,7 @@ def _paths(given: list[Resource]) -> set[str]:
     return {item.path for item in given if not isinstance(item, Unit)}
 
 
-def _wanted(item: Resource) -> onhost.Wanted:
+def _convert_resource(item: Resource) -> onhost.Wanted:
     if isinstance(item, File):
         return onhost.Wanted(item.path, item.text.replace(onhost.PYTHON, sys.executable), item.mode)
     if isinstance(item, Lines):

@@ -146,7 +146,7 @@ def determine_need(name: str, spec: HostSpec, facts: Facts) -> Wanted:
 
 def _list_packages(made: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for desired in made.values():
-        handed = (one for one in desired.get("tasks", {}).values() if isinstance(one, dict))
+        handed = (entry for entry in desired.get("tasks", {}).values() if isinstance(entry, dict))
         for part in (desired, desired.get("gdrcopy", {}), *handed):
             yield from part.get("install") or ()
 

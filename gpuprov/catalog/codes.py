@@ -66,7 +66,7 @@ def list_code_words() -> tuple[tuple[str, ...], ...]:
     """Return the words of lines with an error of CUDA: each such line has one of these sets."""
     names = [(name.casefold(),) for error in list_errors() for name in (error.runtime, error.driver) if name]
     texts = [tuple(re.findall(r"[a-z0-9_]+", error.text.casefold())) for error in list_errors() if _is_own(error)]
-    beside = [(word, said) for word in ("cuda", "torch", "gpu", "thcudacheck") for said in ("error", "failure", "code")]
+    beside = [(word, near) for word in ("cuda", "torch", "gpu", "thcudacheck") for near in ("error", "failure", "code")]
     alone = ("cudart", "cuinit", "nvcuda", "cudagetdevicecount", "cudaerror", "cudaerror_t", "curesult", "cudaapierror")
     others = ("gpuassert", "cudasuccess", "cuda_error")
     return (*names, *texts, *beside, *((word,) for word in (*alone, *others)), ("cuda", "failed"), ("cuda", "status"))

@@ -164,8 +164,8 @@ def _match_signatures(line: str) -> Iterator[_Match]:
         for signature, those in known.get(word, ()):
             if not signature.entire <= words.keys():
                 continue
-            found = build_pattern(signature.text).finditer(line)
-            match = next((match for match in found if not DENIED.match(line, match.end())), None)
+            matches = build_pattern(signature.text).finditer(line)
+            match = next((match for match in matches if not DENIED.match(line, match.end())), None)
             fitting = [symptom for symptom in those if is_fitting(symptom, signature.text, line)] if match else []
             if match and fitting:
                 yield _Match(signature, *match.span(), fitting)

@@ -159,7 +159,7 @@ def _judge_driver_line(text: str) -> Verdict | None:
 def find_complaints(lines: Iterable[str], key: str) -> list[str]:
     """Return the lines of a daemon or of nvidia-smi that the symptom with this key explains: one rule for checks and
     for explain."""
-    return [line for line in lines if any(one.symptom.key == key for one in find_held(fold(line[:LONGEST])))]
+    return [line for line in lines if any(entry.symptom.key == key for entry in find_held(fold(line[:LONGEST])))]
 
 
 @cache

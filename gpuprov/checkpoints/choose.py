@@ -57,7 +57,9 @@ def back(checkpoints: Checkpoints, receipt: Receipt | None, to: str = "", *, las
     values = {**chosen.spec, **{name: gone for name in added if (gone := _removal_of(name)) is not None}}
     stays = [name for name in added if no_way_back.stays(name)]
     lines = {name: each.resources or () for name, each in (receipt.capabilities if receipt else {}).items()}
-    settings = {name for name, each in lines.items() if any(not explain_stay(one) for one in parse_settings(each))}
+    settings = {
+        name for name, each in lines.items() if any(not explain_stay(setting) for setting in parse_settings(each))
+    }
     listed = {name for name, each in lines.items() if any(not line.startswith(SETTING) for line in each)} | settings
     return Back(
         chosen,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,20 +26,18 @@ from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
 from gpuprov.cli.rollback import rollback
 from gpuprov.cli.rollout import rollout
-from gpuprov.cli.seconds import Seconds
 from gpuprov.cli.sections import Purposes, Written
 from gpuprov.cli.show import show
 from gpuprov.cli.simulate import simulate
 from gpuprov.cli.test import test
 from gpuprov.cli.topology import topology
+from gpuprov.cli.verify import verify
 from gpuprov.core.sanitize import counted
 
 FILE = Written()
 
 if TYPE_CHECKING:
     from gpuprov.fleet.specs import Fleet
-
-BAD = ("fail", "error", "unreachable")
 
 
 @click.group(cls=Purposes, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -131,92 +128,7 @@ def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
 cli.add_command(plan)
 cli.add_command(apply)
 cli.add_command(rollback)
-
-
-@cli.command(short_help="Prove that hosts match their specs, now and after a reboot.")
-@options.inventory
-@options.reaching
-@options.capabilities
-@options.report_files
-@click.option(
-    "--timeout", metavar="SECONDS", type=Seconds(1), default=60.0, show_default=True, help="Time limit of one host."
-)
-@options.recorded
-@options.json_flag
-def verify(
-    sources: tuple[str, ...], only: str | None, timeout: float, records: tuple[Path, ...], as_json: bool, **reading: Any
-) -> int:
-    """Prove that the hosts match their specs, now and after the next boot. Changes nothing.
-
-    With --from no host is contacted: a bug report, sosreport, must-gather or capture is judged in its place. A check
-    whose facts are not in it is skipped, and says so.
-
-    \b
-    Example: gpuprov verify inventory.yaml --junit report.xml --html report.html
-             gpuprov verify inventory.yaml --limit gpu017 --from nvidia-bug-report.log.gz
-    """
-    from gpuprov.core import terminal
-    from gpuprov.facts.probes.base import Facts
-    from gpuprov.plan import durations
-    from gpuprov.report import results as reporting
-    from gpuprov.report import retry
-    from gpuprov.report.files import check_writable
-    from gpuprov.verify import unasked
-    from gpuprov.verify.verify import exit_code
-    from gpuprov.verify.verify import verify as prove
-
-    files = {name: reading.pop(name) for name in ("junit", "html", "prometheus")}
-    if records:
-        options.reaches_nobody("--from", reading)
-    fleet = options.load(sources, reading)
-    options.ask_something(fleet, options.only(only))
-    check_writable(*files.values())
-    took: dict[str, float] = {}
-    beside = unasked.Unasked(fleet.pairs)
-    selected = options.only(only) or {name for _, spec in fleet.pairs for name in spec.capabilities}
-    also: tuple[Any, ...] = ()
-    of_page: dict[str, Any] = {}
-    if files["html"]:
-        from gpuprov.report.known import PROBES, known
-
-        also = PROBES
-        hosts = {raw.name: raw for raw, _ in fleet.pairs}
-        of_page["known"] = {name: known(raw) for name, raw in hosts.items()}
-        of_page["about"] = about("verify", sources, reading, options.only(only), files)
-    started = monotonic()
-    if records:
-        from gpuprov.cli.from_records import verify_records
-
-        results = verify_records(fleet, fleet.pairs, records, reading, options.only(only))
-    else:
-        earlier = durations.earlier("verify", selected)
-        names = [raw.name for raw, _ in fleet.pairs]
-        with terminal.Progress(names, "verifying", quiet=True, earlier=earlier) as progress:
-
-            def done(host: str, outcome: Any) -> None:
-                if files["html"] and isinstance(outcome, Facts):
-                    of_page["known"][host] = known(hosts[host], outcome)
-                beside.note(host, outcome)
-                progress.done(host)
-
-            results = prove(
-                fleet.pairs,
-                only=options.only(only),
-                pace=options.pace(reading),
-                timeout=timeout,
-                on_done=done,
-                took=took,
-                also=(*also, *unasked.PROBES),
-            )
-    whole = None if records else monotonic() - started
-    if whole is not None:
-        durations.note("verify", selected, whole, len(fleet.pairs))
-    reporting.show(results, as_json=as_json, verbose=reading["verbose"], **files, took=took, seconds=whole, **of_page)
-    beside.tell()
-    retry.offer(
-        "verify", list(dict.fromkeys(result.host for result in results if result.status in BAD)), len(fleet.pairs)
-    )
-    return exit_code(results)
+cli.add_command(verify)
 
 
 @cli.command(short_help="Try the whole run on simulated hosts first.")

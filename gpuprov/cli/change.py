@@ -182,7 +182,7 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
             "--bundle goes with an inventory: a saved plan was made from the hosts' own package sources"
         )
     if approved:
-        sources, given = saved.as_asked(approved, given)
+        sources, given = saved.restore_options(approved, given)
     fleet = options.load(sources, given)
     fleet = saved.narrowed(approved, fleet) if approved else fleet
     options.ask_something(fleet, options.only(given["only"]))

@@ -113,7 +113,7 @@ def init(
     elif from_hosts is not None:
         draft = _from_hosts(from_hosts, sources, timeout, reading)
     else:
-        draft = _asked(answers, recipe)
+        draft = _draft_from_answers(answers, recipe)
     text, fleet = judged(draft)
     write_atomic(out, text)
     for warning in fleet.warnings:
@@ -151,7 +151,7 @@ def _tell(out: Path, draft: Draft, fleet: Fleet, *, as_json: bool) -> None:
     terminal.result(f"next: gpuprov {draft.verb} {shlex.quote(str(out))}")
 
 
-def _asked(answers: dict[str, str], recipe: str | None) -> Draft:
+def _draft_from_answers(answers: dict[str, str], recipe: str | None) -> Draft:
     from gpuprov.init import questions, recipes
 
     if recipe is not None:

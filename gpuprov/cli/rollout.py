@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -87,18 +87,19 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
         )
 
     def words(run: str, frozen_fleet: Fleet) -> Sequence[str]:
-        arguments = [sys.executable, "-P", "-m", "gpuprov", "fleet", "work", "--run", run]
-        arguments += ["--forks", str(reading["forks"])] if reading["forks"] else []
-        if any(host.secrets for host in frozen_fleet.hosts):
-            arguments += [
-                word
-                for source in options.all_sources(sources, reading)
-                for word in ("--secrets", str(Path(source).absolute()))
-            ]
-            arguments += [word for path in reading["vault_password_files"] for word in ("--vault-password-file", path)]
-        return arguments
+        return _build_work_command(run, frozen_fleet, options.all_sources(sources, reading), reading)
 
     return command.start(carrier, made, policy, name, words, yes=yes, as_json=as_json)
+
+
+def _build_work_command(run: str, frozen_fleet: Fleet, sources: Iterable[str], reading: Mapping[str, Any]) -> list[str]:
+    """Return the command of a process that works on jobs of this roll-out."""
+    arguments = [sys.executable, "-P", "-m", "gpuprov", "fleet", "work", "--run", run]
+    arguments += ["--forks", str(reading["forks"])] if reading["forks"] else []
+    if any(host.secrets for host in frozen_fleet.hosts):
+        arguments += [word for source in sources for word in ("--secrets", str(Path(source).absolute()))]
+        arguments += [word for path in reading["vault_password_files"] for word in ("--vault-password-file", path)]
+    return arguments
 
 
 @rollout.command(short_help="Show the state of roll-outs.")

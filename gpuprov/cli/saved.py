@@ -74,7 +74,7 @@ def render_page(
         if files["out"]
         else about("apply", sources, {**reading, "quick": False}, only).command
     )
-    idle = all(one.idle or one.unreachable for one in plans)
+    idle = all(plan.idle or plan.unreachable for plan in plans)
     masked = saved.masked(plans, fleet.pairs)
     return page.render(masked, about("plan", sources, reading, only, files), "" if idle else apply)
 
@@ -84,7 +84,7 @@ def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:
     sets."""
     from gpuprov.plan import saved
 
-    plans = [source for source in sources if saved.is_one(source)]
+    plans = [source for source in sources if saved.is_saved_plan(source)]
     if not plans:
         return None
     if len(sources) > 1:
@@ -96,7 +96,7 @@ def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:
     return saved.load(Path(plans[0]))
 
 
-def as_asked(saved: Saved, given: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+def restore_options(saved: Saved, given: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Return the inventory and the options of apply, as set by the plan."""
     request = saved.asked
     more = {

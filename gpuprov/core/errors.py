@@ -39,8 +39,8 @@ DEFECT = "a defect of gpuprov, not of the host"
 
 def find_worst(outcomes: Iterable[Outcome], otherwise: Outcome = "nothing asked") -> Outcome:
     """Return the outcome of a whole command from those of its parts, or `otherwise` if there are none."""
-    found = set(outcomes)
-    return next((outcome for outcome in CODES if outcome in found), otherwise)
+    present = set(outcomes)
+    return next((outcome for outcome in CODES if outcome in present), otherwise)
 
 
 def choose_code(outcomes: Iterable[Outcome], otherwise: Outcome = "nothing asked") -> Code:

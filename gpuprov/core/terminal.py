@@ -117,7 +117,7 @@ def _silence(stream: TextIO) -> None:
 
 def warning(text: str) -> None:
     """Print a warning to standard error."""
-    _told("warning:", YELLOW, text)
+    _print_labelled("warning:", YELLOW, text)
 
 
 def hint(text: str) -> None:
@@ -127,12 +127,12 @@ def hint(text: str) -> None:
 
 def error(problem: GpuprovError) -> None:
     """Print an error and its fix to standard error."""
-    _told("error:", RED, problem.message)
+    _print_labelled("error:", RED, problem.message)
     if problem.hint:
         hint(problem.hint)
 
 
-def _told(kind: str, colour: str, text: str) -> None:
+def _print_labelled(kind: str, colour: str, text: str) -> None:
     with suppress(OSError):
         body = _broken(f"{kind} {cleaned(text)}", sys.stderr).removeprefix(kind)
         _write(f"{paint(kind, colour, sys.stderr)}{body}", sys.stderr, in_colour=True)

@@ -79,9 +79,7 @@ def judge(
         next_boot_reasons=boot.reasons if boot else (),
         spec_changed=changed,
         differences=tuple(differences),
-        harmless=len({event.package for event in _select_events(log, begin) if (event.at, event.package) not in minded})
-        if log and log.logs and begin
-        else None,
+        harmless=_count_harmless(log, begin, minded),
         noted=_group_readings(
             reading
             for reading in _select_readings(kept, begin)
@@ -90,6 +88,15 @@ def judge(
         unmanaged=find_unmanaged(spec, facts),
         why=f"the receipt is damaged ({receipt.damaged})" if receipt and receipt.damaged else "",
     )
+
+
+def _count_harmless(
+    log: history.History | None, begin: datetime | None, minded: Collection[tuple[datetime, str]]
+) -> int | None:
+    """Count the packages that changed after this time without a difference; None if that is not known."""
+    if not log or not log.logs or not begin:
+        return None
+    return len({event.package for event in _select_events(log, begin) if (event.at, event.package) not in minded})
 
 
 def _choose_state(

@@ -38,7 +38,7 @@ def explain(words: str) -> list[Explanation]:
     terms = _terms(text)
     answers = [*_capabilities(text), *terms, *_fields(text), *_checks(text), *_exit_codes(text)]
     hardware = (
-        [] if terms else [Explanation(kind=one.kind, name=one.name, lines=one.lines) for one in explain_hardware(text)]
+        [] if terms else [Explanation(kind=row.kind, name=row.name, lines=row.lines) for row in explain_hardware(text)]
     )
     answers += hardware if terms or hardware else _symptoms(text)
     if answers:

@@ -117,6 +117,23 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         if spec is not None:
             pairs.append((raw, with_site(spec, raw)))
     problems += (_one_machine(*shared) for shared in find_shared_machines(raw for raw, _ in pairs))
+    pairs, broken_rules = _check_across_hosts(pairs, unmanaged, whole=whole)
+    problems += broken_rules
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise SpecError(errors)
+    if not pairs:
+        hint = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
+        # What was written and is not read is the cause, as a rule.
+        raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint), *problems])
+    return Fleet(tuple(pairs), tuple(unmanaged), tuple(collect(problems)))
+
+
+def _check_across_hosts(
+    pairs: list[tuple[RawHost, HostSpec]], unmanaged: Sequence[str], *, whole: bool
+) -> tuple[list[tuple[RawHost, HostSpec]], list[Problem]]:
+    """Apply the capabilities' rules across hosts. Specs of a capability whose rules raise an exception are marked."""
+    problems: list[Problem] = []
     origins = {raw.name: raw.origins for raw, _ in pairs}
     for capability in CAPABILITIES:
         try:
@@ -130,14 +147,7 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
             continue
         for name, problem in reported:
             problems.append(msgspec.structs.replace(problem, hosts=(name,), origin=place(problem.path, origins[name])))
-    errors = [problem for problem in problems if problem.severity == "error"]
-    if errors:
-        raise SpecError(errors)
-    if not pairs:
-        hint = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
-        # What was written and is not read is the cause, as a rule.
-        raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint), *problems])
-    return Fleet(tuple(pairs), tuple(unmanaged), tuple(collect(problems)))
+    return pairs, problems
 
 
 def _one_machine(address: str, names: list[str]) -> Problem:

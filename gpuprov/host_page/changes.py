@@ -45,8 +45,10 @@ def _list_applied(drift: HostDrift) -> list[tuple[str, str]]:
 
 
 def _list_differences(drift: HostDrift, facts: Facts) -> list[tuple[str, str]]:
-    roots = [one for one in drift.differences if not one.follows]
-    rows = [(one.check, f"{one.found}\nby: {'; '.join(map(format_cause, one.causes))}") for one in roots if one.causes]
+    roots = [difference for difference in drift.differences if not difference.follows]
+    rows = [
+        (root.check, f"{root.found}\nby: {'; '.join(map(format_cause, root.causes))}") for root in roots if root.causes
+    ]
     if lacking := len(roots) - len(rows):
         rows.append(("causes", f"of {counted(lacking, 'difference')} none is known: {_explain(facts)}"))
     rows += [("noted", format_cause(cause)) for cause in drift.noted]
@@ -70,6 +72,6 @@ def _list_checkpoints(facts: Facts) -> list[tuple[str, str]]:
     except ProbeFailed as error:
         return [("checkpoints", str(error))]
     rows = [("verify was green", f"{kept.last_at}, run {kept.last.run}")] if kept.last and kept.last_at else []
-    rows += [("checkpoint", f"{one.at}, run {one.run}, gpuprov {one.gpuprov_version}") for one in kept.all[::-1]]
+    rows += [("checkpoint", f"{each.at}, run {each.run}, gpuprov {each.gpuprov_version}") for each in kept.all[::-1]]
     rows += [("rollback", f"to run {kept.target} is not finished")] if kept.target else []
     return rows

@@ -110,9 +110,9 @@ def _list_kernel(facts: Facts) -> Iterator[tuple[str, str]]:
 
 
 def _list_hardware(facts: Facts) -> Iterator[tuple[str, str]]:
-    found = facts.get(hardware.HARDWARE)
-    cpus = f"{counted(found.sockets, 'socket')}, {counted(found.cores, 'core')}" if found.cores else ""
-    memory = f"{found.memory / 1024:,.0f} GiB of memory" if found.memory else ""
+    machine = facts.get(hardware.HARDWARE)
+    cpus = f"{counted(machine.sockets, 'socket')}, {counted(machine.cores, 'core')}" if machine.cores else ""
+    memory = f"{machine.memory / 1024:,.0f} GiB of memory" if machine.memory else ""
     yield "CPUs, memory", ", ".join(filter(None, (cpus, memory)))
 
 

@@ -55,8 +55,8 @@ def render(host: ReadHost, about: About | None = None) -> str:
         about=about,
         styles=("fleet.css", "host.css"),
         causes=list_causes(host.results),
-        unproven=[one for one in host.results if one.status == "skip"],
-        passed=[one for one in host.results if one.status == "pass"],
+        unproven=[result for result in host.results if result.status == "skip"],
+        passed=[result for result in host.results if result.status == "pass"],
         rows=list_rows(host, facts) if facts else [],
         gpus=gpus,
         missing=missing,
@@ -84,7 +84,9 @@ REASONS = 3
 
 def list_of_spec(host: ReadHost) -> list[Result]:
     """List the results of what the spec asks for: without those of `health` where it has no such block."""
-    return [one for one in host.results if one.capability != CAPABILITY or CAPABILITY in host.spec.capabilities]
+    return [
+        result for result in host.results if result.capability != CAPABILITY or CAPABILITY in host.spec.capabilities
+    ]
 
 
 def judge(host: ReadHost) -> Headline:
@@ -93,8 +95,8 @@ def judge(host: ReadHost) -> Headline:
     (fit,) = fitness(host.results) or (Fitness(host=host.raw.name, fit="not proven"),)
     states: tuple[State, State] = health_page.state(fit), state(own)
     gone = states[0] == "gone"
-    told = verdict(own)
-    joined = "; it" if fit.fit != "yes" else ", and" if told == "as wanted" else ", but"
+    own_verdict = verdict(own)
+    joined = "; it" if fit.fit != "yes" else ", and" if own_verdict == "as wanted" else ", but"
     boot = next_boot(own).get(host.raw.name)
     more = f"; and {len(boot.reasons) - REASONS} more" if boot and len(boot.reasons) > REASONS else ""
     after = f"Next boot: {NextBoot(boot.verdict, boot.reasons[:REASONS])}{more}." if boot and not gone else ""
@@ -102,7 +104,7 @@ def judge(host: ReadHost) -> Headline:
         state=min(states, key=list(LETTERS).index),
         sentence=f"{host.raw.name} cannot be reached"
         if gone
-        else f"{host.raw.name} is {FITNESS.get(fit.fit, fit.sentence)}{joined} {SPEC[told]}",
+        else f"{host.raw.name} is {FITNESS.get(fit.fit, fit.sentence)}{joined} {SPEC[own_verdict]}",
         more=after,
     )
 
@@ -113,9 +115,9 @@ def list_causes(results: Sequence[Result]) -> list[Cause]:
     for result in results:
         if result.follows and result.status in FAILING:
             followers.setdefault(result.follows, []).append(result.check)
-    roots = [one for one in results if one.status in ("unreachable", *FAILING) and not one.follows]
-    roots.sort(key=lambda one: (EVERY.index(one.status), -severity(one)))
-    return [Cause(result=one, followers=tuple(followers.get(one.check, ()))) for one in roots]
+    roots = [result for result in results if result.status in ("unreachable", *FAILING) and not result.follows]
+    roots.sort(key=lambda result: (EVERY.index(result.status), -severity(result)))
+    return [Cause(result=result, followers=tuple(followers.get(result.check, ()))) for result in roots]
 
 
 def list_pictures(pictures: Sequence[tuple[str, str]], facts: Facts) -> list[Picture]:
@@ -144,7 +146,7 @@ def _describe_mig(facts: Facts) -> str:
     return "\n".join(
         f"GPU {gpu.index} {gpu.name}: "
         + (
-            ", ".join(f"{one.profile} at {one.start}" for one in sorted(gpu.instances, key=lambda one: one.start))
+            ", ".join(f"{held.profile} at {held.start}" for held in sorted(gpu.instances, key=lambda held: held.start))
             or "none"
         )
         + f" ({counted(len(gpu.instances), 'GPU instance')})"

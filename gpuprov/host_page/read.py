@@ -57,14 +57,14 @@ def require_one_host(pairs: Pairs) -> tuple[RawHost, HostSpec]:
 
 def read_host(raw: RawHost, spec: HostSpec, *, timeout: float = HOST_LIMIT, pace: Pace | None = None) -> ReadHost:
     """Read the host once, for its checks, for the list of `gpuprov show` and for the page."""
-    found: list[ReadHost] = []
+    read_hosts: list[ReadHost] = []
 
     def note(_: str, results: list[Result], facts: Facts | UnreachableError) -> None:
-        found.append(ReadHost(raw=raw, spec=spec, results=results, facts=facts))
+        read_hosts.append(ReadHost(raw=raw, spec=spec, results=results, facts=facts))
 
     extra = {probe.name: probe for probe in (*probes_of(spec, BY_NAME), *(probe.of(spec) for probe in PROBES))}
     verify_each([(raw, watched(spec))], note, timeout=timeout, pace=pace, also=tuple(extra.values()))
-    return found[0]
+    return read_hosts[0]
 
 
 def read_recorded(

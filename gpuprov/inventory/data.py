@@ -47,7 +47,7 @@ class Unread:
     """Variables that look as if they belonged to a spec, but do not. Of many places in a file, one is reported."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str], Problem] = {}
+        self._problems: dict[tuple[str, str], Problem] = {}
 
     def note(self, name: object, value: object) -> None:
         """Remember the variable if it is one."""
@@ -55,12 +55,12 @@ class Unread:
             return
         origin = find_origin(name)
         key = (str.__str__(name), origin.file if origin else "")
-        if key not in self._found:
-            self._found[key] = Problem(message=reason[0], origin=origin, hint=reason[1], severity="warning")
+        if key not in self._problems:
+            self._problems[key] = Problem(message=reason[0], origin=origin, hint=reason[1], severity="warning")
 
     def problems(self) -> list[Problem]:
         """Yield a warning for each variable."""
-        return list(self._found.values())
+        return list(self._problems.values())
 
 
 def explain_unread(name: str, value: object) -> tuple[str, str] | None:

@@ -105,20 +105,7 @@ def _read(
     if findings:
         raise SpecError(findings.problems())
     warnings += manager.data.unread.problems()
-    plugin_paths = ("DEFAULT_VARS_PLUGIN_PATH", "DEFAULT_INVENTORY_PLUGIN_PATH")
-    usual = all(constants.config.get_config_value_and_origin(name)[1] == "default" for name in plugin_paths)
-    return Resolved(
-        hosts=tuple(rows),
-        groups=tuple(str(name) for name in manager.groups),
-        warnings=tuple(warnings),
-        cacheable=usual and manager.plain and hosts.variables.builtin and not hosts.computed,
-        extra=tuple(given),
-        children={
-            str(name): tuple(str(child.name) for child in group.child_groups)
-            for name, group in manager.groups.items()
-            if group.child_groups
-        },
-    )
+    return _gather(manager, hosts, rows, warnings, tuple(given))
 
 
 @contextmanager
@@ -138,7 +125,7 @@ class _Chain:
     """The values that a host gets from its groups; shared by all hosts with the same groups."""
 
     names: tuple[str, ...]
-    said: Own
+    variables: Own
     merge: Merge
     connection: dict[str, Any]
     places: dict[str, Origin]
@@ -196,7 +183,7 @@ class _Hosts:
             if merge.templates:
                 self.computed = True
                 merge = Merge(partial(self._refuse, str(host.name)), resolver.resolve)
-                lay_layers(merge, [*chain.said.layers, *own.layers], self._findings)
+                lay_layers(merge, [*chain.variables.layers, *own.layers], self._findings)
                 merge.finish()
                 merge = self._shared(merge)
             if templated:
@@ -266,3 +253,23 @@ def lay_layers(merge: Merge, layers: list[Any], findings: Findings | None = None
         elif value is not None and findings is not None:
             hint = "allowed: a mapping of blocks ({} for none)"
             findings.add(f"gpuprov is a template that gives {show(strip_tags(value))}", find_origin(layer), hint=hint)
+
+
+def _gather(
+    manager: Manager, hosts: _Hosts, rows: Sequence[RawHost], warnings: Sequence[Problem], extra_names: tuple[str, ...]
+) -> Resolved:
+    """Return the hosts and groups that were read, and whether they may be cached."""
+    plugin_paths = ("DEFAULT_VARS_PLUGIN_PATH", "DEFAULT_INVENTORY_PLUGIN_PATH")
+    usual = all(constants.config.get_config_value_and_origin(name)[1] == "default" for name in plugin_paths)
+    return Resolved(
+        hosts=tuple(rows),
+        groups=tuple(str(name) for name in manager.groups),
+        warnings=tuple(warnings),
+        cacheable=usual and manager.plain and hosts.variables.builtin and not hosts.computed,
+        extra=extra_names,
+        children={
+            str(name): tuple(str(child.name) for child in group.child_groups)
+            for name, group in manager.groups.items()
+            if group.child_groups
+        },
+    )

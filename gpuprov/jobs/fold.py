@@ -52,14 +52,14 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """The whole report. `seconds`: by host; `unread`: number of files without a usable result, of which `told` names
-    some."""
+    """The whole report. `seconds`: by host; `unread`: number of files without a usable result, of which `unread_files`
+    names some."""
 
     many: Many
     tally: Tally
     seconds: Mapping[str, float]
     states: Mapping[str, int]
-    told: Sequence[str]
+    unread_files: Sequence[str]
     unread: int
 
 
@@ -82,7 +82,7 @@ class _Gathering:
         self.run = run
         self.kept: dict[str, Kept] = {}
         self.lost: dict[str, str] = {}
-        self.told: list[str] = []
+        self.unread_files: list[str] = []
         self.unread = 0
         self._alike: dict[tuple[object, ...], Alike] = {}
         self._rows: dict[Row, Result] = {}
@@ -165,8 +165,8 @@ class _Gathering:
         host = files.host_of(path.name)
         if self.names is None or host in self.names:
             self.lost.setdefault(intern(host), why)
-        if len(self.told) < NAMED:
-            self.told.append(f"{path}: {why}")
+        if len(self.unread_files) < NAMED:
+            self.unread_files.append(f"{path}: {why}")
 
     def _of(self, host_result: HostResult) -> Alike:
         rows = (*host_result.failures, *host_result.unproven)
@@ -211,7 +211,7 @@ class _Gathering:
             tally.add(entry.state, entry.verdict, entry.counts)
         if not hosts:
             raise GpuprovError("there is no result in these folders", "name folders that gpuprov fleet work wrote to")
-        return Folded(Many(hosts, tally.verdict), tally, seconds, dict(tally.states), self.told, self.unread)
+        return Folded(Many(hosts, tally.verdict), tally, seconds, dict(tally.states), self.unread_files, self.unread)
 
 
 def _absent(why: str, known: dict[str, Alike]) -> Alike:
@@ -238,6 +238,6 @@ def sentence(folded: Folded) -> Iterator[str]:
         counts = ", ".join(f"{number} {state.replace('-', ' ')}" for state, number in sorted(folded.states.items()))
         yield f"{', '.join(sorted(acts)) or 'results'}: {counts}"
     if folded.unread:
-        more = f"\n  and {folded.unread - len(folded.told)} more" if folded.unread > len(folded.told) else ""
-        lines = "".join(f"\n  {line}" for line in folded.told)
+        more = f"\n  and {unnamed} more" if (unnamed := folded.unread - len(folded.unread_files)) else ""
+        lines = "".join(f"\n  {line}" for line in folded.unread_files)
         yield f"{folded.unread} file{'s' * (folded.unread != 1)} left out:{lines}{more}"

@@ -69,10 +69,10 @@ def lines(folded: Folded) -> Iterator[str]:
         (),
         None,
         verdict=numbers.verdict,
-        summary=summarize(numbers, [_judge(folded, one) for one in many.hosts.values()]),
+        summary=summarize(numbers, [_judge(folded, entry) for entry in many.hosts.values()]),
         states=dict(folded.states),
         unread=folded.unread,
-        unread_files=tuple(folded.told),
+        unread_files=tuple(folded.unread_files),
         causes=causes(many),
         hosts=(),
         results=(),
@@ -101,12 +101,12 @@ def _hosts(folded: Folded) -> Iterator[FoldedHost]:
         )
 
 
-def _judge(folded: Folded, one: Alike) -> Outcome:
-    if one.state == "not-started":
+def _judge(folded: Folded, entry: Alike) -> Outcome:
+    if entry.state == "not-started":
         return folded.tally.waits
-    if one.state in NOT_DONE:
-        return NOT_DONE[one.state]
-    return "unreachable" if any(row.status == "unreachable" for row in one.rows) else OUTCOMES[one.verdict]
+    if entry.state in NOT_DONE:
+        return NOT_DONE[entry.state]
+    return "unreachable" if any(row.status == "unreachable" for row in entry.rows) else OUTCOMES[entry.verdict]
 
 
 def _rows(folded: Folded) -> Iterator[VerifiedRow]:

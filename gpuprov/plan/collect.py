@@ -40,13 +40,9 @@ def host_plan(
     own_items = (Item.of(r.capability, change) for r in [*before, *failing] for change in r.changes)
     changes = merged([*own_items, *(Item.of(HOST, change) for change in pruned)])
     drivers = [change for r in [*before, *failing] if r.capability == "nvidia_driver" for change in r.changes]
-    state: bool | str = bool(reasons)
-    if (
-        not reasons
-        and any(change.kind == "package" or change.name == "nvidia" for change in drivers)
-        and _loaded(facts)
-    ):
-        state, reasons = "unknown", (RELOAD,)
+    reboots = bool(reasons)
+    replaces = any(change.kind == "package" or change.name == "nvidia" for change in drivers)
+    reloads = not reboots and replaces and _loaded(facts)
     applied, seconds = last_apply(facts, now)
     return HostPlan(
         host=spec.name,
@@ -54,8 +50,8 @@ def host_plan(
         run=decision.run,
         skipped=decision.skipped,
         changes=changes,
-        reboot="unknown" if state == "unknown" else bool(state),
-        reboot_reasons=reasons,
+        reboot="unknown" if reloads else reboots,
+        reboot_reasons=(RELOAD,) if reloads else reasons,
         permission="if-needed" if reboot else spec.reboot,
         last_apply=applied,
         last_apply_seconds=seconds,
@@ -66,7 +62,7 @@ def host_plan(
                 facts,
                 decision.run,
                 changes,
-                reboots=bool(state) and (reboot or spec.reboot == "if-needed"),
+                reboots=(reboots or reloads) and (reboot or spec.reboot == "if-needed"),
                 sets={r.capability for r in failing if any(change.kind == "setting" for change in r.changes)},
             )
         ),

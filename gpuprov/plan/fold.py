@@ -58,7 +58,7 @@ class Cut(NamedTuple):
     """GPUs that are partitioned alike; `gpus` as `GPUs 0, 1`."""
 
     gpus: str
-    one: Partition
+    layout: Partition
 
 
 def groups(plans: Sequence[HostPlan]) -> list[Group]:

@@ -16,22 +16,22 @@ GRACE = 15.0
 
 
 class Interrupt:
-    """Interruption of one Ansible run. `asked` is true once it was requested."""
+    """Interruption of one Ansible run. `requested` is true once it was requested."""
 
-    def __init__(self, pid_file: Path, grace: float = GRACE, on_asked: Callable[[], None] | None = None) -> None:
-        self._pid_file, self._on_asked = pid_file, on_asked
+    def __init__(self, pid_file: Path, grace: float = GRACE, on_request: Callable[[], None] | None = None) -> None:
+        self._pid_file, self._on_request = pid_file, on_request
         self._grace = grace
         self._over = threading.Event()
         self._family: dict[int, str] = {}
         self._thread: threading.Thread | None = None
-        self.asked = False
+        self.requested = False
 
     def handle(self, _signal: int, _frame: FrameType | None) -> None:
         """Request the end of Ansible at the first signal; do not wait for it at further ones."""
-        if self.asked:
+        if self.requested:
             self._grace = 0.0
             self._over.set()
-        self.asked = True
+        self.requested = True
         if self._thread is None:
             self._thread = threading.Thread(target=self._end, daemon=True)
             self._thread.start()
@@ -46,9 +46,9 @@ class Interrupt:
                 _send(pid, signal.SIGKILL)
 
     def _end(self) -> None:
-        if self._on_asked:
+        if self._on_request:
             with suppress(Exception):  # what is said must not keep Ansible running
-                self._on_asked()
+                self._on_request()
         pid = self._child()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
             if pid is None:
@@ -70,13 +70,13 @@ class Interrupt:
 
 @contextmanager
 def interruptible(
-    pid_file: Path, grace: float = GRACE, on_asked: Callable[[], None] | None = None
+    pid_file: Path, grace: float = GRACE, on_request: Callable[[], None] | None = None
 ) -> Iterator[Interrupt]:
     """Direct signals to the Ansible run named by `pid_file` while inside.
 
-    on_asked: called at once at the first signal, from another thread.
+    on_request: called at once at the first signal, from another thread.
     """
-    interrupt = Interrupt(pid_file, grace, on_asked)
+    interrupt = Interrupt(pid_file, grace, on_request)
     with handled(ENDING, interrupt.handle):
         try:
             yield interrupt

@@ -53,7 +53,7 @@ def stays(name: str) -> bool:
 
 def until_boot(name: str) -> str:
     """Describe what of a capability stays until the next boot; empty for nothing."""
-    stays_on = one.until_boot if (one := BY_NAME.get(name)) else ""
+    stays_on = capability.until_boot if (capability := BY_NAME.get(name)) else ""
     where = "that the checkpoint does not name, and whose value before is not known,"
     return f"{stays_on} {where} stay as they are until the next boot" if stays_on else ""
 

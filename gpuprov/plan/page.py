@@ -260,7 +260,7 @@ def _colour(line: str) -> str:
 
 
 def _drawn(cut: Cut) -> Drawn:
-    layout = cut.one
+    layout = cut.layout
     rows = (("before", layout.enabled_before, layout.before), ("after", layout.enabled_after, layout.after))
     return Drawn(
         cut.gpus,

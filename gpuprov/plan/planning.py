@@ -119,7 +119,7 @@ class Planner:
     def _with_places(self, plan: HostPlan) -> HostPlan:
         """Return the plan with the places in the spec that ask for what is refused."""
         spec = self._pairs[plan.host][1]
-        places = {r.check: found for r in plan.blocked if (found := locate_request(spec, r.capability, r.fields))}
+        places = {r.check: place for r in plan.blocked if (place := locate_request(spec, r.capability, r.fields))}
         return msgspec.structs.replace(plan, places=places) if places else plan
 
     def _decide_ahead(self, names: Sequence[str], timeout: float, pace: Pace, show: Show) -> None:

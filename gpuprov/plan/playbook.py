@@ -68,12 +68,7 @@ def run(
     (private / "extra.yml").write_text(unsafe_yaml.document(msgspec.to_builtins(extra)), encoding="utf-8")
     config = _configure(folder, private, check=check)
     narrow(folder / "project", extra.get("gpuprov_only"))
-    # -P: the folder of child.py is no place to import from.
-    child = [sys.executable, "-P", str(Path(__file__).with_name("child.py")), str(pid_file), str(os.getpid())]
-    options = ["-i", str(folder / "project" / "inventory.yml"), "--limit", f"@{private / 'hosts'}"]
-    options += ["-e", f"@{private / 'extra.yml'}", "--forks", str(forks or min(max(len(hosts), 1), MOST_FORKS))]
-    options += ["--check", "--diff"] if check else []
-    config.command = [*child, *options, str(folder / "project" / "site.yml")]
+    config.command = _build_command(folder, private, forks or min(max(len(hosts), 1), MOST_FORKS), check=check)
     failure: list[BaseException] = []
 
     def handler(event: Event) -> bool:
@@ -90,9 +85,19 @@ def run(
         runner.run()
     if failure:
         raise failure[0]
-    if interrupt.asked:
+    if interrupt.requested:
         return Ended("interrupted", 130)
     return Ended("ended", int(runner.rc if runner.rc is not None else 250))
+
+
+def _build_command(folder: Path, private: Path, forks: int, *, check: bool) -> list[str]:
+    """Return the command of ansible-playbook, below child.py, which notes its process ID."""
+    # -P: the folder of child.py is no place to import from.
+    child = [sys.executable, "-P", str(Path(__file__).with_name("child.py")), str(private / "pid"), str(os.getpid())]
+    options = ["-i", str(folder / "project" / "inventory.yml"), "--limit", f"@{private / 'hosts'}"]
+    options += ["-e", f"@{private / 'extra.yml'}", "--forks", str(forks)]
+    options += ["--check", "--diff"] if check else []
+    return [*child, *options, str(folder / "project" / "site.yml")]
 
 
 def _configure(folder: Path, private: Path, *, check: bool) -> RunnerConfig:

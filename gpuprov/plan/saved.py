@@ -121,7 +121,7 @@ def _without_secrets(plain: Any, pairs: Sequence[Pair]) -> Any:
     return plain
 
 
-def is_one(path: str) -> bool:
+def is_saved_plan(path: str) -> bool:
     """True if a file is a saved plan."""
     try:
         return os.path.isfile(path) and safe_parse.read_beginning(path, len(MARK)) == MARK
@@ -257,10 +257,10 @@ def _state_changes(before: Iterable[Judged], now: Iterable[Judged]) -> Iterable[
     for check in dict.fromkeys([*was, *is_]):
         old, other = was.get(check), is_.get(check)
         if old != other:
-            yield f"{check}: was {_said(old)}; is {_said(other)}"
+            yield f"{check}: was {_describe(old)}; is {_describe(other)}"
 
 
-def _said(judged: Judged | None) -> str:
+def _describe(judged: Judged | None) -> str:
     if judged is None:
         return "not asked"
     more = "; ".join(filter(None, (judged.found, *judged.changes, judged.version)))

@@ -79,9 +79,9 @@ def _block(group: Group, printed: dict[tuple[Line, ...], str], verbose: bool) ->
             yield Line(f"fix: {plan.unreachable_fix}", 2)
         return
     for result in plan.blocked:
-        wanted = f"; wanted: {result.expected}" if result.expected else ""
+        expected = f"; wanted: {result.expected}" if result.expected else ""
         place = f" ({plan.places[result.check]})" if result.check in plan.places else ""
-        yield Line(f"{title}: blocked by {result.check}: {result.found}{wanted}{place}", bold=bold)
+        yield Line(f"{title}: blocked by {result.check}: {result.found}{expected}{place}", bold=bold)
         yield from _fix(result)
     applied = f" (last apply: {plan.last_apply or 'at different times'})"
     if plan.idle:

@@ -33,17 +33,7 @@ def rehearse(pairs: Sequence[Pair], options: Options, backend: Backend, show: Sh
     started, tell = time.monotonic(), show or Show()
     run = secrets.token_hex(2)
     made = plan_shapes(pairs, options, run)
-    rehearsals = {
-        shape.name: Rehearsal(
-            name=shape.name,
-            hosts=shape.hosts,
-            description=shape.description,
-            notes=shape.notes,
-            problem=shape.problem,
-            hint=shape.hint,
-        )
-        for shape in made
-    }
+    rehearsals = {shape.name: _create_rehearsal(shape) for shape in made}
     whole = Rehearsed(run=run, rehearsals=list(rehearsals.values()), kept=options.keep)
     possible = [shape for shape in made if shape.description is not None]
     stages: list[Stage] = []
@@ -67,6 +57,17 @@ def rehearse(pairs: Sequence[Pair], options: Options, backend: Backend, show: Sh
                     whole.interrupted = True
     whole.seconds = time.monotonic() - started
     return whole
+
+
+def _create_rehearsal(shape: Shape) -> Rehearsal:
+    return Rehearsal(
+        name=shape.name,
+        hosts=shape.hosts,
+        description=shape.description,
+        notes=shape.notes,
+        problem=shape.problem,
+        hint=shape.hint,
+    )
 
 
 def _clear(stages: list[Stage], show: Show) -> tuple[str, ...]:

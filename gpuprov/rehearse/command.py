@@ -37,7 +37,7 @@ def run(
     def as_junit() -> str:
         from gpuprov.report import junit
 
-        took = {one.name: sum(step.seconds for step in one.steps) for one in whole.rehearsals}
+        took = {rehearsal.name: sum(step.seconds for step in rehearsal.steps) for rehearsal in whole.rehearsals}
         return junit.render(list_results(whole), took)
 
     def as_page() -> str:

@@ -103,7 +103,7 @@ def build_document(whole: Rehearsed) -> RehearsedDocument:
         ),
         hosts=hosts,
         rehearsals=tuple(build_host(rehearsal) for rehearsal in whole.rehearsals),
-        reality=tuple(fill(Thing, row) for row in build_table(whole.descriptions)),
+        reality=tuple(fill(Thing, row, told=row.detail) for row in build_table(whole.descriptions)),
     )
 
 

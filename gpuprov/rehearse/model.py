@@ -110,7 +110,7 @@ class Rehearsed(msgspec.Struct, kw_only=True):
     @property
     def outcome(self) -> Outcome:
         """Outcome of the whole run."""
-        return "interrupted" if self.interrupted else find_worst((one.outcome for one in self.rehearsals), "ok")
+        return "interrupted" if self.interrupted else find_worst((host.outcome for host in self.rehearsals), "ok")
 
     @property
     def exit_code(self) -> Code:

@@ -41,14 +41,14 @@ class Act(NamedTuple):
     state: State
     letter: str
     seconds: float
-    told: str
+    detail: str
     details: tuple[str, ...]
 
 
 class Card(NamedTuple):
     """One simulated host, and those it stands for."""
 
-    one: Rehearsal
+    rehearsal: Rehearsal
     hosts: str
     state: State
     verdict: str
@@ -67,7 +67,7 @@ def render_page(whole: Rehearsed, about: About | None = None, *, verbose: bool =
         verbose=verbose,
         about=about,
         template="rehearse.html.j2",
-        told=build_headline(whole),
+        page_headline=build_headline(whole),
         limit=lambda shown: html.limit(
             [name for rehearsal in whole.rehearsals if named[rehearsal.name] in shown for name in rehearsal.hosts]
         ),
@@ -109,7 +109,7 @@ def build_card(rehearsal: Rehearsal) -> Card:
     waived = rehearsal.judged.waived if rehearsal.judged else ()
     unproved = rehearsal.judged.unproved if rehearsal.judged else ()
     return Card(
-        one=rehearsal,
+        rehearsal=rehearsal,
         hosts=names(rehearsal.hosts),
         state="part" if rehearsal.exit_code == 0 and waived else states[rehearsal.exit_code],
         verdict=format_verdict(rehearsal)

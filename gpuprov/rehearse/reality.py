@@ -13,7 +13,7 @@ class Row(NamedTuple):
 
     thing: str
     how: How
-    told: str
+    detail: str
 
 
 def build_table(descriptions: Iterable[Description]) -> list[Row]:

@@ -113,7 +113,7 @@ def format_reality(descriptions: list[Description]) -> Iterator[str]:
         return
     wide = max(len(row.thing) for row in rows)
     yield "what it ran on"
-    yield from (f"  {row.thing:<{wide}}  {row.how:<9}  {row.told}" for row in rows)
+    yield from (f"  {row.thing:<{wide}}  {row.how:<9}  {row.detail}" for row in rows)
     yield ""
 
 

@@ -32,11 +32,11 @@ def stage_files(capability: Capability) -> dict[str, str]:
 
 
 def _each_part(tasks: Iterable[Task | Block | Part]) -> Iterator[Part]:
-    for one in tasks:
-        if isinstance(one, Part):
-            yield one
-        elif isinstance(one, Block):
-            yield from _each_part(one.tasks)
+    for task in tasks:
+        if isinstance(task, Part):
+            yield task
+        elif isinstance(task, Block):
+            yield from _each_part(task.tasks)
 
 
 def _answers(capability: Capability) -> set[str]:

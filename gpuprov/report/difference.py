@@ -37,8 +37,8 @@ def as_text(compared: Compared) -> str:
             if row.field:
                 lines += [
                     f"  {row.field}",
-                    f"    {compared.left}: {_told(row.left)}",
-                    f"    {compared.right}: {_told(row.right)}",
+                    f"    {compared.left}: {_format_value(row.left)}",
+                    f"    {compared.right}: {_format_value(row.right)}",
                 ]
             else:
                 lines.append(f"  {row.left} on {compared.left}, {row.right} on {compared.right}")
@@ -50,5 +50,5 @@ def as_text(compared: Compared) -> str:
     return "\n".join([*lines, f"{compared.left} and {compared.right}: {summary}"])
 
 
-def _told(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return DEFAULT if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -65,8 +65,8 @@ def conclude(
 def sum_up(kind: type[Part], sentence: str, outcomes: Iterable[Outcome], **own: object) -> Part:
     """Make a summary, the worst outcomes first."""
     counted = Counter(outcomes)
-    found = {outcome: counted[outcome] for outcome in CODES if counted[outcome]}
-    return kind(sentence=sentence, hosts=counted.total(), outcomes=found, **own)
+    outcome_counts = {outcome: counted[outcome] for outcome in CODES if counted[outcome]}
+    return kind(sentence=sentence, hosts=counted.total(), outcomes=outcome_counts, **own)
 
 
 def as_json(document: Document) -> str:

@@ -29,15 +29,15 @@ def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100
     return "\n".join([*lines, "", format_summary(judged)]) + "\n"
 
 
-def format_summary(found: Sequence[Fitness]) -> str:
+def format_summary(judged: Sequence[Fitness]) -> str:
     """Format the summary: `3 hosts: 2 fit, 1 not fit`."""
-    return f"{len(found):,} host{'s' * (len(found) != 1)}: {', '.join(count_fits(found)) or 'nothing judged'}"
+    return f"{len(judged):,} host{'s' * (len(judged) != 1)}: {', '.join(count_fits(judged)) or 'nothing judged'}"
 
 
-def count_fits(found: Sequence[Fitness]) -> list[str]:
+def count_fits(judged: Sequence[Fitness]) -> list[str]:
     """Count the hosts by their fitness, in words: `2 fit`, `1 not fit`."""
     words = {"yes": "fit", "until": "fit after an action", "no": "not fit", "not proven": "not proven"}
-    counts = {fit: sum(one.fit == fit for one in found) for fit in words}
+    counts = {fit: sum(host.fit == fit for host in judged) for fit in words}
     return [f"{number:,} {words[fit]}" for fit, number in counts.items() if number]
 
 
@@ -57,7 +57,7 @@ def _host(fitness: Fitness, *, colour: bool, width: int) -> list[str]:
         lines += labelled("do", cause.hint, width)
         lines += labelled("see", cause.evidence, width, whole=True)
         lines += following(fitness.followers.get(cause.check, ()), width)
-    for row in fitness.told:
+    for row in fitness.notices:
         lines += labelled("told", f"{row.check} [{row.action}]: {row.found}", width)
     alone, folded = fold_lacking((row, fitness.host, row) for row in fitness.unproven)
     for reason, rows in folded.items():
@@ -109,26 +109,26 @@ class Health(Document, kw_only=True, tag="health"):
 def build_document(results: Sequence[Result], seconds: float | None = None) -> Health:
     """Return the document, from the results of health checks."""
     passed: dict[str, list[str]] = {}
-    for one in results:
-        if one.status == "pass":
-            passed.setdefault(one.host, []).append(one.check)
-    outcomes, found = judge_fitness(results), fitness(results)
+    for result in results:
+        if result.status == "pass":
+            passed.setdefault(result.host, []).append(result.check)
+    outcomes, judged = judge_fitness(results), fitness(results)
     hosts = [
         fill(
             HealthHost,
-            one,
-            outcome=outcomes[one.host],
-            words=str(one),
+            host,
+            outcome=outcomes[host.host],
+            words=str(host),
             causes=tuple(
-                fill(HealthCause, cause, followers=one.followers.get(cause.check, ())) for cause in one.causes
+                fill(HealthCause, cause, followers=host.followers.get(cause.check, ())) for cause in host.causes
             ),
-            told=tuple(fill(HealthRow, row) for row in one.told),
-            unproven=tuple(fill(HealthRow, row) for row in one.unproven),
-            passed=tuple(passed.get(one.host, ())),
+            told=tuple(fill(HealthRow, row) for row in host.notices),
+            unproven=tuple(fill(HealthRow, row) for row in host.unproven),
+            passed=tuple(passed.get(host.host, ())),
         )
-        for one in found
+        for host in judged
     ]
-    summary = sum_up(Summary, format_summary(found), outcomes.values())
+    summary = sum_up(Summary, format_summary(judged), outcomes.values())
     return conclude(Health, None, outcomes.values(), seconds, summary=summary, hosts=tuple(hosts))
 
 

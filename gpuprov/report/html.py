@@ -37,7 +37,7 @@ def render(
     about: About | None = None,
     known: Mapping[str, Known] | None = None,
     template: str = "report.html.j2",
-    told: page.Headline | None = None,
+    page_headline: page.Headline | None = None,
     words: Mapping[State, str] = WORDS,
     fixed: Mapping[str, State] | None = None,
     boots: bool = True,
@@ -48,8 +48,9 @@ def render(
     text.
 
     verbose: also n/a results. about: origin of the results. known: further data about a host. template: one that
-    extends report.html.j2, with its own variables in `more`, `told` for its headline, `words` for the states of hosts,
-    `fixed` for states that were judged otherwise, `boots`: whether to report the next boot, and `styles` of its own.
+    extends report.html.j2, with its own variables in `more`, `page_headline` for its headline, `words` for the states of
+    hosts, `fixed` for states that were judged otherwise, `boots`: whether to report the next boot, and `styles` of its
+    own.
     """
     rows, states, later = _by_host(results)
     states |= fixed or {}
@@ -59,7 +60,7 @@ def render(
     return page.render(
         template,
         title=title,
-        headline=told or headline(verdict_, states, later.values(), skipped),
+        headline=page_headline or headline(verdict_, states, later.values(), skipped),
         about=about,
         data=data(rows, states, later, known or {}, words, verbose=verbose) | {"plan": _plan(about), "boots": boots},
         styles=("fleet.css", "acts.css", *styles),

@@ -35,7 +35,7 @@ def fold_lacking(rows: Iterable[tuple[Result, Hashable, T]]) -> tuple[list[T], d
     return alone, folded
 
 
-def make_one(reason: str, results: Sequence[Result]) -> Result:
+def merge_results(reason: str, results: Sequence[Result]) -> Result:
     """Return one result in the place of these, to be shown: `104 checks`, its reason, and whose they are."""
     owners = ", ".join(dict.fromkeys(result.check.partition(".")[0] for result in results))
     about = f"{reason}: {owners}; -v names them"

@@ -133,12 +133,12 @@ def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
         rows = [
             row
             for row in listing.list_rows(name)
-            if _wanted(word, of_gpu, row[KEYS.get(name, "name")], json.dumps(row))
+            if _matches(word, of_gpu, row[KEYS.get(name, "name")], json.dumps(row))
         ]
         terminal.result(_dump(rows))
     else:
         table = listing.build_table(name)
-        rows = [row for row in table.rows if _wanted(word, of_gpu, row[0].rstrip("?~"), " ".join(row))]  # type: ignore[misc]
+        rows = [row for row in table.rows if _matches(word, of_gpu, row[0].rstrip("?~"), " ".join(row))]  # type: ignore[misc]
         if rows:
             lines, gone = fitted(table.header, rows, terminal.room(sys.stdout), table.spare)  # type: ignore[arg-type]
             terminal.result("\n".join(lines))
@@ -198,7 +198,7 @@ def inventory_schema_text() -> str:
     return _dump(build_inventory_schema(spec, models))
 
 
-def _wanted(word: str | None, of_gpu: frozenset[str], key: str, text: str) -> bool:
+def _matches(word: str | None, of_gpu: frozenset[str], key: str, text: str) -> bool:
     return key in of_gpu if of_gpu else _holds(word, text)
 
 

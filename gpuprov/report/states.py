@@ -92,7 +92,7 @@ def _of_many(word: str, many: int) -> str:
 
 def _more(counted: Mapping[State, int], boots: Iterable[NextBoot]) -> str:
     """Return the number of each kind, if there is more than one; and the next boot."""
-    named = [f"{many:,} {_of_many(word, many)}" for one, word in WORDS.items() if (many := counted.get(one))]
+    named = [f"{many:,} {_of_many(word, many)}" for status, word in WORDS.items() if (many := counted.get(status))]
     later: Counter[str] = Counter(boot.verdict for boot in boots)
     after = {"right": "right", "wrong": "NOT right", "unknown": "not known"}
     counts = [(later[status], word) for status, word in after.items() if later[status]]

@@ -8,7 +8,7 @@ from gpuprov.core.sanitize import BOLD, CYAN, FAINT, GREEN, MAGENTA, RED, YELLOW
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report.fold import brief, findings, host_lines, summed
 from gpuprov.report.folded import LOUD, WORDS, Finding, HostLine, Summed, that_follow
-from gpuprov.report.lacking import FEW, fold_lacking, make_one
+from gpuprov.report.lacking import FEW, fold_lacking, merge_results
 from gpuprov.report.many import Many
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import NextBoot, Verdict
@@ -43,18 +43,18 @@ def render(
         lines += [
             *_loud(finding, cleaned(shown(finding.hosts)), paint, width, room),
             *following(
-                [f"{one.check}: {one.found}" if verbose else one.check for one in finding.followers],
+                [f"{result.check}: {result.found}" if verbose else result.check for result in finding.followers],
                 width,
                 each=verbose,
             ),
             "",
         ]
     quiet = findings(results, ("skip", "pass", "n/a") if verbose else ("skip",))
-    alone, folded = (quiet, {}) if verbose else fold_lacking((one.result, one.hosts, one) for one in quiet)
+    alone, folded = (quiet, {}) if verbose else fold_lacking((row.result, row.hosts, row) for row in quiet)
     for finding in alone:
         lines += _quiet(finding.result, cleaned(shown(finding.hosts)), paint, width)
     for reason, members in folded.items():
-        whole = make_one(reason, [one.result for one in members])
+        whole = merge_results(reason, [row.result for row in members])
         lines += _quiet(whole, cleaned(shown(members[0].hosts)), paint, width)
     lines += [""] if quiet else []
     for line in host_lines(results):

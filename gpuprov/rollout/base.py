@@ -32,7 +32,7 @@ class Engine(Protocol):
         """Return every roll-out, the newest last."""
         ...
 
-    def one(self, rollout: str = "") -> Kept:
+    def get(self, rollout: str = "") -> Kept:
         """Return the roll-out with this id; without an id, the only open one."""
         ...
 

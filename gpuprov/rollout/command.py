@@ -137,7 +137,7 @@ def find_status(engine: Engine, kept: Kept) -> Status:
 
 def show(engine: Engine, rollout: str = "", *, as_json: bool = False) -> int:
     """Print the status of a roll-out, and return its exit code."""
-    current = find_status(engine, engine.one(rollout))
+    current = find_status(engine, engine.get(rollout))
     if as_json:
         terminal.result(format_document(current))
     else:
@@ -174,7 +174,7 @@ def listed(engine: Engine, *, as_json: bool) -> int:
 
 def say(engine: Engine, rollout: str, request: Said) -> str:
     """Record what a person says to a roll-out, by default the open one; return its id."""
-    name = engine.one(rollout).id
+    name = engine.get(rollout).id
     if event := engine.say(name, request):
         terminal.progress(line(event, _state(engine, name)))
     return name
@@ -192,7 +192,7 @@ def resume(engine: Engine, rollout: str, *, retry: bool, forgive: bool, as_json:
 def abort(engine: Engine, rollout: str, why: str, *, as_json: bool) -> int:
     """End it: running jobs are completed, and hosts are given back."""
     request = Abort(by=user(), why=why)
-    kept = engine.one(rollout)
+    kept = engine.get(rollout)
     try:
         engine.plan(kept.id)
     except Damaged as damaged:
@@ -221,7 +221,7 @@ def _ended(engine: Engine, kept: Kept, damaged: Damaged, *, as_json: bool) -> in
 
 def watch(engine: Engine, rollout: str, *, as_json: bool) -> int:
     """Print events as they happen, until the roll-out is over or no process carries it out."""
-    kept = engine.one(rollout)
+    kept = engine.get(rollout)
     state, waits = State(engine.plan(kept.id)), [""]
     while True:
         for event in engine.events(kept.id, state.seen):

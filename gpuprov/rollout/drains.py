@@ -51,9 +51,9 @@ def waited_for(step: Step) -> str:
 
 @dataclass(slots=True)
 class _Host:
-    """`asked`: the last question; `due`: when to ask again."""
+    """`question`: the last one; `due`: when to ask again."""
 
-    asked: str = ""
+    question: str = ""
     due: float = 0.0
     is_out: bool = False
     call: Future[Step] | None = None
@@ -119,16 +119,16 @@ class Drains:
             if not host.call.done():
                 return None
             ended, host.call = host.call, None
-            if host.asked == ask:
+            if host.question == ask:
                 host.due = now + self.poll
                 broke = ended.exception()
                 if broke is None:
                     return ended.result()
                 return Step(host="", node="", state="unknown", message=str(broke))
-        if host.asked != ask or now >= host.due:
+        if host.question != ask or now >= host.due:
             self._pool = self._pool or ThreadPoolExecutor(AT_ONCE, "drain")
             assert self.adapter is not None
-            host.asked, host.call = ask, self._pool.submit(ask_adapter, self.adapter, ask, name, self.run)
+            host.question, host.call = ask, self._pool.submit(ask_adapter, self.adapter, ask, name, self.run)
         return None
 
     def close(self) -> None:

@@ -30,8 +30,8 @@ class Embedded:
     def all(self) -> list[Kept]:
         return self._store.all()
 
-    def one(self, rollout: str = "") -> Kept:
-        return self._store.one(rollout)
+    def get(self, rollout: str = "") -> Kept:
+        return self._store.get(rollout)
 
     def plan(self, rollout: str) -> Plan:
         return project.load(self._store, rollout).plan
@@ -84,7 +84,7 @@ class Embedded:
         """Abort a roll-out of which only the recorded events are left: at once, if no engine is working on it."""
         place = self._store.place(rollout)
         while True:
-            if not self._store.one(rollout).open:
+            if not self._store.get(rollout).open:
                 raise is_over(rollout)
             carried_out = is_carried_out(place)
             if not carried_out and (numbers := at_work(place)):

@@ -57,8 +57,8 @@ class Engine:
         self._workers: dict[int, Worker] = {}
         drain = project.plan.policy.drain
         self._drains = Drains(project.adapter, project.id, seconds(drain.poll) if drain else 0.0)
-        self._said: list[str] = []
-        self._asked_to_end = 0
+        self._reported: list[str] = []
+        self._interrupts_seen = 0
 
     def run(self) -> State:
         """Run until the roll-out is over, or stopped with nothing under way. Ctrl-C pauses it, and waits for what is
@@ -68,7 +68,7 @@ class Engine:
             paused = False
             try:
                 while (went := self._step()) != "over":
-                    if self._asked_to_end and not paused:
+                    if self._interrupts_seen and not paused:
                         paused = True
                         self._pause()
                     elif went == "idle":
@@ -78,7 +78,7 @@ class Engine:
                 raise
             self._drains.close()
             (self._place / NOW).unlink(missing_ok=True)
-        if self._asked_to_end and not self.state.finished:
+        if self._interrupts_seen and not self.state.finished:
             raise KeyboardInterrupt
         return self.state
 
@@ -87,12 +87,12 @@ class Engine:
         """Count the first Ctrl-C in this context: an exception could be lost, for example in a finalizer. The second
         Ctrl-C raises one."""
 
-        def asked(_signal: int, _frame: FrameType | None) -> None:
-            self._asked_to_end += 1
-            if self._asked_to_end > 1:
+        def count_interrupt(_signal: int, _frame: FrameType | None) -> None:
+            self._interrupts_seen += 1
+            if self._interrupts_seen > 1:
                 raise KeyboardInterrupt
 
-        with handled((signal.SIGINT,), asked):
+        with handled((signal.SIGINT,), count_interrupt):
             yield
 
     def _step(self) -> Literal["on", "idle", "over"]:
@@ -113,7 +113,7 @@ class Engine:
                 self.state = folded(self.project.plan, self.store.events(self.project.id))
             return "on"
         self._note([action for action in actions if isinstance(action, decide.Wait)], now)
-        ends = self.state.stopped or (self._asked_to_end and self.state.paused)
+        ends = self.state.stopped or (self._interrupts_seen and self.state.paused)
         return "over" if ends and not self.state.busy else "idle"
 
     def _catch_up(self) -> None:
@@ -176,11 +176,11 @@ class Engine:
             [] if self.state.paused or self.state.stopped else [wait.why for wait in waits]
         )  # that was said as it happened
         for why in reasons:
-            if why not in self._said:
+            if why not in self._reported:
                 self._tell(why)
                 if step := awaited(why):
                     self._tell(f'hint: gpuprov rollout approve {self.project.id} "{step}"')
-        self._said = reasons
+        self._reported = reasons
         until = min((wait.until for wait in waits if wait.until is not None), default=None)
         noted = Now(at=now, pid=os.getpid(), waits=reasons, until=until, hosts=self._drains.waits)
         with suppress(OSError):

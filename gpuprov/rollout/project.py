@@ -109,9 +109,9 @@ def readable(store: Store, rollout: str) -> Iterator[None]:
             raise GpuprovError(f"its folder {place} is not there")
         yield
     except stored.OtherVersion as error:
-        raise damaged(store.one(rollout), error.message, "go on with the gpuprov that began it") from error
+        raise damaged(store.get(rollout), error.message, "go on with the gpuprov that began it") from error
     except GpuprovError as error:
-        raise damaged(store.one(rollout), "; ".join(error.message.splitlines()), fix) from error
+        raise damaged(store.get(rollout), "; ".join(error.message.splitlines()), fix) from error
 
 
 def user() -> str:

@@ -230,6 +230,6 @@ class Store:
             Kept(rollout, fleet, begun, by, bool(is_open), hosts) for rollout, fleet, begun, by, is_open, hosts in rows
         ]
 
-    def one(self, rollout: str = "") -> Kept:
+    def get(self, rollout: str = "") -> Kept:
         """Return the roll-out with this id; without an id, the only open one. Raises GpuprovError."""
         return chosen(self.all(), rollout)

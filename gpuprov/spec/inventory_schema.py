@@ -25,6 +25,26 @@ NO_MODEL = "No GPU model of the catalogue, and no PCI id: gpuprov catalog gpus l
 """Message of editors in place of a list of every model (errorMessage is a keyword of VS Code, and of the YAML language
 server)."""
 
+GROUP: dict[str, Any] = {
+    "description": "A group of hosts: variables, hosts, groups inside of it",
+    "type": ["object", "null"],
+    "additionalProperties": False,
+    "properties": {
+        "vars": {"$ref": "#/$defs/variables", "description": "variables of all hosts of the group"},
+        "hosts": {
+            "description": "hosts by name, or as ranges: gpu[001:032]",
+            "type": ["object", "null"],
+            "additionalProperties": {"$ref": "#/$defs/variables"},
+        },
+        "children": {
+            "description": "groups inside of this one; what they say wins",
+            "type": ["object", "null"],
+            "additionalProperties": {"$ref": "#/$defs/group"},
+        },
+    },
+}
+"""Schema of a group, which has the definitions of the whole file."""
+
 
 def build_inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[str, Any]:
     """Return the schema. `spec`: that of the variable. Blocks of groups and hosts are merged, so none has to be
@@ -52,24 +72,6 @@ def build_inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[
             **{name: {"type": kind, "description": does} for name, (kind, does) in CONNECTION.items()},
         },
     }
-    group = {
-        "description": "A group of hosts: variables, hosts, groups inside of it",
-        "type": ["object", "null"],
-        "additionalProperties": False,
-        "properties": {
-            "vars": {"$ref": "#/$defs/variables", "description": "variables of all hosts of the group"},
-            "hosts": {
-                "description": "hosts by name, or as ranges: gpu[001:032]",
-                "type": ["object", "null"],
-                "additionalProperties": {"$ref": "#/$defs/variables"},
-            },
-            "children": {
-                "description": "groups inside of this one; what they say wins",
-                "type": ["object", "null"],
-                "additionalProperties": {"$ref": "#/$defs/group"},
-            },
-        },
-    }
     return {
         "$schema": IDENTIFIER,
         "title": "inventory for gpuprov",
@@ -77,7 +79,7 @@ def build_inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[
         "type": "object",
         "additionalProperties": {"$ref": "#/$defs/group"},
         "$defs": {
-            "group": group,
+            "group": GROUP,
             "variables": variables,
             "gpuprov": {key: value for key, value in spec.items() if key != "$schema"},
             **blocks,

@@ -11,14 +11,14 @@ from gpuprov.host_code.files import compute_digest
 def explain_unusable(path: str, sha256: str) -> str:
     """Return the reason why a file of this machine is not what a spec names; empty if it is."""
     try:
-        found = os.stat(path)
-        if stat.S_ISDIR(found.st_mode):
+        status = os.stat(path)
+        if stat.S_ISDIR(status.st_mode):
             return "is a folder"
         if what := explain_refusal(path):
             return f"is {what}"
-        if not found.st_size:
+        if not status.st_size:
             return "is empty"
-        digest = _digest(path, found.st_size, found.st_mtime_ns) if sha256 else ""
+        digest = _digest(path, status.st_size, status.st_mtime_ns) if sha256 else ""
     except FileNotFoundError:
         return "is not there"
     except OSError as error:

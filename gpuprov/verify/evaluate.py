@@ -104,7 +104,7 @@ def evaluate(
     results = [unjudged(host.name, problem, fix, first) for problem, fix in host.defects]
     tools = package_tools(facts)
     try:
-        for check, fragment in _asked(host, moments, only, registered or registry(), stops=stops):
+        for check, fragment in _list_requested(host, moments, only, registered or registry(), stops=stops):
             results.append(_result(host.name, check, _run(check, Context(host, fragment, facts, run)), tools))
     except Exception as error:
         results.append(broken(host.name, "the choice of checks", error, first))
@@ -132,7 +132,7 @@ def probes_of(
     registered: Registry | None = None,
 ) -> tuple[Probe[Any], ...]:
     """The probes that `evaluate` with the same arguments reads, each once, in a stable order."""
-    entries = _asked(host, moments, only, registered or registry(), stops=stops)
+    entries = _list_requested(host, moments, only, registered or registry(), stops=stops)
     return tuple({probe.name: probe.of(host) for check, _ in entries for probe in check.probes}.values())
 
 
@@ -140,10 +140,10 @@ def checks_of(
     host: HostSpec, moments: Collection[Moment] = MOMENTS, *, registered: Registry | None = None
 ) -> list[Check]:
     """The checks that `evaluate` runs, in its order."""
-    return [check for check, _ in _asked(host, moments, None, registered or registry())]
+    return [check for check, _ in _list_requested(host, moments, None, registered or registry())]
 
 
-def _asked(
+def _list_requested(
     host: HostSpec, moments: Collection[Moment], only: Collection[str] | None, known: Registry, *, stops: bool = False
 ) -> Iterator[tuple[Check, Fragment]]:
     owners = [(known.house, known.house_fragment(host))]

@@ -28,7 +28,7 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
     """The fitness of one host.
 
     `action`: the most severe that is requested. `causes`: failures that follow from nothing else, the most severe
-    first, each with its `followers`; `unproven`: what could not be checked; `told`: what passes and requests an action
+    first, each with its `followers`; `unproven`: what could not be checked; `notices`: what passes and requests an action
     all the same.
     """
 
@@ -38,7 +38,7 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
     causes: tuple[Result, ...] = ()
     followers: dict[str, tuple[str, ...]] = {}
     unproven: tuple[Result, ...] = ()
-    told: tuple[Result, ...] = ()
+    notices: tuple[Result, ...] = ()
 
     @property
     def sentence(self) -> str:
@@ -91,18 +91,18 @@ def _action(result: Result) -> Action:
 
 
 def _of(host: str, results: Sequence[Result]) -> Fitness:
-    told_of = {
+    checks = {
         result.check for result in results
     }  # what follows from a check of another capability follows from nothing that is told here
     bad = [result for result in results if result.status == "fail"]
-    causes = sorted((result for result in bad if result.follows not in told_of), key=lambda item: -severity(item))
+    causes = sorted((result for result in bad if result.follows not in checks), key=lambda item: -severity(item))
     broken = [
-        result for result in results if result.status in ("error", "unreachable") and result.follows not in told_of
+        result for result in results if result.status in ("error", "unreachable") and result.follows not in checks
     ]
     unproven = (*broken, *(result for result in results if result.status == "skip"))
     followers: dict[str, tuple[str, ...]] = {}
     for result in results:
-        if result.follows in told_of and result.status in FAILING:
+        if result.follows in checks and result.status in FAILING:
             followers[result.follows] = (*followers.get(result.follows, ()), result.check)
     notices = tuple(result for result in results if result.status == "pass" and result.action not in ("", "none"))
     worst = highest(tuple(_action(result) for result in causes))
@@ -125,7 +125,7 @@ def _of(host: str, results: Sequence[Result]) -> Fitness:
         causes=tuple(causes),
         followers=followers,
         unproven=tuple(unproven),
-        told=notices,
+        notices=notices,
     )
 
 

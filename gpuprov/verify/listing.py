@@ -52,7 +52,7 @@ def probes_of(
     """Probes that `listing` needs, each once."""
     checks = (
         check
-        for name in _asked(host, known, only)
+        for name in _list_requested(host, known, only)
         for check in (*generated_checks(known[name]), *list_compared(known[name]))
     )
     probes = [house.RECEIPT, house.BOOT, contents.CONTENTS, *(probe for check in checks for probe in check.probes)]
@@ -65,7 +65,7 @@ def listing(
     """List the resources of a host with these facts."""
     items: list[Item] = []
     unknown: dict[str, str] = {}
-    for name in _asked(host, known, only):
+    for name in _list_requested(host, known, only):
         ctx: Context[Any] = Context(host, host.capabilities[name], facts)
         try:
             if known[name].resources:
@@ -82,7 +82,7 @@ def listing(
     return Listing(host=host.name, items=tuple(items), unknown=unknown, left=left)
 
 
-def _asked(host: HostSpec, known: Mapping[str, Capability], only: Collection[str] | None) -> list[str]:
+def _list_requested(host: HostSpec, known: Mapping[str, Capability], only: Collection[str] | None) -> list[str]:
     return [
         name
         for name in host.capabilities
@@ -110,7 +110,7 @@ def _settings(capability: str, group: Group | Outcome) -> Iterator[Item]:
     if isinstance(group, Outcome):
         return
     for resource in group.resources:
-        before = "; ".join(one.before or "absent" for one in compare_resource(resource, group))
+        before = "; ".join(difference.before or "absent" for difference in compare_resource(resource, group))
         if isinstance(resource, KernelModule):
             yield Item(
                 capability=capability,

@@ -141,14 +141,14 @@ def _host(fleet: Pairs, record: Record, *, named: bool, others: Sequence[str], n
     goes before the one that it has inside, which many logs lack, or have by a cloud's name. Raises GpuprovError where
     it cannot be told."""
     names = [raw.name for raw, _ in fleet]
-    found = {name: host for name in (*record.places, record.host) if (host := _find(fleet, others, name))}
-    if len({*found.values()}) > 1:
+    hosts_by_name = {name: host for name in (*record.places, record.host) if (host := _find(fleet, others, name))}
+    if len({*hosts_by_name.values()}) > 1:
         raise GpuprovError(
-            f"{record.path} {_explain_conflict(record, found)}: the inventory has both",
+            f"{record.path} {_explain_conflict(record, hosts_by_name)}: the inventory has both",
             "put it into the folder of its own host",
         )
-    if found:
-        host = next(iter(found.values()))
+    if hosts_by_name:
+        host = next(iter(hosts_by_name.values()))
         return host if host in names else ""
     if len(names) == 1 and (named or not record.host):
         if record.host:
@@ -161,10 +161,10 @@ def _host(fleet: Pairs, record: Record, *, named: bool, others: Sequence[str], n
     )
 
 
-def _explain_conflict(record: Record, found: dict[str, str]) -> str:
+def _explain_conflict(record: Record, hosts_by_name: dict[str, str]) -> str:
     """Return the two names of hosts that a record has."""
-    first, second = [*dict.fromkeys(found.values())][:2]
-    outer, inner = (next(name for name in found if found[name] == host) for host in (first, second))
+    first, second = [*dict.fromkeys(hosts_by_name.values())][:2]
+    outer, inner = (next(name for name in hosts_by_name if hosts_by_name[name] == host) for host in (first, second))
     if inner == record.host:
         return f'calls its host "{inner}", and its file or folder is named "{outer}"'
     return f'lies in files and folders that are named "{outer}" and "{inner}"'

@@ -264,7 +264,7 @@ def lines(leftovers: Iterable[Unmanaged]) -> list[str]:
 def is_same(left: Iterable[Unmanaged], right: Iterable[Unmanaged]) -> bool:
     """Return whether both name the same; of settings a host may have said in one of them why they stay."""
     bare, other = (
-        [msgspec.structs.replace(one, stays="", reboot="") if one.kind == "setting" else one for one in each]
+        [msgspec.structs.replace(item, stays="", reboot="") if item.kind == "setting" else item for item in each]
         for each in (left, right)
     )
     return bare == other

@@ -177,10 +177,10 @@ def judge_hosts(results: Iterable[Result]) -> dict[str, Outcome]:
     """
     statuses: dict[str, set[ResultStatus]] = {}
     for result in results:
-        found = statuses.setdefault(result.host, set())
+        host_statuses = statuses.setdefault(result.host, set())
         if result.status != "pass" or result.capability != "host" or result.fields:
-            found.add(result.status)
-    return {host: _judge(found) for host, found in statuses.items()}
+            host_statuses.add(result.status)
+    return {host: _judge(host_statuses) for host, host_statuses in statuses.items()}
 
 
 def _judge(statuses: Collection[ResultStatus]) -> Outcome:

@@ -113,7 +113,7 @@ def test_rails_the_worst_counts() -> None:
 
 def test_every_finding_that_is_wrong_is_in_a_sentence() -> None:
     wrong = Finding(
-        host="gpu9", check="acceptance.idle", status="fail", found="python3 holds GPU 0", wanted="no client"
+        host="gpu9", check="acceptance.idle", status="fail", found="python3 holds GPU 0", expected="no client"
     )
     outcome = fleet([(1, 2), (3, 4)])
     outcome.findings.append(wrong)

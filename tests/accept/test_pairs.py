@@ -47,7 +47,7 @@ def test_a_tool_that_is_not_there_is_skipped_with_a_reason() -> None:
 def test_a_threshold_that_is_missed_by_a_little_is_missed() -> None:
     outcome = run(Fleet(ib_write_bw=bandwidth(389.99)), 2)
     assert [one.status for one in outcome.findings] == ["fail", "fail"]
-    assert "at least 390 Gb/s (published: https://" in outcome.findings[0].wanted
+    assert "at least 390 Gb/s (published: https://" in outcome.findings[0].expected
     assert outcome.exit_code == 1
 
 
@@ -238,7 +238,7 @@ def test_a_process_that_ends_meanwhile_is_no_user_and_what_cannot_be_read_is_no_
 def test_pings_that_are_all_lost_are_a_missed_figure_not_a_missing_one() -> None:
     none = data("ibping").replace("5 received, 0%", "0 received, 100%")
     outcome = run(Fleet(ibping=none), 2, Acceptance(rdma=RdmaTests(tests=("ping",))))
-    assert [(one.status, one.wanted) for one in bad(outcome)] == [("fail", "no ping lost")]
+    assert [(one.status, one.expected) for one in bad(outcome)] == [("fail", "no ping lost")]
     assert "100 % lost" in bad(outcome)[0].found
 
 

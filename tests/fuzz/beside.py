@@ -116,7 +116,7 @@ def _judge_pods(data: bytes) -> None:
     for pod in safe_parse.parse_typed_json(data, cluster.Pods).items:
         str((pod.shown, pod.owner, pod.stays))
         pods._kept(pod, empty_dir=False)
-    pods.operands_there(safe_parse.parse_typed_json(data, cluster.Pods).items, ("a",))
+    pods.list_operands(safe_parse.parse_typed_json(data, cluster.Pods).items, ("a",))
 
 
 def _judge_node(data: bytes) -> None:

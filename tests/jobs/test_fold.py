@@ -136,7 +136,7 @@ def test_hosts_of_the_fleet_without_a_result_are_told(tmp_path: Path) -> None:
     found = folding.fold([tmp_path], whole)
     assert {host: one.state for host, one in found.many.hosts.items()} == {"a": "verified", "b": "not-done"}
     assert found.tally.exit_code == 1
-    assert "its host is not in the fleet" in found.told[0]
+    assert "its host is not in the fleet" in found.unread_files[0]
     assert "not done: there is no result of it" in text.render(found.many)
     put(tmp_path, result("b", fleet="0" * 64))
     again = folding.fold([tmp_path], whole)
@@ -193,7 +193,7 @@ def test_what_is_no_result_is_told_and_never_an_end(tmp_path: Path, monkeypatch:
     wrong = hostile(tmp_path)
     monkeypatch.setattr(folding, "NAMED", 100)
     found = folding.fold([tmp_path])
-    told = {Path(line.partition(": ")[0]).stem: line.partition(": ")[2] for line in found.told}
+    told = {Path(line.partition(": ")[0]).stem: line.partition(": ")[2] for line in found.unread_files}
     assert told.keys() == wrong.keys()
     for name, why in wrong.items():
         assert why in told[name], name

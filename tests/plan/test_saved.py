@@ -45,7 +45,7 @@ def kept(made: saved.Saved, pairs: list[Pair], folder: Path) -> saved.Saved:
     file = folder / "friday.plan"
     file.write_text(saved.text(made, pairs))
     file.chmod(0o600)
-    assert saved.is_one(str(file))
+    assert saved.is_saved_plan(str(file))
     return saved.load(file)
 
 
@@ -221,7 +221,9 @@ def test_a_plan_that_others_may_write_is_not_followed(tmp_path: Path, state: Pat
 
 def test_what_is_no_plan_is_an_inventory(tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text("all: {}\n")
-    assert not any(saved.is_one(str(path)) for path in (tmp_path, tmp_path / "inventory.yaml", tmp_path / "none"))
+    assert not any(
+        saved.is_saved_plan(str(path)) for path in (tmp_path, tmp_path / "inventory.yaml", tmp_path / "none")
+    )
 
 
 def test_no_more_than_its_beginning_is_read_to_know_a_plan(tmp_path: Path) -> None:
@@ -230,7 +232,7 @@ def test_no_more_than_its_beginning_is_read_to_know_a_plan(tmp_path: Path) -> No
     large = tmp_path / "inventory.yaml"
     large.touch()
     os.truncate(large, 1 << 40)
-    assert not saved.is_one(str(large))
+    assert not saved.is_saved_plan(str(large))
 
 
 def test_figures_of_what_passes_are_not_bound() -> None:

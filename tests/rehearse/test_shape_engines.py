@@ -51,7 +51,7 @@ def test_a_new_host_comes_with_the_engines_of_its_spec(
     assert (shape.description.containerd, shape.description.engines) == (containerd, packaged)
     assert [note for note in shape.notes if "the simulated host comes with" in note], "it is said"
     (row,) = (row for row in build_table([shape.description]) if row.thing == "container engine")
-    assert all(name in row.told for name in (containerd, *packaged))
+    assert all(name in row.detail for name in (containerd, *packaged))
 
 
 def test_the_inventory_has_the_last_word_and_other_specs_get_none() -> None:

@@ -131,8 +131,8 @@ def test_what_needs_a_live_fabric_is_left_out() -> None:
 def test_what_is_simulated_is_told() -> None:
     gpu = Gpus(model="H100-SXM5-80GB", count=8)
     told = {row.thing: row for row in build_table([Description(gpu=gpu, hcas=8, fabric="roce")])}
-    assert "no verbs" in told["RoCE HCAs"].told
+    assert "no verbs" in told["RoCE HCAs"].detail
     assert "PCIe switches and links" in told
     machine = {row.thing: row for row in build_table([Description(kind="machine", gpu=gpu, hcas=8)])}
-    assert "no RDMA device" in machine["HCAs"].told
+    assert "no RDMA device" in machine["HCAs"].detail
     assert "PCIe switches and links" not in machine

@@ -160,7 +160,7 @@ def test_hostile_texts_in_an_acceptance(browser: Browser, tmp_path: Path) -> Non
     names = {f"gpu{n + 1}": name for n, name in enumerate(outcome.hosts)}
     outcome.findings = [
         replace(
-            one, host=names[one.host], found=EVIL, wanted=EVIL, hint=EVIL, evidence=EVIL, check=f"acceptance.{EVIL}",
+            one, host=names[one.host], found=EVIL, expected=EVIL, hint=EVIL, evidence=EVIL, check=f"acceptance.{EVIL}",
             measurement=one.measurement and replace(one.measurement, peer=names.get(one.measurement.peer, ""), detail=EVIL),
         )
         for one in outcome.findings

@@ -55,7 +55,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_two_names_of_one_host_are_one_host(tmp_path: Path, other: RawHost, one_host: bool) -> None:
     store = Store(tmp_path)
     store.begin(kept("friday"), [*reached([raw("a", ansible_host="gpu1.example")])], FIRST)
-    assert store.one("friday").hosts == 1
+    assert store.get("friday").hosts == 1
     if one_host:
         with pytest.raises(GpuprovError, match="the roll-out friday is open and has a too"):
             store.begin(kept("monday"), [*reached([other])], FIRST)

@@ -37,7 +37,7 @@ def file(tmp_path: Path) -> Path:
 def read(folder: Path) -> tuple[object, ...]:
     store = Store(folder)
     try:
-        return store.one("friday"), store.events("friday")
+        return store.get("friday"), store.events("friday")
     finally:
         store.close()
 

@@ -150,7 +150,7 @@ def test_an_engine_that_is_at_work_brings_it_to_its_end(
         assert gpuprov(monkeypatch, "abort", "fri") == 0
     assert "another process brings it to its end" in capsys.readouterr().err
     assert isinstance(Store(place.parent).events("fri")[-1], events.Aborted)
-    assert Store(place.parent).one("fri").open
+    assert Store(place.parent).get("fri").open
 
 
 @pytest.mark.parametrize("words", [("status", "fri"), ("resume", "fri"), ("abort", "fri")])

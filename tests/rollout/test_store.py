@@ -43,7 +43,7 @@ def test_events_are_read_as_they_were_recorded(tmp_path: Path) -> None:
     again = Store(tmp_path)
     assert again.events("friday") == [FIRST, *more]
     assert again.events("friday", 2) == more[1:]
-    assert again.one() == kept("friday")
+    assert again.get() == kept("friday")
     assert (tmp_path / "rollouts.sqlite").stat().st_mode & 0o777 == 0o600
 
 
@@ -106,7 +106,7 @@ def test_an_overlap_is_refused_by_name_until_the_other_is_over(tmp_path: Path) -
         store.begin(kept("friday"), [("x", "192.0.2.200")], FIRST)
     assert store.record("friday", 1, [events.Finished(at=3.0)], over=True)
     store.begin(kept("monday"), alias, FIRST)
-    assert store.one().id == "monday"
+    assert store.get().id == "monday"
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def test_a_signal_that_was_ignored_stays_so(number: int, tmp_path: Path) -> None
     with handled(ENDING, handler), ended_politely(), interruptible(tmp_path / "pid", 0.0) as interrupt:
         os.kill(os.getpid(), number)
         assert signal.getsignal(number) == signal.SIG_IGN
-    assert not interrupt.asked
+    assert not interrupt.requested
     assert signal.getsignal(number) == signal.SIG_IGN
 
 

@@ -236,22 +236,22 @@ def build_set(distribution: Distribution, origin: str) -> DriverPackages:
     traits, archive = TRAITS[(distribution.id, origin)], find_origin(origin)
     like = str(traits.get("versions", ""))
 
-    def found(part: str, flavour: Flavour | None = None) -> list[PackageSet]:
+    def pick(part: str, flavour: Flavour | None = None) -> list[PackageSet]:
         return list_entries(distribution, origin, part, flavour)
 
     def rules(kind: Flavour) -> tuple[dict[str, Any], ...]:
-        if not found(PARTS[0], kind):
+        if not pick(PARTS[0], kind):
             return ()
-        main = [make_rule(e, name, like) for part in PARTS for e in of_driver(found(part, kind)) for name in e.packages]
+        main = [make_rule(e, name, like) for part in PARTS for e in of_driver(pick(part, kind)) for name in e.packages]
         if main and archive and archive.enabled_by:
             main[0] |= {"way_out": archive.enabled_by}
-        more = [make_rule(e, name, like, companion=True) for e in found("companions", kind) for name in e.packages]
-        return select_with_modules([*main, *more], [name for e in found(PARTS[0], kind) for name in e.packages])
+        more = [make_rule(e, name, like, companion=True) for e in pick("companions", kind) for name in e.packages]
+        return select_with_modules([*main, *more], [name for e in pick(PARTS[0], kind) for name in e.packages])
 
     def names(part: str) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for entry in found(part) for name in entry.packages))
+        return tuple(dict.fromkeys(name for entry in pick(part) for name in entry.packages))
 
-    modules = {f: entry for f in FLAVOURS for entry in found(PARTS[0], f)[:1]}
+    modules = {f: entry for f in FLAVOURS for entry in pick(PARTS[0], f)[:1]}
     sets = {flavour: rules(flavour) for flavour in FLAVOURS}
     return DriverPackages(
         proprietary=sets["proprietary"],
@@ -269,7 +269,7 @@ def build_set(distribution: Distribution, origin: str) -> DriverPackages:
         headers=names("kernel-headers"),
         dkms=names("dkms"),
         builds_from=distribution.builds_from,
-        compilers={f: more for f in FLAVOURS if (more := tuple(n for e in found("compiler", f) for n in e.packages))},
+        compilers={f: more for f in FLAVOURS if (more := tuple(n for e in pick("compiler", f) for n in e.packages))},
     )
 
 

@@ -35,7 +35,7 @@ class Noted:
 
     def __init__(self, adapter: Adapter, hosts: Mapping[str, RawHost]) -> None:
         self._adapter, self._hosts = adapter, hosts
-        self._found: dict[tuple[str, str], str] = {}
+        self._marks: dict[tuple[str, str], str] = {}
         self.untold: dict[str, str] = {}
 
     @property
@@ -47,18 +47,18 @@ class Noted:
         """Note it, then take the host out. A host that is refused is not out by this call: a note that it wrote is
         removed."""
         key = (host, run)
-        if key not in self._found:
+        if key not in self._marks:
             whose, _, note = self._tell(host, written(self.name, run, host, over=False)).partition("\n")
             if whose == TWIN:
                 message, fix = machine.explain_refusal(_name_in(note, self._hosts))
                 return Step(host=host, node=host, state="refused", message=f"it is {message}", hint=fix)
-            self._found[key] = whose
+            self._marks[key] = whose
         step = self._adapter.drain(host, run)
         if step.state == "refused":
-            if self._found.pop(key) == NEW:
+            if self._marks.pop(key) == NEW:
                 self._tell(host, gone(run))
-        elif step.state == "done" and self._found[key] == THEIRS:
-            self._found[key] = self._tell(host, written(self.name, run, host, over=True))
+        elif step.state == "done" and self._marks[key] == THEIRS:
+            self._marks[key] = self._tell(host, written(self.name, run, host, over=True))
         return self._with_untold(host, step)
 
     def drained(self, host: str, run: str) -> Step:
@@ -69,7 +69,7 @@ class Noted:
         """Give the host back; the note of a host in service is removed."""
         step = self._adapter.returned(host, run, green)
         if step.state == "done":
-            self._found.pop((host, run), None)
+            self._marks.pop((host, run), None)
             self._tell(host, gone())
         return self._with_untold(host, step)
 

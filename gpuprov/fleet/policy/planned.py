@@ -100,17 +100,7 @@ def planned(
         if first
         else []
     )
-    soak = seconds(policy.batches.soak)
-    if policy.batches.by_domain:
-        parts: dict[str, list[str]] = {}
-        for member in rest:
-            parts.setdefault(member.domain, []).append(member.name)
-        batches += [Batch(n, tuple(names), soak, domain) for n, (domain, names) in enumerate(parts.items(), start=1)]
-    else:
-        step = at_least_one(policy.batches.size, total)
-        names = [member.name for member in rest]
-        cuts = range(0, len(names), step)
-        batches += [Batch(n, tuple(names[cut : cut + step]), soak) for n, cut in enumerate(cuts, start=1)]
+    batches += _cut_batches(policy, rest, total)
     windows = policy.windows
     return Plan(
         policy=policy,
@@ -122,6 +112,19 @@ def planned(
         spans=tuple(map(parsed, windows.open)) if windows else (),
         zone=(pinned or zone(windows.time_zone)) if windows else None,
     )
+
+
+def _cut_batches(policy: Policy, members: Iterable[Member], total: int) -> list[Batch]:
+    """Cut the hosts after the canary into batches, by failure domain or of the policy's size."""
+    soak = seconds(policy.batches.soak)
+    if policy.batches.by_domain:
+        parts: dict[str, list[str]] = {}
+        for member in members:
+            parts.setdefault(member.domain, []).append(member.name)
+        return [Batch(n, tuple(names), soak, domain) for n, (domain, names) in enumerate(parts.items(), start=1)]
+    step = at_least_one(policy.batches.size, total)
+    names = [member.name for member in members]
+    return [Batch(n, tuple(names[cut : cut + step]), soak) for n, cut in enumerate(range(0, len(names), step), start=1)]
 
 
 def _refuse_lost(lost: Sequence[str], where: str, by: str | None) -> None:

@@ -35,7 +35,7 @@ class Verdict(msgspec.Struct, frozen=True):
 def script(spec: HostSpec, only: Collection[str], *, preflight: bool) -> str:
     """Return the script that reads the input for `judge` with the same arguments from the host."""
     probes: list[Probe[Any]] = [*probes_of(spec, only=only, stops=True)] if preflight else []
-    for name in _asked(spec, only):
+    for name in _list_requested(spec, only):
         if declaration := BY_NAME[name].desired:
             probes += (probe.of(spec) for probe in declaration.probes)
         if not preflight:
@@ -74,7 +74,7 @@ def judge(
     refusals = [refusal(result) for result in results if result.refuses and not (drains and result.drained)]
     desired: dict[str, dict[str, Any]] = {}
     resources: dict[str, list[str]] = {}
-    for name in () if refusals else _asked(spec, only):
+    for name in () if refusals else _list_requested(spec, only):
         capability, context = BY_NAME[name], Context(spec, spec.capabilities[name], facts, together)
         try:
             if declaration := capability.desired:
@@ -128,5 +128,5 @@ def refusal(result: Result) -> str:
     return f"{result.check}: {result.found}{expected}" + (f". Fix: {result.hint}" if result.hint else "")
 
 
-def _asked(spec: HostSpec, only: Collection[str]) -> Iterable[str]:
+def _list_requested(spec: HostSpec, only: Collection[str]) -> Iterable[str]:
     return [name for name in spec.capabilities if name in only]

@@ -123,12 +123,12 @@ class Activities:
         except GpuprovError as error:
             raise ApplicationError(error.message, type="files") from error
         assert adapter is not None, "only a policy with an adapter drains"
-        calls = asyncio.gather(*(self._one(adapter, ask, host, given.rollout) for ask, host in given.asked))
+        calls = asyncio.gather(*(self._ask(adapter, ask, host, given.rollout) for ask, host in given.asked))
         while not (await asyncio.wait([calls], timeout=BEAT))[0]:
             activity.heartbeat()
         return messages.plain(Answers(tuple(calls.result())))
 
-    async def _one(self, adapter: Adapter, ask: drains.Ask, host: str, run: str) -> Step:
+    async def _ask(self, adapter: Adapter, ask: drains.Ask, host: str, run: str) -> Step:
         async with self._at_once:
             try:
                 return await asyncio.to_thread(drains.ask_adapter, adapter, ask, host, run)

@@ -33,7 +33,7 @@ class Asking:
         self._begin, self._plan, self._add, self._wake = begin, plan, add, wake
         self._poll = float(seconds(plan.policy.drain.poll)) if plan.policy.drain else 0.0
         self._out: set[str] = set()
-        self._asked: dict[str, tuple[Ask, float]] = {}
+        self._questions: dict[str, tuple[Ask, float]] = {}
         self._calls: dict[str, asyncio.Task[None]] = {}
         self.waits: dict[str, str] = {}
 
@@ -49,9 +49,9 @@ class Asking:
             if host.stage == "draining" and name not in desired:
                 desired[name] = "drained" if name in self._out else "drain"
         for name in [
-            host_name for host_name in self._asked if host_name not in desired and host_name not in self._calls
+            host_name for host_name in self._questions if host_name not in desired and host_name not in self._calls
         ]:
-            del self._asked[name]
+            del self._questions[name]
             self.waits.pop(name, None)
             self._out.discard(name)
         due: dict[str, Ask] = {}
@@ -59,7 +59,7 @@ class Asking:
         for name, ask in desired.items():
             if name in self._calls:
                 continue
-            before, at = self._asked.get(name, (ask, now))
+            before, at = self._questions.get(name, (ask, now))
             if before != ask or at <= now:
                 due[name] = ask
             else:
@@ -88,7 +88,7 @@ class Asking:
         now = workflow.now().timestamp()
         for (ask, name), step in zip(questions, steps, strict=True):
             del self._calls[name]
-            self._asked[name] = (ask, now + self._poll)
+            self._questions[name] = (ask, now + self._poll)
             if event := follows(ask, name, step, now):
                 self._add(event)
                 continue

@@ -55,34 +55,34 @@ class Temporal:
     def __init__(self, given: Connection, folder: Path) -> None:
         self._given, self._files = given, Files(folder)
         self._runner = asyncio.Runner()
-        self._client: Client = self._asked(connected(given))
+        self._client: Client = self._run(connected(given))
         self._plans: dict[str, Plan] = {}
         self.heartbeat = 60.0
 
-    def _asked(self, call: Coroutine[Any, Any, T]) -> T:
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
         try:
             return self._runner.run(call)
         except WorkflowQueryFailedError as error:
             hint = "ask again; what a worker has printed says why"
             raise UnreachableError(f"a worker could not answer: {error}", hint) from error
         except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
-            raise UnreachableError(*_told(error)) from error
+            raise UnreachableError(*_describe_error(error)) from error
 
     def _handle(self, rollout: str) -> WorkflowHandle[Any, Any]:
         return self._client.get_workflow_handle(messages.workflow_id(rollout))
 
     def _query(self, rollout: str, name: str, *words: Any) -> Any:
         call = self._handle(rollout).query(name, *words, rpc_timeout=PATIENCE)
-        return self._asked(call)
+        return self._run(call)
 
     def all(self) -> list[Kept]:
         async def listed() -> list[Kept]:
             executions = self._client.list_workflows(f'WorkflowType = "{messages.ROLLOUT}"')
             return [await _kept(execution) async for execution in executions if execution.status not in GONE]
 
-        return sorted(self._asked(listed()), key=lambda kept: (kept.begun, kept.id))
+        return sorted(self._run(listed()), key=lambda kept: (kept.begun, kept.id))
 
-    def one(self, rollout: str = "") -> Kept:
+    def get(self, rollout: str = "") -> Kept:
         if not rollout:
             return chosen(self.all())
 
@@ -95,7 +95,7 @@ class Temporal:
                 raise
             return None if execution.status in GONE else await _kept(execution)
 
-        return self._asked(described()) or chosen(self.all(), rollout)
+        return self._run(described()) or chosen(self.all(), rollout)
 
     def plan(self, rollout: str) -> Plan:
         if rollout not in self._plans:
@@ -110,7 +110,7 @@ class Temporal:
         async def memo() -> str:
             return str((await (await self._handle(rollout).describe()).memo())["policy"])
 
-        return self._asked(memo())
+        return self._run(memo())
 
     def events(self, rollout: str, seen: int = 0) -> list[Event]:
         received: list[Event] = []
@@ -121,7 +121,7 @@ class Temporal:
                 return received
 
     def now(self, rollout: str) -> Now | None:
-        is_open = self.one(rollout).open
+        is_open = self.get(rollout).open
         if not is_open or not self._has_worker(messages.QUEUE, TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW):
             return None
         site = msgspec.convert(self._query(rollout, "now"), Site)
@@ -142,7 +142,7 @@ class Temporal:
         request = DescribeTaskQueueRequest(
             namespace=self._client.namespace, task_queue=TaskQueue(name=queue), task_queue_type=kind
         )
-        return bool(self._asked(self._client.workflow_service.describe_task_queue(request)).pollers)
+        return bool(self._run(self._client.workflow_service.describe_task_queue(request)).pollers)
 
     def results(self, rollout: str) -> str:
         folder = self._files.place(rollout) / "results"
@@ -187,17 +187,17 @@ class Temporal:
             return msgspec.convert(refusal, Refusal) if refusal else None
 
         try:
-            if refused := self._asked(started()):
+            if refused := self._run(started()):
                 raise overlaps(refused.rollout, refused.hosts)
         except WorkflowAlreadyStartedError as error:
             raise used(name) from error
 
     def say(self, rollout: str, request: Said) -> Event | None:
-        if not self.one(rollout).open:
+        if not self.get(rollout).open:
             raise is_over(rollout)
         call = self._handle(rollout).execute_update("say", messages.plain(request), rpc_timeout=PATIENCE)
         try:
-            event = self._asked(call)
+            event = self._run(call)
         except WorkflowUpdateFailedError as error:
             raise _refusal(error) from error
         return msgspec.convert(event, Event) if event else None
@@ -247,7 +247,7 @@ def _refusal(error: WorkflowUpdateFailedError) -> GpuprovError:
     return GpuprovError(f"Temporal: {cause or error}")
 
 
-def _told(error: Exception) -> tuple[str, str]:
+def _describe_error(error: Exception) -> tuple[str, str]:
     """Describe the error between this machine and a worker."""
     status = getattr(error, "status", None)
     if status == RPCStatusCode.NOT_FOUND:

@@ -69,7 +69,7 @@ class Files:
 
     def fleet_of(self, digest: str) -> Fleet:
         """Return the fleet with this digest. Raises GpuprovError if it is not here."""
-        fleet = stored.load_fleet(self._there(self.fleet(digest)))
+        fleet = stored.load_fleet(self._require_file(self.fleet(digest)))
         if fleet.digest != digest:
             raise GpuprovError(f"{self.fleet(digest)} is another fleet: its digest does not fit", "copy it again")
         return fleet
@@ -77,13 +77,13 @@ class Files:
     def _project(self, rollout: str, fleet: str, policy: str) -> Project:
         return Project(rollout, self.fleet_of(fleet), self._policy(policy), Given(words=()))
 
-    def _there(self, path: Path) -> Path:
+    def _require_file(self, path: Path) -> Path:
         if not path.is_file():
             raise GpuprovError(f"{path} is not here", "copy it from the folder of whoever began the roll-out")
         return path
 
     def _policy(self, digest: str) -> Policy:
-        path = self._there(self.policy(digest))
+        path = self._require_file(self.policy(digest))
         try:
             data = safe_parse.read_own_contents(str(path), policies.LARGEST)
         except (OSError, safe_parse.NotOwn, safe_parse.Unreadable) as error:

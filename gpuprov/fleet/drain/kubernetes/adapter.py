@@ -16,7 +16,7 @@ from gpuprov.core import safe_parse
 from gpuprov.fleet.drain.base import Holds, State, Step, checked_run, find_node_name
 from gpuprov.fleet.drain.kubernetes.cluster import PATH, Cluster, Node, Refused
 from gpuprov.fleet.drain.kubernetes.operators import HANDS_OFF, describe_order, describe_work, hands_off_labels
-from gpuprov.fleet.drain.kubernetes.pods import evict_pods, operands_there
+from gpuprov.fleet.drain.kubernetes.pods import evict_pods, list_operands
 from gpuprov.fleet.drain.program import LIMIT, Unanswered
 
 NOTE = "gpuprov/drain"
@@ -162,7 +162,7 @@ class Kubernetes:
             if group:
                 note = msgspec.structs.replace(note, paused=(*note.paused, *group))
                 node = self._cluster.change(node, _patch(note, dict.fromkeys(group, PAUSED), cordoned=True))
-            if waits := operands_there(pods, note.paused):
+            if waits := list_operands(pods, note.paused):
                 return Told("waiting", node, "GPU operands are on it", waits=waits)
         kept = "" if note.paused else f"no label {OPERANDS}*: pods of DaemonSets stay"
         return Told("done", node, kept)

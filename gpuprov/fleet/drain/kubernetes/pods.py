@@ -46,7 +46,7 @@ def _kept(pod: Pod, *, empty_dir: bool) -> str:
     return ""
 
 
-def operands_there(pods: Iterable[Pod], paused: Sequence[str]) -> tuple[str, ...]:
+def list_operands(pods: Iterable[Pod], paused: Sequence[str]) -> tuple[str, ...]:
     """List pods of DaemonSets that choose their nodes by these labels."""
     return limit_names(
         [f"pod {pod.shown}" for pod in pods if pod.owner == "DaemonSet" and set(pod.spec.node_selector) & set(paused)]
