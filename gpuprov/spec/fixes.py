@@ -27,6 +27,7 @@ OTHER_WORDS = {
     "mofed": "doca-ofed",
 }
 """Words of other tools, and of people, for a value."""
+_COUNTED = re.compile(r"([A-Za-z][\w.-]*)[:x]([0-9]{1,2})")
 _SPLIT = re.compile(r"[,\s]+")
 
 
@@ -155,11 +156,19 @@ def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
     if isinstance(value, Mapping | list | tuple):
         return
     needed = [field.encode_name for field in kind.fields if field.required]
+    names = {field.encode_name for field in kind.fields}
     if value == "{}" and not needed:
         yield Fix({}, "write {} without quotes")
     if value is True and not needed:
         yield Fix({}, "write {} for the defaults")
-    if isinstance(value, bool):
+    word = value.casefold() if isinstance(value, str) else ""
+    if word in ON and not needed:
+        yield Fix({}, "write {} for the defaults")
+    if isinstance(value, bool) or word in (*ON, *OFF):
+        return
+    if isinstance(value, str) and (counted := _COUNTED.fullmatch(value)) and {"model", "count"} <= names:
+        made = {"model": counted[1], "count": int(counted[2])}
+        yield Fix(made, f"write {format_as_typed(made)}")
         return
     for field in kind.fields:
         if needed and needed != [field.encode_name]:

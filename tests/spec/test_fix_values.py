@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 from msgspec import inspect as shape
 
+from gpuprov.capabilities.nouveau import Nouveau
 from gpuprov.capabilities.persistence.fragment import Persistence
 from gpuprov.capabilities.rdma.fragment import FabricName
 from gpuprov.spec.fixes import Unknown, explain, fix_for
@@ -34,6 +35,13 @@ def test_by_itself_it_is_told() -> None:
         ("300", int, 300, "write 300 without quotes"),
         ("{}", Persistence, {}, "write {} without quotes"),
         ("0-3", tuple[int | str, ...], [0, 1, 2, 3], "write [0, 1, 2, 3]"),
+        ("enabled", Persistence, {}, "write {} for the defaults"),
+        (
+            "H100-SXM5-80GB:8",
+            GpuSpec,
+            {"model": "H100-SXM5-80GB", "count": 8},
+            "write {model: H100-SXM5-80GB, count: 8}",
+        ),
         ("ib", FabricName, "infiniband", "write infiniband"),
         ("MLNX_OFED", Literal["auto", "doca-ofed"], "doca-ofed", "write doca-ofed"),
         ("1G", dict[Literal["2M", "1G"], int], Unknown, 'write it as a key: {"1G": ...}'),
@@ -47,3 +55,7 @@ def test_units_quotes_and_ranges_around_a_value(value: str, kind: Any, fixed: ob
 
 def test_a_size_is_no_number_with_a_unit() -> None:
     assert fix_for("64G", shape.type_info(int)) is None, "the field counts KiB"
+
+
+def test_a_word_for_off_is_no_name_in_a_block() -> None:
+    assert fix_for("disabled", shape.type_info(Nouveau)) is None

@@ -123,7 +123,13 @@ def parse_secure_boot(output: Output) -> bool:
     return output.text.split()[-1:] == ["1"]
 
 
-RECEIPT = Probe("receipt", f"cat {RECEIPT_FILE} 2>/dev/null; true", parse_receipt, f"cat {RECEIPT_FILE}")
+RECEIPT = Probe(
+    "receipt",
+    f"[ -e {RECEIPT_FILE} ] || exit 0; [ -f {RECEIPT_FILE} ] && [ -s {RECEIPT_FILE} ] || echo -\ncat {RECEIPT_FILE} 2>/dev/null; true",
+    parse_receipt,
+    f"cat {RECEIPT_FILE}",
+)
+"""A file without a word, as a power loss leaves it, is damaged; none is a host that gpuprov was never applied to."""
 LOCK = Probe(
     "lock",
     f"[ -d /run/gpuprov/lock ] || exit 0; cat {LOCK_FILE} 2>/dev/null || echo '-'",

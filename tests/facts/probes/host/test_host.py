@@ -195,6 +195,15 @@ def test_a_damaged_receipt_says_so(text: str) -> None:
     assert receipt.damaged
 
 
+@pytest.mark.parametrize(("made", "damaged"), [("true", False), (": > R", True), ("mkdir R", True)])
+def test_a_receipt_without_a_word_is_damaged_and_none_is_none(tmp_path: Path, made: str, damaged: bool) -> None:
+    file = tmp_path / "receipt.json"
+    script = f"{made.replace('R', str(file))}; {house.RECEIPT.script.replace(house.RECEIPT_FILE, str(file))}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    receipt = house.parse_receipt(Output(done.stdout))
+    assert bool(receipt and receipt.damaged) == damaged
+
+
 def test_lock() -> None:
     lock = house.parse_lock(Output('{"user": "ada", "host": "adminbox", "pid": 71, "since": "2025-01-02T03:04:05Z"}'))
     assert lock
