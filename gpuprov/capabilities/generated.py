@@ -155,7 +155,7 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
         return ok(expected)
     by_name = {unit.name: unit for unit in managed}
     messages = [
-        _told(difference, by_name[difference.name], known.said.get(difference.name, "")) for difference in wrong
+        _describe(difference, by_name[difference.name], known.said.get(difference.name, "")) for difference in wrong
     ]
     reboots = (
         [] if boot else [by_name[difference.name].reboot for difference in wrong if by_name[difference.name].reboot]
@@ -174,7 +174,7 @@ def _only_reads(unit: Unit, states: Mapping[str, Loaded]) -> bool:
     return unit.active is None and states[unit.name].active in wanted_units.RUNS
 
 
-def _told(difference: wanted_units.Difference, unit: Unit, message: str) -> str:
+def _describe(difference: wanted_units.Difference, unit: Unit, message: str) -> str:
     words = (unit.said or message)[:200] if difference.before == "failed" else ""
     quoted = f' ("{words}")' if words else ""
     note = f"; {unit.note}" if unit.note and difference.moment == wanted_units.NOW else ""

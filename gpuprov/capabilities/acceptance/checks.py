@@ -111,7 +111,9 @@ def result(ctx: Ctx) -> Outcome:
         first, verdict = bad[0]
         more = f"; and {len(bad) - 1} more" if len(bad) > 1 else ""
         hint = f"{verdict.hint}; then {ACCEPT}" if verdict.hint else ACCEPT
-        return fail(verdict.wanted, f"{first.test}: {describe_measurement(first)}, {_age(ctx, first)} ago{more}", hint)
+        return fail(
+            verdict.expected, f"{first.test}: {describe_measurement(first)}, {_age(ctx, first)} ago{more}", hint
+        )
     figures = [measurement for measurement, verdict in verdicts if verdict.status == "pass"]
     if not figures:
         return skip(f"the last acceptance measured nothing of what is asked for now: {ACCEPT}")

@@ -119,7 +119,7 @@ def _access(state: Pcie) -> Iterator[str]:
 
 def _translation(state: Pcie) -> list[str]:
     translating = {*pcie.DOMAINS["translated"], *pcie.DOMAINS["strict"]}
-    functions = [one for kind in ("gpu", "hca") for one in state.of(kind) if one.domain in translating]
+    functions = [function for kind in ("gpu", "hca") for function in state.of(kind) if function.domain in translating]
     return (
         [f"the IOMMU translates for {_list(function.address for function in functions)} ({functions[0].domain})"]
         if functions

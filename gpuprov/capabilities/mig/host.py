@@ -89,10 +89,10 @@ def left_out(block: Mig, mig_state: MigState) -> list[MigGpu]:
     return [gpu for gpu, model in known.items() if model and model.mig.capable]
 
 
-def list_targets(block: Mig, found: MigState) -> dict[int, mig_layout.Target]:
+def list_targets(block: Mig, state: MigState) -> dict[int, mig_layout.Target]:
     """Return the target of each GPU by index; a GPU without MIG, and one that no entry names, is absent. Raises
     LayoutError."""
-    return mig_layout.select_targets(entries(block), [seen(gpu) for gpu in found.gpus])
+    return mig_layout.select_targets(entries(block), [seen(gpu) for gpu in state.gpus])
 
 
 def table(gpu: MigGpu) -> tuple[tuple[mig_fit.Profile, ...], int]:
