@@ -155,7 +155,7 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
         return ok(expected)
     by_name = {unit.name: unit for unit in managed}
     messages = [
-        _describe(difference, by_name[difference.name], known.said.get(difference.name, "")) for difference in wrong
+        _describe(difference, by_name[difference.name], known.messages.get(difference.name, "")) for difference in wrong
     ]
     reboots = (
         [] if boot else [by_name[difference.name].reboot for difference in wrong if by_name[difference.name].reboot]

@@ -43,7 +43,7 @@ def sources(block: Acceptance) -> Iterator[tuple[str, str]]:
 @check("acceptance.tools", acceptance.TOOLS, rdma.DEVICES, system.OS_RELEASE, fields=("rdma", "stream"))
 def tools(ctx: Ctx) -> Outcome:
     """The programs of the tests between hosts are installed if the host has an RDMA device; and stress-ng for stream."""
-    needed, present = installed(ctx), ctx.facts.get(acceptance.TOOLS).found
+    needed, present = installed(ctx), ctx.facts.get(acceptance.TOOLS).programs
     if not needed:
         return skip("no RDMA device, or no tests between hosts asked for")
     missing = [name for name in needed if name not in present]

@@ -52,7 +52,7 @@ def list_changes(ctx: Ctx) -> list[host.Needs] | Outcome:
     if not needs and not host.enables(ctx.fragment):
         return not_asked("no GPU here has MIG, and the spec has none")
     if not needs:
-        listed = ", ".join(f"{gpu.told} {gpu.name}" for gpu in state.gpus) or "no GPU"
+        listed = ", ".join(f"{gpu.label} {gpu.name}" for gpu in state.gpus) or "no GPU"
         hint = "mig: false for this host, or an entry whose gpus are here"
         return fail("a GPU with MIG that the layout names", f"the host has {listed}", hint)
     return needs
@@ -136,7 +136,7 @@ def describe_gpus(words: Iterable[tuple[mig.MigGpu, str]]) -> str:
     for gpu, text in words:
         alike.setdefault(text, []).append(gpu)
     names = {
-        text: gpus[0].told if len(gpus) == 1 else f"GPUs {', '.join(str(gpu.index) for gpu in gpus)}"
+        text: gpus[0].label if len(gpus) == 1 else f"GPUs {', '.join(str(gpu.index) for gpu in gpus)}"
         for text, gpus in alike.items()
     }
     return "; ".join(f"{names[text]}: {text}" for text in alike)

@@ -40,19 +40,19 @@ def iterate(
     """Yield every record at the path, one after another, so that a folder of many takes the memory of one. Raises as
     `read` does. `hosts`: names that tell hosts apart where files are named after them; `note` is called with what is
     not read."""
-    found = False
+    has_record = False
     if what := explain_refusal(str(path)):
         raise GpuprovError(f"{path} is {what}, and no record", "write what it says to a file: dmesg > dmesg.log")
     try:
         is_folder = path.is_dir() or archives.is_archive(path)
         for record in _read_folder(path, hosts, note) if is_folder else _read_file(path):
-            found = True
+            has_record = True
             yield record
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}", f"name {ALLOWED}") from error
     except Unreadable as error:
         raise GpuprovError(f"{path} cannot be read: {error}", f"name {ALLOWED}") from error
-    if not found:
+    if not has_record:
         raise GpuprovError(f"{path} holds no record of a host", f"name {ALLOWED}")
 
 

@@ -50,7 +50,7 @@ def function(ctx: Ctx) -> Outcome:
         )
         known = catalogue.read_efa_file().functions
         return fail(f"PCI functions {known[0].id} to {known[-1].id}", "none", hint)
-    module = state.mine
+    module = state.running
     if not (module and module.path) and not state.loaded and not (vendor(ctx.fragment) and digest):
         return fail(
             "a driver efa", "the kernel has none, and the spec names no installer", 'rdma.efa.installer: "1.47.0"'

@@ -36,7 +36,7 @@ def driver(ctx: Ctx) -> Outcome:
     """The loaded driver is the one that the spec asks for: Alibaba's has parameters, the kernel's own has none."""
     state, by_vendor = ctx.facts.get(ERDMA), vendor(ctx.fragment)
     expected = f"{'Alibaba' if by_vendor else 'the kernel'}'s driver erdma, loaded"
-    running = state.mine
+    running = state.running
     if state.lacks:
         symbol, message = catalogue.read_erdma_file().ofed.symbol, "a tree of OFED was there when it was built"
         hint = "boot into OFED's ib_core, or build erdma anew without that tree: see docs/how-to/erdma.md"
