@@ -134,7 +134,7 @@ def settings(ctx: Ctx) -> Group | Outcome:
         for gpu in state.gpus
         for node, value in onhost.parse_settings(rows(ctx.fragment), gpu.index).items()
     ]
-    wrong = {(difference.gpu.index, difference.node): difference.found for difference in differences(ctx)}
+    wrong = {(difference.gpu.index, difference.node): difference.actual for difference in differences(ctx)}
     expected = "; ".join(dict.fromkeys(_format_settings(ctx.fragment, gpu.index) for gpu in state.gpus))
     return Group(
         tuple(

@@ -92,7 +92,7 @@ def ecc(ctx: Ctx) -> Group | Outcome:
     def compare(gpu: Asked) -> Pair:
         now, pending = compare_ecc(gpu.state, gpu.settings["ecc"])
         later = f", {pending.actual} is pending" if pending.actual != now.actual else ""
-        return Pair(now.wanted, f"{now.actual}{later}")
+        return Pair(now.expected, f"{now.actual}{later}")
 
     hint = "reboot: a pending ECC mode waits for it" if other and waiting else f"{APPLY}, then a reboot"
     return state_settings(ctx, selection, "ECC mode", compare, hint if reboot else APPLY, reboot)

@@ -113,7 +113,7 @@ def _access(state: Pcie) -> Iterator[str]:
         wrong = list(list_differences(state.path(), {"acs": "disabled"}))
     except Refused:
         return
-    if on := [difference.address for difference in wrong if difference.found != UNREADABLE]:
+    if on := [difference.address for difference in wrong if difference.actual != UNREADABLE]:
         yield f"ACS is on in {_list(on)}"
 
 

@@ -48,7 +48,7 @@ def differing(functions: Iterable[Function], **expected: str) -> list[Difference
 def register(functions: Iterable[Function], kind: str, value: str, words: str, **expected: str) -> Group:
     """Return a register of these functions, compared as the boot unit's program compares it."""
     each = list(functions)
-    wrong = {row.address: row.found for row in differing(each, **expected)}
+    wrong = {row.address: row.actual for row in differing(each, **expected)}
     return Group(
         tuple(Setting(kind=kind, device=function.address, value=value, words=words) for function in each),
         {(function.address, ""): wrong.get(function.address, value) for function in each},

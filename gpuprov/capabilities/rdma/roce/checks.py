@@ -56,7 +56,7 @@ def settings(ctx: Ctx) -> Group | Outcome:
     own_ports = ports(ctx)
     if not own_ports:
         return fail(expected, NO_PORT, NO_PORT_HINT)
-    actual = {(row.port.name, row.key): row.found for row in differences(ctx)}
+    actual = {(row.port.name, row.key): row.actual for row in differences(ctx)}
     each = [(port.name, key, value) for port in own_ports for key, value in desired.items() if port.has(key)]
     words = {
         name: f"{name} " + ", ".join(f"{key} is {before}" for (port, key), before in actual.items() if port == name)
