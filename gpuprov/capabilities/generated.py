@@ -138,7 +138,7 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
         raise ProbeFailed(f"systemd of the host did not say how it has {silent[0]}")
     wrong = [
         difference
-        for difference in wanted_units.list_differences([unit.wanted for unit in managed], states)
+        for difference in wanted_units.list_differences([unit.desired for unit in managed], states)
         if difference.moment == moment
     ]
     if boot:
@@ -175,7 +175,7 @@ def _only_reads(unit: Unit, states: Mapping[str, Loaded]) -> bool:
 
 
 def _describe(difference: wanted_units.Difference, unit: Unit, message: str) -> str:
-    words = (unit.said or message)[:200] if difference.before == "failed" else ""
+    words = (unit.message or message)[:200] if difference.before == "failed" else ""
     quoted = f' ("{words}")' if words else ""
     note = f"; {unit.note}" if unit.note and difference.moment == wanted_units.NOW else ""
     return f"{difference.name} is {difference.before}{quoted}{note}"
