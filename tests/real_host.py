@@ -47,20 +47,20 @@ def disagreements(facts: RecordedFacts) -> Iterator[str]:
     for gpu in state.gpus:
         shown = smi.pop(gpu.address, None)
         if shown is None:
-            yield f"{gpu.told}: nvidia-smi does not list it"
+            yield f"{gpu.label}: nvidia-smi does not list it"
         elif (shown.uuid, shown.name) != (gpu.uuid, gpu.name):
-            yield f"{gpu.told}: NVML says {gpu.name} {gpu.uuid}, nvidia-smi {shown.name} {shown.uuid}"
+            yield f"{gpu.label}: NVML says {gpu.name} {gpu.uuid}, nvidia-smi {shown.name} {shown.uuid}"
         known = find_by_pci_id(gpu.pci, gpu.subsystem)
         if known is None:
-            yield f"{gpu.told}: the catalogue does not know {gpu.pci} {gpu.subsystem} ({gpu.name})"
+            yield f"{gpu.label}: the catalogue does not know {gpu.pci} {gpu.subsystem} ({gpu.name})"
             continue
         if known.mig.capable != gpu.capable:
-            yield f"{gpu.told}: MIG capable by the catalogue: {known.mig.capable}, by NVML: {gpu.capable}"
+            yield f"{gpu.label}: MIG capable by the catalogue: {known.mig.capable}, by NVML: {gpu.capable}"
         table = {profile.name: profile for profile in list_profiles(known)}
         for profile in gpu.profiles:
             row = table.get(profile.name)
             if row is None:
-                yield f"{gpu.told}: {known.key} has no profile {profile.name} in the catalogue"
+                yield f"{gpu.label}: {known.key} has no profile {profile.name} in the catalogue"
                 continue
             pairs: tuple[tuple[str, object, object], ...] = (
                 ("instances", profile.count, row.max_count),
@@ -71,7 +71,7 @@ def disagreements(facts: RecordedFacts) -> Iterator[str]:
             )
             for field, told, ours in pairs:
                 if told is not None and ours is not None and told != ours:
-                    yield f"{gpu.told}: {known.key} {profile.name}: {field} {told} by NVML, {ours} in the catalogue"
+                    yield f"{gpu.label}: {known.key} {profile.name}: {field} {told} by NVML, {ours} in the catalogue"
     for bus in smi:
         yield f"{bus}: NVML's reader does not list it"
 

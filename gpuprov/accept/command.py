@@ -183,7 +183,7 @@ def _note(outcome: Outcome, host: Host, measurement: Measurement, evidence: str)
             check=f"acceptance.{named(measurement)}",
             status=verdict.status,
             found=describe_measurement(measurement),
-            expected=verdict.wanted if verdict.status != "skip" else "",
+            expected=verdict.expected if verdict.status != "skip" else "",
             hint=verdict.hint if verdict.status in ("fail", "error") else "",
             evidence=evidence,
             measurement=measurement,

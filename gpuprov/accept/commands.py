@@ -50,7 +50,7 @@ def make_unit(test: str, client: Host, server: Host, client_rail: Rail, server_r
     speech = client_rail.speech
     program = program_of(test, "InfiniBand" if speech == "InfiniBand" else "Ethernet")
     made = Unit(test=test, client=client.name, server=server.name, client_rail=client_rail, server_rail=server_rail)
-    lacking = [host.name for host in (client, server) if program not in host.tools.found]
+    lacking = [host.name for host in (client, server) if program not in host.tools.programs]
     if lacking:
         return msgspec.structs.replace(
             made, skipped=f"no {program} on {' and '.join(lacking)}: gpuprov apply installs it"

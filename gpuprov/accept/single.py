@@ -105,7 +105,7 @@ def diag_task(host: Host) -> Task | None:
     level = host.block.dcgm.level
     if not level:
         return None
-    why = "" if "dcgmi" in host.tools.found else "no dcgmi: dcgm in the spec installs it"
+    why = "" if "dcgmi" in host.tools.programs else "no dcgmi: dcgm in the spec installs it"
     listen = str(getattr(host.spec.capabilities.get("dcgm"), "listen", dcgm.LISTEN))
     engine = () if listen == dcgm.LISTEN else ("--host", dcgm.derive_address(listen))
     words = ("dcgmi", "diag", *engine, "-r", str(level), "-j")
@@ -123,7 +123,7 @@ def stream_task(host: Host) -> Task | None:
     seconds = host.block.stream.seconds
     if not seconds:
         return None
-    program = host.tools.found.get(STRESS, "")
+    program = host.tools.programs.get(STRESS, "")
     words = (program, "--stream", "0", "--timeout", f"{seconds}s", "--metrics")
     why = "" if program else f"no {STRESS} in PATH: gpuprov apply installs it"
     return Task(host=host.name, tests=("stream",), words=words, seconds=float(seconds), skipped=why)
@@ -160,7 +160,7 @@ def run_across(hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say) 
     size, note = _choose_size(requested.size, joined)
     task = Task(host=first.name, tests=(name,), size=catalogue.parse_size(size), seconds=NCCL_SECONDS, note=note)
     programs = {_find_program(host, "nccl", requested.test) for host in joined}
-    lacking = [host.name for host in joined if "mpirun" not in host.tools.found]
+    lacking = [host.name for host in joined if "mpirun" not in host.tools.programs]
     why = next((why for _, why in programs if why), "")
     if len(joined) < 2:
         why = why or "only one host of this run asks for it"
@@ -207,7 +207,7 @@ def _find_program(host: Host, name: Literal["nccl", "nvbandwidth"], program: str
         return f"{folder}/bin/{program}", f"{folder} does not find {', '.join(lost)}" if lost else ""
     if requested.path:
         return f"{requested.path.rstrip('/')}/{program}", ""
-    path = host.tools.found.get(program, "")
+    path = host.tools.programs.get(program, "")
     return (
         path,
         ""

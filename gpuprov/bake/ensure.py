@@ -17,11 +17,11 @@ def ensure(resources: Iterable[Resource], contents: Contents) -> list[str]:
     changes = list(differences(given, contents))
     own_units = [item for item in given if isinstance(item, Unit)]
     try:
-        made = [_describe(item) for item in wanted_units.ensure([item.wanted for item in own_units if _is_off(item)])]
+        made = [_describe(item) for item in wanted_units.ensure([item.desired for item in own_units if _is_off(item)])]
         made += _files(given, changes)
         if changes:
             systemd.systemctl("daemon-reload")
-        made += [_describe(item) for item in wanted_units.ensure([item.wanted for item in own_units if item.enabled])]
+        made += [_describe(item) for item in wanted_units.ensure([item.desired for item in own_units if item.enabled])]
         made += _started(own_units)
     except onhost.Refused as error:
         message, _, fix = str(error).partition(". Fix: ")
@@ -71,7 +71,7 @@ def _convert_resource(item: Resource) -> onhost.Wanted:
 
 def _started(own_units: list[Unit]) -> Iterator[str]:
     """Start what should run and does not, or runs with what is outdated."""
-    desired_units = [item.wanted for item in own_units if item.active and not item.reboot]
+    desired_units = [item.desired for item in own_units if item.active and not item.reboot]
     for item in wanted_units.list_differences(desired_units, wanted_units.look([unit.name for unit in desired_units])):
         if item.moment == wanted_units.NOW:
             status, lines = units.restart(item.name)

@@ -28,19 +28,19 @@ TRY_BY_HAND = "see what apt-get -s install, or dnf install --assumeno, says of t
 SHOWN = "apt-mark showhold; dnf versionlock list; zypper locks"
 
 
-def held(facts: Facts, installed: Mapping[str, Package], what: str, *, wanted: bool) -> Outcome:
-    """Return whether each of these packages is held and holding works; or, if holding is not wanted, whether none is
+def held(facts: Facts, installed: Mapping[str, Package], what: str, *, hold: bool) -> Outcome:
+    """Return whether each of these packages is held and holding works; or, if they are not to be held, whether none is
     held."""
     commands, complaint = words(facts.get(system.OS_RELEASE)), facts.get(LOCKING)
-    word, other, command = ("held", "not held", commands.hold) if wanted else ("not held", "held", commands.unhold)
+    word, other, command = ("held", "not held", commands.hold) if hold else ("not held", "held", commands.unhold)
     if not installed:
         return fail(word, f"no package of {what} is installed", APPLY)
     expected = f"{len(installed)} package{'' if len(installed) == 1 else 's'} {word}"
     states = [state for name, package in installed.items() for state in package.each or ((name, package.held),)]
-    wrong = sorted({called for called, is_held in states if is_held != wanted})
+    wrong = sorted({called for called, is_held in states if is_held != hold})
     changes = [Change(kind="setting", name=f"{command} {name}") for name in wrong]
     problems = [f"{other}: {' '.join(wrong)}"] * bool(wrong)
-    if wanted and complaint:
+    if hold and complaint:
         way = "correct that setting: upgrades move what is held"
         if complaint == NO_LOCK_PLUGIN:
             way = f"{commands.install} {LOCK_PLUGIN}"

@@ -14,14 +14,14 @@ from gpuprov.rules import package_lists
 class Coming(msgspec.Struct, frozen=True, kw_only=True):
     """`kernel` starts at the next boot; if only once, `after` from the second boot on (None: unknown).
 
-    `told`: how that is known, for messages: by an unusual setting, or not at all. A kernel that cannot boot with the
+    `note`: how that is known, for messages: by an unusual setting, or not at all. A kernel that cannot boot with the
     files here, such as a rescue entry or a removed kernel, is not `bootable`, and has no modules.
     """
 
     kernel: KernelModules
     once: bool = False
     after: KernelModules | None = None
-    told: str = ""
+    note: str = ""
 
     @property
     def each(self) -> tuple[KernelModules, ...]:
@@ -53,7 +53,7 @@ def coming(facts: Facts) -> Coming | None:
         origin = f"{next_boot.loader} starts it one time ({next_boot.by}){then}"
     else:
         origin = f"{next_boot.loader}: {next_boot.by}" if kernel != newest else ""
-    return Coming(kernel=kernel, once=next_boot.once, after=after, told=origin)
+    return Coming(kernel=kernel, once=next_boot.once, after=after, note=origin)
 
 
 def none_boots(facts: Facts) -> Outcome:

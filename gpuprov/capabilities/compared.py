@@ -49,7 +49,7 @@ class Group(msgspec.Struct, frozen=True):
 
     def compare(self) -> list[Difference]:
         """Compare all of them, in their order."""
-        return [found for resource in self.resources for found in compare_resource(resource, self)]
+        return [difference for resource in self.resources for difference in compare_resource(resource, self)]
 
 
 def compare_resource(resource: Setting | KernelModule, group: Group) -> Iterator[Difference]:
@@ -82,12 +82,14 @@ def compared(
 
     def made(group: Callable[[Context[Any]], Group | Outcome]) -> Compared:
         def run(ctx: Context[Any]) -> Outcome:
-            found = group(ctx)
-            return found if isinstance(found, Outcome) else judge(found)
+            result = group(ctx)
+            return result if isinstance(result, Outcome) else judge(result)
 
         run.__doc__ = group.__doc__
         plain = check(identifier, *probes, fields=fields, moment=moment, evidence=evidence)(run)
-        return Compared(**{one.name: getattr(plain, one.name) for one in members(Check)}, group=group, until=until)
+        return Compared(
+            **{field.name: getattr(plain, field.name) for field in members(Check)}, group=group, until=until
+        )
 
     return made
 
@@ -102,16 +104,16 @@ def judge(group: Group) -> Outcome:
     if not (group.resources or group.right or group.beside):
         return not_asked()
     expected = group.expected or " ".join(filter(None, map(describe, group.resources)))
-    found = group.compare()
-    if not (found or group.beside):
+    differences = group.compare()
+    if not (differences or group.beside):
         return ok(group.right or expected, expected)
-    fixes = dict.fromkeys(one.fix or group.fix for one in found) or (group.fix,)
-    reasons = dict.fromkeys(filter(None, (group.reboot, *(one.reboot for one in found))))
+    fixes = dict.fromkeys(difference.fix or group.fix for difference in differences) or (group.fix,)
+    reasons = dict.fromkeys(filter(None, (group.reboot, *(difference.reboot for difference in differences))))
     return fail(
         expected,
-        group.message or "; ".join([*describe_differences(found), *group.beside]),
+        group.message or "; ".join([*describe_differences(differences), *group.beside]),
         "; ".join(fixes),
-        changes=_list_changes(group, found, expected),
+        changes=_list_changes(group, differences, expected),
         reboot="; ".join(reasons),
     )
 
@@ -122,7 +124,7 @@ def keep_out(facts: Facts, names: Iterable[str]) -> Group:
     return Group(
         out,
         modules=Modules(kept_out=facts.get(modules.MODPROBE).blacklist),
-        expected="blacklisted: " + " ".join(one.kernel_name for one in out),
+        expected="blacklisted: " + " ".join(module.kernel_name for module in out),
         fix=f"{APPLY} writes {MODPROBE_FILE}",
     )
 
@@ -139,16 +141,22 @@ def find_fault(
     """Return the outcome of a check by hand if one resource differs, which it needs; None if it does not. message: its
     difference in words."""
     loaded, values = (state, {}) if isinstance(state, Modules) else (Modules(), state)
-    found = Group((resource,), values, loaded).compare()
-    if not found:
+    differences = Group((resource,), values, loaded).compare()
+    if not differences:
         return None
-    words = message or "; ".join(describe_differences(found))
-    return fail(expected, words, found[0].fix or fix, changes=list_changes(found), reboot=reboot or found[0].reboot)
+    words = message or "; ".join(describe_differences(differences))
+    return fail(
+        expected,
+        words,
+        differences[0].fix or fix,
+        changes=list_changes(differences),
+        reboot=reboot or differences[0].reboot,
+    )
 
 
-def _list_changes(group: Group, found: Iterable[Difference], expected: str) -> list[Change]:
+def _list_changes(group: Group, differences: Iterable[Difference], expected: str) -> list[Change]:
     if group.changed is None:
-        return list_changes(found, group.files)
+        return list_changes(differences, group.files)
     return [Change(kind="file", name=group.changed, after=expected)] if group.changed else []
 
 
@@ -159,11 +167,11 @@ def describe(resource: Setting | KernelModule) -> str:
     return f"{resource.key or resource.label}={resource.value}" if resource.value else resource.key or resource.label
 
 
-def describe_differences(found: Iterable[Difference]) -> Iterator[str]:
+def describe_differences(differences: Iterable[Difference]) -> Iterator[str]:
     """Describe differences, each in its words; devices that differ alike together."""
     alike: dict[str, list[str]] = {}
-    for one in found:
-        alike.setdefault(one.words or f"{one.path}: {one.before}", []).append(one.device)
+    for difference in differences:
+        alike.setdefault(difference.words or f"{difference.path}: {difference.before}", []).append(difference.device)
     for text, devices in alike.items():
         yield text.replace("{devices}", fold_devices(dict.fromkeys(devices)))
 
@@ -171,22 +179,22 @@ def describe_differences(found: Iterable[Difference]) -> Iterator[str]:
 def fold_devices(devices: Iterable[str]) -> str:
     """Name devices; several GPUs as `GPUs 0, 1, 2`."""
     names = list(devices)
-    numbers = [found[1] for name in names if (found := _NUMBERED.fullmatch(name))]
+    numbers = [match[1] for name in names if (match := _NUMBERED.fullmatch(name))]
     return f"GPUs {', '.join(numbers)}" if 1 < len(numbers) == len(names) else " ".join(names)
 
 
-def list_changes(found: Iterable[Difference], files: Mapping[str, str] = {}) -> list[Change]:
+def list_changes(differences: Iterable[Difference], files: Mapping[str, str] = {}) -> list[Change]:
     """Return what apply would make of differences; those of one file together, with the text that it gets where that is
     known."""
     merged: dict[tuple[str, str], list[Difference]] = {}
-    for one in found:
-        merged.setdefault((one.kind, one.path), []).append(one)
+    for difference in differences:
+        merged.setdefault((difference.kind, difference.path), []).append(difference)
     return [
         Change(
             kind=each[0].kind,
             name=path,
-            before="; ".join(dict.fromkeys(one.before for one in each if one.before)),
-            after=files.get(path) or "; ".join(dict.fromkeys(one.after for one in each)),
+            before="; ".join(dict.fromkeys(difference.before for difference in each if difference.before)),
+            after=files.get(path) or "; ".join(dict.fromkeys(difference.after for difference in each)),
         )
         for (_, path), each in merged.items()
     ]
@@ -227,11 +235,11 @@ def find_missing(
 ) -> Outcome | None:
     """Return the outcome of a host without one of these packages; None if it has all."""
     needed = list(names)
-    found = list(compare_packages(dict.fromkeys(needed, "installed"), dict.fromkeys(installed, "")))
-    if not found:
+    differences = list(compare_packages(dict.fromkeys(needed, "installed"), dict.fromkeys(installed, "")))
+    if not differences:
         return None
-    message = "; ".join(describe_differences(found))
-    return fail(expected or " ".join(needed), message, fix, changes=list_changes(found))
+    message = "; ".join(describe_differences(differences))
+    return fail(expected or " ".join(needed), message, fix, changes=list_changes(differences))
 
 
 def rebuild_images(images: Iterable[str], after: str = "rebuilt") -> list[Change]:

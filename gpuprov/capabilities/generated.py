@@ -138,7 +138,7 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
         raise ProbeFailed(f"systemd of the host did not say how it has {silent[0]}")
     wrong = [
         difference
-        for difference in wanted_units.list_differences([unit.wanted for unit in managed], states)
+        for difference in wanted_units.list_differences([unit.desired for unit in managed], states)
         if difference.moment == moment
     ]
     if boot:
@@ -155,7 +155,7 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
         return ok(expected)
     by_name = {unit.name: unit for unit in managed}
     messages = [
-        _told(difference, by_name[difference.name], known.said.get(difference.name, "")) for difference in wrong
+        _describe(difference, by_name[difference.name], known.messages.get(difference.name, "")) for difference in wrong
     ]
     reboots = (
         [] if boot else [by_name[difference.name].reboot for difference in wrong if by_name[difference.name].reboot]
@@ -174,8 +174,8 @@ def _only_reads(unit: Unit, states: Mapping[str, Loaded]) -> bool:
     return unit.active is None and states[unit.name].active in wanted_units.RUNS
 
 
-def _told(difference: wanted_units.Difference, unit: Unit, message: str) -> str:
-    words = (unit.said or message)[:200] if difference.before == "failed" else ""
+def _describe(difference: wanted_units.Difference, unit: Unit, message: str) -> str:
+    words = (unit.message or message)[:200] if difference.before == "failed" else ""
     quoted = f' ("{words}")' if words else ""
     note = f"; {unit.note}" if unit.note and difference.moment == wanted_units.NOW else ""
     return f"{difference.name} is {difference.before}{quoted}{note}"

@@ -44,7 +44,7 @@ def running(ctx: Context[Nouveau]) -> Group | Outcome:
     """No in-tree driver is loaded, and none is bound to an NVIDIA GPU."""
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the loaded modules are the machine's, not this host's")
-    names = {one.kernel_name for one in unloaded(ctx.fragment)}
+    names = {module.kernel_name for module in unloaded(ctx.fragment)}
     bound = [
         f"{f.address} ({f.driver})"
         for f in ctx.facts.get(pci.NVIDIA_FUNCTIONS)
@@ -115,7 +115,7 @@ TASKS: Stages = {"configure": (UNLOAD,)}
 def desired(ctx: Context[Nouveau]) -> dict[str, Any]:
     """Return what the role does: in-tree drivers are taken out of the kernel; in a container the loaded modules are the
     machine's."""
-    names = [] if ctx.facts.get(system.CONTAINER) else [one.kernel_name for one in unloaded(ctx.fragment)]
+    names = [] if ctx.facts.get(system.CONTAINER) else [module.kernel_name for module in unloaded(ctx.fragment)]
     return {"tasks": {"unload": {"modules": names}}}
 
 

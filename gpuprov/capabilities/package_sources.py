@@ -39,8 +39,8 @@ def judge(repo_state: Mapping[str, Any], requested: Mapping[str, Any], kind: Fam
     trust = ", ".join(expected) or "the given key"
     should = f"{effective['url']}, trusted by {trust}"
 
-    def differ(difference: Difference, found: str) -> Outcome:
-        return fail(should, found, "gpuprov apply writes it again", changes=list_changes([difference]))
+    def differ(difference: Difference, message: str) -> Outcome:
+        return fail(should, message, "gpuprov apply writes it again", changes=list_changes([difference]))
 
     if place not in repo_state["files"]:
         return differ(Difference(place, "absent", effective["url"]), f"{place} is not there")

@@ -80,10 +80,10 @@ def _list_lasting(capability: Capability) -> list[Compared]:
 
 
 def _lasting(check: Compared, group: Group) -> Iterator[Lasting]:
-    for one in group.resources:
-        if isinstance(one, Setting) and one.moment == "now":
-            before = group.values.get((one.device, one.key), "") if one.compare(group.values) else ""
-            yield Lasting(check.id, one.device, one.label, one.end, before, check.until)
+    for setting in group.resources:
+        if isinstance(setting, Setting) and setting.moment == "now":
+            before = group.values.get((setting.device, setting.key), "") if setting.compare(group.values) else ""
+            yield Lasting(check.id, setting.device, setting.label, setting.end, before, check.until)
 
 
 def _entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> Iterator[str]:

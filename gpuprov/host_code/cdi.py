@@ -41,7 +41,7 @@ class Ran(NamedTuple):
     """A program's exit status and the last lines of its error output; 127 if there is no such program."""
 
     status: int
-    said: str
+    message: str
 
 
 def settle(directory: str, *, check: bool) -> list[str]:
@@ -65,7 +65,7 @@ def link_devices(check: bool) -> list[str]:
     missing = list_unlinked()
     ran = _run(LINKS) if missing and not check else Ran(0, "")
     if ran.status:
-        raise Refused(f"nvidia-ctk system create-dev-char-symlinks failed: {ran.said}")
+        raise Refused(f"nvidia-ctk system create-dev-char-symlinks failed: {ran.message}")
     return [f"{BY_NUMBER}: linked {' '.join(missing)}"] if missing else []
 
 
@@ -93,7 +93,7 @@ def _generate(path: str, check: bool) -> bool:
         if ran.status and check:
             return not os.path.exists(path)
         if ran.status:
-            raise Refused(f"nvidia-ctk cdi generate failed: {ran.said}")
+            raise Refused(f"nvidia-ctk cdi generate failed: {ran.message}")
         if os.path.isfile(path) and filecmp.cmp(made, path, shallow=False):
             return False
         if not check:

@@ -63,7 +63,7 @@ def _check(ran: Ran, otherwise: str) -> None:
 
 def _must(ran: Ran, what: str) -> None:
     if ran.status:
-        raise Refused(f"{what}: {shorten_end(ran.said[-400:], 400) or f'status {int(ran.status)}'}")
+        raise Refused(f"{what}: {shorten_end(ran.message[-400:], 400) or f'status {int(ran.status)}'}")
 
 
 def list_files(folder: str) -> Iterator[str]:

@@ -150,7 +150,7 @@ def read_headers(path: str) -> Iterator[list[str]]:
 def list_rows() -> list[list[str]]:
     ran = run(["rpm", "-qa", "--qf", DIGESTS])
     if ran.status:
-        raise ValueError(f"rpm -qa fails: {shorten_end(ran.said, 300)}")
+        raise ValueError(f"rpm -qa fails: {shorten_end(ran.message, 300)}")
     return [line.split("|") for line in ran.lines if line.count("|") == 7 and not line.startswith("gpg-pubkey|")]
 
 

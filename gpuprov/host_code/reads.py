@@ -60,9 +60,9 @@ def is_read(path: str, reads: Iterable[str]) -> bool:
 def list_newer(paths: Iterable[str], started: float, running: Iterable[str] = ()) -> list[str]:
     """Return the files of this host, and those in these folders, whose content is newer than this start. running: the
     programs of the unit's processes."""
-    found = [path for path in _walk(paths) if os.lstat(path).st_ctime > started and path not in running]
-    notes = parse_notes(files.read(NOTES)) if found else {}
-    return select_newer([Found(path, os.lstat(path).st_ctime, _digest(path)) for path in found], started, notes)
+    newer = [path for path in _walk(paths) if os.lstat(path).st_ctime > started and path not in running]
+    notes = parse_notes(files.read(NOTES)) if newer else {}
+    return select_newer([Found(path, os.lstat(path).st_ctime, _digest(path)) for path in newer], started, notes)
 
 
 def find_program(pid: int) -> str:
@@ -85,12 +85,12 @@ def note_written(paths: Iterable[str]) -> None:
 
 def _walk(paths: Iterable[str]) -> Iterator[str]:
     """Yield these paths, what links among them lead to, and what is in folders; each once, and only what is there."""
-    found: dict[str, None] = {}
+    reached: dict[str, None] = {}
     for path in paths:
-        found.update(dict.fromkeys((path, os.path.realpath(path))))
+        reached.update(dict.fromkeys((path, os.path.realpath(path))))
         for folder, folders, names in os.walk(path):
-            found.update(dict.fromkeys(os.path.join(folder, name) for name in (*folders, *names)))
-    return filter(os.path.lexists, found)
+            reached.update(dict.fromkeys(os.path.join(folder, name) for name in (*folders, *names)))
+    return filter(os.path.lexists, reached)
 
 
 def _digest(path: str) -> str:

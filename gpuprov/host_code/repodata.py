@@ -53,7 +53,7 @@ def read_header(path: str) -> Header:
     """Return the tags of a package, as rpm writes them."""
     ran = run(["rpm", "-qp", "--xml", "--nosignature", path])
     if ran.status:
-        raise ValueError(f"rpm cannot read {path}: {ran.said[-300:]}")
+        raise ValueError(f"rpm cannot read {path}: {ran.message[-300:]}")
     try:
         header = ElementTree.fromstring(NO_XML.sub("", ran.out))
         return {tag.get("name", ""): [value.text or "" for value in tag] for tag in header}

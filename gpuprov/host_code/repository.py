@@ -131,7 +131,7 @@ def put(manager: Manager, desired: Wanted, planned: Mapping[str, Any], family: s
 def import_key(path: str) -> None:
     ran = run(["rpm", "--import", path])
     if ran.status:
-        raise Refused(f"rpm --import {path}: {ran.said}")
+        raise Refused(f"rpm --import {path}: {ran.message}")
 
 
 def _write(path: str, text: str) -> None:

@@ -10,11 +10,11 @@ Asked = Mapping[str, Any]
 
 
 class Failed(Exception):
-    """Its message says what does not run, the output of its program, and the fix. `found`: earlier findings."""
+    """Its message says what does not run, the output of its program, and the fix. `details`: earlier findings."""
 
     def __init__(self, message: str, **details: str) -> None:
         super().__init__(message)
-        self.found = details
+        self.details = details
 
 
 def bring(params: Asked, *, check: bool) -> tuple[dict[str, Any], str]:

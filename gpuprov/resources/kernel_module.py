@@ -46,10 +46,10 @@ class KernelModule(msgspec.Struct, frozen=True, kw_only=True):
         name, label = self.kernel_name, self.label or self.kernel_name
         if self.kept_out and name not in modules.kept_out:
             yield Difference(MODPROBE_FILE, "", f"blacklist {name}", device=name, words="not blacklisted: {devices}")
-        found = modules.options.get(name, {})
+        options = modules.options.get(name, {})
         for key, value in self.options.items():
-            if found.get(key) != value:
-                before = f"{label}: {key}={found.get(key, 'missing')}"
+            if options.get(key) != value:
+                before = f"{label}: {key}={options.get(key, 'missing')}"
                 yield Difference(MODPROBE_FILE, before, f"{label}: {key}={value}", device=name, words=before)
         if self.at_boot and name not in modules.at_boot:
             yield Difference(MODULES_FILE, "", name, device=name, words="not in modules-load.d: {devices}")

@@ -9,9 +9,9 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """A unit of systemd. `enabled`: whether it starts at a boot, `active`: whether it runs; None: either is right.
 
     `waits`: why it cannot run on this host, and so need not. `reboot`: why it runs only after a reboot, before which it
-    is not started. `outdated`: why it has to be started anew though it runs. `said`: what its program said last, in
-    place of what the journal has, which is told where it failed; `note`: what else is told where it does not run as it
-    should. `fix`: what to do where it failed, `missing`: where there is no such unit; empty: apply.
+    is not started. `outdated`: why it has to be started anew though it runs. `message`: the last output of its program,
+    in place of what the journal has, which is told where it failed; `note`: what else is told where it does not run as
+    it should. `fix`: what to do where it failed, `missing`: where there is no such unit; empty: apply.
 
     `reads`: what a daemon has read at its start: its program and the libraries that it loads, files of its settings, and
     folders of such files. While it runs, it is outdated if the content of one of them is newer than its start.
@@ -24,7 +24,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     waits: str = ""
     reboot: str = ""
     outdated: str = ""
-    said: str = ""
+    message: str = ""
     fix: str = ""
     missing: str = ""
     note: str = ""
@@ -32,7 +32,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     process: str = ""
 
     @property
-    def wanted(self) -> Wanted:
+    def desired(self) -> Wanted:
         return Wanted(self.name, self.enabled, self.active, self.outdated)
 
 

@@ -77,7 +77,7 @@ def without_headers(
     newest = max((row[0] for row in known), key=rpm_order, default="")
     offered = {name: {version.partition(":")[2] or version for version in versions} for name, versions in index.items()}
 
-    def there(package: str) -> bool:
+    def is_offered(package: str) -> bool:
         if "=" in package:
             base_name, _, version = package.partition("=")
             return any(f"{candidate}.".startswith(f"{version}.") for candidate in index.get(base_name, ()))
@@ -90,7 +90,7 @@ def without_headers(
     return [
         package
         for package in left
-        if not all(there(header_package(form, package)) for form in forms if "{kernel}" in form)
+        if not all(is_offered(header_package(form, package)) for form in forms if "{kernel}" in form)
     ]
 
 

@@ -85,7 +85,7 @@ class Heard(NamedTuple):
 class Refusal(NamedTuple):
     """The obstacle for Ansible on a host, the requirement, and the fix."""
 
-    found: str
+    problem: str
     expected: str
     hint: str
 
@@ -239,7 +239,7 @@ def refusal(answer: Heard, ansible: str, printed: str = "", cut: str = "") -> st
         return f"does not run Linux but {answer.system}; gpuprov manages Linux hosts only: take it out of the inventory"
     complaint = not_root(answer) or not_writable(answer) or no_python(answer, ansible)
     return (
-        f"cannot be worked on: {complaint.found}; wanted: {complaint.expected}. Fix: {complaint.hint}"
+        f"cannot be worked on: {complaint.problem}; wanted: {complaint.expected}. Fix: {complaint.hint}"
         if complaint
         else ""
     )

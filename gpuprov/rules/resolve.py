@@ -271,16 +271,18 @@ def _missing(requested: str, rules: Rules, index: Index, offered: list[Names], b
              floor: str) -> dict[str, Any]:  # fmt: skip
     """Return why there is no version, with the nearest complete one."""
     names = {version: fitting(rules, version) for version in _upstreams(index)}
-    by_version = {v: {n: one for n in names[v] for one in index.get(n, [])[::-1] if upstream(one) == v} for v in names}
+    by_version = {
+        v: {n: version for n in names[v] for version in index.get(n, [])[::-1] if upstream(version) == v} for v in names
+    }
     seen = {version: have for version, have in by_version.items() if have}
     partial = [version for version in seen if satisfies(version, requested, floor)]
     matching = fitting(rules, partial[0]) if partial else {}
     unfollowed = [each for each in beside if partial and follower(partial[0], each, index, {}, matching) == ("", "")]
     listed = ", ".join(dict.fromkeys(upstream(_first(names)) for names in offered))
     if partial:
-        one = _first(seen[partial[0]])
+        version = _first(seen[partial[0]])
         lacking = [n for n, rule in matching.items() if n not in seen[partial[0]] and "{version}" not in rule["name"]]
-        gaps = [f"{', '.join(lacking)} {one}"] if lacking else []
+        gaps = [f"{', '.join(lacking)} {version}"] if lacking else []
         gaps += [f"{' or '.join(fitting(each, partial[0]))} {partial[0]}" for each in unfollowed]
         problem = f"version {partial[0]} is not whole in the host's repositories: no {', and no '.join(gaps)}"
     elif floor and any(satisfies(version, requested) for version in seen):

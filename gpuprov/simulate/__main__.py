@@ -46,12 +46,12 @@ def _run(options: argparse.Namespace) -> int:
             for row in hosts.listing():
                 terminal.result("\t".join((row.name, row.kind, row.distribution, row.state)))
         case "run":
-            _said(hosts.run(options.name, options.script))
+            _show(hosts.run(options.name, options.script))
         case "reboot":
             hosts.reboot(options.name)
             tools.say(f"{options.name} is up again")
         case "logs":
-            _said(hosts.logs(options.name))
+            _show(hosts.logs(options.name))
         case "fault":
             _fault(options)
         case "faults":
@@ -61,7 +61,7 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _said(text: str) -> None:
+def _show(text: str) -> None:
     if text:
         terminal.result(text.removesuffix("\n"))
 

@@ -68,7 +68,7 @@ def _list_gpus(name: str, description: Description) -> Iterator[PciDevice]:
     subsystem = pci_id.subsystems[0] if pci_id.subsystems else pci_id.id
     for index in range(gpu.count):
         uuid_ = f"GPU-{uuid.uuid5(_NAMESPACE, f'{name}/{known.key}/{index}')}"
-        yield _one("gpu", index, 0x10, gpu.count, pci_id.id, subsystem, GPU_CLASS, known.name, uuid_)
+        yield _build_device("gpu", index, 0x10, gpu.count, pci_id.id, subsystem, GPU_CLASS, known.name, uuid_)
 
 
 def _list_nvswitches(description: Description) -> Iterator[PciDevice]:
@@ -76,20 +76,20 @@ def _list_nvswitches(description: Description) -> Iterator[PciDevice]:
     if description.nvswitch in NVSWITCHES:
         identifier, count = NVSWITCHES[description.nvswitch]
         for index in range(count):
-            yield _one("nvswitch", index, 0xC0, count, identifier, identifier, NVSWITCH_CLASS, "NVSwitch")
+            yield _build_device("nvswitch", index, 0xC0, count, identifier, identifier, NVSWITCH_CLASS, "NVSwitch")
     if description.nvswitch == 4:
         bridge = (BRIDGES, CONNECTX7, CONNECTX7, INFINIBAND_CLASS, "NVLink bridge")
-        yield from (_one("nvlink-bridge", index, 0xD0, *bridge, vpd=BRIDGE_VPD) for index in range(BRIDGES))
+        yield from (_build_device("nvlink-bridge", index, 0xD0, *bridge, vpd=BRIDGE_VPD) for index in range(BRIDGES))
 
 
 def _list_hcas(description: Description) -> Iterator[PciDevice]:
     identifier, adapter = HCAS[description.rate]
     pci_class = ETHERNET_CLASS if description.fabric == "roce" else INFINIBAND_CLASS
     for index in range(description.hcas):
-        yield _one("hca", index, 0x90, description.hcas, identifier, identifier, pci_class, adapter)
+        yield _build_device("hca", index, 0x90, description.hcas, identifier, identifier, pci_class, adapter)
 
 
-def _one(  # noqa: PLR0917
+def _build_device(  # noqa: PLR0917
     role: Role, index: int, first_bus: int, count: int, identifier: str, subsystem: str, pci_class: str, name: str,
     identity: str = "", vpd: str = "",
 ) -> PciDevice:  # fmt: skip

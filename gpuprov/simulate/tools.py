@@ -47,10 +47,10 @@ def packages(kind: str) -> dict[str, str]:
 def missing(*kinds: str) -> list[str]:
     """Return Debian packages whose program is not on this machine."""
     programs = {program: package for kind in kinds or ("container",) for program, package in packages(kind).items()}
-    return [package for program, package in programs.items() if not _found(program)]
+    return [package for program, package in programs.items() if not _is_installed(program)]
 
 
-def _found(program: str) -> bool:
+def _is_installed(program: str) -> bool:
     return shutil.which(program, path=os.environ.get("PATH", "") + engine_choice.SBIN) is not None
 
 

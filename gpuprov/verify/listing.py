@@ -95,7 +95,7 @@ def _items(capability: str, resources: list[Resource], state: Contents) -> Itera
     for file in differences(resources, state):
         before.setdefault(file.path, []).append(file.before)
     units = [unit for unit in resources if isinstance(unit, Unit)]
-    for unit in wanted_units.list_differences([unit.wanted for unit in units], state.units):
+    for unit in wanted_units.list_differences([unit.desired for unit in units], state.units):
         before.setdefault(unit.name, []).append(unit.before)
     for resource in resources:
         kind, name, shown, text = _shown(resource, state)

@@ -123,7 +123,7 @@ def main() -> None:
     try:
         answer, warning = unit_states.bring(module.params, check=module.check_mode)
     except unit_states.Failed as error:
-        module.fail_json(msg=str(error), **error.found)
+        module.fail_json(msg=str(error), **error.details)
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"{error}. Fix: systemctl status {name}, on the host")
     if warning:

@@ -26,7 +26,14 @@ from gpuprov.resources import Absent, File, Resource, Unit
 from gpuprov.spec.model import HostSpec, RawHost
 
 SPEC: dict[str, Any] = {"fabric_manager": {}, "nvidia_driver": {"version": "580"}}
-NOTHING: Mapping[str, Any] = {"units": {}, "drop_ins": {}, "texts": {}, "pythons": {}, "sound": frozenset(), "said": {}}
+NOTHING: Mapping[str, Any] = {
+    "units": {},
+    "drop_ins": {},
+    "texts": {},
+    "pythons": {},
+    "sound": frozenset(),
+    "messages": {},
+}
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="files are root's")
 
 

@@ -144,14 +144,14 @@ def test_a_figure_is_held_to_the_specs_threshold_or_to_what_is_published(
 ) -> None:
     verdict = judge(block, found)
     assert verdict.status == status, verdict
-    assert verdict.wanted
+    assert verdict.expected
     assert verdict.hint or status == "pass"
 
 
 def test_dcgm_is_held_to_its_own_verdict() -> None:
     ended = Measurement(test="dcgm", problem="it did not end in time")
-    assert judge(Acceptance(), ended).wanted == judge(Acceptance(), DIAG).wanted == DIAGNOSED
-    assert judge(Acceptance(), msgspec.structs.replace(ended, test="write_bw")).wanted == "a figure"
+    assert judge(Acceptance(), ended).expected == judge(Acceptance(), DIAG).expected == DIAGNOSED
+    assert judge(Acceptance(), msgspec.structs.replace(ended, test="write_bw")).expected == "a figure"
 
 
 def test_an_expectation_says_where_it_was_published() -> None:

@@ -144,7 +144,7 @@ WORKS = {"package_locking": "redhat|\n" + PLUGIN}
 
 def asked(texts: dict[str, str], *states: bool, wanted: bool = True) -> Outcome:
     found = {f"lib{n}": Package(f"lib{n}", "1-1", "lib", held, True) for n, held in enumerate(states)}
-    return answers.held(facts(**{"package_locking": "", **texts}), found, "the library", wanted=wanted)
+    return answers.held(facts(**{"package_locking": "", **texts}), found, "the library", hold=wanted)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_held(
 )
 def test_each_architecture_is_named(wanted: bool, hint: str) -> None:
     both = Package("libcuda1", "1-1", "lib", False, True, (("libcuda1", True), ("libcuda1:i386", False)))
-    outcome = answers.held(facts(**DEBIAN, package_locking=""), {"libcuda1": both}, "the driver", wanted=wanted)
+    outcome = answers.held(facts(**DEBIAN, package_locking=""), {"libcuda1": both}, "the driver", hold=wanted)
     assert (outcome.status, outcome.hint) == ("fail", hint)
 
 

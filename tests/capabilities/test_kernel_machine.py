@@ -232,5 +232,5 @@ def test_the_probes_read_a_tree(tmp_path: Path) -> None:
         ("powersave", ("performance", "powersave", "schedutil")),
         ("powersave", ("performance", "powersave")),
     ]
-    assert (state.asked, state.file, state.rivals) == ("powersave", "enabled", ("tuned.service",))
+    assert (state.governor, state.file, state.rivals) == ("powersave", "enabled", ("tuned.service",))
     assert cpu.HUGEPAGES.parse(Output(texts[1])) == {2048: 12}

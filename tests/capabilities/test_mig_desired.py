@@ -213,7 +213,7 @@ def test_where_nobody_knows_the_places_before_mig_is_on() -> None:
     gpu = gpu_of(model="RTX-PRO-5000", on=False)
     made = host.needs(gpu, mig_layout.Target(True, (mig_layout.Instance("1g.24gb"),)))
     assert (made.change.blind, made.mode, made.instances, made.problem) == (True, True, True, "")
-    assert [change.name for change in host.changes(made)] == [f"{gpu.told}: MIG mode", f"{gpu.told}: its instances"]
+    assert [change.name for change in host.changes(made)] == [f"{gpu.label}: MIG mode", f"{gpu.label}: its instances"]
 
 
 def test_the_boot_unit_starts_before_what_looks_at_the_gpus_once() -> None:

@@ -308,7 +308,7 @@ SCRIPTS: tuple[Script, ...] = (
     ),
     Script(
         mig.CAPABILITIES,
-        lambda found: {"capabilities": {one.path: f"{one.node} {one.wanted} {one.mode}".strip() for one in found}},
+        lambda found: {"capabilities": {one.path: f"{one.node} {one.expected} {one.mode}".strip() for one in found}},
         ("mig-capabilities", "mig-device-files"),
         ("capabilities",),
     ),

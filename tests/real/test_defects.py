@@ -39,7 +39,7 @@ def test_links_and_ports_of_real_hosts() -> None:
         found = build_wiring(tree, devices, NvLinks(complaint="nothing is told"))
         if "health" not in capture.about.facts:
             wrong += [
-                f"{capture.name}: {one.found}"
+                f"{capture.name}: {one.message}"
                 for one in (*defects.find_narrow_links(found), *defects.list_bad_ports(found))
                 if not one.unproven
             ]

@@ -119,11 +119,11 @@ def test_the_script_starts_pythons_and_passes_over_what_does_not_start(shell: li
     named = str(tmp_path / "python3")
     refused = reach.no_python(ask(named), "2.19.3")
     assert refused
-    assert refused.found == f"does not start: {named}: pyenv: python3: command not found (exit status 127)"
+    assert refused.problem == f"does not start: {named}: pyenv: python3: command not found (exit status 127)"
     assert refused.hint.startswith("ansible_python_interpreter: /")
     late = reach.no_python(ask(str(tmp_path / "hangs")), "2.19.3")
     assert late
-    assert late.found == f"does not start: {tmp_path}/hangs (exit status 124)"
+    assert late.problem == f"does not start: {tmp_path}/hangs (exit status 124)"
 
 
 REACH: list[dict[str, Any]] = yaml.safe_load((PLAYBOOKS / "site.yml").read_text(encoding="utf-8"))[0]["tasks"][-1][

@@ -87,12 +87,12 @@ def test_a_boot_loads_what_is_on_disk(
 ) -> None:  # fmt: skip
     (tmp_path / "6.1.0-56-amd64" / "build").mkdir(parents=True)
 
-    def said(*command: str) -> str:
+    def read_output(*command: str) -> str:
         if command[0] == "modprobe":
             return configuration
         return modules.get(command[-1], "") if command[-2] == "version" else "NVIDIA"
 
-    monkeypatch.setattr(program, "said", said)
+    monkeypatch.setattr(program, "read_output", read_output)
     monkeypatch.setattr(program, "MODULES", tmp_path)
     monkeypatch.setattr(program, "PROGRAMS", silicon.FOLDER / "nvidia")
     state = program.booted()

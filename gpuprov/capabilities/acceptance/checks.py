@@ -43,7 +43,7 @@ def sources(block: Acceptance) -> Iterator[tuple[str, str]]:
 @check("acceptance.tools", acceptance.TOOLS, rdma.DEVICES, system.OS_RELEASE, fields=("rdma", "stream"))
 def tools(ctx: Ctx) -> Outcome:
     """The programs of the tests between hosts are installed if the host has an RDMA device; and stress-ng for stream."""
-    needed, present = installed(ctx), ctx.facts.get(acceptance.TOOLS).found
+    needed, present = installed(ctx), ctx.facts.get(acceptance.TOOLS).programs
     if not needed:
         return skip("no RDMA device, or no tests between hosts asked for")
     missing = [name for name in needed if name not in present]
@@ -111,7 +111,9 @@ def result(ctx: Ctx) -> Outcome:
         first, verdict = bad[0]
         more = f"; and {len(bad) - 1} more" if len(bad) > 1 else ""
         hint = f"{verdict.hint}; then {ACCEPT}" if verdict.hint else ACCEPT
-        return fail(verdict.wanted, f"{first.test}: {describe_measurement(first)}, {_age(ctx, first)} ago{more}", hint)
+        return fail(
+            verdict.expected, f"{first.test}: {describe_measurement(first)}, {_age(ctx, first)} ago{more}", hint
+        )
     figures = [measurement for measurement, verdict in verdicts if verdict.status == "pass"]
     if not figures:
         return skip(f"the last acceptance measured nothing of what is asked for now: {ACCEPT}")

@@ -26,11 +26,11 @@ HINTS: dict[str, str] = {
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on a figure. `wanted` is in words; `origin`: where an expectation was published, empty for the spec's
+    """The verdict on a figure. `expected` is in words; `origin`: where an expectation was published, empty for the spec's
     own."""
 
     status: Literal["pass", "fail", "skip", "error"]
-    wanted: str = ""
+    expected: str = ""
     hint: str = ""
     origin: str = ""
     threshold: float = 0.0
@@ -51,12 +51,12 @@ def judge(block: Acceptance, measurement: Measurement) -> Verdict:
     name = {"rdma": measurement.test.rpartition("_")[2] or measurement.test}.get(part, part)
     hint = HINTS.get("ping" if measurement.test == "ping" else "lat" if name == "pingpong" else name, "")
     if measurement.skipped:
-        return Verdict(status="skip", wanted=measurement.skipped)
+        return Verdict(status="skip", expected=measurement.skipped)
     if measurement.problem:
         expected = DIAGNOSED if part == "dcgm" else "a figure"
-        return Verdict(status="fail" if part == "dcgm" and measurement.unit else "error", wanted=expected, hint=hint)
+        return Verdict(status="fail" if part == "dcgm" and measurement.unit else "error", expected=expected, hint=hint)
     if part == "dcgm":
-        return Verdict(status="pass", wanted=DIAGNOSED)
+        return Verdict(status="pass", expected=DIAGNOSED)
     if part == "stream":
         return _least(measurement.value, block.stream.bandwidth, None, "GB/s", hint)
     if part == "rdma":
@@ -67,7 +67,7 @@ def judge(block: Acceptance, measurement: Measurement) -> Verdict:
 def _pair(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
     if measurement.test == "ping":
         status: Literal["pass", "fail"] = "fail" if measurement.value > 0 else "pass"
-        return Verdict(status=status, wanted="no ping lost", hint=hint)
+        return Verdict(status=status, expected="no ping lost", hint=hint)
     if measurement.test.endswith("_bw"):
         floor = (
             catalogue.link_floor(measurement.layer, measurement.rate, measurement.memory, measurement.size)
@@ -76,10 +76,10 @@ def _pair(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
         )
         return _least(measurement.value, block.rdma.bandwidth, floor, "Gb/s", hint)
     if not block.rdma.latency:
-        return Verdict(status="pass", wanted="any latency")
+        return Verdict(status="pass", expected="any latency")
     good = measurement.value <= block.rdma.latency
     expected = f"at most {block.rdma.latency:g} us"
-    return Verdict(status="pass" if good else "fail", wanted=expected, hint=hint, threshold=block.rdma.latency)
+    return Verdict(status="pass" if good else "fail", expected=expected, hint=hint, threshold=block.rdma.latency)
 
 
 def _gpus(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
@@ -90,7 +90,7 @@ def _gpus(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
     if across and block.nccl.gpudirect and not measurement.gdrdma:
         return Verdict(
             status="fail",
-            wanted="NCCL between hosts by NET/IB with GDRDMA",
+            expected="NCCL between hosts by NET/IB with GDRDMA",
             hint=f"gpudirect_rdma in the spec, gpuprov verify; {hint}",
         )
     if across:
@@ -106,10 +106,10 @@ def _least(value: float, threshold: float, floor: catalogue.Floor | None, unit: 
     """Return the verdict by the spec's threshold if it has one, else by the catalogue's."""
     least, origin = (threshold, "") if threshold or floor is None else (floor.value, floor.origin)
     if not least:
-        return Verdict(status="pass", wanted="any bandwidth: neither the spec nor the catalogue has a threshold")
+        return Verdict(status="pass", expected="any bandwidth: neither the spec nor the catalogue has a threshold")
     expected = f"at least {least:g} {unit}" + (f" (published: {origin})" if origin else "")
     return Verdict(
-        status="pass" if value >= least else "fail", wanted=expected, hint=hint, origin=origin, threshold=least
+        status="pass" if value >= least else "fail", expected=expected, hint=hint, origin=origin, threshold=least
     )
 
 

@@ -129,13 +129,13 @@ def settings(ctx: Ctx) -> Group | Outcome:
     state = ctx.facts.get(CGPU)
     if not state.version or not state.gpus:
         return fail("cGPU's settings of each GPU", "cGPU is not loaded", "see cgpu.module")
-    wanted = [
+    desired = [
         (gpu, node, value)
         for gpu in state.gpus
         for node, value in onhost.parse_settings(rows(ctx.fragment), gpu.index).items()
     ]
-    wrong = {(difference.gpu.index, difference.node): difference.found for difference in differences(ctx)}
-    expected = "; ".join(dict.fromkeys(_asked(ctx.fragment, gpu.index) for gpu in state.gpus))
+    wrong = {(difference.gpu.index, difference.node): difference.actual for difference in differences(ctx)}
+    expected = "; ".join(dict.fromkeys(_format_settings(ctx.fragment, gpu.index) for gpu in state.gpus))
     return Group(
         tuple(
             Setting(
@@ -146,9 +146,9 @@ def settings(ctx: Ctx) -> Group | Outcome:
                 name=f"{catalogue.ROOT}/{gpu.index}/{node}",
                 words=f"GPU {gpu.index} {node} is {{before}}",
             )
-            for gpu, node, value in wanted
+            for gpu, node, value in desired
         ),
-        {(str(gpu.index), node): wrong.get((gpu.index, node), value) for gpu, node, value in wanted},
+        {(str(gpu.index), node): wrong.get((gpu.index, node), value) for gpu, node, value in desired},
         expected=expected,
         right=f"{expected}, on {counted(len(state.gpus), 'GPU')}",
         fix=f"systemctl restart {catalogue.UNIT} ({APPLY} does)",
@@ -168,7 +168,7 @@ def version(ctx: Ctx) -> Outcome:
     return ok(f"cGPU {state.version}")
 
 
-def _asked(block: Cgpu, index: int) -> str:
+def _format_settings(block: Cgpu, index: int) -> str:
     return " ".join(f"{key}={value}" for key, value in onhost.parse_settings(rows(block), index).items())
 
 

@@ -39,7 +39,7 @@ def differs(ctx: Ctx) -> str:
     if not ctx.facts.get(CGPU).version:
         return "cGPU is not loaded"
     return ", ".join(
-        f"GPU {difference.gpu.index} {difference.node}: {difference.found} -> {difference.value}"
+        f"GPU {difference.gpu.index} {difference.node}: {difference.actual} -> {difference.value}"
         for difference in differences(ctx)
     )
 

@@ -70,7 +70,7 @@ def packages(ctx: Ctx) -> Outcome:
 )
 def held(ctx: Ctx) -> Outcome:
     """Every package of the toolkit is held (or none, if the spec asks for that): no upgrade moves one of them alone."""
-    return answers.held(ctx.facts, installed(ctx.facts), "the container toolkit", wanted=ctx.fragment.hold)
+    return answers.held(ctx.facts, installed(ctx.facts), "the container toolkit", hold=ctx.fragment.hold)
 
 
 @compared("container_toolkit.configured", ENGINES, fields=("runtimes", "default_runtime"), moment="next-boot")
@@ -102,7 +102,7 @@ def registered_in(places: Mapping[str, tuple[str, Sequence[str]]], expected: str
                 runtime,
                 device=name,
                 before="; ".join(lacks),
-                words="; ".join(f"{name}: {one}" for one in lacks),
+                words="; ".join(f"{name}: {lack}" for lack in lacks),
                 file=place,
             )
             for name, (place, lacks) in places.items()

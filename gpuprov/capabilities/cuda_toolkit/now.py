@@ -101,14 +101,14 @@ def the_default(ctx: Ctx) -> Group | Outcome:
     if not version:
         return fail("a default toolkit", "no toolkit is installed", APPLY)
     actual = state.link or "not there"
-    others, told = state.link == target, f"{target} by {state.by}, {state.mode or 'no'} mode"
+    others, choice = state.link == target, f"{target} by {state.by}, {state.mode or 'no'} mode"
     by = f" by {state.by}" * (others and state.by != "alternatives")
     return Group(
         (Setting(kind=catalogue.LINK, value=f"{target} manual", moment="next-boot"),),
         {("", ""): f"{actual}{by} {state.mode}".strip()},
         expected=f"{target}, set by hand" if others else target,
         right=target,
-        message=told if others else actual,
+        message=choice if others else actual,
         fix=f"update-alternatives --set cuda {target} ({APPLY} does)",
     )
 
@@ -179,7 +179,7 @@ def told_by(header: str, version: str) -> bool:
 def held(ctx: Ctx) -> Outcome:
     """Every package of the toolkits, of cuDNN and NCCL is held (or none, if the spec asks for that): no upgrade moves
     one of them alone."""
-    return answers.held(ctx.facts, find_installed(ctx.fragment, ctx.facts), "a CUDA toolkit", wanted=ctx.fragment.hold)
+    return answers.held(ctx.facts, find_installed(ctx.fragment, ctx.facts), "a CUDA toolkit", hold=ctx.fragment.hold)
 
 
 @check("cuda_toolkit.others", *BASE, fields=("only",))

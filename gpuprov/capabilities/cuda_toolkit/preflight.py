@@ -103,19 +103,19 @@ def metapackages(ctx: Ctx) -> Outcome:
     distribution's own."""
     known, facts = ctx.facts.get(PACKAGES), catalogue.read_toolkits_file()
     remove = family.WORDS[kind(ctx.facts)].remove
-    foreign = {name: told for name in known if (told := catalogue.find_purpose(facts.foreign, name))}
+    foreign = {name: purpose for name in known if (purpose := catalogue.find_purpose(facts.foreign, name))}
     if foreign:
-        told = "; ".join(f"{name} {what}" for name, what in sorted(foreign.items()))
+        message = "; ".join(f"{name} {what}" for name, what in sorted(foreign.items()))
         return fail(
             "NVIDIA's toolkits only",
-            told,
+            message,
             f"{remove} {' '.join(sorted(foreign))}: its nvcc is found beside the default's",
         )
-    purposes = {name: told for name in known if (told := catalogue.find_purpose(facts.metapackages, name))}
+    purposes = {name: purpose for name in known if (purpose := catalogue.find_purpose(facts.metapackages, name))}
     if purposes and not ctx.fragment.only:
-        told = "; ".join(f"{name} {what}" for name, what in sorted(purposes.items()))
+        message = "; ".join(f"{name} {what}" for name, what in sorted(purposes.items()))
         hint = f"{remove} {' '.join(sorted(purposes))} (removes the metapackage alone), or cuda_toolkit: {{only: true}}"
-        return fail("toolkits by their own packages", told, hint)
+        return fail("toolkits by their own packages", message, hint)
     return ok(f"removed by apply: {' '.join(sorted(purposes))}" if purposes else "no metapackage of NVIDIA's")
 
 

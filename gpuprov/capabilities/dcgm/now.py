@@ -78,7 +78,7 @@ def held(ctx: Ctx) -> Outcome:
     present = find_installed(ctx.facts)
     if ctx.fragment.exporter and catalogue.EXPORTER in ctx.facts.get(dcgm.PACKAGES):
         present[catalogue.EXPORTER] = ctx.facts.get(dcgm.PACKAGES)[catalogue.EXPORTER]
-    return answers.held(ctx.facts, present, "DCGM", wanted=ctx.fragment.hold)
+    return answers.held(ctx.facts, present, "DCGM", hold=ctx.fragment.hold)
 
 
 @check("dcgm.alive", dcgm.DCGM, evidence="dcgmi discovery -l; dcgmi -v")

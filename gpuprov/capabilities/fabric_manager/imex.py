@@ -90,7 +90,7 @@ def held(ctx: Ctx) -> Outcome:
     """nvidia-imex is held as the driver's set is: no upgrade moves it alone."""
     own_package = package(ctx.facts, "imex")
     return answers.held(
-        ctx.facts, {own_package.name: own_package} if own_package else {}, "nvidia-imex", wanted=hold(ctx.host)
+        ctx.facts, {own_package.name: own_package} if own_package else {}, "nvidia-imex", hold=hold(ctx.host)
     )
 
 

@@ -45,8 +45,8 @@ def query_library(ctx: Ctx) -> Outcome:
     own_package = package(ctx.facts, part)
     if own_package is None:
         target = next(iter(resolve.fitting(rules(ctx.facts, part), driver)), name)
-        told = f"no {name}: dcgmi discovery -l shows 0 NvSwitches"
-        return fail(expected, told, "gpuprov apply", changes=move_packages({target: driver}))
+        message = f"no {name}: dcgmi discovery -l shows 0 NvSwitches"
+        return fail(expected, message, "gpuprov apply", changes=move_packages({target: driver}))
     hint = 'gpuprov apply; gpuprov explain "NvSwitch version mismatch"'
     if wrong := judge_package(ctx.facts, own_package, driver, expected, hint):
         return wrong

@@ -72,7 +72,7 @@ def held(ctx: Ctx) -> Outcome:
     """Fabric Manager, NVLSM and the library that DCGM needs are held as the driver's set is: no upgrade moves one
     alone."""
     own_packages = held_packages(ctx.facts, library_part(ctx.host, ctx.facts))
-    return answers.held(ctx.facts, own_packages, "Fabric Manager", wanted=hold(ctx.host))
+    return answers.held(ctx.facts, own_packages, "Fabric Manager", hold=hold(ctx.host))
 
 
 @check("fabric_manager.registered", *(*HARDWARE_PROBES, fabric.STATE, nvidia.DRIVER, system.CONTAINER))
@@ -164,7 +164,7 @@ def subnet_manager(ctx: Ctx) -> Outcome:
             modules=Modules(loaded=present),
             expected=f"{expected}, {', '.join(catalogue.SUBNET_MODULES)} loaded",
         )
-        if absent := [one.device for one in needed.compare()]:
+        if absent := [difference.device for difference in needed.compare()]:
             hint = f"modprobe -a {' '.join(absent)} (Ubuntu: linux-modules-extra has them); systemctl restart {UNIT}"
             return judge(msgspec.structs.replace(needed, fix=hint))
     process = ctx.facts.get(fabric.DAEMON).process("nvlsm")

@@ -47,7 +47,7 @@ class Asked(NamedTuple):
         )
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The GPU in a message."""
         return str(self.gpu)
 
@@ -109,6 +109,6 @@ def describe_gpus(words: list[tuple[Asked, str]]) -> str:
     for gpu, text in words:
         alike.setdefault(text, []).append(gpu)
     return "; ".join(
-        f"{rows[0].told if len(rows) == 1 else 'GPUs ' + ', '.join(str(row.gpu.number) for row in rows)}: {text}"
+        f"{rows[0].label if len(rows) == 1 else 'GPUs ' + ', '.join(str(row.gpu.number) for row in rows)}: {text}"
         for text, rows in alike.items()
     )

@@ -38,34 +38,34 @@ their name count, too."""
 
 def state_settings(
     ctx: Ctx,
-    found: list[Asked] | Outcome,
+    selection: list[Asked] | Outcome,
     what: str,
     compare: Callable[[Asked], Pair],
     fix: str = APPLY,
     reboot: str = "",
 ) -> Group | Outcome:
     """Return a setting of each GPU for which it is requested."""
-    if isinstance(found, Outcome):
-        return found
-    rows = [(one, *compare(one)) for one in found]
+    if isinstance(selection, Outcome):
+        return selection
+    rows = [(gpu, *compare(gpu)) for gpu in selection]
     resources = tuple(
         Setting(
             kind=what,
-            name=f"{one.told}: {what}",
-            device=one.told,
-            value=wanted,
+            name=f"{gpu.label}: {what}",
+            device=gpu.label,
+            value=desired,
             words="{devices}: {before}",
             moment="next-boot" if what == PENDING_ECC else "now",
             reboot=reboot,
-            clients=what == COMPUTE_MODE and wanted != "default",
+            clients=what == COMPUTE_MODE and desired != "default",
         )
-        for one, wanted, _ in rows
+        for gpu, desired, _ in rows
     )
     return Group(
         resources,
-        {(one.told, ""): there for one, _, there in rows},
-        expected=describe_gpus([(one, wanted) for one, wanted, _ in rows]),
-        right=describe_gpus([(one, there) for one, _, there in rows]),
+        {(gpu.label, ""): actual for gpu, _, actual in rows},
+        expected=describe_gpus([(gpu, desired) for gpu, desired, _ in rows]),
+        right=describe_gpus([(gpu, actual) for gpu, _, actual in rows]),
         fix=fix,
         present=tuple(str(gpu) for gpu, _ in gpus(ctx)),
     )
@@ -87,12 +87,12 @@ def ecc(ctx: Ctx) -> Group | Outcome:
     pairs = [(gpu, *compare_ecc(gpu.state, gpu.settings["ecc"])) for gpu in selection if gpu.now.ecc]
     other = [gpu for gpu, now, _ in pairs if now.differs]
     waiting = not any(pending.differs for _, now, pending in pairs if now.differs)
-    reboot = f"the ECC mode of {', '.join(gpu.told for gpu in other)} changes at a boot" if other else ""
+    reboot = f"the ECC mode of {', '.join(gpu.label for gpu in other)} changes at a boot" if other else ""
 
     def compare(gpu: Asked) -> Pair:
         now, pending = compare_ecc(gpu.state, gpu.settings["ecc"])
         later = f", {pending.actual} is pending" if pending.actual != now.actual else ""
-        return Pair(now.wanted, f"{now.actual}{later}")
+        return Pair(now.expected, f"{now.actual}{later}")
 
     hint = "reboot: a pending ECC mode waits for it" if other and waiting else f"{APPLY}, then a reboot"
     return state_settings(ctx, selection, "ECC mode", compare, hint if reboot else APPLY, reboot)
@@ -223,10 +223,10 @@ def persistence(ctx: Ctx) -> Group | Outcome:
     if kind := ctx.facts.get(CONTAINER):
         return skip(f"{kind} container: the GPUs are the machine's, not this host's")
     on = {gpu.bus for gpu in ctx.facts.get(nvidia.SMI).gpus if gpu.persistence}
-    modes = {(gpu.told, ""): "Enabled" if gpu.now.address in on else "Disabled" for gpu in selection}
+    modes = {(gpu.label, ""): "Enabled" if gpu.now.address in on else "Disabled" for gpu in selection}
     mode = Setting(kind="persistence mode", value="Enabled", words="not Enabled: {devices}")
     return Group(
-        tuple(msgspec.structs.replace(mode, device=gpu.told) for gpu in selection),
+        tuple(msgspec.structs.replace(mode, device=gpu.label) for gpu in selection),
         modes,
         expected="persistence mode Enabled",
         right=f"Enabled on {counted(len(selection), 'GPU')}",

@@ -30,11 +30,11 @@ def fits(ctx: Ctx) -> Outcome:
     if isinstance(selection, Outcome):
         return selection
     clocks = ctx.facts.get(probe.CLOCKS)
-    listed = {gpu.told: _list_clocks(clocks.get(gpu.now.address, {})) for gpu in selection}
+    listed = {gpu.label: _list_clocks(clocks.get(gpu.now.address, {})) for gpu in selection}
     wrong = [
-        f"{gpu.told}: {text}"
+        f"{gpu.label}: {text}"
         for gpu in selection
-        for text in refuse(gpu.state, gpu.settings, partial(listed.__getitem__, gpu.told))
+        for text in refuse(gpu.state, gpu.settings, partial(listed.__getitem__, gpu.label))
     ]
     if wrong:
         return fail("settings that these GPUs take", "; ".join(wrong), "correct gpu_settings in the spec")
@@ -63,8 +63,8 @@ def clients(ctx: Ctx) -> Outcome:
     computing = ctx.facts.get(probe.COMPUTING)
     busy = [(gpu, name) for gpu in closing for name in computing.get(gpu.now.address, ())]
     if busy:
-        changes = [Change(kind="client", name=f"{name} on {gpu.told}", after="ended") for gpu, name in busy]
-        listed = ", ".join(f"{name} on {gpu.told}" for gpu, name in busy)
+        changes = [Change(kind="client", name=f"{name} on {gpu.label}", after="ended") for gpu, name in busy]
+        listed = ", ".join(f"{name} on {gpu.label}" for gpu, name in busy)
         hint = "stop or drain them first; to keep others out is felt by programs that start more processes"
         return fail("nobody on a GPU whose compute mode changes", listed, hint, changes=changes)
     return ok(

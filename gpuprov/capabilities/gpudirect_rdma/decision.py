@@ -41,7 +41,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
     dmabuf: str = ""
     peer: str = ""
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the basis in words: `A100-PCIE-40GB (Ampere), open kernel modules, driver 580, kernel
         6.8.0-60-generic`."""
         words = [f"{self.gpu.key} ({self.gpu.arch})"] if self.gpu else []
@@ -203,7 +203,7 @@ def decide(base: Ground, block: GpudirectRdma) -> Decision:
     if not why and not base.flavour:
         return Decision(reason="the host's kernel modules decide")
     if not why:
-        return Decision(method="dmabuf", reason=f"dma-buf is supported, which NVIDIA recommends: {base.told()}")
+        return Decision(method="dmabuf", reason=f"dma-buf is supported, which NVIDIA recommends: {base.describe()}")
     if other:
         return Decision(problem=f"{why}; and {other}", hint=_or(way, out))
     return Decision(method="nvidia_peermem", reason=why)

@@ -37,8 +37,8 @@ def list_wanted(block: GpudirectRdma, name: str) -> dict[str, Any]:
 
 def find_differences(ctx: Ctx, name: str) -> dict[str, str]:
     """Return the modules and parameters that apply would change in the running kernel, each as it is."""
-    state, wanted = ctx.facts.get(GPUDIRECT), list_wanted(ctx.fragment, name)
-    return compare(name, wanted["other"], wanted["parameters"], state.loaded, state.parameters)
+    state, desired = ctx.facts.get(GPUDIRECT), list_wanted(ctx.fragment, name)
+    return compare(name, desired["other"], desired["parameters"], state.loaded, state.parameters)
 
 
 def find_obstacle(ctx: Ctx) -> str:
@@ -151,8 +151,8 @@ def loaded(ctx: Ctx) -> Outcome:
     expected = f"{name} loaded, and ib_core used by it"
     module, other = KernelModule(name=name, loaded=True), KernelModule(name=OTHERS[name], loaded=False)
     present = Modules(loaded=state.loaded)
-    found = find_differences(ctx, name)
-    reason, way = _why_unloaded(state, name) if name in found else ("", "")
+    differences = find_differences(ctx, name)
+    reason, way = _why_unloaded(state, name) if name in differences else ("", "")
     if fault := find_fault(module, present, expected, reason, fix=way):
         return fault
     beside = f"{OTHERS[name]} is loaded, too, which registers the same client"
@@ -171,8 +171,8 @@ def _why_unloaded(state: Gpudirect, name: str) -> tuple[str, str]:
             f"not loaded, and neither is the NVIDIA driver, which {name} needs",
             f"modprobe nvidia; then {APPLY}",
         )
-    told, way = why_not(state, name)
-    return f"not loaded: {told}", way
+    obstacle, way = why_not(state, name)
+    return f"not loaded: {obstacle}", way
 
 
 @check(
@@ -227,8 +227,8 @@ def parameters(ctx: Ctx) -> Outcome:
         )
     if ctx.facts.get(system.CONTAINER) or "nvidia_peermem" not in state.loaded:
         return ok(f"{expected}, for when it is loaded", expected)
-    found = find_differences(ctx, decision.method)
-    off = [f"{key}={value}" for key, value in found.items() if key in targets]
+    differences = find_differences(ctx, decision.method)
+    off = [f"{key}={value}" for key, value in differences.items() if key in targets]
     other = KernelModule(name="nvidia_peermem", loaded=True, outdated=" ".join(off), right=expected)
     way = f"{APPLY} loads it again; or {catalogue.UNIT} restarted"
     fault = find_fault(other, Modules(loaded=state.loaded), expected, f"loaded with {' '.join(off)}", fix=way)

@@ -113,13 +113,13 @@ def _access(state: Pcie) -> Iterator[str]:
         wrong = list(list_differences(state.path(), {"acs": "disabled"}))
     except Refused:
         return
-    if on := [difference.address for difference in wrong if difference.found != UNREADABLE]:
+    if on := [difference.address for difference in wrong if difference.actual != UNREADABLE]:
         yield f"ACS is on in {_list(on)}"
 
 
 def _translation(state: Pcie) -> list[str]:
     translating = {*pcie.DOMAINS["translated"], *pcie.DOMAINS["strict"]}
-    functions = [one for kind in ("gpu", "hca") for one in state.of(kind) if one.domain in translating]
+    functions = [function for kind in ("gpu", "hca") for function in state.of(kind) if function.domain in translating]
     return (
         [f"the IOMMU translates for {_list(function.address for function in functions)} ({functions[0].domain})"]
         if functions

@@ -48,7 +48,7 @@ def unlike(gpus: tuple[GpuHealth, ...], judge_set: bool) -> list[tuple[GpuHealth
     return outliers
 
 
-def _asked(ctx: Ctx, setting: str) -> bool:
+def _is_declared(ctx: Ctx, setting: str) -> bool:
     """Return whether gpu_settings sets these clocks on any GPU, and so judges them itself."""
     block: Any = ctx.host.capabilities.get("gpu_settings")
     blocks = () if block is None else (block, *block.per_gpu)
@@ -66,8 +66,8 @@ def clocks(ctx: Ctx) -> Outcome:
     relevant, nothing = having(gpus, lambda gpu: gpu.clocks.most_graphics is not None, "word of its highest clock")
     if nothing:
         return nothing
-    bad = unlike(relevant, judge_set=not _asked(ctx, "application_clocks"))
-    locked = [] if _asked(ctx, "locked_clocks") else [gpu for gpu in relevant if slow(gpu.clocks)]
+    bad = unlike(relevant, judge_set=not _is_declared(ctx, "application_clocks"))
+    locked = [] if _is_declared(ctx, "locked_clocks") else [gpu for gpu in relevant if slow(gpu.clocks)]
     bad += [
         (gpu, f"computes at {gpu.clocks.graphics} of {gpu.clocks.most_graphics} MHz, and nothing is said to lower it")
         for gpu in locked

@@ -57,8 +57,8 @@ def cuda(ctx: Ctx) -> Outcome:
     busy = {run.device: words for run in seen.runs if (words := explain_busy(run))}
     failed = [run for run in seen.runs if run.step and run.device not in busy]
     if failed:
-        found = "; ".join(f"{name_device(run)}: {describe(run)}" for run in failed)
-        return fail(expected, found, "; ".join(dict.fromkeys(map(find_fix, failed))))
+        message = "; ".join(f"{name_device(run)}: {describe(run)}" for run in failed)
+        return fail(expected, message, "; ".join(dict.fromkeys(map(find_fix, failed))))
     if busy:
         return skip("; ".join(f"{name_device(run)}: {busy[run.device]}" for run in seen.runs if run.device in busy))
     return ok(f"CUDA runs on {len(seen.runs)} device{'s' * (len(seen.runs) != 1)} as {user}", expected)

@@ -29,7 +29,7 @@ class Judged(NamedTuple):
     def action(self) -> Action:
         return self.verdict.action
 
-    def told(self) -> str:
+    def describe(self) -> str:
         event = self.event
         kind = "SXid" if event.switch else "Xid"
         times = f", {event.count} times, last" if event.count > 1 else ","
@@ -167,7 +167,7 @@ def severe(entries: Iterable[Judged]) -> list[Judged]:
 
 def listed(entries: Sequence[Judged]) -> str:
     more = f"; and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
-    return "; ".join(entry.told() for entry in entries[:SHOWN]) + more
+    return "; ".join(entry.describe() for entry in entries[:SHOWN]) + more
 
 
 @check("health.kernel_log", KERNEL_LOG, system.CONTAINER, fields=("since",), evidence="journalctl -k -b | head -n 1")

@@ -80,7 +80,7 @@ def file_systems(ctx: Ctx) -> Outcome:
     if not ctx.fragment.mounts:
         return not_asked("mounts is not in the spec")
     files = ctx.facts.get(FILES)
-    if not files.asked:
+    if not files.specified:
         return skip("a capture does not hold file systems: it knows no spec that names them")
     block, by_path = ctx.fragment, {system.path: system for system in files.systems}
     least = {"space": block.free_space, "inodes": block.free_inodes}

@@ -122,7 +122,7 @@ class Endings(NamedTuple):
 
 def find_endings(log: KernelLog) -> Endings:
     """Find them in a log."""
-    found: dict[int, str] = {}
+    switches_found: dict[int, str] = {}
     changes: dict[str, list[Change]] = {}
     recovered: dict[tuple[str, str], int] = {}
     for place, line in enumerate(log.lines):
@@ -133,18 +133,18 @@ def find_endings(log: KernelLog) -> Endings:
             change = Change(place, get_recovery(recovery_word(verdict.text)))
             changes.setdefault(verdict.device, []).append(change)
         if "reset" in verdict.ends and verdict.device:
-            found[place] = verdict.device.lower()
+            switches_found[place] = verdict.device.lower()
         recovered.update(((key, verdict.device), place) for key in verdict.clears)
-    switches = {address: place for place, address in found.items()}
-    reset = _find_last_reset((place, log.lines[place].at, address) for place, address in found.items())
+    switches = {address: place for place, address in switches_found.items()}
+    reset = _find_last_reset((place, log.lines[place].at, address) for place, address in switches_found.items())
     return Endings(log.lines, log.booted(), reset, switches, changes, recovered)
 
 
-def _find_last_reset(found: Iterable[tuple[int, float, str]]) -> int:
+def _find_last_reset(discoveries: Iterable[tuple[int, float, str]]) -> int:
     """Return the place at which the driver found the first switch after the last reset: it finds one after the other,
     each once."""
     begin, last, seen = -1, 0.0, set[str]()
-    for place, at, address in found:
+    for place, at, address in discoveries:
         if begin < 0 or address in seen or at - last > APART:
             begin, seen = place, set()
         seen.add(address)

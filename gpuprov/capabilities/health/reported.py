@@ -23,8 +23,8 @@ def shown(ctx: Ctx) -> Gpus:
     return state.gpus
 
 
-def describe_gpus(found: Sequence[tuple[GpuHealth, str]]) -> str:
-    return "; ".join(f"{gpu.address} {words}" for gpu, words in found)
+def describe_gpus(rows: Sequence[tuple[GpuHealth, str]]) -> str:
+    return "; ".join(f"{gpu.address} {words}" for gpu, words in rows)
 
 
 def having(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpus, Outcome | None]:

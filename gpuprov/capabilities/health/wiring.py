@@ -31,12 +31,12 @@ def _outcome(results: Iterable[Defect | Fault], expected: str, passed: str) -> O
     here."""
     every = tuple(results)
     bad = [defect for defect in every if not defect.unproven]
-    noted = "; ".join(defect.found for defect in every if defect.unproven)
+    noted = "; ".join(defect.message for defect in every if defect.unproven)
     if not bad:
         return ok(f"{passed}; told: {noted}" if noted else passed, expected)
     action = find_worst(tuple(defect.action for defect in bad))
     fixes = dict.fromkeys(defect.fix for defect in bad if defect.action == action)
-    return fail(expected, "; ".join(defect.found for defect in bad), "; ".join(fixes), action=action)
+    return fail(expected, "; ".join(defect.message for defect in bad), "; ".join(fixes), action=action)
 
 
 def _recorded(results: Iterable[Defect | Fault], expected: str, lacking: NotRecorded) -> Outcome:
@@ -140,7 +140,7 @@ def unasked(spec: HostSpec, facts: Facts) -> list[str]:
         return []
     wrong = [] if "topology" in spec.capabilities else [*defects.find_narrow_links(wiring)]
     wrong += [] if "rdma" in spec.capabilities else defects.list_bad_ports(wiring)
-    return [defect.found for defect in wrong if not defect.unproven]
+    return [defect.message for defect in wrong if not defect.unproven]
 
 
 CHECKS = (pcie_links, nvlinks, port_state, fabric)

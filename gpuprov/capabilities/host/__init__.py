@@ -60,11 +60,11 @@ def gpu(driverless: Collection[str]) -> Check:
     """Return the check of the GPUs, which knows the capabilities that make sense without them."""
 
     @check("host.gpu", pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("gpu",))
-    def asked(ctx: Ctx) -> Outcome:
+    def judge_gpus(ctx: Ctx) -> Outcome:
         """The GPUs on the PCI bus are those that the spec names: model by PCI id, and count."""
         return _gpu(ctx, needed=not set(ctx.host.capabilities) <= set(driverless))
 
-    return asked
+    return judge_gpus
 
 
 def _gpu(ctx: Ctx, *, needed: bool) -> Outcome:
@@ -218,12 +218,12 @@ def space(capabilities: Sequence[Capability]) -> Check:
     usual = rooms(capabilities)
 
     @check("host.space", system.SPACE, system.OS_RELEASE, moment="preflight")
-    def asked(ctx: Ctx) -> Outcome:
+    def judge_space(ctx: Ctx) -> Outcome:
         """/boot has room for a rebuilt initramfs, and /boot and /var for what the site says that a capability needs
         (host_free_space)."""
         return _space(ctx, usual)
 
-    return asked
+    return judge_space
 
 
 def _space(ctx: Ctx, usual: Mapping[str, overrides.Room]) -> Outcome:

@@ -7,12 +7,12 @@ from gpuprov.spec.model import GpuSpec, HostSpec
 from gpuprov.spec.problem import Problem
 
 
-def problems(host: HostSpec, asked: GpuSpec) -> Iterable[Problem]:
+def problems(host: HostSpec, gpu: GpuSpec) -> Iterable[Problem]:
     """Yield an unknown model, more GPUs than a board has, and NVSwitches without Fabric Manager."""
-    known, count = gpus.find_gpu(asked.model), asked.count or 0
+    known, count = gpus.find_gpu(gpu.model), gpu.count or 0
     if known is None:
-        what, hint = gpus.explain_unknown(asked.model)
-        yield Problem(path=("gpu", "model"), message=f'gpu.model "{asked.model}" {what}', hint=hint)
+        what, hint = gpus.explain_unknown(gpu.model)
+        yield Problem(path=("gpu", "model"), message=f'gpu.model "{gpu.model}" {what}', hint=hint)
         return
     most = fabric.count_most(known)
     if most and count > most:

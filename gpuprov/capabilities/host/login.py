@@ -48,7 +48,7 @@ def python(ctx: Ctx) -> Outcome:
 
 
 def _unless(refused: reach.Refusal | None, good: str) -> Outcome:
-    return fail(refused.expected, refused.found, refused.hint) if refused else ok(good)
+    return fail(refused.expected, refused.problem, refused.hint) if refused else ok(good)
 
 
 @cache

@@ -19,12 +19,12 @@ def nvswitch_fabric(driverless: Collection[str]) -> Check:
         *(pci.NVIDIA_FUNCTIONS, fabric.BRIDGES, systemd.SYSTEMD_UNITS, system.CONTAINER),
         evidence="lspci -d 10de:; systemctl status nvidia-fabricmanager",
     )
-    def asked(ctx: Ctx) -> Outcome:
+    def judge_nvswitches(ctx: Ctx) -> Outcome:
         """A host with NVSwitches has a Fabric Manager, of gpuprov or another's: without it CUDA fails, and all else
         looks healthy."""
         return _nvswitch_fabric(ctx, needed=not set(ctx.host.capabilities) <= set(driverless))
 
-    return asked
+    return judge_nvswitches
 
 
 def _nvswitch_fabric(ctx: Ctx, *, needed: bool) -> Outcome:

@@ -104,7 +104,7 @@ def held(ctx: Ctx) -> Outcome:
     if ctx.fragment.mpi == "hpcx":
         return not_asked("HPC-X is no package")
     own = {name: package for name, package in ctx.facts.get(probe.PACKAGES).items() if name in probe.NAMES}
-    return answers.held(ctx.facts, own, "Open MPI", wanted=ctx.fragment.hold)
+    return answers.held(ctx.facts, own, "Open MPI", hold=ctx.fragment.hold)
 
 
 @check(
@@ -121,8 +121,8 @@ def release(ctx: Ctx) -> Outcome:
     state, archive = ctx.facts.get(probe.HPC), find_archive(ctx.fragment)
     if archive is None:
         hint = f"name its archive in hpc.hpcx; or ln -s FOLDER {catalogue.LINK}, where FOLDER has one"
-        there = state.link or catalogue.LINK * state.folder
-        return ok(there) if there else fail(f"{catalogue.LINK}, with HPC-X", "not there", hint)
+        link = state.link or catalogue.LINK * state.folder
+        return ok(link) if link else fail(f"{catalogue.LINK}, with HPC-X", "not there", hint)
     if why := explain_hpcx(ctx):
         moved = Difference(catalogue.LINK, state.link, f"/opt/{archive.folder}", kind="package")
         return fail(f"{catalogue.LINK} -> /opt/{archive.folder}", why, APPLY, changes=list_changes([moved]))

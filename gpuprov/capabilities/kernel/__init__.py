@@ -60,8 +60,8 @@ def export(facts: Facts) -> Fragment | None:
     both = {key: value for key, value in service_limits(facts, login).items() if login[key] == value}
     state = facts.get(cpu.FREQUENCY)
     governor = (
-        state.asked
-        if state.file == "enabled" and {policy.governor for policy in state.policies} == {state.asked}
+        state.governor
+        if state.file == "enabled" and {policy.governor for policy in state.policies} == {state.governor}
         else ""
     )
     fields = {"sysctl": sysctls, "limits": {k: int(v) if is_whole(v) else v for k, v in both.items()}}

@@ -100,7 +100,7 @@ def limits(kernel: Kernel) -> dict[str, str]:
 def missing(ctx: Ctx) -> list[str]:
     """Return parameters that the running kernel was started without."""
     running = {("", key): value for key, value in ctx.facts.get(boot.COMMAND_LINE).items()}
-    lacking = {one.key for one in parameters(ctx.fragment) if one.compare(running)}
+    lacking = {setting.key for setting in parameters(ctx.fragment) if setting.compare(running)}
     return [word for word in words(ctx.fragment) if word.partition("=")[0] in lacking]
 
 

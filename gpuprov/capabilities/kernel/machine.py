@@ -18,7 +18,7 @@ Ctx = Context[Kernel]
 
 def hugepage_settings(kernel: Kernel) -> tuple[Setting, ...]:
     """Return the number of pages of each size."""
-    told = ", ".join(f"{count} x {size}" for size, count in kernel.hugepages.items())
+    expected = ", ".join(f"{count} x {size}" for size, count in kernel.hugepages.items())
     return tuple(
         Setting(
             kind="hugepages",
@@ -27,7 +27,7 @@ def hugepage_settings(kernel: Kernel) -> tuple[Setting, ...]:
             value=str(count),
             how="least",
             words="{before} x {key}",
-            reboot=f"memory for {told} is free only early in a boot",
+            reboot=f"memory for {expected} is free only early in a boot",
         )
         for size, count in kernel.hugepages.items()
     )
@@ -95,14 +95,14 @@ def governor(ctx: Ctx) -> Group | Outcome:
         hint = f"kernel: {{cpu_governor: {unknown[0]}}}"
         return fail(f"governor {target}", f"the driver has {', '.join(unknown)}", hint)
     wrong = select_differing(state.policies, target)
-    found = f"{', '.join(sorted({policy.governor for policy in wrong}))} in {len(wrong)} of {len(state.policies)}"
-    setting = Setting(kind="governor", name="governor", value=target, before=found)
+    message = f"{', '.join(sorted({policy.governor for policy in wrong}))} in {len(wrong)} of {len(state.policies)}"
+    setting = Setting(kind="governor", name="governor", value=target, before=message)
     return Group(
         tuple(msgspec.structs.replace(setting, device=policy.name) for policy in state.policies),
         {(policy.name, ""): policy.governor for policy in state.policies},
         expected=f"governor {target}",
         right=f"{target} in {counted(len(state.policies), 'policy')}",
-        message=found,
+        message=message,
         fix=f"{APPLY}; {', '.join(state.rivals)} may set another" if state.rivals else APPLY,
     )
 

@@ -64,22 +64,22 @@ def command_line(ctx: Context[Kernel]) -> Group | Outcome:
 )
 def boot_entries(ctx: Context[Kernel]) -> Group | Outcome:
     """Every entry of the bootloader (rescue entries aside) carries every wanted parameter."""
-    wanted = ctx.fragment.command_line
-    if not wanted:
+    desired = ctx.fragment.command_line
+    if not desired:
         return not_asked()
     if ctx.facts.get(system.CONTAINER):
         return skip("a container has no bootloader")
     entries = [entry for entry in ctx.facts.get(boot.BOOT_ENTRIES) if not {"single", "recovery"} & set(entry)]
     file, remake = ENTRIES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
     if not entries:
-        return fail(listed(wanted), "no grub entries found", "only grub is supported; set the parameters by hand")
-    each = [one for number in range(len(entries)) for one in parameters(ctx.fragment, f"entry {number}")]
+        return fail(listed(desired), "no grub entries found", "only grub is supported; set the parameters by hand")
+    each = [setting for number in range(len(entries)) for setting in parameters(ctx.fragment, f"entry {number}")]
     return Group(
         tuple(each),
         {(f"entry {number}", key): value for number, entry in enumerate(entries) for key, value in entry.items()},
-        expected=listed(wanted),
-        right=f"{listed(wanted)} in {counted(len(entries), 'boot entry')}",
-        fix=remake.format(listed(wanted)),
+        expected=listed(desired),
+        right=f"{listed(desired)} in {counted(len(entries), 'boot entry')}",
+        fix=remake.format(listed(desired)),
         changed=file,
     )
 

@@ -45,10 +45,10 @@ def blacklist(ctx: Ctx) -> Group | Outcome:
 @compared("kernel.module_options", modules.MODPROBE, fields=("module_options",))
 def module_options(ctx: Ctx) -> Group | Outcome:
     """Every module option has the wanted value in modprobe's merged configuration."""
-    asked = ctx.fragment.module_options
-    if not asked:
+    declared = ctx.fragment.module_options
+    if not declared:
         return not_asked()
-    texts = {name: {key: as_text(value) for key, value in options.items()} for name, options in asked.items()}
+    texts = {name: {key: as_text(value) for key, value in options.items()} for name, options in declared.items()}
     return Group(
         tuple(KernelModule(name=name, options=options, label=name) for name, options in texts.items()),
         modules=Modules(options=ctx.facts.get(modules.MODPROBE).options),
@@ -76,11 +76,11 @@ def modules_load(ctx: Ctx) -> Group | Outcome:
     if not ctx.fragment.modules_load:
         return not_asked()
     kind, facts = ctx.facts.get(system.CONTAINER), ctx.facts
-    wanted = loaded_modules(ctx.fragment, container=bool(kind))
-    names = " ".join(one.kernel_name for one in wanted)
+    desired = loaded_modules(ctx.fragment, container=bool(kind))
+    names = " ".join(module.kernel_name for module in desired)
     running = () if kind else (*facts.get(modules.LOADED), *facts.get(modules.BUILT_IN))
     return Group(
-        wanted,
+        desired,
         modules=Modules(loaded=frozenset(running), at_boot=facts.get(boot.MODULES_LOAD)),
         expected=names,
         right=f"configured: {names}",
@@ -103,14 +103,14 @@ def sysctl(ctx: Ctx) -> Group | Outcome:
         return not_asked()
     expected, now, kept = sysctls(ctx.fragment), ctx.facts.get(boot.SYSCTL), ctx.facts.get(boot.SYSCTL_FILES)
     values = {("", key): value for key, value in now.items()} | {(KEPT, key): value for key, value in kept.items()}
-    right = [one for one in expected if not one.compare(values)]
+    right = [setting for setting in expected if not setting.compare(values)]
     later = [
-        msgspec.structs.replace(one, device=KEPT, moment="next-boot", words="right now, but not kept: {values}")
-        for one in right
+        msgspec.structs.replace(setting, device=KEPT, moment="next-boot", words="right now, but not kept: {values}")
+        for setting in right
     ]
-    told = listed({one.key: one.value for one in expected})
+    listing = listed({setting.key: setting.value for setting in expected})
     fix = "sysctl -a | grep KEY; a later file in /etc/sysctl.d may win, or the kernel rounds it: ask for what it shows"
-    return Group((*expected, *later), values, expected=told, fix=fix)
+    return Group((*expected, *later), values, expected=listing, fix=fix)
 
 
 def _in_units(item: str, value: str) -> str:

@@ -159,7 +159,7 @@ def planned(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]] | None:
         targets = mig_layout.select_targets(entries, gpus)
     except (mig_layout.LayoutError, NotExpressible):
         return None
-    return [_told(targets[gpu.index]) for gpu in gpus] if len(targets) == len(gpus) else None
+    return [_describe_target(targets[gpu.index]) for gpu in gpus] if len(targets) == len(gpus) else None
 
 
 def somewhere(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]]:
@@ -177,7 +177,7 @@ def _stand_in(gpu: Gpu, index: int) -> mig_layout.Gpu:
     return mig_layout.Gpu(index, "", "", gpu.key, gpu.name, pci, "", gpu.mig.capable)
 
 
-def _told(target: mig_layout.Target) -> tuple[bool, tuple[str, ...]]:
+def _describe_target(target: mig_layout.Target) -> tuple[bool, tuple[str, ...]]:
     names = [name for instance in target.instances for name in device_names(instance.profile, instance.compute)]
     return target.enabled, tuple(names)
 

@@ -146,7 +146,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
 def _nodes(ctx: Ctx) -> list[str]:
     """Return the device nodes of instances that are missing, or lack the driver's mode."""
     lacking = [
-        fact for fact in ctx.facts.get(mig.CAPABILITIES) if fact.mode != fact.wanted and not (fact.mode and fact.kept)
+        fact for fact in ctx.facts.get(mig.CAPABILITIES) if fact.mode != fact.expected and not (fact.mode and fact.kept)
     ]
     return [f"make {len(lacking)} device node(s) in /dev/nvidia-caps"] if lacking else []
 

@@ -27,7 +27,7 @@ class Needs(NamedTuple):
 
     @property
     def problem(self) -> str:
-        return f"{self.gpu.told}: {self.change.problem}" if self.change.problem else ""
+        return f"{self.gpu.label}: {self.change.problem}" if self.change.problem else ""
 
     @property
     def mode(self) -> bool:
@@ -76,7 +76,7 @@ def without(gpu: MigGpu) -> str:
     known = catalogue.find_by_pci_id(gpu.pci, gpu.subsystem)
     oldest = [vbios.version for vbios in known.mig.min_vbios] if known else []
     why = f" (VBIOS {oldest[0]} or newer, and compute mode by NVIDIA's displaymodeselector)" if oldest else ""
-    return f"{gpu.told} {gpu.name} has no MIG{why}"
+    return f"{gpu.label} {gpu.name} has no MIG{why}"
 
 
 def left_out(block: Mig, mig_state: MigState) -> list[MigGpu]:
@@ -89,10 +89,10 @@ def left_out(block: Mig, mig_state: MigState) -> list[MigGpu]:
     return [gpu for gpu, model in known.items() if model and model.mig.capable]
 
 
-def list_targets(block: Mig, found: MigState) -> dict[int, mig_layout.Target]:
+def list_targets(block: Mig, state: MigState) -> dict[int, mig_layout.Target]:
     """Return the target of each GPU by index; a GPU without MIG, and one that no entry names, is absent. Raises
     LayoutError."""
-    return mig_layout.select_targets(entries(block), [seen(gpu) for gpu in found.gpus])
+    return mig_layout.select_targets(entries(block), [seen(gpu) for gpu in state.gpus])
 
 
 def table(gpu: MigGpu) -> tuple[tuple[mig_fit.Profile, ...], int]:
@@ -127,7 +127,7 @@ def card(gpu: MigGpu) -> state.Card:
         state.Present(
             instance.id,
             instance.profile,
-            mig_layout.parse_profile(instance.profile, gpu.told).slices,
+            mig_layout.parse_profile(instance.profile, gpu.label).slices,
             instance.start,
             instance.size,
             tuple(state.Compute(part.id, part.start, part.slices) for part in instance.compute),
@@ -182,17 +182,17 @@ def changes(needs: Needs) -> list[Change]:
     """Return the changes that apply makes to a GPU."""
     gpu, made = needs.gpu, needs.change
     mode = ["enabled" if on else "disabled" for on in (gpu.current, needs.target.enabled)]
-    rows = [Change(kind="setting", name=f"{gpu.told}: MIG mode", before=mode[0], after=mode[1])] if needs.mode else []
+    rows = [Change(kind="setting", name=f"{gpu.label}: MIG mode", before=mode[0], after=mode[1])] if needs.mode else []
     for gone in made.destroy:
         name = state.format_instance(gone.profile, gone.start, gone.slices, gone.sizes)
-        rows.append(Change(kind="setting", name=f"{gpu.told}: {name}", before="there", after="destroyed"))
+        rows.append(Change(kind="setting", name=f"{gpu.label}: {name}", before="there", after="destroyed"))
     for at, compute in made.create:
         name = state.format_instance(at.profile, at.start, made.card.slices(at.profile), compute)
-        rows.append(Change(kind="setting", name=f"{gpu.told}: {name}", after="created"))
+        rows.append(Change(kind="setting", name=f"{gpu.label}: {name}", after="created"))
     if made.blind:
-        rows.append(Change(kind="setting", name=f"{gpu.told}: its instances", after="created"))
+        rows.append(Change(kind="setting", name=f"{gpu.label}: its instances", after="created"))
     for held, compute in made.recut():
-        name = f"{gpu.told}: compute instances of {held.profile} at {held.start}"
+        name = f"{gpu.label}: compute instances of {held.profile} at {held.start}"
         rows.append(Change(kind="setting", name=name, before=_sizes(held.sizes), after=_sizes(compute)))
     return rows
 

@@ -52,7 +52,7 @@ def list_changes(ctx: Ctx) -> list[host.Needs] | Outcome:
     if not needs and not host.enables(ctx.fragment):
         return not_asked("no GPU here has MIG, and the spec has none")
     if not needs:
-        listed = ", ".join(f"{gpu.told} {gpu.name}" for gpu in state.gpus) or "no GPU"
+        listed = ", ".join(f"{gpu.label} {gpu.name}" for gpu in state.gpus) or "no GPU"
         hint = "mig: false for this host, or an entry whose gpus are here"
         return fail("a GPU with MIG that the layout names", f"the host has {listed}", hint)
     return needs
@@ -117,15 +117,17 @@ def instances(ctx: Ctx) -> Outcome:
     needs = list_changes(ctx)
     if isinstance(needs, Outcome):
         return needs
-    expected = describe_gpus((need.gpu, _asked(need)) for need in needs)
+    expected = describe_gpus((need.gpu, _describe_needs(need)) for need in needs)
     for need in needs:
         if need.problem:
             return fail(expected, need.problem, "correct mig in the spec: gpuprov mig fit, gpuprov mig layouts")
     bad = [need for need in needs if need.instances]
     if bad:
         changes = [change for need in bad for change in host.changes(need)[need.mode :]]
-        return fail(expected, describe_gpus((need.gpu, _there(need.gpu)) for need in bad), APPLY, changes=changes)
-    return ok(describe_gpus((need.gpu, _there(need.gpu)) for need in needs), expected)
+        return fail(
+            expected, describe_gpus((need.gpu, _describe_instances(need.gpu)) for need in bad), APPLY, changes=changes
+        )
+    return ok(describe_gpus((need.gpu, _describe_instances(need.gpu)) for need in needs), expected)
 
 
 def describe_gpus(words: Iterable[tuple[mig.MigGpu, str]]) -> str:
@@ -134,13 +136,13 @@ def describe_gpus(words: Iterable[tuple[mig.MigGpu, str]]) -> str:
     for gpu, text in words:
         alike.setdefault(text, []).append(gpu)
     names = {
-        text: gpus[0].told if len(gpus) == 1 else f"GPUs {', '.join(str(gpu.index) for gpu in gpus)}"
+        text: gpus[0].label if len(gpus) == 1 else f"GPUs {', '.join(str(gpu.index) for gpu in gpus)}"
         for text, gpus in alike.items()
     }
     return "; ".join(f"{names[text]}: {text}" for text in alike)
 
 
-def _asked(needs: host.Needs) -> str:
+def _describe_needs(needs: host.Needs) -> str:
     if not needs.target.enabled:
         return "no instance, MIG mode disabled"
     parts = [
@@ -151,7 +153,7 @@ def _asked(needs: host.Needs) -> str:
     return mig_fit.format_profiles(parts) or "no instance"
 
 
-def _there(gpu: mig.MigGpu) -> str:
+def _describe_instances(gpu: mig.MigGpu) -> str:
     ordered = sorted(gpu.instances, key=lambda instance: instance.start)
     return ", ".join(host.named(instance) for instance in ordered) or "no instance"
 
@@ -164,7 +166,9 @@ def devices(ctx: Ctx) -> Outcome:
         return not_asked("the spec has no container_toolkit")
     if answer := unreadable(ctx):
         return answer
-    parts = [(gpu, part) for gpu in ctx.facts.get(mig.STATE).gpus for one in gpu.instances for part in one.compute]
+    parts = [
+        (gpu, part) for gpu in ctx.facts.get(mig.STATE).gpus for instance in gpu.instances for part in instance.compute
+    ]
     specified = {name for fact in ctx.facts.get(CDI) for name in fact.devices}
     names = [(f"{gpu.number}:{part.number}", part.uuid) for gpu, part in parts]
     missing = [name for name, uuid in names if not {name, uuid} & specified]

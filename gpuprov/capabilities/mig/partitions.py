@@ -111,7 +111,7 @@ def _partition(needs: host.Needs) -> Partition:
     known = all(part.size for part in (*before, *after)) and not made.blind
     return Partition(
         index=gpu.index,
-        gpu=gpu.told,
+        gpu=gpu.label,
         model=gpu.name,
         grid=made.card.grid if known else 0,
         enabled_before=gpu.current,

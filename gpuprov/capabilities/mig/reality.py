@@ -79,10 +79,10 @@ def grouped(state: mig.MigState) -> dict[Cut, list[int]]:
             try:
                 mig_layout.parse_profile(instance.profile)
             except mig_layout.LayoutError as error:
-                raise ProbeFailed(f"{gpu.told}: {error}") from error
+                raise ProbeFailed(f"{gpu.label}: {error}") from error
         empty = [instance for instance in gpu.instances if not instance.compute]
         if empty:
-            raise ProbeFailed(f"{gpu.told}: {empty[0].profile} has no compute instance, which no spec says")
+            raise ProbeFailed(f"{gpu.label}: {empty[0].profile} has no compute instance, which no spec says")
         order = sorted(gpu.instances, key=lambda instance: (-instance.size, instance.profile, instance.start))
         cut = tuple((instance.profile, host.present(instance)) for instance in order)
         groups.setdefault((gpu.current, cut), []).append(gpu.index)

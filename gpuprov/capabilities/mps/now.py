@@ -101,24 +101,24 @@ def daemons(ctx: Ctx) -> Outcome:
 
 
 class Limit(NamedTuple):
-    """A limit of a daemon: its name, its actual value, the wanted one."""
+    """A limit of a daemon: its name, its actual value, the expected one."""
 
     what: str
-    found: str
+    actual: str
     value: str
 
 
-def list_limits(ctx: Ctx, one: Wanted, daemon: Daemon) -> Iterable[Limit]:
+def list_limits(ctx: Ctx, target: Wanted, daemon: Daemon) -> Iterable[Limit]:
     """Yield the limits of a daemon."""
     fragment, state = ctx.fragment, ctx.facts.get(mps.MPS)
     percentage, priority = f"{fragment.active_thread_percentage}.0", catalogue.PRIORITIES[fragment.priority]
     yield Limit("active thread percentage", daemon.percentage or "none", percentage)
     yield Limit("client priority", daemon.priority or "none", priority)
-    for number, device in enumerate(one.devices if fragment.protocol == "v2" else one.devices[:1]):
+    for number, device in enumerate(target.devices if fragment.protocol == "v2" else target.devices[:1]):
         limit = limit_for(fragment, device, state)
-        there = daemon.limits[number] if number < len(daemon.limits) else ""
+        actual = daemon.limits[number] if number < len(daemon.limits) else ""
         value = shown(limit) or "none"
-        yield Limit(f"memory limit of {device}", value if there in (shown(limit), limit) else there or "none", value)
+        yield Limit(f"memory limit of {device}", value if actual in (shown(limit), limit) else actual or "none", value)
     for server in daemon.servers if not fragment.static_partitions else ():
         if server.percentage:
             yield Limit(f"active thread percentage of server {server.pid}", server.percentage, percentage)
@@ -155,7 +155,7 @@ def limits(ctx: Ctx) -> Group | Outcome:
             )
             for name, pid, limit in rows
         ),
-        {(pid, limit.what): limit.found for _, pid, limit in rows},
+        {(pid, limit.what): limit.actual for _, pid, limit in rows},
         expected=expected,
         right=expected,
     )
@@ -171,10 +171,10 @@ def static_partitions(ctx: Ctx) -> Group | Outcome:
     if answer := unjudged(ctx):
         return answer
     value = sorted(ctx.fragment.static_partitions)
-    expected, found = f"partitions of {value} chunks", list(pairs(ctx))
-    if value and not found:
+    expected, matches = f"partitions of {value} chunks", list(pairs(ctx))
+    if value and not matches:
         return fail(expected, "no daemon runs", "see mps.daemons")
-    rows = [(device, called(target, daemon), daemon) for target, daemon in found for device in target.devices]
+    rows = [(device, called(target, daemon), daemon) for target, daemon in matches for device in target.devices]
     values = {
         (device, f"pid {daemon.pid}"): str(
             sorted(n for key, chunks in daemon.partitions.items() if device.startswith(key) for n in chunks)

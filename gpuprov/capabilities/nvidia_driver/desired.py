@@ -74,7 +74,7 @@ def _decided(ctx: Ctx, decision: Decision, leaving: list[str]) -> dict[str, Any]
         "flavour": decision.flavour,
         "packages": own_packages,
         "module": module,
-        "kernels": [one.release for one in deciding.kernels(ctx)],
+        "kernels": [kernel.release for kernel in deciding.kernels(ctx)],
         "install": list(moves.install),
         "remove": list(moves.remove),
         "pin": {"version": decision.version, "patterns": list(names.pin)} if names.pin and own_packages else {},

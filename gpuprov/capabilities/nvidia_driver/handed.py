@@ -51,11 +51,11 @@ def signs(ctx: Ctx) -> bool:
 
 
 def _judging(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Steps:
-    wanted = served(ctx.host, ctx.fragment) or moves.before or moves.install or moves.remove
+    needed = served(ctx.host, ctx.fragment) or moves.before or moves.install or moves.remove
     trial = {"install": [*moves.before, *moves.install], "remove": list(moves.remove)}
     spare = _without_headers(deciding.spare(ctx))
     yield Step("spare", {"msg": spare}, spare)
-    yield Step("try", {**_some(values, "of", "pin", "stream", "hint"), **trial}, wanted)
+    yield Step("try", {**_some(values, "of", "pin", "stream", "hint"), **trial}, needed)
     if deciding.installs_runfile(ctx, decision):
         yield Step("fetch", installer.fetch(ctx.fragment))
         yield Step("runfile", installer.judge(ctx.fragment))
@@ -160,14 +160,16 @@ def _reason(ctx: Ctx, decision: Decision) -> str:
 
 def _without_headers(spare: list[str]) -> str:
     """Return the message about old kernels that nothing is built for; empty if there are none."""
-    said = f"no headers are offered for {', '.join(spare)}, which neither runs nor is started next: it gets no driver"
+    message = (
+        f"no headers are offered for {', '.join(spare)}, which neither runs nor is started next: it gets no driver"
+    )
     way = "remove that kernel, or install its headers from the distribution's archive of old packages"
-    return f"{said}. Fix: {way}" if spare else ""
+    return f"{message}. Fix: {way}" if spare else ""
 
 
 def _sums(facts: Facts) -> str:
     """Return the checksums of the build host's installed modules, if they are as it packed them."""
-    whole = [one for one in facts.get(PREBUILT) if one.sums == one.recorded and all(one.files.values())]
+    whole = [packed for packed in facts.get(PREBUILT) if packed.sums == packed.recorded and all(packed.files.values())]
     return whole[0].sums if len(whole) == 1 else ""
 
 

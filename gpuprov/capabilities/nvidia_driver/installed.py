@@ -26,11 +26,11 @@ def installed_set(driver: NvidiaDriver, facts: Facts) -> dict[str, Package]:
 def module_package(driver: NvidiaDriver, facts: Facts) -> Package | None:
     """Return the installed package that the kernel modules come from."""
 
-    def found() -> Package | None:
+    def find() -> Package | None:
         names = resolve.kernel_package(package_names(driver, facts).sets, versions(facts))
         return next((facts.get(PACKAGES)[name] for name in names.values()), None)
 
-    return facts.once("nvidia_driver.module_package", driver, found)
+    return facts.once("nvidia_driver.module_package", driver, find)
 
 
 def installed_version(driver: NvidiaDriver, facts: Facts) -> str:

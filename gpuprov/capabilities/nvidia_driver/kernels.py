@@ -56,7 +56,7 @@ def of_next_boot(ctx: Ctx) -> Outcome:
     ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
     if ahead is None:
         return none_boots(ctx.facts)
-    kernel, suffix = ahead.kernel, f" ({ahead.told})" if ahead.told else ""
+    kernel, suffix = ahead.kernel, f" ({ahead.note})" if ahead.note else ""
     policy, version = ctx.fragment.kernel_upgrades, installed_version(ctx.fragment, ctx.facts)
     expected = f"{kernel.release} with {version or 'a driver'}"
     if bad := next(filter(None, (_lacking(ctx, ahead, kernel, version) for kernel in ahead.each)), None):
@@ -85,7 +85,7 @@ def of_next_boot(ctx: Ctx) -> Outcome:
 
 def _lacking(ctx: Ctx, ahead: Coming, kernel_modules: KernelModules, version: str) -> Outcome | None:
     """Return the failure that names what a kernel lacks that boots next or after that; None if it lacks nothing."""
-    running, suffix = ctx.facts.get(system.PLATFORM).kernel, f" ({ahead.told})" if ahead.told else ""
+    running, suffix = ctx.facts.get(system.PLATFORM).kernel, f" ({ahead.note})" if ahead.note else ""
     which = "the next boot's" if kernel_modules is ahead.kernel else "the one that boots after the next"
     bare = not kernel_modules.initramfs and any(
         other.initramfs for other in ctx.facts.get(modules.KERNELS) if other.bootable

@@ -95,7 +95,7 @@ def flavour(ctx: Ctx) -> Outcome:
 def held(ctx: Ctx) -> Outcome:
     """Every package of the set is held, and holding works (or none is, with `hold: false`): no upgrade moves one of
     them alone."""
-    return answers.held(ctx.facts, installed_set(ctx.fragment, ctx.facts), "the driver", wanted=ctx.fragment.hold)
+    return answers.held(ctx.facts, installed_set(ctx.fragment, ctx.facts), "the driver", hold=ctx.fragment.hold)
 
 
 @check(

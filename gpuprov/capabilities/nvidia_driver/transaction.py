@@ -69,14 +69,14 @@ def needs(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
     headers = package_lists.header_packages(names.headers, bare, build.offered)
     metas = header_metapackages(ctx.fragment, ctx.facts)
     requested = dict.fromkeys([*tools(ctx, names, flavour), *headers, *metas])
-    missing = [*have, *build.there, *lacking(ctx, names, flavour)]
+    missing = [*have, *build.tools, *lacking(ctx, names, flavour)]
     return [name for name in requested if name not in missing]
 
 
 def lacking(ctx: Ctx, names: DriverPackages, flavour: str) -> list[str]:
     """Return DKMS and compilers that are neither installed nor offered."""
     build = ctx.facts.get(BUILDING)
-    known = {*versions(ctx.facts), *build.there, *build.offered, *ctx.facts.get(INDEX)}
+    known = {*versions(ctx.facts), *build.tools, *build.offered, *ctx.facts.get(INDEX)}
     return [name for name in tools(ctx, names, flavour) if name not in known]
 
 

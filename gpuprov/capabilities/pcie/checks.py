@@ -45,13 +45,13 @@ def differing(functions: Iterable[Function], **expected: str) -> list[Difference
     return list(list_differences(tuple(functions), expected))
 
 
-def register(functions: Iterable[Function], kind: str, value: str, words: str, **wanted: str) -> Group:
+def register(functions: Iterable[Function], kind: str, value: str, words: str, **expected: str) -> Group:
     """Return a register of these functions, compared as the boot unit's program compares it."""
     each = list(functions)
-    wrong = {one.address: one.found for one in differing(each, **wanted)}
+    wrong = {row.address: row.actual for row in differing(each, **expected)}
     return Group(
-        tuple(Setting(kind=kind, device=one.address, value=value, words=words) for one in each),
-        {(one.address, ""): wrong.get(one.address, value) for one in each},
+        tuple(Setting(kind=kind, device=function.address, value=value, words=words) for function in each),
+        {(function.address, ""): wrong.get(function.address, value) for function in each},
         fix=RESET,
     )
 
@@ -127,9 +127,11 @@ def acs(ctx: Ctx) -> Group | Outcome:
     having = [function for function in path if function.acs is not None]
     group = register(having, "ACSCtl", "0000", "{devices} {before}", acs="disabled")
     words = [
-        msgspec.structs.replace(one, words=f"{{devices}} {catalogue.format_acs(int(group.values[one.device, ''], 16))}")
-        for one in group.resources
-        if isinstance(one, Setting)
+        msgspec.structs.replace(
+            setting, words=f"{{devices}} {catalogue.format_acs(int(group.values[setting.device, ''], 16))}"
+        )
+        for setting in group.resources
+        if isinstance(setting, Setting)
     ]
     return msgspec.structs.replace(
         group,
@@ -240,7 +242,7 @@ def affinity(ctx: Ctx) -> Group | Outcome:
     group = _local_interrupts(functions)
     if group.compare():
         return group
-    if state.balancer and (problem := explain_policy(state.irqbalance, wanted=True)):
+    if state.balancer and (problem := explain_policy(state.irqbalance, needed=True)):
         hint = f"{APPLY}; systemctl restart {catalogue.BALANCER}"
         return fail(f"irqbalance with {catalogue.POLICY}", problem, hint)
     if not sum(len(function.interrupts) for function in functions):
@@ -253,17 +255,20 @@ def _local_interrupts(functions: tuple[Function, ...]) -> Group:
     for row in differing(functions, affinity="local"):
         astray.setdefault(row.address, []).append(row.setting.removeprefix("irq "))
     resources = []
-    for one in functions:
-        numbers = astray.get(one.address, [])
+    for function in functions:
+        numbers = astray.get(function.address, [])
         more = f" and {len(numbers) - 8} more" if len(numbers) > 8 else ""
-        words = f"{{devices}} (node {one.node}): interrupts {' '.join(numbers[:8])}{more} may be elsewhere"
+        words = f"{{devices}} (node {function.node}): interrupts {' '.join(numbers[:8])}{more} may be elsewhere"
         resources.append(
-            Setting(kind="smp_affinity_list", device=one.address, value="its own node", before="", words=words)
+            Setting(kind="smp_affinity_list", device=function.address, value="its own node", before="", words=words)
         )
-    count = sum(len(one.interrupts) for one in functions)
+    count = sum(len(function.interrupts) for function in functions)
     return Group(
         tuple(resources),
-        {(one.address, ""): "elsewhere" if one.address in astray else "its own node" for one in functions},
+        {
+            (function.address, ""): "elsewhere" if function.address in astray else "its own node"
+            for function in functions
+        },
         expected="interrupts on local CPUs",
         right=f"{counted(count, 'interrupt')} of {counted(len(functions), 'HCA')}",
         fix=f"systemctl restart {catalogue.UNIT}; interrupts that the kernel manages itself cannot be moved",

@@ -99,14 +99,14 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 def balancer(ctx: Ctx) -> Iterator[Unit]:
     """Yield irqbalance's unit, which is restarted where it runs and has another policy, and never started; nothing if
     it is others' alone."""
-    state, wanted = ctx.facts.get(PCIE), is_balanced(ctx)
+    state, needed = ctx.facts.get(PCIE), is_balanced(ctx)
     has_policy = catalogue.POLICY in state.irqbalance
-    if wanted or has_policy:
+    if needed or has_policy:
         yield Unit(
             name=catalogue.BALANCER,
-            reads=READS[catalogue.BALANCER] if wanted else (),
-            process=catalogue.BALANCER_PROGRAM.rpartition("/")[2] if wanted else "",
-            outdated=explain_policy(state.irqbalance, wanted=wanted) if state.balancer else "",
+            reads=READS[catalogue.BALANCER] if needed else (),
+            process=catalogue.BALANCER_PROGRAM.rpartition("/")[2] if needed else "",
+            outdated=explain_policy(state.irqbalance, needed=needed) if state.balancer else "",
             fix=f"{APPLY}; systemctl restart {catalogue.BALANCER}",
         )
 

@@ -88,8 +88,8 @@ def guest(ctx: Ctx) -> str:
     return "" if ctx.facts.get(system.CONTAINER) else ctx.facts.get(virtualization.MACHINE).kind
 
 
-def explain_policy(command: str, *, wanted: bool) -> str:
-    """Explain how the command line of a running irqbalance differs from what is wanted; empty if it does not."""
-    if (catalogue.POLICY in command) == wanted:
+def explain_policy(command: str, *, needed: bool) -> str:
+    """Explain how the command line of a running irqbalance differs from what is needed; empty if it does not."""
+    if (catalogue.POLICY in command) == needed:
         return ""
-    return f"irqbalance runs with{'out' * wanted} gpuprov's policy: {command.strip()}"
+    return f"irqbalance runs with{'out' * needed} gpuprov's policy: {command.strip()}"

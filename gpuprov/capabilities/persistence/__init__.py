@@ -34,7 +34,7 @@ def mode_on(ctx: Context[Persistence]) -> Group | Outcome:
         return fail("persistence mode Enabled", smi.complaint, "see nvidia_driver.loaded")
     mode = Setting(kind="persistence mode", value="Enabled", words="not Enabled: {devices}", missing="not listed")
     return Group(
-        tuple(msgspec.structs.replace(mode, device=one.address) for one in sorted(on_bus, key=lambda one: one.address)),
+        tuple(msgspec.structs.replace(mode, device=gpu.address) for gpu in sorted(on_bus, key=lambda gpu: gpu.address)),
         {(gpu.bus, ""): "Enabled" if gpu.persistence else "Disabled" for gpu in smi.gpus},
         expected="Enabled on every GPU",
         right=f"Enabled on {counted(len(smi.gpus), 'GPU')}",

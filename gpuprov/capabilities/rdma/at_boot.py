@@ -18,7 +18,7 @@ PLACES = (*files(RDMA, EVERY), *OLD)
 class AtBoot(msgspec.Struct, frozen=True, kw_only=True):
     """`text`: the unit file; `modules`: those of its program; `files`: other texts by path. `differs`: current
     differences from the spec, in words; empty if there are none. `speaks`: the name with which the program prefixes its
-    output; `way_out`: the fix if the unit fails."""
+    output; `fix`: what to do if the unit fails."""
 
     unit: str
     text: str
@@ -26,7 +26,7 @@ class AtBoot(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str]
     differs: str
     speaks: str
-    way_out: str = "correct what it reports, and apply again"
+    fix: str = "correct what it reports, and apply again"
 
 
 def configuration(lines: tuple[str, ...], about: str) -> str:

@@ -56,7 +56,7 @@ def configured(ctx: Ctx) -> Iterator[Resource]:
     for part in PARTS:
         if boot_part and boot_part.unit == part.SERVICE:
             active = None if why else True
-            yield Unit(name=part.SERVICE, enabled=True, active=active, waits=why, fix=boot_part.way_out)
+            yield Unit(name=part.SERVICE, enabled=True, active=active, waits=why, fix=boot_part.fix)
         else:
             yield Unit(name=part.SERVICE, enabled=False, active=False)
     yield from infiniband.units(ctx)

@@ -64,7 +64,7 @@ def plan_opensm(ctx: Ctx) -> dict[str, Any]:
 def unloaded(name: str, host: RdmaHost) -> Outcome | None:
     """Return the outcome of a host without this module; None if it has loaded it."""
     module = KernelModule(name=name, loaded=True, fix=f"modprobe {name}; {APPLY}")
-    loaded = Modules(loaded=[one for one, state in host.modules.items() if state == "loaded"])
+    loaded = Modules(loaded=[module_name for module_name, state in host.modules.items() if state == "loaded"])
     return find_fault(module, loaded, f"{name} loaded", f"{name} is not loaded")
 
 

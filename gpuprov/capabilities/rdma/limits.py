@@ -93,7 +93,7 @@ def daemon_limits(host: RdmaHost, least: str, moment: Literal["now", "next-boot"
     """Return the limit of each running service that starts containers or jobs: as it runs, or by its unit."""
     now = moment == "now"
     setting = Setting(kind="memlock", key="LimitMEMLOCK", value=in_bytes(least, 1024), how="least", moment=moment)
-    found = {daemon.unit: daemon.now if now else daemon.unit_limit for daemon in host.daemons}
+    actual = {daemon.unit: daemon.now if now else daemon.unit_limit for daemon in host.daemons}
     resources = [
         msgspec.structs.replace(
             setting,
@@ -105,10 +105,10 @@ def daemon_limits(host: RdmaHost, least: str, moment: Literal["now", "next-boot"
             before=limit,
             fix=f"{APPLY} writes a drop-in; systemctl cat {unit}",
         )
-        for unit, limit in found.items()
+        for unit, limit in actual.items()
     ]
-    values = {(unit, "LimitMEMLOCK"): limit for unit, limit in found.items()}
-    right = ", ".join(f"{unit}: {limit}" for unit, limit in found.items()) or "none of these services runs"
+    values = {(unit, "LimitMEMLOCK"): limit for unit, limit in actual.items()}
+    right = ", ".join(f"{unit}: {limit}" for unit, limit in actual.items()) or "none of these services runs"
     return Group(tuple(resources), values, expected=least, right=right)
 
 
@@ -139,9 +139,9 @@ def plan_limits(ctx: Ctx) -> dict[str, Any]:
 # A container that registers memory with an adapter has the limit of the service that started it.
 LimitMEMLOCK={value or "infinity"}
 """
-    found = ctx.facts.get(HOST)
-    low = [daemon.device for daemon in daemon_limits(found, limit).compare()] if daemons and not found.bound else []
-    lower = {daemon.device for daemon in daemon_limits(found, limit, "next-boot").compare()} if daemons else set()
+    host = ctx.facts.get(HOST)
+    low = [daemon.device for daemon in daemon_limits(host, limit).compare()] if daemons and not host.bound else []
+    lower = {daemon.device for daemon in daemon_limits(host, limit, "next-boot").compare()} if daemons else set()
     return {
         "files": {
             path: text for daemon in daemons if (path := drop_in(daemon.unit)) in written or daemon.unit in lower

@@ -99,7 +99,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
         files={catalogue.SOFT_CONFIG: configuration(lines(block), about)},
         differs=", ".join(f"{name} {block.soft.driver}" for name in wanting),
         speaks="rdma-soft",
-        way_out="correct what it reports and apply again; dmesg | grep -E 'rxe|siw', on the host",
+        fix="correct what it reports and apply again; dmesg | grep -E 'rxe|siw', on the host",
     )
 
 

@@ -153,7 +153,7 @@ def list_steps(ctx: Context[Rdma], decided: Mapping[str, Any]) -> Iterator[Step]
     yield Step("opensm", {"name": own["unit"], **opensm, "differs": own["differs"], "ask": own["ask"]}, own["here"])
     if part := decided["unit"]:
         given = {"name": part.unit, "state": decided["now"], "enabled": True, "differs": part.differs}
-        yield Step("unit", {**given, "program": part.speaks, "way_out": part.way_out})
+        yield Step("unit", {**given, "program": part.speaks, "way_out": part.fix})
     yield Step("raise", [{"argv": argv} for argv in decided["limits"]["raise"]])
     yield from _nccl(ctx, decided["nccl"])
 

@@ -50,7 +50,7 @@ def rules(host: HostSpec, block: Slurm) -> Iterable[Problem]:
 def export(facts: Facts) -> Fragment | None:
     """Return the block that gpuprov applied: without its files nobody can say what Slurm's own were meant to be."""
     try:
-        return safe_parse.parse_typed_json(facts.get(SLURM).wanted, Applied).block
+        return safe_parse.parse_typed_json(facts.get(SLURM).written, Applied).block
     except safe_parse.Unreadable:
         return None
 

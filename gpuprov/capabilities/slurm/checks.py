@@ -154,7 +154,7 @@ def health_check(ctx: Ctx) -> Outcome:
     if judged.status:
         return fail(
             "GPUs that are fit for work",
-            judged.said or f"the health check ended with {judged.status}",
+            judged.output or f"the health check ended with {judged.status}",
             "gpuprov health",
         )
     if judged.milliseconds > QUICK:

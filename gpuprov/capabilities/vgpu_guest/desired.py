@@ -50,7 +50,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
         active=True,
         reads=reads(ctx.host, ctx.fragment)[catalogue.UNIT],
         process="nvidia-gridd",
-        said=find_complaint(gridd),
+        message=find_complaint(gridd),
         missing=NO_UNIT,
     )
 

@@ -50,7 +50,9 @@ def token_installed(ctx: Ctx) -> Outcome:
     wrong = [entry for entry in matching if (entry.mode, entry.owner) != (block.token_mode, "root")]
     if wrong:
         message = ", ".join(f"{entry.path} is {entry.owner}'s, mode {entry.mode}" for entry in wrong)
-        changes = list_changes(Difference(one.path, f"mode {one.mode}", f"mode {block.token_mode}") for one in wrong)
+        changes = list_changes(
+            Difference(entry.path, f"mode {entry.mode}", f"mode {block.token_mode}") for entry in wrong
+        )
         return fail(expected, message, f"{APPLY}, or chown root and chmod {block.token_mode}", changes=changes)
     return ok(f"{' '.join(entry.path for entry in matching)}: root's, mode {block.token_mode}", expected)
 

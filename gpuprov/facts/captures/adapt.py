@@ -119,11 +119,11 @@ def _file(path: str) -> Callable[[Pieces], str | None]:
 
 
 def _from_command(name: str, adapt: Callable[[str], str | None] = str) -> Callable[[Pieces], str | None]:
-    def found(pieces: Pieces) -> str | None:
+    def read_command(pieces: Pieces) -> str | None:
         text = pieces.commands.get(name)
         return None if text is None else adapt(text)
 
-    return found
+    return read_command
 
 
 def _convert_functions(pieces: Pieces) -> str | None:

@@ -89,8 +89,8 @@ def _list_owners(lines: Iterable[str]) -> Iterator[str]:
     """Yield the host of each line. What follows another of the same host is not parsed: logs have millions."""
     last = ""
     for line in lines:
-        before, found, _ = line.partition(f" {last} kernel: ")
-        if last and found and ": " not in before and len(before) < 40:
+        before, separator, _ = line.partition(f" {last} kernel: ")
+        if last and separator and ": " not in before and len(before) < 40:
             yield last
             continue
         name = _host_of(line)

@@ -151,17 +151,17 @@ def combine(
             shared += build_shared(f"{path}/{name}", parts, cut=file.cut)
         else:
             known.append(file._replace(text=parts.get(own, file.text)))
-    one = _are_of_one(known, faults, hosts)
+    is_single = _are_of_one(known, faults, hosts)
     grouped: dict[str, list[File]] = {}
     for file in known:
-        grouped.setdefault("" if one else file.stem, []).append(file)
+        grouped.setdefault("" if is_single else file.stem, []).append(file)
     where, folder = f"{path}/{place}" if place else path, place.rpartition("/")[2]
     records = []
     for stem, group in grouped.items():
         log = next((file.text for file in group if file.command == plain.LOG and logs.host(file.text)), "")
-        record = build(where if one else f"{where}/{stem}.*", logs.host(log) or stem or folder, group)
+        record = build(where if is_single else f"{where}/{stem}.*", logs.host(log) or stem or folder, group)
         records.append(msgspec.structs.replace(record, places=(*_list_names(group), *around)))
-    return [*_add_faults(records, faults, where, around, one=one), *shared]
+    return [*_add_faults(records, faults, where, around, is_single=is_single), *shared]
 
 
 def _stem(name: str) -> str:
@@ -202,10 +202,10 @@ def _are_of_one(known: Iterable[File], faults: Iterable[str], hosts: Collection[
 
 
 def _add_faults(
-    records: list[Record], faults: Mapping[str, Unreadable], where: str, around: tuple[str, ...], *, one: bool
+    records: list[Record], faults: Mapping[str, Unreadable], where: str, around: tuple[str, ...], *, is_single: bool
 ) -> list[Record]:
     """Add the files that cannot be read: to the record of their host, or as one without outputs."""
-    if one and faults:
+    if is_single and faults:
         why = "; ".join(f"{stem}: {fault}" for stem, fault in faults.items())
         if records:
             return [_cut(record, why) for record in records]

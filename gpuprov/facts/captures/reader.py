@@ -40,19 +40,19 @@ def iterate(
     """Yield every record at the path, one after another, so that a folder of many takes the memory of one. Raises as
     `read` does. `hosts`: names that tell hosts apart where files are named after them; `note` is called with what is
     not read."""
-    found = False
+    has_record = False
     if what := explain_refusal(str(path)):
         raise GpuprovError(f"{path} is {what}, and no record", "write what it says to a file: dmesg > dmesg.log")
     try:
         is_folder = path.is_dir() or archives.is_archive(path)
         for record in _read_folder(path, hosts, note) if is_folder else _read_file(path):
-            found = True
+            has_record = True
             yield record
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}", f"name {ALLOWED}") from error
     except Unreadable as error:
         raise GpuprovError(f"{path} cannot be read: {error}", f"name {ALLOWED}") from error
-    if not found:
+    if not has_record:
         raise GpuprovError(f"{path} holds no record of a host", f"name {ALLOWED}")
 
 
@@ -115,7 +115,7 @@ class _Folder:
         self.sos: dict[str, bytes] = {}
         self.pods: list[str] = []
         self.bad: tuple[str, Unreadable] | None = None
-        self.found = False
+        self.has_record = False
 
     def read(self, members: Iterable[tuple[str, bytes | Unreadable]]) -> Iterator[Record]:
         for name, data in members:
@@ -177,7 +177,7 @@ class _Folder:
                 places=tuple(dict.fromkeys((*report.places, *beside.places))),
             )
         for record in (*([report] if report is not None else []), *records):
-            self.found = True
+            self.has_record = True
             yield record
 
 
@@ -192,19 +192,19 @@ def _read_folder(path: Path, hosts: Collection[str], note: Callable[[str], None]
         cut = CUT
         yield from (msgspec.structs.replace(record, cut=record.cut or CUT) for record in folder.flush())
     if sosreport.is_one(set(folder.sos)):
-        folder.found = True
+        folder.has_record = True
         yield msgspec.structs.replace(_read_sosreport(folder.sos, str(path), cut), places=folder.names)
     elif unread := [*folder.unread, *folder.sos]:
         more = f" and {len(unread) - SHOWN} more" if len(unread) > SHOWN else ""
         note(
             f"{path}: not read, since they are none of the records that gpuprov knows: {', '.join(unread[:SHOWN])}{more}"
         )
-    if folder.pods and not folder.found:
-        folder.found = True
+    if folder.pods and not folder.has_record:
+        folder.has_record = True
         yield Record(host="", path=str(path), kind="bug report", outputs={}, text="\n".join(folder.pods), cut=cut)
-    if folder.bad and not folder.found:
+    if folder.bad and not folder.has_record:
         raise Unreadable(f"{folder.bad[0]}: {folder.bad[1]}")
-    if cut and not folder.found:
+    if cut and not folder.has_record:
         raise Unreadable("it was cut off before the first record in it")
 
 

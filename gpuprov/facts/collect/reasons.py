@@ -35,18 +35,18 @@ class Reason(NamedTuple):
     """The reason why no script ran. `become`: the login works, but becoming another user failed. `dropped`: sshd closed
     the connection before it sent anything, as it does while too many log in."""
 
-    said: str
+    message: str
     advice: str = BY_HAND
     become: bool = False
     dropped: bool = False
 
 
 class _Rule(NamedTuple):
-    """A line with `pattern` is the reason (`told` replaces it, with the pattern's groups), and `advice` is the fix."""
+    """A line with `pattern` is the reason (`message` replaces it, with the pattern's groups), and `advice` is the fix."""
 
     pattern: str
     advice: str
-    told: str = "{line}"
+    message: str = "{line}"
 
 
 _SUDO = (
@@ -253,20 +253,20 @@ def _match_rules(rules: tuple[_Rule, ...], lines: list[str], login: Login) -> _F
         for line in lines:
             if match := re.search(rule.pattern, line):
                 words = {**login._asdict(), "name": login.name, "line": line, **match.groupdict()}
-                return _Found(rule, Reason(rule.told.format(**words), rule.advice.format(**words)))
+                return _Found(rule, Reason(rule.message.format(**words), rule.advice.format(**words)))
     return None
 
 
 def _add_key_problem(lines: list[str], denied: Reason, login: Login) -> Reason:
     """Add a problem with the key file to `Permission denied`."""
     if login.key_trouble:
-        message = f"{denied.said.rstrip('.')}; the key file {login.key} cannot be read: {login.key_trouble}"
+        message = f"{denied.message.rstrip('.')}; the key file {login.key} cannot be read: {login.key_trouble}"
         return Reason(message, "correct ansible_ssh_private_key_file, or set ansible_password")
     for pattern, words in _KEY:
         for line in lines:
             if key := re.search(pattern, line):
                 trouble = words.format(**{"key": login.key, **key.groupdict()})
-                message = trouble if key.string == denied.said else f"{denied.said.rstrip('.')}; {trouble}"
+                message = trouble if key.string == denied.message else f"{denied.message.rstrip('.')}; {trouble}"
                 do = "chmod 600 on" if "open to others" in trouble else "correct"
                 return Reason(message, f"{do} ansible_ssh_private_key_file, or set ansible_password")
     return denied

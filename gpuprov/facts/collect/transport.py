@@ -101,7 +101,7 @@ def _explain_unreadable(file: str) -> str:
 
 
 def _explain_not_begun(settings: Settings, why: Reason) -> Unreached:
-    return _build_unreached(settings, why.said, why.advice, become=why.become, dropped=why.dropped)
+    return _build_unreached(settings, why.message, why.advice, become=why.become, dropped=why.dropped)
 
 
 def _build_unreached(

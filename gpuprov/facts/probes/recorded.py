@@ -24,15 +24,15 @@ def parse_ports(output: Output) -> tuple[RdmaDevice, ...]:
 
 
 def parse_links(output: Output) -> tuple[GpuLinks, ...]:
-    found: list[GpuLinks] = []
+    gpus: list[GpuLinks] = []
     for line in map(str.strip, output.text.splitlines()):
         if match := re.match(r"GPU (\d{1,3}): (.*?)(?: \(UUID: .*)?\Z", line):
-            found.append(GpuLinks(int(match[1]), match[2][:80], 0, 0))
-        elif found and (match := re.match(r"Link \d{1,3}: (.*)\Z", line)):
+            gpus.append(GpuLinks(int(match[1]), match[2][:80], 0, 0))
+        elif gpus and (match := re.match(r"Link \d{1,3}: (.*)\Z", line)):
             up = bool(re.match(r"[0-9.]+ [GM]B/s", match[1]))
-            last = found[-1]
-            found[-1] = msgspec.structs.replace(last, links=last.links + 1, active=last.active + up)
-    return tuple(found)
+            last = gpus[-1]
+            gpus[-1] = msgspec.structs.replace(last, links=last.links + 1, active=last.active + up)
+    return tuple(gpus)
 
 
 def explain_missing_links(text: str) -> str:

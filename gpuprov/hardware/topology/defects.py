@@ -23,11 +23,11 @@ NVLINK_FIX = "nvidia-smi nvlink -s -i {}; journalctl -k | grep -E 'Xid|SXid'; sy
 
 
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
-    """A defect. `found` is the message, `brief` a short one; `fix` for a person, `action` as after an Xid. `places`:
+    """A defect. `message`, and `brief`, a short one; `fix` for a person, `action` as after an Xid. `places`:
     PCI addresses of the devices concerned. `unproven`: the host cannot show whether it is a defect, or intended."""
 
     kind: Kind
-    found: str
+    message: str
     brief: str
     fix: str
     action: Action
@@ -44,8 +44,8 @@ def find_narrow_links(wiring: Wiring) -> Iterator[Defect]:
         unseen = "" if link.port else f"; {link.unseen or UNSEEN_PORT}"
         yield Defect(
             kind="link",
-            found=f"the PCIe link of {name} is {link.found}, {who} {link.possible}{unseen}",
-            brief=f"{name} is {link.found} of {link.possible}{f'; {link.unseen}' if link.unseen else ''}",
+            message=f"the PCIe link of {name} is {link.actual}, {who} {link.possible}{unseen}",
+            brief=f"{name} is {link.actual} of {link.possible}{f'; {link.unseen}' if link.unseen else ''}",
             fix=link_fix(link.function.address),
             action=LINK,
             places=(link.function.address, link.port),
@@ -62,7 +62,7 @@ def narrow(gpus: Sequence[GpuHealth]) -> Iterator[Defect]:
             actual, possible = format_link(gpu.width or 0, 0), format_link(width, 0)
             yield Defect(
                 kind="link",
-                found=f"the PCIe link of {gpu.address} is {actual}, its like here {possible}",
+                message=f"the PCIe link of {gpu.address} is {actual}, its like here {possible}",
                 brief=f"{gpu.address} is {actual} of {possible}",
                 fix=link_fix(gpu.address),
                 action=LINK,
@@ -75,7 +75,7 @@ def find_missing_nvlinks(wiring: Wiring, requested: int = 0) -> Iterator[Defect]
     for entry in find_unlinked(wiring, requested):
         yield Defect(
             kind="nvlink",
-            found=f"{entry.gpu.name} has {entry.active} NVLinks up; {entry.why} {entry.expected}",
+            message=f"{entry.gpu.name} has {entry.active} NVLinks up; {entry.why} {entry.expected}",
             brief=f"{entry.gpu.name} has {entry.active} of {entry.expected}",
             fix=NVLINK_FIX.format(entry.gpu.function.address),
             action=NVLINK,
@@ -87,11 +87,11 @@ def find_uneven_nvlinks(gpus: Sequence[GpuLinks]) -> Iterator[Defect]:
     """Find GPUs with NVLinks that are listed as inactive while more are up on another of the same name, from
     `nvidia-smi nvlink -s` alone. A list that breaks off has fewer links, and no inactive ones."""
     for gpu in gpus:
-        most = max(one.active for one in gpus if one.name == gpu.name)
+        most = max(peer.active for peer in gpus if peer.name == gpu.name)
         if gpu.active < gpu.links and gpu.active < most:
             yield Defect(
                 kind="nvlink",
-                found=f"GPU{gpu.index} has {gpu.active} NVLinks up; another {gpu.name} here has {most}",
+                message=f"GPU{gpu.index} has {gpu.active} NVLinks up; another {gpu.name} here has {most}",
                 brief=f"GPU{gpu.index} has {gpu.active} of {most}",
                 fix=NVLINK_FIX.format(gpu.index),
                 action=NVLINK,
@@ -114,7 +114,7 @@ def describe_port(port: BadPort) -> Defect:
     places = (port.address,) if port.address else ()
     fix = f"the cable, its seat, and the switch's port; mlxlink -d {port.address or port.device} shows lanes and errors"
     return Defect(
-        kind="link", found=str(port), brief=str(port), fix=fix, action=LINK, places=places, unproven=port.unused
+        kind="link", message=str(port), brief=str(port), fix=fix, action=LINK, places=places, unproven=port.unused
     )
 
 

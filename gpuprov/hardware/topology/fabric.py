@@ -30,7 +30,7 @@ PROBES = (pci.NVIDIA_FUNCTIONS, fabric.BRIDGES, systemd.SYSTEMD_UNITS, fabric.DA
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """A fault: the message, the fix for a person, and the resulting action. `unproven`: it may be intended."""
 
-    found: str
+    message: str
     fix: str
     action: Action
     unproven: bool = False
@@ -131,12 +131,12 @@ def find_manager_faults(unit: Unit, daemon: Daemon, generation: int) -> Iterator
     if unit.load != "loaded":
         fix = "fabric_manager: {} in the spec, then gpuprov apply"
     if not alive and not daemon.elsewhere:
-        yield Fault(found=f"Fabric Manager is dead: {words}", fix=fix, action=action)
+        yield Fault(message=f"Fabric Manager is dead: {words}", fix=fix, action=action)
     elif alive and generation >= catalogue.BRIDGED_GENERATION and daemon.process("nvlsm") is None:
-        yield Fault(found=f"no nvlsm process in {UNIT}", fix=f"tail /var/log/nvlsm.log; {fix}", action=action)
+        yield Fault(message=f"no nvlsm process in {UNIT}", fix=f"tail /var/log/nvlsm.log; {fix}", action=action)
 
     if fatal := list_fatal_errors(daemon):
-        yield Fault(found=f"Fabric Manager's log: {fatal[-1]}", fix=SWITCH_RESET, action="reset")
+        yield Fault(message=f"Fabric Manager's log: {fatal[-1]}", fix=SWITCH_RESET, action="reset")
 
 
 def _check_imex(state: Imex) -> Iterator[Fault]:
@@ -144,7 +144,7 @@ def _check_imex(state: Imex) -> Iterator[Fault]:
     alive, words = judge_imex(state)
     if state.file == "enabled" and not alive:
         fix = f"journalctl -u {IMEX_UNIT}; systemctl restart {IMEX_UNIT}; nvidia-imex-ctl -N"
-        yield Fault(found=f"nvidia-imex is dead: {words}", fix=fix, action="restart")
+        yield Fault(message=f"nvidia-imex is dead: {words}", fix=fix, action="restart")
 
 
 def _check_states(
@@ -167,8 +167,8 @@ def _check_states(
     here = [pair for pair in bad if pair not in elsewhere]
     if here:
         message = "; ".join(f"{gpu.bus} {words}" for gpu, words in here)
-        yield Fault(found=message, fix=RACK if trays else f"gpuprov explain 802; {RESTART}", action="reset")
+        yield Fault(message=message, fix=RACK if trays else f"gpuprov explain 802; {RESTART}", action="reset")
     if elsewhere:
         why = hidden(guest, "nvswitches") or "there is no NVSwitch on the bus"
         message = "; ".join(f"{gpu.bus} {words}" for gpu, words in elsewhere)
-        yield Fault(found=f"{message}: {why}", fix="", action="none", unproven=True)
+        yield Fault(message=f"{message}: {why}", fix="", action="none", unproven=True)

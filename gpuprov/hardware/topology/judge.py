@@ -161,7 +161,7 @@ def _convert_defects(defects: Iterable[Defect]) -> Iterator[Finding]:
     for defect in defects:
         yield Finding(
             kind=defect.kind,
-            message=defect.found,
+            message=defect.message,
             hint="" if defect.unproven else defect.fix,
             note=defect.unproven,
             places=defect.places,

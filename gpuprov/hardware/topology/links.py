@@ -27,7 +27,7 @@ class Lowered(msgspec.Struct, frozen=True, kw_only=True):
 
     function: Function
     port: str
-    found: str
+    actual: str
     possible: str
     idle: bool = False
     usual: bool = False
@@ -77,7 +77,7 @@ def _check_link(function: Function, port: Function, idle: bool) -> Lowered | Non
     return Lowered(
         function=function,
         port=port.address,
-        found=format_link(link.width, link.speed),
+        actual=format_link(link.width, link.speed),
         possible=format_link(width, speed),
         idle=idle and not narrow,
     )
@@ -92,7 +92,7 @@ def _check_lone_link(function: Function, alike: Sequence[Function], idle: bool, 
     if narrow or slow:
         possible = format_link(max(width, link.width), max(speed, link.speed))
         return Lowered(
-            function=function, port="", found=format_link(link.width, link.speed), possible=possible, idle=idle and not narrow,
+            function=function, port="", actual=format_link(link.width, link.speed), possible=possible, idle=idle and not narrow,
             usual=True,
         )  # fmt: skip
     narrow, slow = 0 < link.width < link.max_width, 0 < link.speed < link.max_speed
@@ -101,7 +101,7 @@ def _check_lone_link(function: Function, alike: Sequence[Function], idle: bool, 
     return Lowered(
         function=function,
         port="",
-        found=format_link(link.width, link.speed),
+        actual=format_link(link.width, link.speed),
         possible=format_link(link.max_width, link.max_speed),
         idle=idle and not narrow,
         unseen=hidden(guest, "port") or UNSEEN_PORT,

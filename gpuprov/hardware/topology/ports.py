@@ -18,11 +18,11 @@ class BadPort(msgspec.Struct, frozen=True, kw_only=True):
     device: str
     address: str
     port: int
-    found: str
+    message: str
     unused: bool = False
 
     def __str__(self) -> str:
-        return f"port {self.port} of {self.device}{f' ({self.address})' if self.address else ''} {self.found}"
+        return f"port {self.port} of {self.device}{f' ({self.address})' if self.address else ''} {self.message}"
 
 
 def convert_selectors(block: Any) -> list[Selector]:
@@ -52,13 +52,13 @@ def find_bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[B
     slow = [
         BadPort(
             device=slow.device, address=slow.address, port=slow.port,
-            found=f"runs at {slow.rate:g} Gb/s, its like here at {slow.usual:g}",
+            message=f"runs at {slow.rate:g} Gb/s, its like here at {slow.usual:g}",
         )
         for slow in slow_ports(device for device in devices if is_rate_known(device))
         if not (slow.device in meant and required and slow.rate >= required)
     ]  # fmt: skip
     legs = [
-        BadPort(device=device.name, address=device.address, port=1, found=f"carries half of a bond: {leg}")
+        BadPort(device=device.name, address=device.address, port=1, message=f"carries half of a bond: {leg}")
         for device in real
         for leg in device.legs
     ]
@@ -87,7 +87,7 @@ def _check_port(device: RdmaDevice, port: RdmaPort, devices: Sequence[RdmaDevice
     used = meant or (up * 2 > len(alike) and port.physical != "Disabled")
     why = "" if meant or not used else f", {up} of its {len(alike)} like here are ACTIVE"
     shown = f"is {port.state or 'unknown'} ({port.physical or 'physical state unknown'}){why}"
-    return BadPort(device=device.name, address=device.address, port=port.number, found=shown, unused=not used)
+    return BadPort(device=device.name, address=device.address, port=port.number, message=shown, unused=not used)
 
 
 def _is_further(device: RdmaDevice, port: RdmaPort) -> bool:

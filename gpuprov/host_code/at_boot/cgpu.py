@@ -60,7 +60,7 @@ class Difference(NamedTuple):
 
     gpu: CgpuGpu
     node: str
-    found: str
+    actual: str
     value: str
 
 
@@ -132,13 +132,13 @@ def apply(seconds: int) -> None:
     remaining = {(item.gpu.index, item.node): item for item in list_differences(look().gpus, lines)}
     for difference in pending:
         if (difference.gpu.index, difference.node) not in remaining:
-            tell(f"GPU {difference.gpu.index} {difference.node} {difference.found} -> {difference.value}")
+            tell(f"GPU {difference.gpu.index} {difference.node} {difference.actual} -> {difference.value}")
     problems = []
     for place, difference in remaining.items():
         why = f" ({errors[place]})" if errors.get(place) else ""
         users = f", used by the containers {' '.join(difference.gpu.instances)}" if difference.gpu.instances else ""
         problems.append(
-            f"{ROOT}/{difference.gpu.index}/{difference.node} stays {difference.found}, expected {difference.value}{why}{users}"
+            f"{ROOT}/{difference.gpu.index}/{difference.node} stays {difference.actual}, expected {difference.value}{why}{users}"
         )
     if problems:
         raise Refused("; ".join(problems))

@@ -75,11 +75,11 @@ class Difference(NamedTuple):
     """An actual and a desired value."""
 
     name: str
-    found: str
+    actual: str
     value: str
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.found} -> {self.value}"
+        return f"{self.name}: {self.actual} -> {self.value}"
 
 
 def parse(text: str) -> State:

@@ -145,12 +145,12 @@ class Difference(NamedTuple):
 
     address: str
     setting: str
-    found: str
+    actual: str
     value: str
     change: str = ""
 
     def __str__(self) -> str:
-        return f"{self.address} {self.setting} {self.found} -> {self.value}"
+        return f"{self.address} {self.setting} {self.actual} -> {self.value}"
 
 
 def parse(text: str) -> dict[str, Function]:
@@ -204,20 +204,20 @@ def compare_control(functions: Iterable[Function], size: int, ordering: str) -> 
             continue
         desired = {"max_read_request": str(size or ""), "relaxed_ordering": ordering}
         each = [compare_value(dev, setting, value) for setting, value in desired.items() if value]
-        yield from (difference for difference in each if difference.found != difference.value)
+        yield from (difference for difference in each if difference.actual != difference.value)
 
 
 def compare_value(dev: Function, setting: str, value: str) -> Difference:
     """Compare one register of a function with a value, which it may have."""
     if setting == "acs":
-        found, change = f"{dev.acs or 0:04x}", f"ECAP_ACS+6.w={value}"
+        actual, change = f"{dev.acs or 0:04x}", f"ECAP_ACS+6.w={value}"
     elif setting == "max_read_request":
-        found = str(dev.read_request)
+        actual = str(dev.read_request)
         change = f"CAP_EXP+8.w={(int(value) // 128).bit_length() - 1 << 12:04x}:{REQUEST:04x}"
     else:
-        found = "enabled" if dev.relaxed else "disabled"
+        actual = "enabled" if dev.relaxed else "disabled"
         change = f"CAP_EXP+8.w={RELAXED if value == 'enabled' else 0:04x}:{RELAXED:04x}"
-    return Difference(dev.address, setting, UNREADABLE if dev.silent else found, value, change)
+    return Difference(dev.address, setting, UNREADABLE if dev.silent else actual, value, change)
 
 
 def compare_affinity(functions: Iterable[Function]) -> Iterator[Difference]:
@@ -291,7 +291,7 @@ def apply(_: int) -> None:
     problems = []
     for place, diff in remaining.items():
         why = f" ({complaints[place]})" if complaints.get(place) else ""
-        problems.append(f"{diff.address} {diff.setting} stays {diff.found}, expected {diff.value}{why}")
+        problems.append(f"{diff.address} {diff.setting} stays {diff.actual}, expected {diff.value}{why}")
     if problems:
         raise Refused("; ".join(problems[:4]) + (f" and {len(problems) - 4} more" if problems[4:] else ""))
 

@@ -50,7 +50,7 @@ class Host:
     """The host's ports as last read, and messages about those that cannot be set."""
 
     def __init__(self, desired: Asked) -> None:
-        self.wanted = desired
+        self.desired = desired
         self.complaints: dict[tuple[str, str], str] = {}
 
     def look(self) -> bool:
@@ -58,13 +58,13 @@ class Host:
         self.devices = devices.parse(read(devices.READER))
         ports = parse(read(READER))
         self.ports, self.lost = (
-            select_ports(self.wanted, ports, self.devices),
-            describe_missing_ports(self.wanted, ports, self.devices),
+            select_ports(self.desired, ports, self.devices),
+            describe_missing_ports(self.desired, ports, self.devices),
         )
         return not self.lost
 
     def differences(self) -> list[Difference]:
-        return list_differences(self.ports, self.wanted.values)
+        return list_differences(self.ports, self.desired.values)
 
     def put(self, first: bool) -> None:
         """Set the differing values that are set first, or the others, and read again."""
@@ -121,7 +121,7 @@ class Host:
         if value == "pcp":
             return ["dcb", "app", "flush", "dev", netdev, "dscp-prio"]
         # The map that a port has by itself, as mlnx_qos --trust dscp sets it, with what is asked for.
-        mapped = (self.wanted.values.get(f"dscp.{dscp}", get_default_priority(dscp)) for dscp in range(64))
+        mapped = (self.desired.values.get(f"dscp.{dscp}", get_default_priority(dscp)) for dscp in range(64))
         return [
             "dcb",
             "app",
@@ -203,12 +203,12 @@ def apply(seconds: int) -> None:
     remaining = {item.place: item for item in host.differences()}
     for difference in before:
         if difference.place not in remaining:
-            tell(f"{difference.port.name}: {difference.key} {difference.found} -> {difference.value}")
+            tell(f"{difference.port.name}: {difference.key} {difference.actual} -> {difference.value}")
     problems = list(host.lost)
     for difference in remaining.values():
         why = host.complaints.get(difference.place, "")
         problems.append(
-            f"{difference.port.name}: {difference.key} is {difference.found}, expected {difference.value}"
+            f"{difference.port.name}: {difference.key} is {difference.actual}, expected {difference.value}"
             + (f" ({why})" if why else "")
         )
     if problems:

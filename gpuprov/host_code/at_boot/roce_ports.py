@@ -42,7 +42,7 @@ class Difference(NamedTuple):
 
     port: RocePort
     key: str
-    found: str
+    actual: str
     value: str
 
     @property

@@ -65,7 +65,7 @@ def _unpack(family: str, file: str) -> None:
     if family == "debian":
         ran = run(["dpkg-deb", "-x", file, content])
         if ran.status:
-            raise Failed(f"{file} cannot be unpacked", [ran.said, f"{file} cannot be unpacked"])
+            raise Failed(f"{file} cannot be unpacked", [ran.message, f"{file} cannot be unpacked"])
         return
     try:
         with open(file, "rb") as package:

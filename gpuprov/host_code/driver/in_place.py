@@ -143,5 +143,5 @@ def _remove_strangers(family: str, version: str, kernel: str) -> None:
 def _configure(family: str, package: str) -> str:
     """Have the package install its modules once more; return its output."""
     if family == "debian":
-        return run(["dpkg-reconfigure", package], {"DEBIAN_FRONTEND": "noninteractive"}).said
-    return run(["sh"], stdin=run(["rpm", "-q", "--qf", "%{POSTIN}\\n", package]).out).said
+        return run(["dpkg-reconfigure", package], {"DEBIAN_FRONTEND": "noninteractive"}).message
+    return run(["sh"], stdin=run(["rpm", "-q", "--qf", "%{POSTIN}\\n", package]).out).message

@@ -32,23 +32,23 @@ class State(NamedTuple):
 class Pair(NamedTuple):
     """A setting in words: as it should be, and as it is."""
 
-    wanted: str
+    expected: str
     actual: str
 
     @property
     def differs(self) -> bool:
-        return self.wanted != self.actual
+        return self.expected != self.actual
 
 
-def compare_ecc(state: State, wanted: str) -> tuple[Pair, Pair]:
+def compare_ecc(state: State, mode: str) -> tuple[Pair, Pair]:
     """Compare the ECC mode: now, and after the next boot."""
     now, pending = state.ecc or ("no ECC mode", "no ECC mode")
-    return Pair(wanted, now), Pair(wanted, pending)
+    return Pair(mode, now), Pair(mode, pending)
 
 
 def compare_power(state: State, limit: Any) -> Pair:
-    wanted = state.own_power if limit == "default" else float(limit) * 1000
-    return Pair(format_watts(wanted), format_watts(state.power))
+    expected = state.own_power if limit == "default" else float(limit) * 1000
+    return Pair(format_watts(expected), format_watts(state.power))
 
 
 def compare_applications(state: State, clocks: Any) -> Pair:

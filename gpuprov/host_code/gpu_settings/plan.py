@@ -63,19 +63,19 @@ def plan_steps(card: Card, settings: Mapping[str, Any], locks: Locks) -> Iterato
     """Yield the changes to a GPU that takes the settings."""
     state = card.state
     if "compute_mode" in settings and (pair := compare_mode(state, settings["compute_mode"])).differs:
-        number = UINT(MODES.index(pair.wanted))
-        yield Step("compute mode", pair.actual, pair.wanted, ("DeviceSetComputeMode", number))
+        number = UINT(MODES.index(pair.expected))
+        yield Step("compute mode", pair.actual, pair.expected, ("DeviceSetComputeMode", number))
     if "power_limit" in settings and (pair := compare_power(state, settings["power_limit"])).differs:
         limit = state.own_power if settings["power_limit"] == "default" else float(settings["power_limit"]) * 1000
         call = ("DeviceSetPowerManagementLimit", UINT(round(limit or 0)))
-        yield Step("power limit", pair.actual, pair.wanted, call)
+        yield Step("power limit", pair.actual, pair.expected, call)
     if "application_clocks" in settings:
         yield from plan_applications(card, settings["application_clocks"])
     for name, value in settings.get("locked_clocks", {}).items():
         yield plan_lock(card, name, value, locks)
     if "ecc" in settings and (pair := compare_ecc(state, settings["ecc"])[1]).differs:
-        call = ("DeviceSetEccMode", UINT(pair.wanted == "enabled"))
-        yield Step("ECC mode after the next boot", pair.actual, pair.wanted, call)
+        call = ("DeviceSetEccMode", UINT(pair.expected == "enabled"))
+        yield Step("ECC mode after the next boot", pair.actual, pair.expected, call)
 
 
 def plan_applications(card: Card, value: Any) -> Iterator[Step]:
@@ -85,7 +85,7 @@ def plan_applications(card: Card, value: Any) -> Iterator[Step]:
     call: tuple[Any, ...] = ("DeviceResetApplicationsClocks",)
     if value != "default":
         call = ("DeviceSetApplicationsClocks", UINT(int(value["memory"])), UINT(int(value["graphics"])))
-    yield Step("application clocks", pair.actual, pair.wanted, call)
+    yield Step("application clocks", pair.actual, pair.expected, call)
 
 
 def plan_lock(card: Card, name: str, value: Any, locks: Locks) -> Step:

@@ -64,7 +64,7 @@ def switch_mode(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: 
     names = ", ".join(str(user) for user in users(card)) or "a client that has no process here"
     nvml.lib.nvmlDeviceSetMigMode(nvml.handle(card), card.current)
     raise Failed(
-        f"{card}: MIG mode cannot be {word}: {nvml.said(status)}; it is used by {names}; stop that, then apply again"
+        f"{card}: MIG mode cannot be {word}: {nvml.describe_code(status)}; it is used by {names}; stop that, then apply again"
     )
 
 

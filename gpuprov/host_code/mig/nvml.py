@@ -45,7 +45,7 @@ class Nvml:
         with contextlib.suppress(self.lib.NVMLError_Uninitialized):
             self.lib.nvmlShutdown()
 
-    def said(self, code: int) -> str:
+    def describe_code(self, code: int) -> str:
         """Return the text of a result code."""
         return str(self.error(code))
 

@@ -88,7 +88,9 @@ def capture_output(argv: Sequence[str], environment: dict[str, str] | None = Non
     """Return the program's output. Raises Refused if it fails."""
     ran = run(argv, environment)
     if ran.status:
-        raise Refused(f"{' '.join(argv[:2])} fails: {ran.said[-300:]}. Fix: correct what it reports, then apply again")
+        raise Refused(
+            f"{' '.join(argv[:2])} fails: {ran.message[-300:]}. Fix: correct what it reports, then apply again"
+        )
     return ran.out
 
 

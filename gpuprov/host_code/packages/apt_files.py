@@ -24,7 +24,7 @@ def update(listed: str, *options: str) -> str:
     }  # fmt: skip
     words = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
     ran = run(["apt-get", "-qq", *words, *options, "update"])
-    return (ran.said or f"apt-get update ends with status {ran.status}") if ran.status else ""
+    return (ran.message or f"apt-get update ends with status {ran.status}") if ran.status else ""
 
 
 def try_source(folder: str, text: str) -> str:
@@ -71,7 +71,7 @@ def fetch_file(package: str, environment: Mapping[str, str]) -> str:
         ran = run(["apt-get", "-qq", "download", package], environment, folder=folder)
         if ran.status:
             raise Refused(
-                f"{package} cannot be downloaded: {shorten_end(ran.said, 300)}. Fix: correct what it reports, then apply again"
+                f"{package} cannot be downloaded: {shorten_end(ran.message, 300)}. Fix: correct what it reports, then apply again"
             )
     paths = sorted(glob.glob(form))
     if not paths:

@@ -22,8 +22,8 @@ class Ran:
         return self.out.splitlines()
 
     @property
-    def said(self) -> str:
-        """Return its whole output, in one line."""
+    def message(self) -> str:
+        """The whole output, in one line."""
         return " ".join((self.err + " " + self.out).split())
 
 

@@ -115,7 +115,7 @@ class Dnf:
         try:
             answer = json.loads(ran.out)
         except ValueError:
-            return {"problem": f"{python} ended with status {ran.status}: {shorten_end(ran.said[-300:], 300)}"}
+            return {"problem": f"{python} ended with status {ran.status}: {shorten_end(ran.message[-300:], 300)}"}
         return dict(answer)
 
 
@@ -126,7 +126,7 @@ def makecache(*options: str, patience: float) -> str:
     until = time.monotonic() + patience
     while (ran := run([*words, "makecache", "--refresh"])).status == LOCKED and time.monotonic() < until:
         time.sleep(PAUSE)
-    return (ran.said or f"dnf makecache ends with status {ran.status}") if ran.status else ""
+    return (ran.message or f"dnf makecache ends with status {ran.status}") if ran.status else ""
 
 
 def build_request(transaction: Transaction) -> dict[str, Any]:

@@ -52,11 +52,11 @@ class Coming:
 @dataclass(frozen=True)
 class Present:
     """The driver that the host has. kind: runfile, packages, other (its files belong to no package, or to one of
-    another name, such as a vGPU guest's), or empty. told: its description in messages. versions: those of its packages;
+    another name, such as a vGPU guest's), or empty. label: its description in messages. versions: those of its packages;
     modules: packages of its kernel modules."""
 
     kind: str = ""
-    told: str = ""
+    label: str = ""
     versions: frozenset[str] = frozenset()
     modules: frozenset[str] = frozenset()
 
@@ -128,7 +128,7 @@ def refuse(manager: Manager, desired: Transaction, rows: Sequence[str], names: N
         conflicting = select_others(foresee_together(manager, desired, names, coming), names, installed, coming)
     if not conflicting:
         return
-    host = _describe_coming(coming) if coming else installed.told
+    host = _describe_coming(coming) if coming else installed.label
     asks = f"; {CLEANUP} asks whether to uninstall the host's, by default yes"
     raise AnotherDriver(
         f"the host's driver is {host}, and nothing was changed or downloaded: with {desired.of} {manager.name} would install packages "

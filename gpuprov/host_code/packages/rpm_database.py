@@ -30,7 +30,7 @@ def read_rows() -> list[list[str]]:
     Raises Refused."""
     ran = run(["rpm", "-qa", "--qf", QUERY])
     if ran.status:
-        raise Refused(f"rpm -qa fails: {ran.said[-300:]}. {WAY_OUT}")
+        raise Refused(f"rpm -qa fails: {ran.message[-300:]}. {WAY_OUT}")
     cells = sorted((line.split("|") for line in ran.lines if line.count("|") == 6), key=lambda row: int(row[6]))
     records = []
     for name, epoch, version, source, arch, vendor, _ in cells:
@@ -55,4 +55,4 @@ def drop(nevras: list[str]) -> None:
     """Remove duplicate installations. Raises Refused."""
     ran = run(["rpm", "-e", "--nodeps", *nevras])
     if ran.status:
-        raise Refused(f"rpm -e fails: {ran.said[-300:]}. Fix: correct what it reports, then apply again")
+        raise Refused(f"rpm -e fails: {ran.message[-300:]}. Fix: correct what it reports, then apply again")

@@ -21,7 +21,7 @@ def list_registers(settings: Sequence[Lasting]) -> Iterator[tuple[Lasting, pcie.
 
 
 def read_registers(settings: Sequence[Lasting]) -> dict[Place, str]:
-    return {setting.key: difference.found for setting, difference in list_registers(settings)}
+    return {setting.key: difference.actual for setting, difference in list_registers(settings)}
 
 
 def put_registers(settings: Sequence[Lasting]) -> dict[Place, str]:

@@ -30,12 +30,14 @@ def installed(distribution: Distribution) -> list[Standin]:
     """Return the initially installed packages."""
     known = KERNELS.get(distribution.id)
     if known:
-        return [_one(distribution, part, known.epoch) for part in known.installed]
-    made = [_one(distribution, part) for part in EL]
+        return [_build_standin(distribution, part, known.epoch) for part in known.installed]
+    made = [_build_standin(distribution, part) for part in EL]
     if distribution.major != "8":
         version = _version(distribution)
         made.append(
-            _one(distribution, "-devel-matched", requires=tuple(f"kernel{p} = {version}" for p in ("-devel", "-core")))
+            _build_standin(
+                distribution, "-devel-matched", requires=tuple(f"kernel{p} = {version}" for p in ("-devel", "-core"))
+            )
         )
     return made
 
@@ -43,10 +45,10 @@ def installed(distribution: Distribution) -> list[Standin]:
 def offered(distribution: Distribution) -> list[Standin]:
     """Return further packages of the distribution's repository."""
     known = KERNELS.get(distribution.id)
-    return [_one(distribution, part, known.epoch) for part in known.offered] if known else []
+    return [_build_standin(distribution, part, known.epoch) for part in known.offered] if known else []
 
 
-def _one(distribution: Distribution, part: str, epoch: int = 0, requires: tuple[str, ...] = ()) -> Standin:
+def _build_standin(distribution: Distribution, part: str, epoch: int = 0, requires: tuple[str, ...] = ()) -> Standin:
     name = f"{distribution.kernel_package}{part}"
     provides = (f"{name}-uname-r = {distribution.kernel}",) if part in ("-core", "-devel", "-modules") else ()
     return Standin(

@@ -30,7 +30,7 @@ class Row(NamedTuple):
     """What was printed, and the beginnings of the reason and of the way out."""
 
     printed: str
-    said: str
+    message: str
     advice: str
 
 
@@ -183,8 +183,8 @@ CONTAINER = (
 
 def told(row: Row, login: Login, error: str, status: int, out: str = "") -> None:
     found = reason(login, out.encode(), error.encode(), status)
-    said = without_host(found.said, ("192.0.2.7", "gpu7"))
-    assert said.startswith(row.said), (row, said)
+    said = without_host(found.message, ("192.0.2.7", "gpu7"))
+    assert said.startswith(row.message), (row, said)
     assert found.advice.startswith(row.advice), (row, found.advice)
     assert "{" not in said + found.advice
     assert "\n" not in said
@@ -220,7 +220,7 @@ def test_paramiko_and_containers() -> None:
 def test_a_key_file_that_is_missing_here_is_named() -> None:
     login = Login(user="ops", key="/keys/a", key_trouble="No such file or directory")
     found = reason(login, b"", b"ops@gpu7: Permission denied (publickey).\n", 255)
-    assert found.said.endswith(
+    assert found.message.endswith(
         "Permission denied (publickey); the key file /keys/a cannot be read: No such file or directory"
     )
     assert found.advice == "correct ansible_ssh_private_key_file, or set ansible_password"
@@ -237,12 +237,12 @@ def test_a_key_file_that_is_missing_here_is_named() -> None:
     ],
 )  # fmt: skip
 def test_what_was_cut_is_told_as_such(error: str, status: int, said: str) -> None:
-    assert reason(Login(user="ops"), b"", error.encode(), status).said == said
+    assert reason(Login(user="ops"), b"", error.encode(), status).message == said
 
 
 def test_noise_alone_is_no_reason() -> None:
     found = reason(Login(user="ops"), b"", f"{NOISE}{LOGGED_IN}\n{SUDOS}".encode(), 1)
-    assert found.said == "sudo ended with status 1 without a word"
+    assert found.message == "sudo ended with status 1 without a word"
     traced = f"+ sh -c 'echo {LOGGED_IN} >&2; exec sudo'\n"
     assert not reason(Login(), b"", f"{traced}ssh: connect to host h port 22: refused".encode(), 255).become
 
@@ -267,7 +267,7 @@ def test_what_ansible_says() -> None:
 
 def test_what_the_system_says_of_an_ansible_that_does_not_start() -> None:
     told = b"[Errno 11] Resource temporarily unavailable: '/usr/bin/python3'"
-    assert reason(Login(user="ops", sudo="su", kind="ansible"), b"", told, None).said == told.decode()
+    assert reason(Login(user="ops", sudo="su", kind="ansible"), b"", told, None).message == told.decode()
 
 
 @pytest.mark.parametrize(
@@ -299,11 +299,11 @@ def test_a_program_that_this_machine_lacks(kind: str, error: str, said: str, adv
     """Whatever is wrong with the key file, it was never asked for."""
     login = Login(user="ops", kind=kind, key="/k", key_trouble="No such file or directory")
     found = reason(login, b"", error.encode(), None)
-    assert said in found.said
+    assert said in found.message
     assert advice in found.advice
-    assert "/k" not in found.said
+    assert "/k" not in found.message
     shell = "bash: line 1: [Errno 2] No such file or directory: 'ssh'"
-    assert "this machine" not in reason(login, b"", shell.encode(), 1).said
+    assert "this machine" not in reason(login, b"", shell.encode(), 1).message
 
 
 def test_a_full_stop_of_theirs_is_not_followed_by_another_mark() -> None:

@@ -26,11 +26,11 @@ DRIVER = "efa"
 def of_efa(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
     """Return the check's function, limited to hosts with this fabric."""
 
-    def asked(ctx: Ctx) -> Outcome:
+    def judge_efa(ctx: Ctx) -> Outcome:
         return question(ctx) if ctx.fragment.fabric == "efa" else not_asked(f"the fabric is {ctx.fragment.fabric}")
 
-    asked.__doc__ = question.__doc__
-    return asked
+    judge_efa.__doc__ = question.__doc__
+    return judge_efa
 
 
 def options(block: Rdma) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def function(ctx: Ctx) -> Outcome:
         )
         known = catalogue.read_efa_file().functions
         return fail(f"PCI functions {known[0].id} to {known[-1].id}", "none", hint)
-    module = state.mine
+    module = state.running
     if not (module and module.path) and not state.loaded and not (vendor(ctx.fragment) and digest):
         return fail(
             "a driver efa", "the kernel has none, and the spec names no installer", 'rdma.efa.installer: "1.47.0"'
@@ -238,10 +238,10 @@ def gpudirect(ctx: Ctx) -> Outcome:
 def environment(ctx: Ctx) -> Outcome:
     """No login sets a variable that makes libfabric skip EFA, or do without RDMA."""
     wrong = [
-        (file, name, value, one.text)
+        (file, name, value, rule.text)
         for file, name, value in ctx.facts.get(EFA).environment
-        for one in catalogue.read_efa_file().harmful
-        if one.name == name and (not one.value or re.fullmatch(one.value, value))
+        for rule in catalogue.read_efa_file().harmful
+        if rule.name == name and (not rule.value or re.fullmatch(rule.value, value))
     ]
     if wrong:
         message = "; ".join(f"{file} says {name}={value}: {text}" for file, name, value, text in wrong)

@@ -65,7 +65,7 @@ def decide(block: Rdma, facts: Facts) -> Decision:
         build=() if named and ran != digest else lacking,
         install=tuple(install),
         environment=environment(block),
-        anew=tuple(_anew(block, state, built=run or bool(state.mine and state.mine.release in lacking))),
+        anew=tuple(_anew(block, state, built=run or bool(state.running and state.running.release in lacking))),
         unknown=unknown,
     )
 

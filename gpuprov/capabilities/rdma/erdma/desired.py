@@ -42,7 +42,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
         files=files,
         differs=", ".join(differences(ctx)),
         speaks="erdma",
-        way_out="end who holds the devices, or reboot, and apply again",
+        fix="end who holds the devices, or reboot, and apply again",
     )
 
 

@@ -36,12 +36,12 @@ def driver(ctx: Ctx) -> Outcome:
     """The loaded driver is the one that the spec asks for: Alibaba's has parameters, the kernel's own has none."""
     state, by_vendor = ctx.facts.get(ERDMA), vendor(ctx.fragment)
     expected = f"{'Alibaba' if by_vendor else 'the kernel'}'s driver erdma, loaded"
-    mine = state.mine
+    running = state.running
     if state.lacks:
         symbol, message = catalogue.read_erdma_file().ofed.symbol, "a tree of OFED was there when it was built"
         hint = "boot into OFED's ib_core, or build erdma anew without that tree: see docs/how-to/erdma.md"
         return fail(expected, f"Unknown symbol {symbol}: no module of this kernel has it; {message}", hint)
-    on_disk = f"{mine.path} is not" if mine and mine.path else "no module erdma of this kernel: none is"
+    on_disk = f"{running.path} is not" if running and running.path else "no module erdma of this kernel: none is"
     loaded, has = Modules(loaded=("erdma",) * state.loaded), "compat_mode" in state.parameters
     module = KernelModule(name="erdma", loaded=True)
     fix = f"modprobe erdma; dmesg | grep erdma; {APPLY}"
@@ -64,7 +64,9 @@ def driver(ctx: Ctx) -> Outcome:
     if unbound:
         hint = "dmesg | grep erdma; the network interface of the same MAC address must be there first"
         return fail("each eRDMA function bound to erdma", f"not bound: {' '.join(unbound)}", hint)
-    return ok(f"{'Alibaba' if by_vendor else 'the kernel'}'s driver, {mine.path if mine and mine.path else 'loaded'}")
+    return ok(
+        f"{'Alibaba' if by_vendor else 'the kernel'}'s driver, {running.path if running and running.path else 'loaded'}"
+    )
 
 
 @check(

@@ -25,7 +25,7 @@ def function(ctx: Ctx) -> Outcome:
     if not state.functions:
         hint = "bind an elastic RDMA interface (ERI) to the instance; DescribeInstanceTypes.EriQuantity 0: the type has none"
         return fail(f"a PCI function {identifier}", "none", hint)
-    module = state.mine
+    module = state.running
     if not vendor(ctx.fragment) and not (module and module.path):
         release = module.release if module else "this kernel"
         message = f"{release} is built without erdma"

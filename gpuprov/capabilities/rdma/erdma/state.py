@@ -63,22 +63,22 @@ def advise_reboot(state: State, block: Rdma) -> str:
 def of_erdma(question: Callable[[Ctx], T]) -> Callable[[Ctx], T | Outcome]:
     """Return the check's function, limited to hosts with this fabric."""
 
-    def asked(ctx: Ctx) -> T | Outcome:
+    def judge_erdma(ctx: Ctx) -> T | Outcome:
         if ctx.fragment.fabric != "erdma":
             return not_asked(f"the fabric is {ctx.fragment.fabric}")
         return question(ctx)
 
-    asked.__doc__ = question.__doc__
-    return asked
+    judge_erdma.__doc__ = question.__doc__
+    return judge_erdma
 
 
 def of_vendor(question: Callable[[Ctx], T]) -> Callable[[Ctx], T | Outcome]:
     """Return the check's function, limited to hosts whose spec asks for Alibaba's driver."""
 
-    def asked(ctx: Ctx) -> T | Outcome:
+    def judge_vendor(ctx: Ctx) -> T | Outcome:
         if not vendor(ctx.fragment):
             return not_asked("the driver is the kernel's own")
         return question(ctx)
 
-    asked.__doc__ = question.__doc__
-    return of_erdma(asked)
+    judge_vendor.__doc__ = question.__doc__
+    return of_erdma(judge_vendor)

@@ -61,10 +61,10 @@ def file(ctx: Ctx) -> Outcome:
         )
     diff = "\n".join(unified_diff(installed or (), expected, "as it is", "as it should be", lineterm="", n=0))
     change = Change(kind="file", name=CONFIG, before="; ".join(installed or ()), after="; ".join(expected), diff=diff)
-    return fail("; ".join(expected), f"{CONFIG} {_told(installed, expected)}", APPLY, changes=[change])
+    return fail("; ".join(expected), f"{CONFIG} {_describe_differences(installed, expected)}", APPLY, changes=[change])
 
 
-def _told(installed: tuple[str, ...] | None, expected: tuple[str, ...]) -> str:
+def _describe_differences(installed: tuple[str, ...] | None, expected: tuple[str, ...]) -> str:
     if installed is None:
         return "does not exist"
     has, wants = effective(installed), effective(expected)
@@ -156,7 +156,7 @@ def gid(ctx: Ctx) -> Outcome:
 def parts(ctx: Ctx) -> Outcome:
     """Everything that the settings name is present: the topology file, the network plugin (SHARP's), the interfaces."""
     options = ctx.fragment.nccl
-    return _there(ctx, options.library, options.socket_ifname)
+    return _judge_library(ctx, options.library, options.socket_ifname)
 
 
 @check(
@@ -174,10 +174,10 @@ def named(ctx: Ctx) -> Outcome:
     of_hpcx = has_hpcx(ctx.host) and block.nccl.sharp and block.nccl.library == hpc.PLUGIN
     library = "" if of_efa or of_hpcx else block.nccl.library
     come = block.ipoib or block.own_stack == "doca-ofed"
-    return _there(ctx, library, () if come else block.nccl.socket_ifname)
+    return _judge_library(ctx, library, () if come else block.nccl.socket_ifname)
 
 
-def _there(ctx: Ctx, library: str, netdevs: tuple[str, ...]) -> Outcome:
+def _judge_library(ctx: Ctx, library: str, netdevs: tuple[str, ...]) -> Outcome:
     options, state = ctx.fragment.nccl, ctx.facts.get(NCCL)
     if not options.manage:
         return not_asked("rdma.nccl.manage is false")

@@ -74,7 +74,7 @@ def held(ctx: Ctx) -> Outcome:
         for name, package in ctx.facts.get(PACKAGES).items()
         if name in catalogue.list_packages(kind, held=True)
     }
-    return answers.held(ctx.facts, own, "DOCA-OFED", wanted=ctx.fragment.ofed.hold)
+    return answers.held(ctx.facts, own, "DOCA-OFED", hold=ctx.fragment.ofed.hold)
 
 
 @check(

@@ -56,15 +56,15 @@ def settings(ctx: Ctx) -> Group | Outcome:
     own_ports = ports(ctx)
     if not own_ports:
         return fail(expected, NO_PORT, NO_PORT_HINT)
-    found = {(row.port.name, row.key): row.found for row in differences(ctx)}
+    actual = {(row.port.name, row.key): row.actual for row in differences(ctx)}
     each = [(port.name, key, value) for port in own_ports for key, value in desired.items() if port.has(key)]
     words = {
-        name: f"{name} " + ", ".join(f"{key} is {before}" for (port, key), before in found.items() if port == name)
+        name: f"{name} " + ", ".join(f"{key} is {before}" for (port, key), before in actual.items() if port == name)
         for name in {port.name for port in own_ports}
     }
     return Group(
         tuple(Setting(kind=key, device=name, key=key, value=value, words=words[name]) for name, key, value in each),
-        {(name, key): found.get((name, key), value) for name, key, value in each},
+        {(name, key): actual.get((name, key), value) for name, key, value in each},
         expected=expected,
         right=f"{expected}, on {', '.join(port.name for port in own_ports)}",
         present=tuple(port.name for port in ctx.facts.get(ROCE).ports),
@@ -175,7 +175,7 @@ def ways(ctx: Ctx) -> Outcome:
         message = "; ".join(
             f"nothing sets {key} of {', '.join(dict.fromkeys(names))}" for key, names in lacking.items()
         )
-        return fail(f"{', '.join(desired)} can be set", message, _way_out(ctx.fragment, lacking))
+        return fail(f"{', '.join(desired)} can be set", message, _find_fix(ctx.fragment, lacking))
     return ok(f"{', '.join(desired)} can be set")
 
 
@@ -191,7 +191,7 @@ def _ofed_runs(ctx: Ctx) -> bool:
     return "mlnx_qos" in ctx.facts.get(ROCE).tools and state.active == "active" and not foreign(ctx.facts)
 
 
-def _way_out(block: Rdma, lacking: dict[str, list[str]]) -> str:
+def _find_fix(block: Rdma, lacking: dict[str, list[str]]) -> str:
     ofed = block.own_stack == "doca-ofed"
     known = [catalogue.get_setting(key) for key in lacking]
     by = ", ".join(dict.fromkeys(way.ofed if ofed else way.inbox or "nothing" for way in known))

@@ -41,7 +41,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
         modules=MODULES,
         files={catalogue.CONFIG: configuration(desired, ABOUT)},
         differs="; ".join(
-            f"{differ.port.device} port {differ.port.number} {differ.key}: {differ.found} -> {differ.value}"
+            f"{differ.port.device} port {differ.port.number} {differ.key}: {differ.actual} -> {differ.value}"
             for differ in differs
         ),
         speaks="roce",

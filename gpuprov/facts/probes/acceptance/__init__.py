@@ -14,10 +14,10 @@ PROGRAMS = (
 
 
 class Tools(msgspec.Struct, frozen=True):
-    """Tools on the host. `found`: paths of programs by name. `flags`: the CUDA options that `ib_write_bw --help`
+    """Tools on the host. `programs`: paths of programs by name. `flags`: the CUDA options that `ib_write_bw --help`
     lists. `built`: by folder that the role built, the libraries that its program lacks (empty: it would start)."""
 
-    found: dict[str, str] = {}
+    programs: dict[str, str] = {}
     flags: tuple[str, ...] = ()
     built: dict[str, tuple[str, ...]] = {}
     peermem: bool = False

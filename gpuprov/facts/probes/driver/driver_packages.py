@@ -38,7 +38,7 @@ class Installed(msgspec.Struct, frozen=True):
 class Building(msgspec.Struct, frozen=True):
     """Needs of a module build: the tools present, and the offered versions of headers and tools."""
 
-    there: frozenset[str] = frozenset()
+    tools: frozenset[str] = frozenset()
     offered: dict[str, list[str]] = {}
 
 

@@ -84,7 +84,7 @@ class MigGpu(msgspec.Struct, frozen=True, kw_only=True):
     processes: tuple[Process, ...] = ()
 
     @property
-    def told(self) -> str:
+    def label(self) -> str:
         """The GPU's name in messages."""
         return f"GPU {self.index} ({self.address})"
 
@@ -100,13 +100,13 @@ class MigState(msgspec.Struct, frozen=True, kw_only=True):
 class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
     """A driver capability: `path` below /proc/driver/nvidia/capabilities, and the mode of its device file.
 
-    `mode` is empty without a device file; `wanted` is the mode that the driver specifies, as four octal digits. `kept`:
+    `mode` is empty without a device file; `expected` is the mode that the driver specifies, as four octal digits. `kept`:
     the driver is configured to leave the file as the administrator made it.
     """
 
     path: str
     node: str
-    wanted: str
+    expected: str
     mode: str = ""
     owner: str = ""
     kept: bool = False
@@ -174,7 +174,9 @@ def parse_capabilities(output: Output) -> tuple[CapabilityFile, ...]:
         expected = f"{int(mode):04o}" if is_whole(mode) else ""
         node = f"/dev/nvidia-caps/nvidia-cap{minor}"
         shown = node_mode.rjust(4, "0") if node_mode else ""
-        files.append(CapabilityFile(path=path, node=node, wanted=expected, mode=shown, owner=owner, kept=modify == "0"))
+        files.append(
+            CapabilityFile(path=path, node=node, expected=expected, mode=shown, owner=owner, kept=modify == "0")
+        )
     return tuple(files)
 
 

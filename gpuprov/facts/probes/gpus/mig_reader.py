@@ -58,7 +58,7 @@ class Nvml:
         if number:
             raise Failed(self.library.nvmlErrorString(number).decode(errors="replace"), number)
 
-    def one(self, kind: Any, name: str, *arguments: Any) -> Any:
+    def read(self, kind: Any, name: str, *arguments: Any) -> Any:
         """Return the value that a function stores in its last argument."""
         value = kind()
         self.call(name, *arguments, ctypes.byref(value))
@@ -77,21 +77,21 @@ class Nvml:
 
     def supported(self, kind: Any, name: str, *arguments: Any) -> Any:
         try:
-            return self.one(kind, name, *arguments)
+            return self.read(kind, name, *arguments)
         except Failed:
             return None
 
 
 def read_gpu(nvml: Nvml, device: Any) -> Any:
-    pci = nvml.one(Pci, "DeviceGetPciInfo_v3", device)
+    pci = nvml.read(Pci, "DeviceGetPciInfo_v3", device)
     fields = {
         "address": f"{pci.domain:04x}:{pci.bus:02x}:{pci.device:02x}.0",
         "uuid": nvml.text("DeviceGetUUID", device),
         "name": nvml.text("DeviceGetName", device),
         "pci": f"0x{pci.pci:08X}",
         "subsystem": f"0x{pci.sub:08X}",
-        "number": nvml.one(UINT, "DeviceGetIndex", device).value,
-        "minor": nvml.one(UINT, "DeviceGetMinorNumber", device).value,
+        "number": nvml.read(UINT, "DeviceGetIndex", device).value,
+        "minor": nvml.read(UINT, "DeviceGetMinorNumber", device).value,
     }
     pending = UINT()
     current = UINT()
@@ -110,7 +110,7 @@ def read_gpu(nvml: Nvml, device: Any) -> Any:
         name_devices(nvml, device, instances)
         fields.update(profiles=profiles, instances=instances)
         if not all(profile["name"] for profile in profiles):
-            fields.update(memory=nvml.one(Memory, "DeviceGetMemoryInfo", device).total)
+            fields.update(memory=nvml.read(Memory, "DeviceGetMemoryInfo", device).total)
     fields.update(processes=list(list_processes(nvml, device)))
     return fields
 
@@ -123,7 +123,7 @@ def read_profiles(nvml: Nvml, device: Any) -> Any:
             continue
         try:
             ask = ("DeviceGetGpuInstancePossiblePlacements_v2", device, UINT(info.id))
-            places = nvml.several(Place, nvml.one(UINT, *ask, None).value, *ask)
+            places = nvml.several(Place, nvml.read(UINT, *ask, None).value, *ask)
         except Failed:
             places = []
         profile = {
@@ -142,7 +142,7 @@ def read_profile(nvml: Nvml, device: Any, number: int) -> Any:
     https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
     ask = ("DeviceGetGpuInstanceProfileInfo", device, UINT(number))
     if not hasattr(nvml.library, "nvmlDeviceGetGpuInstanceProfileInfoV"):
-        return nvml.one(Unnamed, *ask)
+        return nvml.read(Unnamed, *ask)
     info = Profile(version=ctypes.sizeof(Profile) | 2 << 24)
     nvml.call(ask[0] + "V", *ask[1:], ctypes.byref(info))
     return info
@@ -150,7 +150,7 @@ def read_profile(nvml: Nvml, device: Any, number: int) -> Any:
 
 def read_gpu_instances(nvml: Nvml, device: Any, profile: Any) -> Any:
     for handle in nvml.several(HANDLE, HELD, "DeviceGetGpuInstances", device, UINT(profile["id"])):
-        info = nvml.one(GpuInstance, "GpuInstanceGetInfo", HANDLE(handle))
+        info = nvml.read(GpuInstance, "GpuInstanceGetInfo", HANDLE(handle))
         yield {
             "id": info.id,
             "profile": profile["name"],
@@ -169,7 +169,7 @@ def compute_instances(nvml: Nvml, instance: Any) -> Any:
         if profile is None:
             continue
         for handle in nvml.several(HANDLE, HELD, "GpuInstanceGetComputeInstances", instance, UINT(profile.id)):
-            info = nvml.one(ComputeInstance, "ComputeInstanceGetInfo_v2", HANDLE(handle))
+            info = nvml.read(ComputeInstance, "ComputeInstanceGetInfo_v2", HANDLE(handle))
             if info.id not in seen:
                 seen.add(info.id)
                 yield {"id": info.id, "slices": profile.slices, "start": info.place.start}
@@ -178,11 +178,11 @@ def compute_instances(nvml: Nvml, instance: Any) -> Any:
 def name_devices(nvml: Nvml, device: Any, instances: Any) -> None:
     """Add the UUID and number of each MIG device to its compute instance."""
     owners = {(instance["id"], part["id"]): part for instance in instances for part in instance["compute"]}
-    for number in range(nvml.one(UINT, "DeviceGetMaxMigDeviceCount", device).value):
+    for number in range(nvml.read(UINT, "DeviceGetMaxMigDeviceCount", device).value):
         handle = nvml.supported(HANDLE, "DeviceGetMigDeviceHandleByIndex", device, UINT(number))
         if handle is not None:
-            owner = nvml.one(UINT, "DeviceGetGpuInstanceId", handle).value
-            part = owners.get((owner, nvml.one(UINT, "DeviceGetComputeInstanceId", handle).value))
+            owner = nvml.read(UINT, "DeviceGetGpuInstanceId", handle).value
+            part = owners.get((owner, nvml.read(UINT, "DeviceGetComputeInstanceId", handle).value))
             if part is not None:
                 part.update(number=number, uuid=nvml.text("DeviceGetUUID", handle))
 
@@ -190,11 +190,11 @@ def name_devices(nvml: Nvml, device: Any, instances: Any) -> None:
 def list_processes(nvml: Nvml, device: Any) -> Any:
     """List processes with a CUDA context; NVML lists those of an instance under its MIG device."""
     places = {(process.pid, process.gi, process.ci) for process in list_running(nvml, device)}
-    for number in range(nvml.one(UINT, "DeviceGetMaxMigDeviceCount", device).value):
+    for number in range(nvml.read(UINT, "DeviceGetMaxMigDeviceCount", device).value):
         handle = nvml.supported(HANDLE, "DeviceGetMigDeviceHandleByIndex", device, UINT(number))
         if handle is not None:
             place = [
-                nvml.one(UINT, ask, handle).value for ask in ("DeviceGetGpuInstanceId", "DeviceGetComputeInstanceId")
+                nvml.read(UINT, ask, handle).value for ask in ("DeviceGetGpuInstanceId", "DeviceGetComputeInstanceId")
             ]
             places |= {(process.pid, place[0], place[1]) for process in list_running(nvml, handle)}
     for pid, instance, part in sorted(places):
@@ -216,9 +216,9 @@ def list_running(nvml: Nvml, device: Any) -> Any:
 
 def read(nvml: Nvml) -> Any:
     gpus, unread = [], []
-    for number in range(nvml.one(UINT, "DeviceGetCount_v2").value):
+    for number in range(nvml.read(UINT, "DeviceGetCount_v2").value):
         try:
-            gpus.append(read_gpu(nvml, nvml.one(HANDLE, "DeviceGetHandleByIndex_v2", UINT(number))))
+            gpus.append(read_gpu(nvml, nvml.read(HANDLE, "DeviceGetHandleByIndex_v2", UINT(number))))
         except Failed as error:
             unread.append(f"GPU {number}: {error}")
     gpus.sort(key=lambda item: str(item["address"]))

@@ -35,7 +35,7 @@ class Contents(msgspec.Struct, frozen=True):
     texts: Mapping[str, str]
     pythons: Mapping[str, tuple[str, ...]]
     sound: frozenset[str]
-    said: Mapping[str, str]
+    messages: Mapping[str, str]
 
 
 def parse(output: Output) -> Contents:

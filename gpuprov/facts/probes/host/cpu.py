@@ -8,11 +8,11 @@ from gpuprov.host_code.at_boot.governor import Policy
 
 
 class Frequency(UnitState, frozen=True, kw_only=True):
-    """CPU frequency. `asked`: the governor that gpuprov's unit sets, empty without a unit. `rivals`: other active units
+    """CPU frequency. `governor`: the one that gpuprov's unit sets, empty without a unit. `rivals`: other active units
     that set governors."""
 
     policies: tuple[Policy, ...] = ()
-    asked: str = ""
+    governor: str = ""
     rivals: tuple[str, ...] = ()
 
 
@@ -20,7 +20,7 @@ def parse_frequency(output: Output) -> Frequency:
     rows = output.rows()
     return Frequency(
         policies=governor.parse(output.text),
-        asked=(rows.get("asked") or [""])[-1],
+        governor=(rows.get("asked") or [""])[-1],
         **boot_unit.parse_state(rows),
         rivals=tuple(rows.get("rival", ())),
     )

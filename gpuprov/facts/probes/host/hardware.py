@@ -37,12 +37,12 @@ class FileSystem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Files(msgspec.Struct, frozen=True, kw_only=True):
-    """`handles`: open files of the whole host, and their limit. `asked`: whether file systems were specified; in a
+    """`handles`: open files of the whole host, and their limit. `specified`: whether file systems were specified; in a
     capture none are."""
 
     handles: tuple[int, int] | None = None
     systems: tuple[FileSystem, ...] = ()
-    asked: bool = False
+    specified: bool = False
 
 
 def parse_files(output: Output) -> Files:
@@ -61,7 +61,7 @@ def parse_files(output: Output) -> Files:
             systems.setdefault("|".join(cells[1:]), FileSystem(path="|".join(cells[1:]), mounted=cells[0]))
         elif kind == "asked":
             requested = True
-    return Files(handles=handles, systems=tuple(systems.values()), asked=requested or bool(systems))
+    return Files(handles=handles, systems=tuple(systems.values()), specified=requested or bool(systems))
 
 
 def _build_file_system(path: str, mounted: str, numbers: list[str]) -> FileSystem:

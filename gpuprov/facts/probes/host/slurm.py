@@ -31,13 +31,13 @@ class Judged(msgspec.Struct, frozen=True):
 
     status: int
     milliseconds: int
-    said: str
+    output: str
 
 
 class Slurm(msgspec.Struct, frozen=True, kw_only=True):
     """`slurmd`: its path, empty if it is not installed. `nvml`: it has the plugin for AutoDetect=nvml. `settings`: of
     KEYS in slurm.conf (None: there is no such file), by their names in lower case. `gres_conf`: its text. `gres`: what
-    slurmd makes of it, `complaints` what it complains of. `wanted`: what gpuprov wrote for its own programs."""
+    slurmd makes of it, `complaints` what it complains of. `written`: what gpuprov wrote for its own programs."""
 
     slurmd: str = ""
     version: str = ""
@@ -46,7 +46,7 @@ class Slurm(msgspec.Struct, frozen=True, kw_only=True):
     gres_conf: str = ""
     gres: tuple[Gres, ...] = ()
     complaints: tuple[str, ...] = ()
-    wanted: str = ""
+    written: str = ""
     judged: Judged | None = None
 
 
@@ -67,7 +67,7 @@ def parse(output: Output) -> Slurm:
             if (match := GRES.search(line))
         ),
         complaints=tuple(match[1] for line in lines if (match := FAILED.match(line))),
-        wanted=rows.get("wanted", [""])[0],
+        written=rows.get("wanted", [""])[0],
         judged=Judged(int(health[0]), int(health[1]), health[2]) if health[0] else None,
     )
 

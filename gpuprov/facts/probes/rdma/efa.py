@@ -13,7 +13,7 @@ class EfaKernel(msgspec.Struct, frozen=True, kw_only=True):
     none."""
 
     release: str
-    mine: bool
+    running: bool
     path: str = ""
     version: str = ""
 
@@ -49,9 +49,9 @@ class Efa(msgspec.Struct, frozen=True, kw_only=True):
     users: tuple[tuple[str, str], ...] = ()
 
     @property
-    def mine(self) -> EfaKernel | None:
+    def running(self) -> EfaKernel | None:
         """The running kernel."""
-        return next((kernel for kernel in self.kernels if kernel.mine), None)
+        return next((kernel for kernel in self.kernels if kernel.running), None)
 
 
 def domains(text: str) -> tuple[str, ...]:
@@ -63,7 +63,7 @@ def domains(text: str) -> tuple[str, ...]:
 def parse(output: Output) -> Efa:
     many = output.cells()
 
-    def one(kind: str) -> str:
+    def read_last(kind: str) -> str:
         return "|".join(many.get(kind, [[""]])[-1]).strip()
 
     listing = "\n".join("|".join(cells) for cells in many.get("fi", ()))
@@ -72,25 +72,25 @@ def parse(output: Output) -> Efa:
         name, _, value = "|".join(cells[1:]).partition("=")
         environment.append((cells[0], name, value.strip().strip("\"'")))
     return Efa(
-        product=one("product"),
+        product=read_last("product"),
         functions=tuple((cells[0], cells[1]) for cells in many.get("function", ()) if len(cells) > 1),
         loaded="loaded" in many,
-        version=one("loaded"),
+        version=read_last("loaded"),
         stale="stale" in many,
         kernels=tuple(
-            EfaKernel(release=cells[0], mine=cells[1] == "1", path=cells[2], version=cells[3])
+            EfaKernel(release=cells[0], running=cells[1] == "1", path=cells[2], version=cells[3])
             for cells in many.get("kernel", ())
             if len(cells) > 3
         ),
         p2p={cells[0]: "|".join(cells[1:]).strip() for cells in many.get("p2p", ())},
-        installer=one("installer"),
-        record=one("record"),
+        installer=read_last("installer"),
+        record=read_last("record"),
         domains=domains(listing) if "found" in many else None,
         complaint="" if domains(listing) else " ".join(listing.split())[-200:],
         plugins=tuple(dict.fromkeys(cells[0] for cells in many.get("plugin", ()))),
         packages={cells[0]: cells[1] for cells in many.get("package", ()) if len(cells) > 1 and cells[1]},
         environment=tuple(environment),
-        core=one("core"),
+        core=read_last("core"),
         users=tuple((cells[0], cells[1]) for cells in many.get("user", ()) if len(cells) > 1),
     )
 

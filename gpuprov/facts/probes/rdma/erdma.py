@@ -14,11 +14,11 @@ from gpuprov.host_code.at_boot.erdma_state import Pair
 
 class ErdmaKernel(msgspec.Struct, frozen=True, kw_only=True):
     """The erdma module of an installed kernel. `path` is empty for none; `parameters` are the names that it accepts.
-    `mad`: it was built with MAD, which compat mode's connection management needs. `mine`: the running kernel; in a
+    `mad`: it was built with MAD, which compat mode's connection management needs. `running`: the running kernel; in a
     container, which has no kernel of its own, the newest."""
 
     release: str
-    mine: bool
+    running: bool
     headers: bool
     path: str = ""
     parameters: tuple[str, ...] = ()
@@ -75,26 +75,26 @@ class Erdma(SetsAtBoot, frozen=True, kw_only=True):
         )
 
     @property
-    def mine(self) -> ErdmaKernel | None:
+    def running(self) -> ErdmaKernel | None:
         """The running kernel."""
-        return next((kernel for kernel in self.kernels if kernel.mine), None)
+        return next((kernel for kernel in self.kernels if kernel.running), None)
 
 
 def parse(output: Output) -> Erdma:
     many = output.cells()
 
-    def one(kind: str) -> str:
+    def read_last(kind: str) -> str:
         return "|".join(many.get(kind, [[""]])[-1]).strip()
 
     options: dict[str, str] = {}
     for cells in many.get("option", ()):
         pairs = (word.partition("=") for word in "|".join(cells).split())
         options |= {name: value for name, _, value in pairs}
-    first, _, last = one("ephemeral").partition(" ")
+    first, _, last = read_last("ephemeral").partition(" ")
     return Erdma(
         kernels=tuple(
             ErdmaKernel(
-                release=cells[0], mine=cells[1] == "1", headers=cells[2] == "1", path=cells[3],
+                release=cells[0], running=cells[1] == "1", headers=cells[2] == "1", path=cells[3],
                 parameters=tuple(cells[4].split()), mad=cells[5] == "1",
             )
             for cells in many.get("kernel", ())
@@ -108,13 +108,13 @@ def parse(output: Output) -> Erdma:
         at_boot="boot" in many,
         listening=frozenset(int(cells[0]) for cells in many.get("tcp", ())),
         ephemeral=(int(first or 32768), int(last or 60999)),
-        reserved=parse_numbers(one("reserved")),
-        ofed=one("ofed"),
-        core=one("core"),
+        reserved=parse_numbers(read_last("reserved")),
+        ofed=read_last("ofed"),
+        core=read_last("core"),
         lacks="lacks" in many,
         registered=tuple("|".join(cells) for cells in many.get("dkms", ())),
-        eadm=one("eadm") if "eadm" in many else None,
-        record=one("record"),
+        eadm=read_last("eadm") if "eadm" in many else None,
+        record=read_last("record"),
         packages=frozenset(cells[0] for cells in many.get("package", ()) if cells[-1] == "installed"),
         **boot_unit.parse(output.rows()),
     )  # fmt: skip

@@ -102,11 +102,11 @@ def parse(output: Output) -> Gpudirect:
 
 
 def _build_kernel(release: str, bootable: bool, rows: dict[str, list[list[str]]]) -> KernelState:
-    def mine(kind: str) -> list[list[str]]:
+    def select_rows(kind: str) -> list[list[str]]:
         return [cells[1:] for cells in rows.get(kind, []) if cells[0] == release]
 
-    nvidia, core = (mine("nvidia") or [["", ""]])[0], (mine("core") or [["", "no"]])[0]
-    symvers, options = (mine("symvers") or [["", ""]])[0], mine("config")
+    nvidia, core = (select_rows("nvidia") or [["", ""]])[0], (select_rows("core") or [["", "no"]])[0]
+    symvers, options = (select_rows("symvers") or [["", ""]])[0], select_rows("config")
     return KernelState(
         release=release,
         bootable=bootable,
@@ -120,16 +120,16 @@ def _build_kernel(release: str, bootable: bool, rows: dict[str, list[list[str]]]
                 checksum=checksum,
                 parameters=tuple(taken.split()),
             )
-            for name, path, version, symbols, checksum, taken in mine("module")
+            for name, path, version, symbols, checksum, taken in select_rows("module")
         },
         core=core[0],
         core_exports=_parse_answer(core[1]),
-        uverbs=_parse_answer((mine("uverbs") or [["no"]])[0][0]),
+        uverbs=_parse_answer((select_rows("uverbs") or [["no"]])[0][0]),
         options=frozenset(cells[0] for cells in options if cells[0]) if options else None,
         symvers=symvers[0],
         checksum=symvers[1],
-        dkms=(mine("dkms") or [[""]])[0][0],
-        rebuild={cells[0]: cells[1] for cells in mine("rebuild")},
+        dkms=(select_rows("dkms") or [[""]])[0][0],
+        rebuild={cells[0]: cells[1] for cells in select_rows("rebuild")},
     )
 
 

@@ -139,17 +139,17 @@ def parse(output: Output) -> Ofed:
 
 
 def _build_kernel(name: str, bootable: bool, rows: dict[str, list[list[str]]]) -> Kernel:
-    def mine(kind: str) -> list[list[str]]:
+    def select_rows(kind: str) -> list[list[str]]:
         return [cells[1:] for cells in rows.get(kind, []) if cells[0] == name]
 
     return Kernel(
         release=name,
         bootable=bootable,
         headers=[name] in rows.get("headers", []),
-        files={cells[0]: cells[1] for cells in mine("file")},
-        built=tuple(dict.fromkeys(cells[0] for cells in mine("built"))),
-        builds=tuple((cells[0], cells[1]) for cells in mine("built") if len(cells) == 2),
-        older=tuple(cells[0] for cells in mine("older")),
+        files={cells[0]: cells[1] for cells in select_rows("file")},
+        built=tuple(dict.fromkeys(cells[0] for cells in select_rows("built"))),
+        builds=tuple((cells[0], cells[1]) for cells in select_rows("built") if len(cells) == 2),
+        older=tuple(cells[0] for cells in select_rows("older")),
     )
 
 

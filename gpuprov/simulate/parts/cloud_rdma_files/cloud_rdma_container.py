@@ -122,15 +122,15 @@ def at_boot(module: str) -> bool:
     return any(module in file.read_text().split() for file in files)
 
 
-def said(*command: str) -> str:
+def read_output(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else ""
 
 
 def kernel_with(module: str) -> str:
     """Return the newest kernel with modules here; empty if it does not have this module."""
-    kernels = said("sh", "-c", "ls -d /lib/modules/*/build | cut -d/ -f4 | sort -V").split()
-    return kernels[-1] if kernels and said("modinfo", "-k", kernels[-1], "-n", module).strip() else ""
+    kernels = read_output("sh", "-c", "ls -d /lib/modules/*/build | cut -d/ -f4 | sort -V").split()
+    return kernels[-1] if kernels and read_output("modinfo", "-k", kernels[-1], "-n", module).strip() else ""
 
 
 def load(config: Told, words: list[str]) -> None:
@@ -142,13 +142,13 @@ def load(config: Told, words: list[str]) -> None:
         sys.exit(f"modprobe: FATAL: Module {module} not found.")
 
     def field(name: str) -> str:
-        return said("modinfo", "-k", kernel, "-F", name, module).strip()
+        return read_output("modinfo", "-k", kernel, "-F", name, module).strip()
 
     known = {line.split(":")[0] for line in field("parm").splitlines()}
     values = {name: value for name, value in config["parameters"].items() if name in known}
     default, _, value = field("gpuprov_default").partition("=")
     values |= {default: value} if default else {}
-    options = [line.split() for line in said(str(MODPROBE), "-c").splitlines()]
+    options = [line.split() for line in read_output(str(MODPROBE), "-c").splitlines()]
     given = [word for line in options if line[:2] == ["options", module] for word in line[2:]]
     for word in [*given, *words]:
         name, equals, value = word.partition("=")

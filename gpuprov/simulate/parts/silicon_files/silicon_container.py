@@ -75,22 +75,22 @@ def another(version: str) -> str:
     return f"{head}.{'98' if last == '99' else '99'}"
 
 
-def said(*command: str) -> str:
+def read_output(*command: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else ""
 
 
 def booted() -> State:
     """Return what a machine with this disk loads at boot: driver, version, flavour and parameters."""
-    configuration = said("modprobe", "-c")
+    configuration = read_output("modprobe", "-c")
     state: State = {"driver": "", "version": "", "open": False, "parameters": {}}
     kernels = [folder for folder in MODULES.iterdir() if (folder / "build").exists()]
     kernels.sort(key=lambda folder: [int(number) for number in re.findall(r"\d+", folder.name)])
     chosen = re.findall(r"^install nvidia .*modprobe -i (\S+)", configuration, re.MULTILINE)
     for name in [*chosen, "nvidia-current", "nvidia-current-open", "nvidia"] if kernels else []:
-        version = said("modinfo", "-k", kernels[-1].name, "-F", "version", name).strip()
+        version = read_output("modinfo", "-k", kernels[-1].name, "-F", "version", name).strip()
         if version:
-            license_ = said("modinfo", "-k", kernels[-1].name, "-F", "license", name)
+            license_ = read_output("modinfo", "-k", kernels[-1].name, "-F", "license", name)
             state |= {"driver": "nvidia", "version": version, "open": "GPL" in license_}
             state["parameters"] = parameters(configuration, name, version)
             break

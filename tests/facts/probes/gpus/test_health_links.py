@@ -79,11 +79,11 @@ def test_a_capture_says_that_no_file_systems_were_asked_for() -> None:
     """It is read without a spec, which names them: that nothing is told of a folder is no finding then."""
     done = subprocess.run(["sh", "-c", FILES.script], capture_output=True, text=True, check=True, timeout=60)
     found = parse_files(Output(done.stdout))
-    assert (found.asked, found.systems) == (False, ())
+    assert (found.specified, found.systems) == (False, ())
     done = subprocess.run(
         ["sh", "-c", f"paths=''\n{FILES.script}"], capture_output=True, text=True, check=True, timeout=60
     )
-    assert parse_files(Output(done.stdout)).asked
+    assert parse_files(Output(done.stdout)).specified
 
 
 def test_hyper_threads_are_no_cores() -> None:

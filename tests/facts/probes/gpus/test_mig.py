@@ -192,7 +192,7 @@ def test_capabilities_and_their_device_files(tmp_path: Path) -> None:
     script = mig.CAPABILITIES.script.replace("/proc/driver/nvidia/capabilities", str(tmp_path / "caps"))
     told = run(script.replace("/dev/nvidia-caps", str(tmp_path / "dev")))
     first, second = mig.parse_capabilities(Output(told))
-    assert (first.path, first.node, first.wanted, first.mode, first.kept) == (
+    assert (first.path, first.node, first.expected, first.mode, first.kept) == (
         "gpu0/mig/gi1/access", "/dev/nvidia-caps/nvidia-cap12", "0444", "0440", False,
     )  # fmt: skip
     assert (second.node, second.mode, second.owner, second.kept) == ("/dev/nvidia-caps/nvidia-cap13", "", "", True)
@@ -222,7 +222,7 @@ def test_who_is_on_what() -> None:
         mig.Holder(9, "dcgm", "dcgm.service", ("/dev/nvidia3", "/dev/nvidia-caps/nvidia-cap12")),
         mig.Holder(10, "other", "", ("/dev/nvidia2", "/dev/nvidia-caps/nvidia-cap99")),
     )
-    files = (mig.CapabilityFile(path="gpu3/mig/gi2/access", node="/dev/nvidia-caps/nvidia-cap12", wanted="0444"),)
+    files = (mig.CapabilityFile(path="gpu3/mig/gi2/access", node="/dev/nvidia-caps/nvidia-cap12", expected="0444"),)
     found = mig.users(mig.MigState(gpus=(gpu,)), holders, files)
     assert [(user.holder.pid, user.instance, user.part, user.computes) for user in found] == [
         (7, 1, 0, True), (8, None, None, True), (7, None, None, False), (9, 2, None, True), (9, None, None, False),

@@ -21,7 +21,7 @@ esac"""
 def test_only_units_that_failed_are_asked_for(tmp_path: Path) -> None:
     answers = {"systemctl": f"printf '{SHOWN}'", "journalctl": JOURNAL}
     output = run_well(f"paths= folders= units=x\n{CONTENTS.script}", tmp_path, answers)
-    assert CONTENTS.parse(output).said == {
+    assert CONTENTS.parse(output).messages == {
         "gpuprov-roce.service": "roce: mlx5_0: no such | port",
         "nvidia-gridd.service": "refused (token)",
     }

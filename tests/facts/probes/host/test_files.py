@@ -62,7 +62,7 @@ def test_what_answers_is_not_waited_for(tmp_path: Path, paths: tuple[str, ...]) 
     found, seconds = looked(tmp_path, *paths)
     assert [one.path for one in found.systems] == [*dict.fromkeys(paths)]
     assert all(one.answers and one.mounted for one in found.systems)
-    assert (found.asked, seconds < 1.5) == (True, True)
+    assert (found.specified, seconds < 1.5) == (True, True)
 
 
 def test_a_path_is_told_as_it_is(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_compute_node(tmp_path: Path) -> None:
     found = read(tmp_path, conf, slurmd=slurmd())
     assert found.settings == {"taskplugin": "task/affinity,task/cgroup", "healthcheckinterval": "60"}
     assert found.gres == (Gres("gpu", "h100", 1, ("/dev/nvidia0",)), Gres("gpu", "1g.10gb", 1, tuple(MIG.split(","))))
-    assert (found.gres_conf, found.wanted, found.nvml) == ("Name=gpu File=/dev/nvidia0\n", '{"count": 8} ', False)
+    assert (found.gres_conf, found.written, found.nvml) == ("Name=gpu File=/dev/nvidia0\n", '{"count": 8} ', False)
     assert (found.complaints, found.judged) == ((), None)
 
 

@@ -66,7 +66,7 @@ def test_an_instance_with_it(tmp_path: Path) -> None:
     assert state.functions == (("0000:10:1b.0", "efa"), ("0000:20:1b.0", ""))
     assert (state.loaded, state.version, state.stale) == (True, "3.1.0", False)
     ko = f"/lib/modules/{KERNEL}/updates/dkms/efa.ko"
-    assert state.mine == EfaKernel(release=KERNEL, mine=True, path=ko, version="3.1.0")
+    assert state.running == EfaKernel(release=KERNEL, running=True, path=ko, version="3.1.0")
     assert state.p2p == {"rdmap16s27": "NVIDIA peer memory"}
     assert (state.installer, state.record) == ("1.47.0", '{"sha256": "x", "options": []}')
     assert (state.domains, state.complaint) == (("rdmap16s27",), "")

@@ -21,7 +21,13 @@ def test_a_host_with_the_driver(tmp_path: Path) -> None:
     tree(tmp_path)
     state = read(tmp_path)
     (kernel,) = state.kernels
-    assert (kernel.release, kernel.mine, kernel.headers, kernel.vendor, kernel.mad) == (KERNEL, True, True, True, True)
+    assert (kernel.release, kernel.running, kernel.headers, kernel.vendor, kernel.mad) == (
+        KERNEL,
+        True,
+        True,
+        True,
+        True,
+    )
     assert kernel.parameters == ("compat_mode", "default_cc")
     assert state.functions == (("0000:00:06.0", "erdma"),)
     assert (state.loaded, state.stale, state.parameters) == (True, False, {"compat_mode": "Y", "default_cc": "-1"})
@@ -78,5 +84,5 @@ def test_another_build_and_an_overwritten_file(tmp_path: Path) -> None:
 
 def test_a_host_without_erdma(tmp_path: Path) -> None:
     state = parse(Output(""))
-    assert (state.loaded, state.kernels, state.config, state.eadm, state.mine) == (False, (), None, None, None)
+    assert (state.loaded, state.kernels, state.config, state.eadm, state.running) == (False, (), None, None, None)
     assert run(tmp_path, IMAGES.script).stdout == "", "no initramfs is read on hosts without eRDMA's settings"
