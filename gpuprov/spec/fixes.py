@@ -161,10 +161,10 @@ def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
         yield Fix({}, "write {} without quotes")
     if value is True and not needed:
         yield Fix({}, "write {} for the defaults")
-    word = value.casefold() if isinstance(value, str) else ""
-    if word in ON and not needed:
-        yield Fix({}, "write {} for the defaults")
-    if isinstance(value, bool) or word in (*ON, *OFF):
+    if isinstance(value, bool):
+        return
+    if isinstance(value, str) and value.casefold() in (*ON, *OFF):
+        yield from _fix_switched_block(value, kind)
         return
     if isinstance(value, str) and (counted := _COUNTED.fullmatch(value)) and {"model", "count"} <= names:
         made = {"model": counted[1], "count": int(counted[2])}
@@ -179,6 +179,15 @@ def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
         if inner is not None and not _is_unknown(inner):
             made = {field.encode_name: inner.value if isinstance(inner, Fix) else inner}
             yield Fix(made, f"write {format_as_typed(made)}")
+
+
+def _fix_switched_block(word: str, kind: shape.StructType) -> Iterator[Fix]:
+    """Yield a block of somebody who wrote on or off in its place: with a field that has this word, or with the defaults."""
+    for field in kind.fields:
+        if any(isinstance(member, shape.LiteralType) and word in member.values for member in list_members(field.type)):
+            yield Fix({field.encode_name: word}, f"write {format_as_typed({field.encode_name: word})}")
+    if word.casefold() in ON and not any(field.required for field in kind.fields):
+        yield Fix({}, "write {} for the defaults")
 
 
 def _is_unknown(fix: object) -> bool:

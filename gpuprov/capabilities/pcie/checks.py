@@ -263,12 +263,10 @@ def _local_interrupts(functions: tuple[Function, ...]) -> Group:
             Setting(kind="smp_affinity_list", device=function.address, value="its own node", before="", words=words)
         )
     count = sum(len(function.interrupts) for function in functions)
+    places = {(hca.address, ""): "elsewhere" if hca.address in astray else "its own node" for hca in functions}
     return Group(
         tuple(resources),
-        {
-            (function.address, ""): "elsewhere" if function.address in astray else "its own node"
-            for function in functions
-        },
+        places,
         expected="interrupts on local CPUs",
         right=f"{counted(count, 'interrupt')} of {counted(len(functions), 'HCA')}",
         fix=f"systemctl restart {catalogue.UNIT}; interrupts that the kernel manages itself cannot be moved",
