@@ -42,7 +42,7 @@ def test_what_the_spec_asks_for_no_longer_is_named_and_taken_away(lab: Lab) -> N
         assert plan.code == 0, plan
         assert "no longer asked for (--prune takes it away)" in plan.text, plan
         assert "/etc/gpuprov/mps.json" in plan.text
-        assert f"kernel: net.core.somaxconn = 8192 (before: {backlog})" in plan.text
+        assert f"net.core.somaxconn = 8192 (before: {backlog})" in plan.text
         unchanged = lab.run("apply", folder, "--yes")
         assert (unchanged.code, "unchanged" in unchanged.text) == (0, True), unchanged
         assert machine.sh("systemctl is-active gpuprov-mps@host.service").strip() == "active"
