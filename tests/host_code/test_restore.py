@@ -243,3 +243,9 @@ def test_gpus_are_set_as_by_their_block_and_one_that_is_used_keeps_its_mode(
     ], "the application clocks are as before"
     assert "would keep processes out" in done["warnings"][0]
     assert "it is graphics 1200 to 1755 MHz" in done["warnings"][1]
+
+
+@pytest.mark.parametrize(("now", "left"), [("1", False), ("2", True)])
+def test_what_the_kernel_shows_in_decimal_was_changed_by_nobody(now: str, left: bool) -> None:
+    applied = setting("kernel.sysctl", "net.ipv4.conf.all.log_martians", "0x1", "0")
+    assert bool(kinds.explain_change(applied, now)) == left

@@ -54,6 +54,8 @@ def _in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpuprov.rollout.jobs.subprocess.Popen", AtOnce)
     monkeypatch.setattr("gpuprov.rollout.addresses._numbers", lambda _host, _port: ())
     monkeypatch.setenv("STUB", str(tmp_path / "rollout"))
+    monkeypatch.setattr("gpuprov.plan.workspace.place", lambda: tmp_path)  # what killed runs left is of the machine
+    monkeypatch.setattr("gpuprov.apply.execution.place", lambda: tmp_path)
     hosts = tuple(Host(name=name(n), groups=("all", f"rack{n // 3}"), spec="one") for n in range(HOSTS))
     racked = Fleet(specs={"one": {"nouveau": {}}}, groups={"all": ()}, hosts=hosts)
     fleet = msgspec.structs.replace(racked, digest=digest_of(racked))

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from ..lasting import Lasting
+from ..settings import is_met
 
 ALREADY = "it has the value from before again"
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -83,7 +84,7 @@ def explain_change(setting: Lasting, now: str) -> str:
     """Explain why a setting with this value now is left as it is; empty if it still has the applied one."""
     if now == setting.before:
         return ALREADY
-    return "" if now == setting.value else f"changed by others since it was applied: it is {now}"
+    return "" if is_met(setting.value, now) else f"changed by others since it was applied: it is {now}"
 
 
 def needs_idle(setting: Lasting) -> bool:
