@@ -43,14 +43,14 @@ def parse(output: Output) -> Runs:
     runs = []
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
-        if kind == "off" or kind.startswith("no-"):
+        if kind.startswith("no-"):
             return Runs(obstacle=kind, text=rest)
         if kind == "run":
             device, address, mode, step, code, text = rest.split("|", 5)
             runs.append(
                 Run(device=device, address=normalize_address(address), mode=mode, step=step, code=int(code), text=text)
             )
-    return Runs(runs=tuple(runs))
+    return Runs(runs=tuple(runs), obstacle="" if runs else "off")
 
 
 CUDA_RUNS: Probe[Runs] = Probe(
@@ -63,5 +63,6 @@ p=$(command -v python3 || command -v /usr/libexec/platform-python) || exit 127
     "runuser -u nobody -- python3 -c 'import ctypes; print(ctypes.CDLL(\"libcuda.so.1\").cuInit(0))'",
     speaks=True,
     knows_missing=True,
+    blank="off",
 )
 """Of $cuda_user, a name; without it nothing is run."""
