@@ -1,4 +1,4 @@
-"""What a role does that is no state (a reset, a build, a MIG plan): whether a host needs it, and what it takes first."""
+"""Steps of roles, which are no state (a reset, a build, a MIG plan): whether a host needs one, and what it takes first."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from .systemd import systemctl
 
 FOLDER = "/usr/local/lib/gpuprov/mps"
 CONTROL = "/usr/bin/nvidia-cuda-mps-control"
-"""What a daemon reads at its start, beside what its unit writes."""
+"""Files that a daemon reads at its start, beside what its unit writes."""
 PARTS = (mps, __main__, control, daemon, devices, environments, modes, program)
 
 

@@ -1,4 +1,4 @@
-"""Whether programs can compute: CUDA is run on each GPU and MIG device, as an ordinary user."""
+"""Proof that programs can compute: CUDA is run on each GPU and MIG device, as an ordinary user."""
 
 from __future__ import annotations
 

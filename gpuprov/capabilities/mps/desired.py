@@ -30,7 +30,7 @@ Ctx = Context[Mps]
 UNIT_FILE, TMPFILES = f"/etc/systemd/system/{catalogue.UNIT}", "/etc/tmpfiles.d/gpuprov-mps.conf"
 EACH = catalogue.UNIT.replace("@", "@*")
 READS = {EACH: (mps_program.CONTROL,)}
-"""What the daemons have read at their start; the names of those of MIG devices are known on the host alone."""
+"""Files that the daemons read at their start; the names of those of MIG devices are known on the host alone."""
 UNIT = f"""{HEADER}[Unit]
 Description=MPS control daemon %i
 Documentation=https://docs.nvidia.com/deploy/mps/

@@ -27,7 +27,7 @@ FILES = (UNIT_FILE, CONFIG, catalogue.DROP_IN, catalogue.POLICY, *PROGRAM)
 READS = {
     catalogue.BALANCER: (catalogue.BALANCER_PROGRAM, catalogue.POLICY, catalogue.DROP_IN.rpartition("/")[0]),
 }
-"""What irqbalance has read at its start; it asks the policy once of each interrupt."""
+"""Files that irqbalance reads at its start; it asks the policy once of each interrupt."""
 UNIT = unit(
     f"""
 Description=PCI Express settings of GPUs and HCAs

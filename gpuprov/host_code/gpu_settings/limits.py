@@ -1,4 +1,4 @@
-"""What a GPU does not take, by its own limits. Pure: hosts judge by NVML, the controller by nvidia-smi's text."""
+"""Values that a GPU refuses, by its own limits. Pure: hosts judge by NVML, the controller by nvidia-smi's text."""
 
 from __future__ import annotations
 

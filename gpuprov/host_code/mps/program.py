@@ -12,7 +12,7 @@ from .devices import Config, Daemon, Nvml, Problem, check_limits, group_names, l
 from .environments import remove_environments, write_environments
 
 Ages = Callable[[str], str]
-"""What the daemon with this process id is older than; empty if it has read everything as it is."""
+"""Files that are newer than the daemon with this process id; empty if it has read everything as it is."""
 
 
 def get_old_control(name: str, config: Config, process: Process) -> Control:

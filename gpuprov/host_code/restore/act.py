@@ -12,7 +12,7 @@ from .kinds import ALREADY, explain_change, explain_stay
 
 
 class Way(NamedTuple):
-    """How settings are read, and set to their values before; `put` returns the errors."""
+    """Functions that read settings, and set them to their values before; `put` returns the errors."""
 
     read: Callable[[Sequence[Lasting]], Mapping[Place, str]]
     put: Callable[[Sequence[Lasting]], Mapping[Place, str]]
@@ -24,7 +24,7 @@ WAYS = {
     "rdma": Way(devices.read_ports, devices.put_ports),
     "gpu_settings": Way(gpus.read_gpus, gpus.put_gpus),
 }
-"""By the capability of a check."""
+"""Keys: the capability of a check."""
 ERRORS = (Refused, Failed, OSError, ValueError)
 Reasons = Dict[Lasting, str]
 

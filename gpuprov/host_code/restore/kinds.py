@@ -1,4 +1,4 @@
-"""Which settings of a receipt can be put back, and what to do with the others. Pure: plans use it too."""
+"""Settings of a receipt that can be put back, and what to do with the others. Pure: plans use it too."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ KINDS = {
         "default|exclusive_thread|exclusive_process|prohibited", "nvidia-smi -i {address} -c MODE"
     ),
 }
-"""By check. nvidia-smi's options: nvidia-smi --help."""
+"""Keys: checks. nvidia-smi's options: nvidia-smi --help."""
 _PRIORITIES = "none|[0-7](?:,[0-7])*"
 ROCE_VALUES = {
     "mtu": r"\d+",

@@ -13,7 +13,7 @@ READER = Path(__file__).with_name("cuda_reader.py").read_text(encoding="utf-8")
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """How CUDA ended on one device. `device`: its UUID; `address`: of its GPU; `mode`: the GPU's compute mode.
+    """The end of CUDA on one device. `device`: its UUID; `address`: of its GPU; `mode`: the GPU's compute mode.
 
     `step`: what failed: a function of libcuda, with its `code`; `become`, `load` or `open`, with the error or the path as
     `text`; `compare`, `crash` or `hang`. Empty if all went well.
@@ -65,4 +65,4 @@ p=$(command -v python3 || command -v /usr/libexec/platform-python) || exit 127
     knows_missing=True,
     blank="off",
 )
-"""Of $cuda_user, a name; without it nothing is run."""
+"""Runs as $cuda_user, a name; without it nothing is run."""
