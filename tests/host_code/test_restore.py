@@ -249,3 +249,8 @@ def test_gpus_are_set_as_by_their_block_and_one_that_is_used_keeps_its_mode(
 def test_what_the_kernel_shows_in_decimal_was_changed_by_nobody(now: str, left: bool) -> None:
     applied = setting("kernel.sysctl", "net.ipv4.conf.all.log_martians", "0x1", "0")
     assert bool(kinds.explain_change(applied, now)) == left
+
+
+@pytest.mark.parametrize("name", ["../../../etc/passwd", "net//ipv4", "net.ipv4..x", "vm;x"])
+def test_a_name_that_leads_elsewhere_is_not_set(name: str) -> None:
+    assert kinds.explain_stay(setting("kernel.sysctl", name, "1", "0"))

@@ -18,15 +18,15 @@ OBSTACLES = {
     "no-user": ("the host has no user {}", "name a user of the host in health.cuda_user"),
     "no-device": ("nvidia-smi lists no device on which CUDA could run: {}", "see health.gpus, and the instances that mig asks for"),
     "no-uvm": ("there is no /dev/nvidia-uvm, without which no program of CUDA starts",
-               "modprobe nvidia_uvm; nvidia-modprobe -u -c=0; persistence: {{}} makes it at boot"),
+               "modprobe nvidia_uvm; nvidia-modprobe -u -c=0; persistence: {} makes it at boot"),
 }  # fmt: skip
 STEPS = {
     "become": ("gpuprov cannot become this user: {}", "set ansible_become: true"),
     "load": ("{}", "see nvidia_driver.user_space: libcuda.so.1 comes with the driver"),
-    "open": ("may not open {}", "ls -l {}; the driver's NVreg_DeviceFileMode and groups of the user decide"),
+    "open": ("may not open {}", "ls -l /dev/nvidia*; the driver's NVreg_DeviceFileMode and groups of the user decide"),
     "compare": ("memory that was copied there came back otherwise", "take it out of service; dcgmi diag -r 3"),
     "crash": ("the program crashed in libcuda", "journalctl -k -b; see nvidia_driver.user_space"),
-    "hang": ("no answer within 30 s", "journalctl -k -b says why; gpuprov explain reads its lines"),
+    "hang": ("no answer within {} s", "journalctl -k -b says why; gpuprov explain reads its lines"),
 }
 
 
@@ -53,7 +53,7 @@ def cuda(ctx: Ctx) -> Outcome:
     expected = f"CUDA runs on each device as {user}"
     if seen.obstacle:
         words, fix = OBSTACLES[seen.obstacle]
-        return fail(expected, words.format(seen.text), fix.format(seen.text))
+        return fail(expected, words.format(seen.text), fix)
     busy = {run.device: words for run in seen.runs if (words := explain_busy(run))}
     failed = [run for run in seen.runs if run.step and run.device not in busy]
     if failed:
@@ -87,7 +87,7 @@ def describe(run: Run) -> str:
 def find_fix(run: Run) -> str:
     """Return the fix of the catalogue's symptom with this number of CUDA's."""
     if run.step in STEPS:
-        return STEPS[run.step][1].format(run.text)
+        return STEPS[run.step][1]
     if run.code == NO_DEVICE:
         return "ls -l /dev/nvidia*, and the cgroup of the user's session: nvidia-smi shows the device, and libcuda does not"
     fixes = (symptom.fix for symptom in list_symptoms() if run.code in symptom.codes)

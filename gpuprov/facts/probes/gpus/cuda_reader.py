@@ -117,7 +117,7 @@ def collect(running: Any) -> Any:
                 ended[device] = " ".join(os.read(answers, 4096).decode(errors="replace").split()) or "crash|0|"
             elif time.time() > until:
                 os.kill(pid, signal.SIGKILL)
-                ended[device] = "hang|0|"
+                ended[device] = f"hang|0|{PATIENCE:.0f}"
         time.sleep(0.02)
     return ended
 
