@@ -22,7 +22,7 @@ class Kind(NamedTuple):
     names: str = ".+"
 
 
-_SYSCTL = Kind(".+", "sysctl -w {name}=VALUE", r"(?!.*(?://|\.\.))[\w./-]+")
+_SYSCTL = Kind(".+", "sysctl -w {name}=VALUE", r"(?!.*(?://|\.\.))\w[\w./-]*")
 KINDS = {
     "kernel.sysctl": _SYSCTL,
     "kernel.numa_balancing": _SYSCTL,
