@@ -547,6 +547,8 @@ def test_each_default_has_a_source() -> None:
         ({"stray_memory": -1}, "stray_memory"),
         ({"link_flaps": -1}, "link_flaps"),
         ({"ecc": "off"}, "ecc"),
+        ({"cuda_user": "root"}, "cuda_user"),
+        ({"cuda_user": "a b"}, "cuda_user"),
         ({"sins": 1}, "sins"),
     ],
 )
