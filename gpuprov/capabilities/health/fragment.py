@@ -120,15 +120,10 @@ class Health(Fragment, frozen=True):
                 "came back (0: not judged)", ge=0, le=1000),
     ] = 3  # fmt: skip
     cuda_user: Annotated[
-        Annotated[
-            str, msgspec.Meta(pattern=r"^(?!root$)[a-z_][a-z0-9_.-]{0,31}$", description="the name of a user, not root")
-        ]
-        | None,
-        msgspec.Meta(
-            description=(
-                "A user of the host without privileges, as whom CUDA is run on every GPU and MIG device, for a second and with "
-                "some hundred MB of its memory (nobody, or one of the site's); left out: not run"
-            ),
+        Annotated[str, describe("the name of a user, not root", pattern=r"^(?!root$)[a-z_][a-z0-9_.-]{0,31}$")] | None,
+        describe(
+            "A user of the host without privileges, as whom CUDA is run on every GPU and MIG device, for a second and with "
+            "some hundred MB of its memory (nobody, or one of the site's); left out: not run"
         ),
     ] = None
     firmware: Annotated[
