@@ -66,7 +66,7 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
             if script.wants(pieces, self.about.facts):
                 yield self._run(script)
 
-    def _run(self, script: Script) -> tuple[str, Reading, Output]:
+    def _run(self, script: Script[Any]) -> tuple[str, Reading, Output]:
         kernel = self.about.kernel if re.fullmatch(r"\S+", self.about.kernel) else ""
 
         family = self.about.distribution.partition(" ")[0].replace("el", "rhel").replace("rhrhel", "rhel")

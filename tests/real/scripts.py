@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable, Container, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,15 +30,16 @@ from tests.real import places_more as more
 from tests.real.places import Place, at, by
 from tests.real.tree import Tree
 
+T = TypeVar("T")
 Facts = dict[str, Any]
 
 
-class Script(NamedTuple):
+class Script(NamedTuple, Generic[T]):
     """`needs`: pieces of which one at least must be there: names of commands, or the beginning of a file's path.
     `tells`: the facts; it is run where a capture says what is true of one of them."""
 
-    probe: Probe[Any]
-    facts: Callable[[Any], Facts]
+    probe: Probe[T]
+    facts: Callable[[T], Facts]
     needs: tuple[str, ...]
     tells: tuple[str, ...]
 
@@ -254,7 +255,7 @@ def _node(found: kubernetes.Node) -> Facts:
     }
 
 
-SCRIPTS: tuple[Script, ...] = (
+SCRIPTS = (
     Script(boot.SYSCTL, lambda found: {"sysctl": found}, ("sysctl-a",), ("sysctl",)),
     Script(boot.LOGIN_LIMITS, lambda found: {"login_limits": found}, ("/etc/security/",), ("login_limits",)),
     Script(
@@ -323,7 +324,7 @@ SCRIPTS: tuple[Script, ...] = (
     ),
     Script(
         acceptance.TOOLS,
-        lambda found: {"tools": found.found, "tool_flags": list(found.flags)},
+        lambda found: {"tools": found.programs, "tool_flags": list(found.flags)},
         ("ib-write-bw-help", "programs"),
         ("tools", "tool_flags"),
     ),
@@ -469,7 +470,9 @@ def pieces_of(commands: dict[str, str], names: Iterable[str]) -> set[str]:
 
 
 @cache
-def printed(script: Script, folder: Path, kernel: str, family: str, commands: tuple[tuple[str, str], ...]) -> Output:
+def printed(
+    script: Script[Any], folder: Path, kernel: str, family: str, commands: tuple[tuple[str, str], ...]
+) -> Output:
     """What the script prints on the host that this capture tells of."""
     lines = dict(commands)
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as made:
