@@ -3,6 +3,8 @@ hosts."""
 
 from __future__ import annotations
 
+import pytest
+
 from gpuprov.accept import document, show
 from gpuprov.accept.model import Finding, Options, Outcome
 from gpuprov.accept.outliers import find_outliers
@@ -111,6 +113,7 @@ def test_rails_the_worst_counts() -> None:
     assert len(told(run(hosts, 3, found=found, options=Options(yes=True)))) == 1
 
 
+@pytest.mark.install
 def test_every_finding_that_is_wrong_is_in_a_sentence() -> None:
     wrong = Finding(
         host="gpu9", check="acceptance.idle", status="fail", found="python3 holds GPU 0", expected="no client"

@@ -315,6 +315,7 @@ def test_usage_errors(arguments: list[str], told: str, tmp_path: Path) -> None:
     assert told in ended.output
 
 
+@pytest.mark.install
 def test_it_asks_or_needs_yes(tmp_path: Path) -> None:
     (tmp_path / "i.yaml").write_text("all: {hosts: {a: {}}, vars: {gpuprov: {acceptance: {}}}}\n")
     ended = CliRunner().invoke(cli, ["accept", "--no-cache", str(tmp_path / "i.yaml")])

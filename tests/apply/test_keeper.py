@@ -84,6 +84,7 @@ def test_a_lock_that_was_lost_is_kept_no_longer(monkeypatch: pytest.MonkeyPatch)
     assert len(rounds(monkeypatch, lambda: answer(held=True))) > 1
 
 
+@pytest.mark.install
 def test_whatever_goes_wrong_in_a_round_the_next_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer() -> bytes:
         raise RuntimeError("can't start new thread")

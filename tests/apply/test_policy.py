@@ -57,6 +57,7 @@ def test_a_canary_that_is_red_and_has_nothing_to_do_stops_all(
     assert f"stopped: {why}" in ended.log.read_text()
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("idle", "more", "batches"),
     [
@@ -76,6 +77,7 @@ def test_a_canary_that_is_green_and_has_nothing_to_do_is_left_out(
     assert (begun, ended.stopped) == (batches, "")
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("comes_to", "more", "batches", "stopped"),
     [

@@ -100,6 +100,7 @@ ODD = (
 VALUES = ("Version", "Filename", "Size", "SHA256")
 
 
+@pytest.mark.install
 def test_what_is_taken_of_an_index_apt_reads_in_the_same_way(tmp_path: Path) -> None:
     """Each character where it could divide, end or continue a field, in an index that the real apt reads, too."""
     characters = [*map(chr, range(1, 256)), "\u2028", "\ufeff"]
@@ -120,6 +121,7 @@ def test_what_is_taken_of_an_index_apt_reads_in_the_same_way(tmp_path: Path) -> 
     assert _apt(tmp_path, whole) == taken
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("odd", ["Version : 9", "Version\t: 9", "VERSION: 9", "Version\x0c: 9"])
 def test_apt_takes_for_a_field_what_is_refused(tmp_path: Path, odd: str) -> None:
     with pytest.raises(ValueError, match="its index"):

@@ -453,6 +453,7 @@ def test_a_host_that_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files
     assert (tmp_path / "new/gcc.rpm").read_bytes() == b"gcc"
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("error", "raised", "said"),
     [

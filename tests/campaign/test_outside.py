@@ -80,6 +80,7 @@ def test_a_secret_is_found_by_its_value(tmp_path: Path) -> None:
     assert outside.secret_in_files("hunter3", tmp_path) == []
 
 
+@pytest.mark.install
 def test_a_secret_in_arguments_is_seen() -> None:
     import subprocess
 
@@ -174,6 +175,7 @@ def test_a_secret_in_packets_is_seen(packets: list[bytes], found: bool) -> None:
     assert watch.found == ({"secret: in a packet of lo"} if found else set())
 
 
+@pytest.mark.install
 @pytest.mark.skipif(os.geteuid() != 0, reason="packets are read by root alone")
 def test_packets_are_really_read() -> None:
     with outside.Packets("lo", "campaign-hunter2") as watch, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as out:
@@ -238,6 +240,7 @@ def test_a_product_that_was_broken_on_purpose_is_caught(what: str) -> None:
     assert outside.judge(before, before, tuple(kept["versions"]), died=False) == []
 
 
+@pytest.mark.install
 def test_a_secret_on_a_host_is_found(tmp_path: Path) -> None:
     """By the script that runs on hosts; its own arguments and files do not have it."""
     (tmp_path / "debug.log").write_text("password: campaign-hunter2\n", encoding="utf-8")
@@ -250,6 +253,7 @@ def test_a_secret_on_a_host_is_found(tmp_path: Path) -> None:
     assert watch.found == set()
 
 
+@pytest.mark.install
 def test_a_host_that_does_not_run_is_silent_and_one_that_comes_up_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     pids = [0, 0, 4711]
     monkeypatch.setattr(outside, "first", lambda _container: pids.pop(0))

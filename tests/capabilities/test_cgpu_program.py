@@ -70,6 +70,7 @@ def test_a_value_that_is_swallowed_is_found_by_reading_back(tmp_path: Path) -> N
     assert "policy stays empty, expected 1" in done.stderr
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("settings", "gpus", "said"),
     [
@@ -89,6 +90,7 @@ def test_refusals(tmp_path: Path, settings: str, gpus: dict[str, dict[str, str]]
     assert said in line
 
 
+@pytest.mark.install
 def test_usage(tmp_path: Path) -> None:
     for words in ((), ("state",)):
         done = run(tmp_path, *words)

@@ -58,6 +58,7 @@ def test_every_capability_that_writes_files_has_a_spec_here() -> None:
     assert all(Host(name).wanted for name in WRITE)
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("name", WRITE)
 def test_each_file_altered_in_each_way_is_red_and_named(name: str) -> None:
     host = Host(name)

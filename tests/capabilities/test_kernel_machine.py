@@ -190,6 +190,7 @@ def test_a_policy_whose_cpus_are_offline_is_left_out(tmp_path: Path) -> None:
     assert governors(tmp_path) == ["performance"]
 
 
+@pytest.mark.install
 def test_what_the_program_refuses(tmp_path: Path) -> None:
     done = run(tmp_path, "set", "performance")
     assert (done.returncode, done.stderr) == (1, "governor: no CPU has a governor\n")

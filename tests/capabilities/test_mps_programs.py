@@ -179,6 +179,7 @@ def test_why_a_daemon_is_another() -> None:
     assert "started as" in program.compare_daemon(one, config(partitions=[4]), ("7", words, environment), NEW)
 
 
+@pytest.mark.install
 def test_a_program_that_was_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     copy = tmp_path / "sleep"
     shutil.copy2("/bin/sleep", copy)

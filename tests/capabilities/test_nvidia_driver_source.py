@@ -186,6 +186,7 @@ ROWS = [
 ]  # fmt: skip
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_nvidia_driver_of_a_source(row: Row) -> None:
     judge(row)

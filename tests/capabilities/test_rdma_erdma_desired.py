@@ -178,6 +178,7 @@ def lonely(root: Path, **more: str) -> None:
     (root / "sys/module/erdma/holders/smc").rmdir()
 
 
+@pytest.mark.install
 def test_the_mtu_is_set_and_read_back(tmp_path: Path) -> None:
     lonely(tmp_path)
     done = program(tmp_path, "apply")
@@ -197,6 +198,7 @@ LOAD = 'echo "$*" >> {0}/loads; mkdir -p {0}/sys/module/erdma/parameters; echo Y
 LOAD += "echo -1 > {0}/sys/module/erdma/parameters/default_cc; echo ABC > {0}/sys/module/erdma/srcversion"
 
 
+@pytest.mark.install
 def test_the_wrong_mode_is_loaded_anew(tmp_path: Path) -> None:
     lonely(tmp_path, mode="N")
     done = program(tmp_path, "apply", modprobe=LOAD.format(tmp_path), rmmod=f"rm -r {tmp_path}/sys/module/erdma")
@@ -221,6 +223,7 @@ def test_a_driver_that_does_not_take_the_mode(tmp_path: Path) -> None:
     assert "does not take compat_mode: none -> Y" in done.stderr
 
 
+@pytest.mark.install
 def test_what_cannot_be_loaded_and_what_does_not_come(tmp_path: Path) -> None:
     lonely(tmp_path)
     subprocess.run(["rm", "-r", str(tmp_path / "sys/module/erdma")], check=True)

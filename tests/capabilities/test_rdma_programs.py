@@ -73,6 +73,7 @@ def log(root: Path) -> list[str]:
     return (root / "log").read_text().splitlines() if (root / "log").exists() else []
 
 
+@pytest.mark.install
 def test_it_makes_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
     host(tmp_path, "ens3", "ens4", default="ens3")
     lines = "rxe default\nrxe 52:54:00:00:00:01\n"
@@ -83,6 +84,7 @@ def test_it_makes_what_is_missing_and_nothing_twice(tmp_path: Path) -> None:
     assert len(log(tmp_path)) == 2
 
 
+@pytest.mark.install
 def test_what_is_not_asked_for_any_more_goes_if_it_was_made_here(tmp_path: Path) -> None:
     host(tmp_path, "ens3", "ens4", "ens5")
     assert run(tmp_path, "apply", lines="rxe ens3\nrxe ens4\n").returncode == 0
@@ -95,6 +97,7 @@ def test_what_is_not_asked_for_any_more_goes_if_it_was_made_here(tmp_path: Path)
     assert run(tmp_path, "remove").returncode == 0, "a second time, there is nothing to remove"
 
 
+@pytest.mark.install
 def test_what_was_made_before_a_failure_is_known_as_made_here(tmp_path: Path) -> None:
     """The spec is corrected then, and the device that the first run made must not stay."""
     host(tmp_path, "ens3", "ens4")
@@ -105,6 +108,7 @@ def test_what_was_made_before_a_failure_is_known_as_made_here(tmp_path: Path) ->
     assert run(tmp_path, "remove").stdout == "ens4: roce_ens4 removed\n"
 
 
+@pytest.mark.install
 def test_a_device_that_is_in_use_is_tried_again(tmp_path: Path) -> None:
     host(tmp_path, "ens3", "ens4")
     assert run(tmp_path, "apply", lines="rxe ens3\nrxe ens4\n").returncode == 0
@@ -123,6 +127,7 @@ def test_hardware_on_the_same_interface_is_no_software_device(tmp_path: Path) ->
     assert run(tmp_path, "apply").stdout == "ens4: rxe device made\n"
 
 
+@pytest.mark.install
 def test_siw_beside_rxe(tmp_path: Path) -> None:
     host(tmp_path, "ens4")
     assert run(tmp_path, "apply", lines="siw ens4\n").returncode == 0
@@ -130,6 +135,7 @@ def test_siw_beside_rxe(tmp_path: Path) -> None:
     assert run(tmp_path, "apply").stdout.splitlines()[0] == "ens4: rxe device made"
 
 
+@pytest.mark.install
 def test_it_waits_for_interfaces_and_then_gives_up(tmp_path: Path) -> None:
     host(tmp_path)
     done = run(tmp_path, "apply", "3")
@@ -139,6 +145,7 @@ def test_it_waits_for_interfaces_and_then_gives_up(tmp_path: Path) -> None:
     assert late.returncode == 0
 
 
+@pytest.mark.install
 def test_a_port_that_another_holds_is_named(tmp_path: Path) -> None:
     host(tmp_path, "ens4", loaded=())
     done = run(tmp_path, "apply", modprobe="echo 'could not insert: Address already in use' >&2; exit 1", ss=TAKEN)
@@ -159,6 +166,7 @@ def test_a_kernel_without_the_module(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "rdma-soft: modprobe rdma_rxe: FATAL: Module rdma_rxe not found\n")
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(("lines", "said"), [("", "names no interface"), ("erdma ens4\n", "names no interface")])
 def test_a_configuration_that_says_nothing(tmp_path: Path, lines: str, said: str) -> None:
     host(tmp_path, "ens4")

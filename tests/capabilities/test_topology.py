@@ -172,6 +172,7 @@ def test_links_that_are_not_told() -> None:
     assert outcome.status == "skip"
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("machine", "block"),
     [

@@ -54,6 +54,7 @@ def sources_of(name: str) -> set[str]:
     return used
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("name", FILES)
 def test_every_source_resolves_and_every_source_is_used(name: str) -> None:
     known, lent = set(raw(name)["sources"]), raw(name).get("sources_of", [])
@@ -87,6 +88,7 @@ def test_unsure_names_fields_that_exist_and_are_less_than_confirmed() -> None:
             assert confidence != "confirmed"
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("name", FILES)
 def test_python_reads_it_without_libyaml(name: str) -> None:
     """PyYAML is installed without its C library where there is no wheel, and its own scanner is the stricter one."""

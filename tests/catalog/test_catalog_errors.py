@@ -37,6 +37,7 @@ def refusal(name: str, kind: Any, spoil: Callable[[Any], object]) -> str:
     return str(caught.value.message)
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -87,6 +88,7 @@ def spoilt(monkeypatch: pytest.MonkeyPatch, folder: Path, old: str, new: str) ->
     return str(caught.value)
 
 
+@pytest.mark.install
 def test_line_and_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     told = spoilt(monkeypatch, tmp_path, "key: M40\n", "key: M40\n    archh: x\n")
     line = next(n for n, row in enumerate((reader._DATA / "gpus.yaml").read_text().splitlines(), 1) if "archh" in row)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from tests.contracts.test_imports import FILES, PACKAGE, find_nodes
 
 SHOWN = {
@@ -17,6 +19,7 @@ SHOWN = {
 """Fields that no code names, and where they are of use."""
 
 
+@pytest.mark.install
 def test_no_field_is_unread() -> None:
     fields, read = set(), set()
     for path in FILES:

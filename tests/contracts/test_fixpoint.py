@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from itertools import cycle
 from pathlib import Path
@@ -53,6 +53,14 @@ from tests.contracts import systemctl
 from tests.contracts.test_desired import MORE
 from tests.host_code.modules import on_host, ran
 
+
+def rows(names: Iterable[str]) -> list[Any]:
+    """Return parameters of which a few alone run with the fast tests."""
+    return [name if name in AT_ONCE else pytest.param(name, marks=pytest.mark.install) for name in names]
+
+
+AT_ONCE = ("persistence", "kernel", "container_toolkit", "mps")
+"""Capabilities with each kind of resource between them."""
 WITH_RESOURCES = [one.name for one in CAPABILITIES if one.resources]
 WITH_READS = [one.name for one in CAPABILITIES if one.resources and one.resources.reads]
 WITH_UNITS = [one.name for one in CAPABILITIES if one.resources and one.resources.units]
@@ -301,7 +309,7 @@ def settles(tree: Tree, way: str, *, differs: bool | None = True, units: bool = 
     return named
 
 
-@pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
+@pytest.mark.parametrize("tree", rows(WITH_RESOURCES), indirect=True)
 def test_a_host_that_has_nothing_yet(tree: Tree) -> None:
     assert tree.resources
     settles(tree, "nothing there", differs=bool(tree.files or tree.lines) or tree.capability.name in WITH_UNITS)
@@ -322,7 +330,7 @@ WAYS: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
+@pytest.mark.parametrize("tree", rows(WITH_RESOURCES), indirect=True)
 def test_all_files_altered_each_in_another_way(tree: Tree) -> None:
     tree.apply(check=False)
     for turn in range(1 if len(tree.files) > 3 else 2):
@@ -335,7 +343,7 @@ def test_all_files_altered_each_in_another_way(tree: Tree) -> None:
             Path(f"{tree.root}{one.path}.kept").unlink(missing_ok=True)
 
 
-@pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
+@pytest.mark.parametrize("tree", rows(WITH_RESOURCES), indirect=True)
 def test_what_should_not_be_there_and_what_others_put_beside(tree: Tree) -> None:
     tree.apply(check=False)
     beside = False
@@ -410,6 +418,7 @@ def with_lines(
     return Tree(request.param, tmp_path, capsys, monkeypatch, LINES[request.param])
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("with_lines", LINES, indirect=True)
 def test_lines_in_files_of_others(with_lines: Tree) -> None:
     tree = with_lines
@@ -457,7 +466,8 @@ STATES = (("enabled", "failed"), ("disabled", "active"), ("enabled-runtime", "in
 """UnitFileState and ActiveState; each unit is brought to two of them in turn, its neighbours to the others."""
 
 
-@pytest.mark.parametrize("tree", WITH_UNITS, indirect=True)
+@pytest.mark.install
+@pytest.mark.parametrize("tree", rows(WITH_UNITS), indirect=True)
 def test_units_in_every_state(tree: Tree) -> None:
     tree.apply(check=False)
     state = tree.root / "systemctl.json"
@@ -494,33 +504,36 @@ READ_WAYS: dict[str, tuple[Callable[[Path], object], bool]] = {
 """What happens to a file that a running unit reads, and whether it runs with another content then, if gpuprov wrote it."""
 
 
-@pytest.mark.parametrize("way", READ_WAYS)
-@pytest.mark.parametrize("tree", WITH_READS, indirect=True)
-def test_units_that_have_read_what_is_not_there_any_more(tree: Tree, way: str) -> None:
-    """Of gpuprov's own files a touch is no change: it has noted their contents. Of others, as programs, it cannot be known."""
+@pytest.mark.parametrize("tree", rows(WITH_READS), indirect=True)
+def test_units_that_have_read_what_is_not_there_any_more(tree: Tree) -> None:
+    """Each file is changed in one way, the next in another. Of gpuprov's own files a touch is no change: it has noted their
+    contents. Of others, as programs, it cannot be known."""
+    ways = cycle(READ_WAYS)
+    for _ in range(WITH_READS.index(tree.capability.name)):
+        next(ways)
     tree.apply(check=False)
     files, own = (
         {one.path for one in tree.files},
         {*(one.path for one in tree.files), *(one.path for one in tree.lines)},
     )
-    alter, differs = READ_WAYS[way]
     for unit in [one for one in tree.resources if isinstance(one, Unit) and one.active is not False and one.reads]:
         systemctl.answer("start", unit.name)  # one that is never started runs already
         for place in unit.reads:
-            path = next((one for one in own if is_read(one, [place])), place)
+            path, way = next((one for one in own if is_read(one, [place])), place), next(ways)
+            alter, differs = READ_WAYS[way]
             if path not in own:
                 tree.write(path, "as it came\n")
                 tree.apply(check=False)
             elif path in files and way == "rewritten":
                 continue  # its file differs, which another row covers
             tree.start_anew()
-            assert settles(tree, f"{path}, as it is", differs=False, units=True) == set()
+            assert tree.failing() == {}, f"{path}, as it is"
             alter(Path(f"{tree.root}{path}"))
             named = settles(tree, f"{path} {way}", differs=differs or path not in own, units=True)
             assert (unit.name in named) == (differs or path not in own), (unit.name, path, named)
 
 
-@pytest.mark.parametrize("tree", WITH_UNITS, indirect=True)
+@pytest.mark.parametrize("tree", rows(WITH_UNITS), indirect=True)
 def test_units_of_packages_that_systemd_has_not_read(tree: Tree) -> None:
     """Of their own files, `test_all_files_altered_each_in_another_way` sees to it."""
     tree.apply(check=False)
@@ -535,7 +548,7 @@ def test_units_of_packages_that_systemd_has_not_read(tree: Tree) -> None:
     assert settles(tree, "another unit file", differs=bool(names), units=True) == set(names)
 
 
-@pytest.mark.parametrize("tree", WITH_RESOURCES, indirect=True)
+@pytest.mark.parametrize("tree", rows(WITH_RESOURCES), indirect=True)
 def test_what_the_spec_asks_for_no_longer_is_named_and_goes(tree: Tree) -> None:
     tree.apply(check=False)
     brought = {one.path for one in tree.resources if isinstance(one, File)}

@@ -150,6 +150,7 @@ def test_what_a_host_says_moves_no_cursor() -> None:
     assert "\x1b" not in text.as_text([drifted(packages=packages(version=NEWER), package_history=history)])
 
 
+@pytest.mark.install
 def test_json_has_counts_of_every_state() -> None:
     told = documents.read_document(document.build_document([drifted(), drifted(**UPGRADED)], 0.25))
     assert (told["gpuprov_document"], told["exit_code"], told["seconds"]) == (1, 1, 0.25)

@@ -128,6 +128,7 @@ def test_comments_of_containerds_file_survive(original: str, wanted: str | None)
         assert text == wanted
 
 
+@pytest.mark.install
 def test_a_file_that_is_nested_deep_is_no_fault_of_ours() -> None:
     """tomllib reads it; Python cannot compare it."""
     deep = "a." * 1500 + "b = 1\n"

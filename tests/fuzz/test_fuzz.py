@@ -28,6 +28,7 @@ THROUGH = {
 """Modules whose parsers a target reaches through another one."""
 
 
+@pytest.mark.install
 def test_no_parser_is_left_out() -> None:
     names = {target.name for target in targets()}
     assert len(names) == len(targets())
@@ -39,6 +40,7 @@ def test_no_parser_is_left_out() -> None:
     assert {"file.plan", "file.policy", "file.results", "host.checkpoint", "pull.bundle", "bundle.manifest"} <= names
 
 
+@pytest.mark.install
 def test_no_parser_of_another_room_is_left_out() -> None:
     """What is called `parse` and takes a text: the targets, or a parser of `gpuprov.facts.probes`, import its module."""
     used = {
@@ -70,6 +72,7 @@ def test_a_case_is_the_same_each_time() -> None:
         assert repr(target.make(generator(target, 7))) == repr(target.make(generator(target, 7))), target.name
 
 
+@pytest.mark.install
 def test_every_target_takes_some_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sample of the run below, in this process."""
     monkeypatch.chdir(tmp_path)
@@ -78,6 +81,7 @@ def test_every_target_takes_some_cases(tmp_path: Path, monkeypatch: pytest.Monke
             one(target, number)
 
 
+@pytest.mark.install
 def test_a_string_of_bytes_makes_a_case_of_any_target() -> None:
     """As atheris makes them: the same string makes the same case, and one that is used up ends no draw."""
     for number, target in enumerate(targets()):
@@ -88,6 +92,7 @@ def test_a_string_of_bytes_makes_a_case_of_any_target() -> None:
             assert repr(first.make(chance)) == repr(again.make(same))
 
 
+@pytest.mark.install
 def test_what_is_not_allowed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
     import signal

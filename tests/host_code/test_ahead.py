@@ -213,6 +213,7 @@ def room(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
         assert [path.name for path in Path(folder).iterdir() if not path.is_symlink()] == []
 
 
+@pytest.mark.install
 def test_a_new_source_is_seen_beside_the_hosts_own_and_nothing_changes(host: Host) -> None:
     before = host.state()
     with ahead.open_sources(host.family) as found:
@@ -233,6 +234,7 @@ def test_a_new_source_is_seen_beside_the_hosts_own_and_nothing_changes(host: Hos
     assert not {bundle.AHEAD, source_files.AHEAD, "APT_CONFIG", "ZYPP_CONF"} & set(os.environ)
 
 
+@pytest.mark.install
 def test_a_source_of_another_key_is_refused_and_the_rest_is_seen(host: Host) -> None:
     before = host.state()
     with ahead.open_sources(host.family) as found:
@@ -246,6 +248,7 @@ def test_a_source_of_another_key_is_refused_and_the_rest_is_seen(host: Host) -> 
             assert sources.derive_path("test", host.family) not in host.known()["files"]
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("family", ["debian"])
 def test_two_capabilities_with_one_repository_share_its_source(family: str, debian: Host) -> None:
     """As when the first of them has added it: apt would refuse two keys for one repository."""
@@ -256,6 +259,7 @@ def test_two_capabilities_with_one_repository_share_its_source(family: str, debi
             assert debian.rows("gp-user") == ROWS
 
 
+@pytest.mark.install
 def test_a_source_that_is_to_leave_is_not_seen(debian: Host) -> None:
     (Path(apt_settings.SOURCES) / "own.sources").rename(Path(apt_settings.SOURCES) / "gpuprov-nvidia.sources")
     with ahead.open_sources("debian") as found:
@@ -319,6 +323,7 @@ def components(url: str, *, key: Path | None = None) -> dict[str, Any]:
     return {"of": "nvidia_driver", "files": {"/etc/apt/sources.list.d/gpuprov-non-free.sources": text}}
 
 
+@pytest.mark.install
 def test_components_of_an_archive_that_the_host_trusts_are_seen(debian: Host, tmp_path: Path) -> None:
     key = Path(tempfile.gettempdir()) / "key.asc"
     key.write_text(debian.keys[0].file.read_text())
@@ -330,6 +335,7 @@ def test_components_of_an_archive_that_the_host_trusts_are_seen(debian: Host, tm
     key.unlink()
 
 
+@pytest.mark.install
 def test_components_that_the_host_does_not_trust_are_refused(debian: Host) -> None:
     told = r"^nvidia_driver: this host could not fetch the index of /etc/apt/\S+: .*NO_PUBKEY.*Fix"
     with ahead.open_sources("debian") as found, pytest.raises(Refused, match=told):
@@ -349,6 +355,7 @@ def test_a_source_that_contradicts_the_hosts_own_is_refused_as_by_apply(debian: 
     key.unlink()
 
 
+@pytest.mark.install
 def test_a_server_that_says_nothing_is_given_up(debian: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """apt itself would go on waiting for as long as a byte comes now and then."""
     monkeypatch.setattr(ahead, "SECONDS", 1.0)
@@ -425,6 +432,7 @@ def test_what_a_killed_run_has_left_goes_and_no_other_folder(room: Path) -> None
         shutil.rmtree(room / name)
 
 
+@pytest.mark.install
 def test_what_cannot_be_laid_beside_is_refused(debian: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -81,6 +81,7 @@ def test_it_is_fetched_once(tmp_path: Path, server: Any, ask: Ask) -> None:
     assert left(tmp_path) == ["it.tar.gz"]
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("page", ["slow", "slow-headers"])
 def test_one_that_comes_too_slowly_is_given_up(
     tmp_path: Path, ask: Ask, page: str, monkeypatch: pytest.MonkeyPatch

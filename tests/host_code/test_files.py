@@ -222,6 +222,7 @@ def test_systemd_reads_its_files_anew_where_one_of_them_changed(
     assert told.count(("daemon-reload",)) == 2
 
 
+@pytest.mark.install
 def test_each_file_system_is_flushed_once_and_what_does_not_answer_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -327,6 +327,7 @@ def test_a_host_in_service_is_judged_though_a_job_of_systemd_goes_on(host: Host)
     assert not any("reboot" in call for call in host.calls)
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("cgroup", "left"),
     [

@@ -198,6 +198,7 @@ def test_what_the_host_ran_by_is_kept_in_an_entry_of_its_own(host: Efi) -> None:
     assert host.starts() == KEPT
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("default", ["", f"{MACHINE}-{OLD}.conf", f"{MACHINE}-*"])
 def test_a_good_first_boot_brings_the_sites_default_back(host: Efi, default: str) -> None:
     if default:
@@ -265,6 +266,7 @@ def test_a_kernel_that_went_before_its_first_boot_leaves_what_was_kept(host: Efi
     assert host.starts() == KEPT
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("default", ["", f"{MACHINE}-{OLD}.conf"])
 @pytest.mark.parametrize("steps", range(12))
 def test_a_run_that_is_killed_leaves_a_host_that_boots_what_the_site_has(host: Efi, steps: int, default: str) -> None:

@@ -61,6 +61,7 @@ def without_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("APT_CONFIG", str(tmp_path / "apt.conf"))
 
 
+@pytest.mark.install
 @has_apt
 @pytest.mark.usefixtures("without_lists")
 def test_each_transaction_has_its_own_answer() -> None:
@@ -129,6 +130,7 @@ def test_what_is_tried_and_read_sees_the_sources_that_are_still_to_be_added(room
     assert not Path("/etc/apt/sources.list.d/gpuprov-test.sources").exists()
 
 
+@pytest.mark.install
 @has_apt
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_nothing_is_left_where_it_is_ended(number: signal.Signals, room: Path) -> None:

@@ -260,6 +260,7 @@ TABLE = [
 ]
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("action", ["try", "judge", "settle"])
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 def test_who(place: Path, monkeypatch: pytest.MonkeyPatch, row: Row, action: str) -> None:

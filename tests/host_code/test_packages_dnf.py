@@ -43,6 +43,7 @@ def test_without_its_bundle_no_repository_is_asked(
         program.open_base({"action": "read"})
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("line", "name"),
     [

@@ -42,6 +42,7 @@ def never(url: str) -> bytes:
     raise AssertionError(url)
 
 
+@pytest.mark.install
 def test_a_key_of_a_file(keys: tuple[Key, Key]) -> None:
     wanted = block(key_file=str(keys[0].file), fingerprint=keys[0].fingerprint)
     text, warnings = repository_key.fetch_key(wanted, {}, never)
@@ -67,6 +68,7 @@ def test_a_key_that_nobody_can_vouch_for_is_not_fetched(changed: dict[str, Any],
         repository_key.fetch_key(block(**changed), {}, never)
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("part", "pause", "why"), [(b"x", 0.05, "within 0.3 s"), (b"x" * (1 << 20), 0, "more than 1 MiB")]
 )

@@ -97,6 +97,7 @@ def observed(ask: Ask, place: Path, **more: Any) -> str:
     return str(found["daemon"])
 
 
+@pytest.mark.install
 def test_a_daemon_is_alive_old_or_dead(place: Path, ask: Ask, process: subprocess.Popen[bytes]) -> None:
     assert observed(ask, place) == "alive"
     put(place, "state", "failed")
@@ -117,6 +118,7 @@ RENEWALS: dict[str, tuple[dict[str, Any], bool]] = {
 }
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("state", ["alive", "renewed"])
 @pytest.mark.parametrize("way", RENEWALS)
 def test_a_daemon_is_renewed(way: str, state: str, place: Path, ask: Ask, process: subprocess.Popen[bytes]) -> None:

@@ -36,6 +36,7 @@ def test_origin_tags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not is_vaulted(document["text"])
 
 
+@pytest.mark.install
 def test_agrees_with_ansible_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     lay(
@@ -54,6 +55,7 @@ def test_agrees_with_ansible_inventory(tmp_path: Path, monkeypatch: pytest.Monke
         assert host.values == wanted[host.name]["gpuprov"]
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("config", "reason"),
     [

@@ -82,6 +82,7 @@ FORMATS: dict[str, dict[str, str | bytes]] = {
 }
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("source", FORMATS)
 def test_every_format(source: str) -> None:
     lay(FORMATS[source])

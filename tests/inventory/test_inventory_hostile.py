@@ -84,6 +84,7 @@ ROWS: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.install
 def test_each_is_one_error_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

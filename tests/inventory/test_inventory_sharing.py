@@ -80,6 +80,7 @@ def test_once_for_hosts_with_the_same_values(evaluated: list[str]) -> None:
     assert hosts["gpu11"].values["y"] == "2/red-a"
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     "template",
     [
@@ -154,6 +155,7 @@ print([host.values["x"] for host in load(["inventory.yaml"]).hosts])
 """
 
 
+@pytest.mark.install
 def test_facts_that_a_cache_holds_are_each_hosts_own(evaluated: list[str]) -> None:
     lay(
         {

@@ -75,6 +75,7 @@ def folded(folder: Path, results: list[Result]) -> folding.Folded:
     return folding.fold([folder])
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("kinds", [range(9), [0], [0, 8], [1], [2], [0, 2], [3, 4], [7], [5, 6, 1]])
 def test_a_report_is_that_of_verify_of_the_same_results(tmp_path: Path, kinds: Any) -> None:
     numbers = [kind + 9 * again for kind in kinds for again in range(4)]

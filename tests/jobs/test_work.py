@@ -89,6 +89,7 @@ def test_each_host_has_a_result_and_each_change_a_line(tmp_path: Path) -> None:
     assert {line["host"] for line in lines if "host" in line} == {*NAMES}
 
 
+@pytest.mark.install
 def test_it_lives_while_nothing_changes(tmp_path: Path) -> None:
     (path,) = stub.jobs(tmp_path, ["slow1"])
     lines: list[str] = []
@@ -122,6 +123,7 @@ def test_what_is_green_in_this_run_is_not_done_again(tmp_path: Path) -> None:
     assert read(tmp_path / "r")["gpu1"].state == "planned"
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("after", [0, 1, 3])
 def test_a_killed_worker_leaves_whole_results_and_the_next_one_goes_on(tmp_path: Path, after: int) -> None:
     names = [f"gpu{number}" for number in range(4)] + ["slow1", "slow2"]
@@ -365,6 +367,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *told: dict[str, obj
     return read(tmp_path / "r")
 
 
+@pytest.mark.install
 def test_an_apply_that_is_killed_keeps_the_results_of_hosts_that_had_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -386,6 +389,7 @@ def test_an_apply_that_is_killed_keeps_the_results_of_hosts_that_had_ended(
     assert "this host is bad" in found["bad1"].message
 
 
+@pytest.mark.install
 def test_a_host_that_has_failed_a_task_may_still_be_tidied_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "bad1" not in killed(tmp_path, monkeypatch, event("failed", "bad1", "Refuse", msg="this host is bad"))
 

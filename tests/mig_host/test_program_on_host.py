@@ -49,6 +49,7 @@ def test_a_boot_waits_for_all_gpus_that_the_driver_has(h100: Machine, monkeypatc
     assert h100.said == ""
 
 
+@pytest.mark.install
 def test_as_it_lies_on_a_host(h100: Machine, tmp_path: Path) -> None:
     """Without the test's own modules: the files of the rendered role, and NVML found by its name."""
     folder, library = tmp_path / "installed/mig", tmp_path / "lib"

@@ -194,6 +194,7 @@ def test_a_run_works_wherever_temporary_files_are(away: Path, name: str, monkeyp
         assert playbook.run(folder, ["a", "b"], {}, on_event=lambda _: None) == playbook.Ended("ended", 0)
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("name", FOLDERS)
 def test_the_sockets_of_ssh_have_short_names_and_go(away: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     at(away / FOLDERS[name], monkeypatch)

@@ -102,6 +102,7 @@ def test_a_host_that_puts_nothing_back_is_not_asked(asked: dict[str, Any], more:
     assert "requests" not in asked
 
 
+@pytest.mark.install
 def test_the_program_that_a_host_is_sent_answers() -> None:
     missing = format_setting(Lasting("kernel.sysctl", "", "vm.no_such_name", "1", "60", BOOT))
     command = with_python(program(look.__name__), {"settings": [missing]})

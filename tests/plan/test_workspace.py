@@ -30,6 +30,7 @@ def server(tmp_path: Path) -> Iterator[Sshd]:
     running.stop()
 
 
+@pytest.mark.install
 def test_the_folder_is_private_and_gone_after_an_error(place: Path) -> None:
     pair = (
         RawHost(name="gpu1", connection={"ansible_become_password": "hidden word"}),

@@ -139,6 +139,7 @@ def test_what_is_not_as_it_should_be_is_refused(served: config.Config) -> None:
         web.get(served, "gpu1.bundle", 5000)
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("where", DRIBBLES)
 def test_a_server_that_dribbles_is_given_up(served: config.Config, where: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "FETCH", 0.4)
@@ -148,6 +149,7 @@ def test_a_server_that_dribbles_is_given_up(served: config.Config, where: str, m
     assert time.monotonic() - began < 3
 
 
+@pytest.mark.install
 def test_a_result_that_is_taken_slowly_is_given_up(served: config.Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "FETCH", 0.4)
     with pytest.raises(Unfetched, match=r"did not come within 0\.4 s"):

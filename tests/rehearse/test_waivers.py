@@ -128,6 +128,7 @@ ON_BOARD = {"nvidia_functions": H100 + NVSWITCH}
 BRIDGED = {"nvidia_functions": B200, "fabric_bridges": "0000:d0:00.0\n"}
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("kind", "gpu", "nvswitch", "changed"),
     [

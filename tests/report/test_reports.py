@@ -143,6 +143,7 @@ def test_html_says_it_all_once() -> None:
     assert len(data["sets"]) == 3, "equal outcomes once"
 
 
+@pytest.mark.install
 def test_html_of_five_thousand_hosts_is_small_and_quick() -> None:
     rows = results(5000)
     started = time.process_time()

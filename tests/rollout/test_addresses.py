@@ -76,6 +76,7 @@ def test_a_fleet_has_a_host_by_one_name(first: RawHost) -> None:
     assert [name for name, _ in reached([first, *apart])].count("b") == 1
 
 
+@pytest.mark.install
 @pytest.mark.usefixtures("names")
 def test_a_name_that_is_not_answered_is_known_by_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(addresses, "LIMIT", 0.1)

@@ -69,6 +69,7 @@ def start(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
     return gpuprov(monkeypatch, "start", "inventory.yaml", "--policy", "rollout.yaml", "--id", "friday", "-y", *words)
 
 
+@pytest.mark.install
 @pytest.mark.usefixtures("site")
 def test_a_roll_out_from_its_beginning_to_its_end(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -86,6 +87,7 @@ def test_a_roll_out_from_its_beginning_to_its_end(
     assert "the roll-out friday is over" in capsys.readouterr().err
 
 
+@pytest.mark.install
 def test_a_failure_stops_it_and_is_named_in_80_columns(
     site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +105,7 @@ def test_a_failure_stops_it_and_is_named_in_80_columns(
     assert made.attempts(site) == {f"train{n}.dc1.example.com": 1 + (n == 2) for n in range(1, 7)}
 
 
+@pytest.mark.install
 def test_who_goes_on_from_another_folder_works_in_that_of_the_start(
     site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -120,6 +123,7 @@ def test_who_goes_on_from_another_folder_works_in_that_of_the_start(
     )
 
 
+@pytest.mark.install
 def test_an_overlap_is_refused_by_name(
     site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +151,7 @@ def test_an_overlap_is_refused_by_name(
     assert made.attempts(site)["train1.dc1.example.com"] == 2
 
 
+@pytest.mark.install
 def test_the_same_start_goes_on_and_another_inventory_does_not(
     site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -168,6 +173,7 @@ def test_the_same_start_goes_on_and_another_inventory_does_not(
     assert "going on, 6 hosts" in capsys.readouterr().err
 
 
+@pytest.mark.install
 def test_who_may_approve_does(site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.delenv("SUDO_USER", raising=False)
     policy = f"gpuprov_rollout: 1\ncanary: {{count: 1}}\napprovals: [{{before: batches, by: [{getpass.getuser()}]}}]\n"
@@ -257,6 +263,7 @@ def test_ctrl_c_pauses_and_waits_for_what_is_under_way(site: Path) -> None:
     assert not made.at_work(site / "made"), "what was under way came to its end"
 
 
+@pytest.mark.install
 def test_a_ctrl_c_that_comes_where_exceptions_are_lost_still_pauses(
     site: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -298,6 +305,7 @@ def test_without_the_schedulers_program_nothing_begins(
     assert not store.Store().all()
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(("why", "code"), [("storage is slow", 2), ("Ctrl-C", 0)])
 def test_the_same_start_does_not_end_the_pause_of_a_colleague(
     site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], why: str, code: int

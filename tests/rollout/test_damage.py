@@ -42,6 +42,7 @@ def read(folder: Path) -> tuple[object, ...]:
         store.close()
 
 
+@pytest.mark.install
 def test_no_damage_of_a_byte_is_more_than_an_error(file: Path) -> None:
     whole, numbers = file.read_bytes(), random.Random(20261128)
     told: list[GpuprovError] = []

@@ -113,6 +113,7 @@ def compared(folder: Path, options: dict[str, str], text: str, comes_to: dict[st
     return stopped
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(("options", "text", "comes_to", "why"), ROWS)
 def test_both_begin_and_stop_alike(
     tmp_path: Path, options: dict[str, str], text: str, comes_to: dict[str, str], why: str
@@ -120,6 +121,7 @@ def test_both_begin_and_stop_alike(
     assert compared(tmp_path, options, text, comes_to) == why
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("seed", range(8))
 def test_both_begin_and_stop_alike_by_chance(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)

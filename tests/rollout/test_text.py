@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import msgspec
+import pytest
 
 from gpuprov.fleet.drain import Step
 from gpuprov.fleet.policy import events
@@ -29,6 +30,7 @@ def test_batches_that_fared_alike_are_one_line_and_the_canary_is_its_own() -> No
     assert as_text(told).splitlines()[2:] == ["  canary        over    2 green", "  batch 1 to 5  over    2 green"]
 
 
+@pytest.mark.install
 def test_a_thousand_hosts_are_told_in_a_screen() -> None:
     told = stands("batches: {size: 50}\nbudget: {batch: 100%, whole: 100%}\n", 1000, {"green": 9, "failed": 1})
     lines = as_text(told).splitlines()

@@ -26,6 +26,7 @@ def test_only_a_host_that_is_described_so_has_it() -> None:
     assert cgpu.part("h", TWO).units == (cgpu.UNIT,)
 
 
+@pytest.mark.install
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 def test_probe_and_program_find_the_files_in_proc(tmp_path: Path) -> None:
     run = tmp_path / "run"

@@ -74,6 +74,7 @@ def test_versions_on_offer(driver: str, real: tuple[str, ...], rewritten: tuple[
     assert plan(driver, parse(INDEX), NAMES) == Plan(real, rewritten, "535.261.03")
 
 
+@pytest.mark.install
 @needs_dpkg
 def test_a_standin_says_so_and_keeps_the_layout(tmp_path: Path) -> None:
     scripts = {"postinst": "#!/bin/sh\nDKMS_VERSION=535.261.03\n"}

@@ -108,6 +108,7 @@ def test_failed_commands_are_one_line() -> None:
         tools.run(["sleep", "5"], timeout=0.1)
 
 
+@pytest.mark.install
 def test_missing_programs_exit_with_2(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(tools, "missing", lambda *_kinds: ["podman"])
     monkeypatch.setattr("os.geteuid", lambda: 0)

@@ -40,6 +40,7 @@ def by_name(made: list[Standin]) -> dict[str, Standin]:
     return {package.name: package for package in made}
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("make", "key", "version"),
     [
@@ -95,6 +96,7 @@ def test_a_deb_has_relations_epoch_and_mark(tmp_path: Path) -> None:
     assert not [row for row in (*rows, debs.MARK) if row not in told]
 
 
+@pytest.mark.install
 @needs_rpmbuild
 def test_rpms_of_two_versions_with_scripts_and_marks(tmp_path: Path) -> None:
     files = {"/usr/bin/a": text("#!/bin/sh\n", 0o755), "/etc/a.conf": text("a")}

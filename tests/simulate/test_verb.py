@@ -74,6 +74,7 @@ def test_gpus_that_cannot_be_simulated(text: str) -> None:
         program._with_gpus(Description(), text)
 
 
+@pytest.mark.install
 def test_pytest_runs_the_checks_beside_tests_of_the_site(tmp_path: Path) -> None:
     (tmp_path / "i.yaml").write_text("all: {hosts: {h1: {}, h2: {}}, vars: {gpuprov: {nouveau: {}}}}\n")
     (tmp_path / "test_site.py").write_text("def test_spec(spec):\n    assert spec.name == 'h1'\n")

@@ -116,6 +116,7 @@ def test_no_text_of_an_untrusted_inventory_is_more_than_data(
     print(f"{len(given)} texts: {len(taken)} taken as data, {len(given) - len(taken)} refused; none evaluated")
 
 
+@pytest.mark.install
 def test_what_a_plugin_composes_of_a_tag_is_data(nest: Nest, tmp_path: Path) -> None:
     """Ansible leaves it inert, and so does gpuprov: from the cloud's tag to the rendered variable."""
     from ansible.parsing.dataloader import DataLoader

@@ -93,6 +93,7 @@ def strings(value: Any) -> Iterator[Any]:
         yield value
 
 
+@pytest.mark.install
 def test_ansible_trusts_no_string_of_the_variables(nest: Nest, tmp_path: Path) -> None:
     from ansible.parsing.dataloader import DataLoader
     from ansible.template import is_trusted_as_template

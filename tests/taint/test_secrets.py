@@ -65,6 +65,7 @@ WRONG = {
 FILES = {"inline": inline(SECRET), "whole": locked(f"word: {SECRET}\n"), "long": inline(f"{SECRET}{'x' * 70}")}
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("kind", FILES)
 @pytest.mark.parametrize("place", WRONG)
 def test_no_message_repeats_a_value_from_a_vault(
@@ -91,6 +92,7 @@ def test_a_broken_file_of_a_vault_is_told_without_its_lines(
         assert SECRET not in text, text
 
 
+@pytest.mark.install
 def test_a_vaulted_value_that_is_right_is_written_into_no_file_that_is_handed_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:
@@ -107,6 +109,7 @@ def test_a_vaulted_value_that_is_right_is_written_into_no_file_that_is_handed_on
     assert not [path for path in here.rglob("*") if path.is_file() and SECRET in path.read_text(errors="replace")]
 
 
+@pytest.mark.install
 def test_a_vaulted_connection_variable_is_left_out_like_a_password(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, here: Path
 ) -> None:

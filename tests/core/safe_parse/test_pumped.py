@@ -102,6 +102,7 @@ def test_a_text_that_repeats_itself_takes_no_longer_than_another(case: str) -> N
         signal.signal(signal.SIGPROF, before)
 
 
+@pytest.mark.install
 def test_old_versions_of_dnf_packages_are_found_at_once() -> None:
     """A line for each of 10,000 packages, and one of another package's old version: each was looked for in all of them."""
     text = "".join(DNF.format(number) for number in range(10_000))

@@ -25,6 +25,7 @@ def refused(path: Path, why: str) -> None:
     assert str(path) in caught.value.message
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress])
 def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: object) -> None:
     monkeypatch.setattr(archives, "TOTAL", 4 << 20)
@@ -42,6 +43,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: py
     refused(path, "unpacked it is larger than 4 MiB")
 
 
+@pytest.mark.install
 def test_an_xz_header_that_asks_for_all_memory_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "report.xz"
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 29}]

@@ -156,6 +156,7 @@ def test_what_lies_beside_a_bug_report_is_of_its_host(tmp_path: Path) -> None:
     assert {name for name in both if both[name] != alone[name]} == {"health.port_state"}
 
 
+@pytest.mark.install
 def test_a_folder_of_many_hosts_is_one_page_by_cause_in_flat_memory(tmp_path: Path) -> None:
     names = [f"gpu{number:03d}" for number in range(120)]
     folder = tmp_path / "tickets"

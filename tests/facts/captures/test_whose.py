@@ -171,7 +171,7 @@ def test_a_compressed_log_without_its_end_passes_nothing(
 ) -> None:
     path = tmp_path / "records" / name
     path.parent.mkdir(parents=True)
-    noise = "".join(f"[ {second}.{second * 7919 % 1000:03d}000] usb {second}\n" for second in range(100, 9000))
+    noise = "".join(f"[ {second}.{second * 7919 % 1000:03d}000] usb {second}\n" for second in range(100, 2000))
     for log, verdict in ((HEALTHY, "skip"), (SICK, "fail")):
         packed = pack(f"{log}{noise}".encode())
         path.write_bytes(packed)

@@ -51,6 +51,7 @@ def hosts(folder: Path, count: int, limit: int) -> list[tuple[RawHost, tuple[Pro
     ]
 
 
+@pytest.mark.install
 def test_dropped_hosts_are_tried_again_by_fewer_and_it_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,12 +65,14 @@ def test_dropped_hosts_are_tried_again_by_fewer_and_it_is_told(
     assert "tried again, 3 at a time (--forks 3 does so from the start" in told
 
 
+@pytest.mark.install
 def test_forks_keep_the_wall_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = gather(hosts(tmp_path, 8, 4), pace=Pace(4))
     assert all(isinstance(one, Facts) for one in found.values())
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.install
 def test_a_host_that_lets_nobody_in_is_told_after_one_alone_was_tried(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

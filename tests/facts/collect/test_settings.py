@@ -141,6 +141,7 @@ def test_kind(connection: dict[str, object], kind: str) -> None:
     assert settings(**connection).kind == kind
 
 
+@pytest.mark.install
 def test_ansible_imports_nothing_from_the_folder_that_one_is_in(tmp_path: Path) -> None:
     """Which may be /tmp, or a checkout of somebody else's."""
     (tmp_path / "jinja2.py").write_text("raise SystemExit('of this folder')")

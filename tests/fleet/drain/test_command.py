@@ -48,6 +48,7 @@ def test_a_host_that_is_not_green_is_not_returned(tmp_path: Path) -> None:
     assert (step.state, (tmp_path / "ran").exists()) == ("refused", False)
 
 
+@pytest.mark.install
 def test_what_does_not_end_is_asked_again() -> None:
     step = Command("sleep 60 & wait", limit=0.3).drained("gpu1", "fri")
     assert (step.state, step.message) == ("unknown", "the site's command: sh did not end within 0.3 s")

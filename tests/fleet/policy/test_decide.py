@@ -61,6 +61,7 @@ def test_promises_hold_whatever_happens(part: int) -> None:
     assert ended == 60
 
 
+@pytest.mark.install
 def test_the_same_is_decided_again() -> None:
     one = world(7, made_up(random.Random(7)), 30, {"green": 8, "failed": 1, "again": 2})
     one.run()

@@ -34,6 +34,7 @@ def test_a_daemon_behind_its_socket_is_alive_when_it_was_asked(tmp_path: Path) -
     assert told(tmp_path)["active"] == "active"
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("option", ["--default-runtime=nvidia", "--default-runtime nvidia"])
 def test_a_default_runtime_of_the_command_line(tmp_path: Path, option: str) -> None:
     assert told(tmp_path, option)["default"] == "nvidia"

@@ -67,6 +67,7 @@ def test_every_mig_device_and_every_other_gpu_is_tried(ask: Ask) -> None:
     )
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("said", "step", "code"),
     [
@@ -88,6 +89,7 @@ def test_a_device_that_fails_is_told_with_its_step_and_the_others_go_on(
     assert (first.step, third.step) == ("", "")
 
 
+@pytest.mark.install
 def test_what_keeps_it_from_running_is_told_and_nothing_is_made(ask: Ask) -> None:
     assert ask(user="nobody-has-this-name").obstacle == "no-user"
     assert ask(uvm="gone").obstacle == "no-uvm"

@@ -38,6 +38,7 @@ def looked(folder: Path, *rows: str, status: int = 0, used: str = "") -> Output:
     return run_script(script, folder, {"nvidia-smi": smi}, path=f"{folder}:{os.environ['PATH']}")
 
 
+@pytest.mark.install
 def test_a_zombie_a_process_that_is_gone_and_one_that_lives(tmp_path: Path) -> None:
     with subprocess.Popen(["true"]) as child:
         os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
@@ -118,6 +119,7 @@ def test_who_calls_a_program_of_roots_by_another_name_is_no_slurmd() -> None:
     assert not found.slurmd
 
 
+@pytest.mark.install
 def test_a_process_that_ends_while_the_host_is_looked_at_is_not_left(tmp_path: Path) -> None:
     """A host on which jobs end every second is well: nvidia-smi names it once."""
     gone, named = 2**22 + 7, 2**22 + 8
@@ -130,6 +132,7 @@ echo '{BUS}, {named}, 3 MiB'"""
     assert output.error == ""
 
 
+@pytest.mark.install
 def test_one_that_hangs_and_one_that_waits_again_and_again(tmp_path: Path) -> None:
     """The kernel has a parent wait for what vfork made, as for a disk."""
     hang = "import ctypes; c = ctypes.CDLL(None); c.vfork() or c.sleep(60)"

@@ -21,6 +21,7 @@ def read(probe: Probe[object], root: Path, **programs: str) -> Output:
     return run_script(probe.script.replace("/sys/", f"{root}/sys/"), root, named)
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("machine", [hgx_h100(misplaced=True), hgx_b200()])
 def test_the_script_reads_what_sysfs_shows(machine: Machine, tmp_path: Path) -> None:
     machine.sysfs(tmp_path)

@@ -41,6 +41,7 @@ def looked(folder: Path, *paths: str, **programs: str) -> tuple[Files, float]:
     return probe.parse(Output(done.stdout, 0, done.stderr)), time.monotonic() - begun
 
 
+@pytest.mark.install
 def test_six_servers_that_are_away_cost_the_time_of_one(tmp_path: Path) -> None:
     found, seconds = looked(tmp_path, "/", *AWAY, stat=STAT)
     assert {one.path: one.answers for one in found.systems} == {"/": True, **dict.fromkeys(AWAY, False)}
@@ -48,6 +49,7 @@ def test_six_servers_that_are_away_cost_the_time_of_one(tmp_path: Path) -> None:
     assert seconds < 4
 
 
+@pytest.mark.install
 def test_one_that_cannot_be_killed_keeps_nothing_from_being_told(tmp_path: Path) -> None:
     found, seconds = looked(tmp_path, AWAY[0], "/", timeout=UNKILLABLE)
     told = {one.path: (one.mounted, one.answers) for one in found.systems}

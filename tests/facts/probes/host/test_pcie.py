@@ -118,6 +118,7 @@ esac"""
 GRUB = 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX pci=config_acs=\\"xx110x1@0000:17:00.0;xx101x1@0000:17:01.0\\""\n'
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("written", "state"), [(None, "absent"), (f"# other\n{GRUB}", "same"), ("GRUB_CMDLINE_LINUX=\n", "differs")]
 )

@@ -179,6 +179,7 @@ FLOOD = (
 of each SM."""
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("program", ["journalctl", "dmesg"])
 def test_what_comes_by_the_thousand_hides_nothing_else(tmp_path: Path, program: str) -> None:
     rare = [

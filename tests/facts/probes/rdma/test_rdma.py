@@ -103,6 +103,7 @@ RDMA_DEV = """cat <<'END'
 END"""
 
 
+@pytest.mark.install
 @pytest.mark.parametrize("said", [RDMA_DEV, "exit 1", RDMA_DEV.replace(" type smi parent ibp11s0", "")])
 @pytest.mark.parametrize("name", ["smi1", "a_name_of_their_own"])
 def test_a_device_of_the_subnet_manager_is_no_adapter(tmp_path: Path, said: str, name: str) -> None:
@@ -152,6 +153,7 @@ def test_an_sriov_function_beside_its_physical_function(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("state", "status", "aggregator", "told"),
     [

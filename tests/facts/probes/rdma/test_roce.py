@@ -98,6 +98,7 @@ def test_ports_below_a_bond_are_told_by_the_interface_of_the_device_itself(tmp_p
     assert (port.netdev, port.values["mtu"]) == ("ens1f0np0", "1500")
 
 
+@pytest.mark.install
 def test_each_port_of_a_bond_is_read(tmp_path: Path) -> None:
     """The second function of the adapter has no RDMA device of its own; what is in the bond from elsewhere is no port
     of it."""
