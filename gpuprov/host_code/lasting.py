@@ -47,6 +47,11 @@ def parse_settings(lines: Iterable[str]) -> Iterator[Lasting]:
             yield Lasting(*words)
 
 
+def list_changing(lines: Iterable[str]) -> list[str]:
+    """Return the lines of settings that an apply changes: it found another value, which is noted as the one before."""
+    return [format_setting(setting) for setting in parse_settings(lines) if setting.before]
+
+
 def is_over(setting: Lasting, boot: str) -> bool:
     """Return whether a boot has ended the value since an apply no longer declared it; `boot`: the present one."""
     return bool(setting.left and boot) and setting.left != boot and setting.until != AGAIN

@@ -35,17 +35,40 @@ def list_half_way() -> list[str]:
         return re.findall(r'"([a-z_]+)"', text)
 
 
-def begin(run: Mapping[str, object], names: Collection[str], known: Collection[str]) -> list[str]:
+def begin(
+    run: Mapping[str, object],
+    names: Collection[str],
+    known: Collection[str],
+    changing: Mapping[str, Collection[str]] = {},
+) -> list[str]:
     """Mark that these capabilities are being applied. Of the half-done ones, the `known` ones stay marked; they are
-    returned."""
+    returned. `changing`: by capability, lines of settings that the apply changes next."""
     half = [name for name in list_half_way() if name in known and name not in names]
-    write_mark(run, [*names, *half])
+    write_mark(run, [*names, *half], changing)
     return half
 
 
-def write_mark(run: Mapping[str, object], names: Collection[str]) -> None:
-    mark = {"run": run.get("run", ""), "since": run.get("since", ""), "capabilities": list(names)}
-    write(MARK, json.dumps(mark) + "\n")
+def write_mark(run: Mapping[str, object], names: Collection[str], changing: Mapping[str, Collection[str]] = {}) -> None:
+    """Write the mark. Where an apply was cut off after it had changed a setting, the value before that stays."""
+    settings = read_changing()
+    for name, lines in changing.items():
+        known = {each.key: each for each in parse_settings(settings.get(name, ()))}
+        for each in parse_settings(lines):
+            earlier = known.get(each.key)
+            known[each.key] = each._replace(before=earlier.before) if earlier and each.before == earlier.value else each
+        settings[name] = list(map(format_setting, known.values()))
+    mark: dict[str, Any] = {"run": run.get("run", ""), "since": run.get("since", ""), "capabilities": list(names)}
+    kept = {name: lines for name, lines in settings.items() if name in names}
+    write(MARK, json.dumps({**mark, "settings": kept} if kept else mark) + "\n")
+
+
+def read_changing() -> dict[str, list[str]]:
+    """Return, by capability, lines of settings with their values before an apply that did not come to its end."""
+    try:
+        settings = json.loads(read(MARK))["settings"]
+        return {str(name): [str(line) for line in lines] for name, lines in settings.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 Entry = Dict[str, Any]
@@ -134,10 +157,12 @@ def merge_applied(
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         if damaged:
             os.replace(RECEIPT, f"{RECEIPT}.damaged")
+        changing = read_changing()
         for name, spec in given.items():
             before = entries.get(name, {}).get("resources")
+            earlier = [*changing.get(name, ()), *(before or ())]
             entries[name] = parse_entry(
-                spec, now, list_resources(resources[name], before or ()) if name in resources else before
+                spec, now, list_resources(resources[name], earlier) if name in resources else before
             )
         for name, lines in waiting.items():
             entries[name]["resources"] = lines

@@ -12,9 +12,9 @@ gpuprov_judged. The host is not read if no driver was resolved and nothing had w
 Items that still wait are refused; in check mode, which adds no source, they are reported.
 
 The roles get `desired` of the result, by capability: that of `capabilities`, beside the earlier results of others.
-`resources`, of `now`, are those that each of `capabilities` then has on the host, for the receipt, beside earlier ones
-of others. `driver` lets gpuprov_packages keep packages of another driver away. Strings in it come from a host and are
-no templates.
+`resources`, of `now`, are those that each of `capabilities` then has on the host, for the receipt, beside earlier
+ones of others; `changing`, the settings among them that have another value yet. `driver` lets gpuprov_packages keep
+packages of another driver away. Strings in it come from a host and are no templates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ansible.plugins.action import ActionBase
 
 # Ansible finds module_utils of ours for modules alone.
 ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_utils"))
-from ansible.module_utils.gpuprov_host_code import missing, streams
+from ansible.module_utils.gpuprov_host_code import lasting, missing, streams
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.core import ended
@@ -61,7 +61,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         checking = bool(known.get("ansible_check_mode"))
         waited = waiting({name: judged[name] for name in only if name in judged})
         if (moment == "now" and checking and judged) or (moment == "sources" and not (version or waited)):
-            return {**result, "changed": False, "desired": judged, "driver": driver(judged), "resources": before}
+            earlier = {"desired": judged, "driver": driver(judged), "resources": before, "changing": {}}
+            return {**result, "changed": False, **earlier}
         try:
             variables = {name: self._templar.template(known[name]) for name in names() if name in known}
             spec = with_driver(
@@ -85,6 +86,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         shown = {"msg": message, "diff": {"prepared": f"{message}\n"}} if message else {}
         desired = {**judged, **verdict.desired}
         judgement = {"desired": desired, "driver": driver(desired), "resources": {**before, **verdict.resources}}
+        settings = {name: lasting.list_changing(lines) for name, lines in verdict.resources.items()}
+        judgement["changing"] = {name: lines for name, lines in settings.items() if lines}
         return {**result, **shown, "changed": bool(waited), **judgement}
 
     def _read(self, text: str, known: dict[str, Any]) -> bytes:

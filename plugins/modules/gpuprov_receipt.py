@@ -42,6 +42,12 @@ options:
       by tabs; the receipt gets the sum of each file. C(unread CHECK) keeps the settings of a check as the receipt has them.
     type: dict
     default: {}
+  changing:
+    description: >-
+      By capability, settings that are changed next, as in O(resources). The mark keeps their values, so that the receipt gets them
+      also where this run is cut off and a later one finds the new values.
+    type: dict
+    default: {}
   forgotten:
     description: Capabilities of which nothing is left on the host, so that the receipt names them no longer.
     type: list
@@ -86,6 +92,7 @@ SPEC = {
     "known": {"type": "list", "elements": "str", "default": []},
     "digests": {"type": "dict", "default": {}},
     "resources": {"type": "dict", "default": {}},
+    "changing": {"type": "dict", "default": {}},
     "forgotten": {"type": "list", "elements": "str", "default": []},
     "version": {"type": "str", "default": ""},
 }
@@ -96,7 +103,7 @@ def main() -> None:
     params, check = module.params, module.check_mode
     names = params["capabilities"]
     if params["state"] == "begun":
-        half = [] if check else receipt.begin(params["run"], names, params["known"] or names)
+        half = [] if check else receipt.begin(params["run"], names, params["known"] or names, params["changing"])
         module.exit_json(changed=False, half=half)
     given = [params[name] for name in ("digests", "version", "resources", "forgotten")]
     merged = receipt.merge_applied(params["run"], names, *given, check=check)

@@ -122,6 +122,35 @@ def test_settings_stay_listed_with_the_value_before_the_first_apply(
     assert json.loads((folder / "receipt.json").read_text())["capabilities"]["kernel"]["resources"] == expected
 
 
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [("60", "60"), ("1", "60"), ("", "60"), ("70", "70")],
+    ids=["cut off before it was set", "cut off after, another value declared", "cut off after", "changed by the site"],
+)
+def test_the_value_before_an_apply_that_was_cut_off_is_the_one_before(
+    folder: Path, ask: Ask, found: str, expected: str
+) -> None:
+    value = "2" if found == "1" else "1"
+    ask("begun", ["kernel"], changing={"kernel": [setting("a", "1", "60")]})
+    ask("begun", ["mps"], known=["kernel", "mps"])
+    ask("begun", ["kernel"], changing={"kernel": [setting("a", value, found)]} if found else {})
+    ask("applied", ["kernel"], digests={"kernel": "1"}, resources={"kernel": [setting("a", value, found)]})
+    entry = json.loads((folder / "receipt.json").read_text())["capabilities"]["kernel"]
+    assert entry["resources"] == [setting("a", value, expected)]
+
+
+def test_a_setting_that_is_declared_no_longer_after_an_apply_that_was_cut_off_is_left_listed(
+    folder: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.mkdir()
+    (folder / "boot_id").write_text("now\n")
+    monkeypatch.setattr(on_host("receipt"), "BOOT_ID", f"{folder}/boot_id")
+    ask("begun", ["kernel"], changing={"kernel": [setting("a", "1", "60")]})
+    ask("applied", ["kernel"], digests={"kernel": "2"}, resources={"kernel": []})
+    entry = json.loads((folder / "receipt.json").read_text())["capabilities"]["kernel"]
+    assert entry["resources"] == [setting("a", "1", "60", left="now")]
+
+
 def test_an_entry_of_an_earlier_gpuprov_is_told_from_one_that_brought_nothing(folder: Path, ask: Ask) -> None:
     folder.mkdir()
     old = {"digest": "1", "applied_at": "2026-01-01T00:00:00Z"}
