@@ -49,7 +49,7 @@ fuzz: setup            ## a million mutated outputs, inventories, specs and comm
 	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),1000000)
 
 guided: setup          ## cases that atheris chooses by the code that they reach; SECONDS=N
-	@if $(pinned) locks/atheris.txt; then $(BIN)/python -m tests.fuzz --guided $(or $(SECONDS),60); \
+	@if $(pinned) locks/atheris.txt; then $(BIN)/python -m tests.fuzz --guided $(or $(SECONDS),30); \
 	else echo "no atheris here (it has wheels for Linux on x86_64): guided fuzzing is left out" >&2; fi
 
 faults: tools          ## applies disturbed in every way on simulated hosts, judged from outside; RUNS=N, SEED=S, WORKERS=N; its table into the docs (root, podman)

@@ -15,7 +15,7 @@ from tests.fuzz.guided import chosen
 from tests.fuzz.run import Report, chunks, generator, one, run
 from tests.fuzz.targets import Target, functions, targets
 
-CASES = 100_000
+CASES = 40_000
 """`make fuzz` runs a million."""
 HOUSE = Path(str(gpuprov.__file__)).parent
 OWN = {"probes", "simulate", "catalog", "safe_parse"}

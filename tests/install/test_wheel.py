@@ -30,7 +30,7 @@ def run(*command: str | Path, cwd: str | Path = "/") -> str:
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sdist, and the wheel built from it."""
     folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
     return folder
 
 
@@ -89,10 +89,9 @@ def test_render_and_syntax_check_from_any_folder(clean: Path, tmp_path: Path) ->
     assert (project / "roles" / "nvidia_driver" / "tasks" / "main.yml").is_file()
     assert (project / "roles" / "mig" / "files" / "pynvml.py").is_file()
     assert (project / "module_utils" / "gpuprov_host_code" / "lock.py").is_file()
-    inventory = ("-i", project / "inventory.yml")
-    for playbook in sorted(project.glob("*.yml")):
-        if playbook.name != "inventory.yml":
-            run(clean / "ansible-playbook", *inventory, "--syntax-check", playbook)
+    playbooks = [path for path in sorted(project.glob("*.yml")) if path.name != "inventory.yml"]
+    assert playbooks
+    run(clean / "ansible-playbook", "-i", project / "inventory.yml", "--syntax-check", *playbooks)
 
 
 def test_render_is_the_same_bytes_as_from_the_checkout(clean: Path, tmp_path: Path) -> None:

@@ -156,16 +156,10 @@ def test_every_other_setting_of_ansible_is_left_out() -> None:
 
 
 FOLDERS = {
-    "long": "l" * 90,
     "very long": "/".join("l" * 200 for _ in range(4)),
-    "blank": "a b",
-    "line": "a\nb",
-    "template": "a{{ 1 }}b",
-    "not UTF-8": os.fsdecode(b"a\xff"),
-    "list": "a,b:c",
-    "variable": "$HOME",
-    "percent": "%h",
-    "quote": "it's",
+    "long, with a line's end": "l" * 80 + "a\nb",
+    "blank, template, list and not UTF-8": os.fsdecode(b"a {{ 1 }}b,b:c\xff"),
+    "variable, percent and quote": "it's $HOME/%h",
 }
 
 
