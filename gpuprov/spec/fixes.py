@@ -25,6 +25,7 @@ OTHER_WORDS = {
     "ofed": "doca-ofed",
     "mlnxofed": "doca-ofed",  # its successor: https://docs.nvidia.com/doca/sdk/mlnx_ofed-to-doca-ofed-transition-guide/index.html
     "mofed": "doca-ofed",
+    "pt": "passthrough",  # Linux's iommu=pt
 }
 """Words of other tools, and of people, for a value."""
 _COUNTED = re.compile(r"([A-Za-z][\w.-]*)[:x]([0-9]{1,2})")
@@ -99,6 +100,8 @@ def fix_text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator
             if _narrow(kind) and is_fitting(word, kind):
                 advice = f'quote it: "{word}"' if word in _WORDS else f"write {word}"
                 yield Fix(word, advice + YAML_BOOLEANS)
+    elif value == -1 and _narrow(kind) and is_fitting("unlimited", kind):  # as in limits.conf(5)
+        yield Fix("unlimited", "write unlimited")
     elif isinstance(value, int) and is_fitting(str(value), kind):
         yield Fix(str(value), f'quote it: "{value}"')
     elif isinstance(value, float):

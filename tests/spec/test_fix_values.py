@@ -44,10 +44,12 @@ def test_by_itself_it_is_told() -> None:
         ),
         ("ib", FabricName, "infiniband", "write infiniband"),
         ("MLNX_OFED", Literal["auto", "doca-ofed"], "doca-ofed", "write doca-ofed"),
+        ("pt", Literal["keep", "passthrough"], "passthrough", "write passthrough"),
+        (-1, int | Literal["unlimited"], "unlimited", "write unlimited"),
         ("1G", dict[Literal["2M", "1G"], int], Unknown, 'write it as a key: {"1G": ...}'),
     ],
 )
-def test_units_quotes_and_ranges_around_a_value(value: str, kind: Any, fixed: object, words: str) -> None:
+def test_units_quotes_and_ranges_around_a_value(value: object, kind: Any, fixed: object, words: str) -> None:
     fix = fix_for(value, shape.type_info(kind))
     assert fix
     assert (fix.value, fix.words) == (fixed, words)
