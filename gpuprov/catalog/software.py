@@ -38,3 +38,10 @@ def build_software_pattern(family: str) -> re.Pattern[str]:
 def is_software(name: str, family: str) -> bool:
     """Return whether a package is NVIDIA's software for GPUs."""
     return bool(find_toolkit(name) or build_software_pattern(family).fullmatch(name))
+
+
+@cache
+def list_beside() -> tuple[str, ...]:
+    """Return packages that depend on NVIDIA's and are there for them alone: Debian's switch between libraries of GL."""
+    support = [name for entry in read_drivers_file().package_sets if entry.part == "support" for name in entry.packages]
+    return tuple(dict.fromkeys(name for name in support if "nvidia" not in name))

@@ -180,6 +180,7 @@ def test_what_the_role_removes() -> None:
     )
     (packages,) = DESIRED.packages(values)
     assert (packages.remove, packages.is_driver) == (("libcuda1", "nvidia-smi"), False)
+    assert "glx-diversions" in packages.may_remove
     (pattern,) = packages.refuse["patterns"]
     assert re.fullmatch(pattern, "libnvidia-tesla-cuda1"), "another that its dependents take would come instead"
     assert {"/etc/apt/sources.list.d/gpuprov-nvidia.sources", "/var/lib/gpuprov/runfile.json"} < {*values["absent"]}

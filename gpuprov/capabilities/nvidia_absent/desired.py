@@ -10,7 +10,7 @@ from gpuprov.capabilities.nvidia_absent.now import holds_driver
 from gpuprov.capabilities.nvidia_absent.tasks import TASKS
 from gpuprov.capabilities.package_sources import CONTAINER_TOOLKIT, DRIVER
 from gpuprov.capabilities.steps import Step, hand_steps
-from gpuprov.catalog.software import build_software_pattern
+from gpuprov.catalog.software import build_software_pattern, list_beside
 from gpuprov.facts.probes.driver.driver_packages import HELD_KERNELS, KERNELS_HELD
 from gpuprov.facts.probes.driver.leftovers import UNITS
 from gpuprov.facts.probes.driver.runfile import OURS, RUNFILE
@@ -53,6 +53,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "hint": HINT,
         "refuse": {"patterns": [build_software_pattern(kind).pattern], "why": BACK, "hint": HINT} if going else {},
         "remove": list(going),
+        "may_remove": list(list_beside()) if going else [],
         "release": [*held, *kernels],
         **role_values(desired(ctx), "absent"),
         "tasks": hand_steps(_steps(ctx), TASKS),
