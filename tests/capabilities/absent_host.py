@@ -32,12 +32,15 @@ def units(**states: str) -> str:
 
 
 def blacklists(*places: tuple[str, str]) -> str:
-    return "".join(["looked\n", *(f"file|{place}|{owner}\n" for place, owner in places)])
+    """Places that keep nouveau out, each with its owner; |1 after it if it is a link."""
+    return "".join(
+        ["looked\n", *(f"file|{place}|{owner if '|' in owner else owner + '|'}\n" for place, owner in places)]
+    )
 
 
 PROBES = {
     "nvidia_software": software(libcuda1="535.261.03-1", nvidia_smi="535.261.03-1", libxnvctrl0="535.171.04-1"),
     "nvidia_units": units(nvidia_persistenced="active"),
     "nvidia_libraries": f"looked\n{LIBRARY}\n",
-    "nouveau_blacklists": blacklists((OURS, ""), (OWNED, "nvidia-kernel-support:")),
+    "nouveau_blacklists": blacklists((OURS, ""), (OWNED, "nvidia-smi: /etc/nvidia/x.conf|1")),
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from gpuprov.capabilities.nvidia_absent.fragment import NvidiaAbsent
 from gpuprov.capabilities.nvidia_absent.tasks import TASKS
 from gpuprov.catalog.software import is_software
 from gpuprov.facts.probes.base import Output, ProbeFailed
+from gpuprov.facts.probes.driver.leftovers import BLACKLISTS
 from gpuprov.fleet.specs import judge as judge_fleet
 from gpuprov.host_code.driver.loaded import STACK
 from gpuprov.spec.kernel import Kernel
@@ -110,6 +113,12 @@ ROWS = [
         change=f"module nouveau: kept out by {ah.OURS}, {ah.OWNED} -> may take the GPUs at the next boot"),
     Row("the site keeps nouveau out", of("nouveau"), None, {"nouveau_blacklists": ah.blacklists(("/etc/modprobe.d/site.conf", ""))},
         "pass", "kept out by /etc/modprobe.d/site.conf"),
+    Row("dpkg leaves what is in /etc", of("nouveau"), None,
+        {"nouveau_blacklists": ah.blacklists(("/etc/modprobe.d/x.conf", "nvidia-smi"))}, "pass",
+        "kept out by /etc/modprobe.d/x.conf"),
+    Row("a package's in /lib goes", of("nouveau"), None,
+        {"nouveau_blacklists": ah.blacklists(("/lib/modprobe.d/x.conf", "nvidia-smi"))}, "pass",
+        "may take the GPUs"),
     Row("the command line does", of("nouveau"), None, {"nouveau_blacklists": ah.blacklists(("/proc/cmdline", ""))}, "pass",
         "kept out by /proc/cmdline"),
     Row("a job holds a GPU", of("clients"), None, {"gpu_clients": PROCESS}, "fail", "python3 pid 4711", "--drain"),
@@ -141,6 +150,24 @@ def judge_spec(values: dict[str, Any]) -> list[str]:
         return [str(problem) for problem in judge_fleet([RawHost(name="gpu01", values=values)]).warnings]
     except SpecError as error:
         return [str(problem) for problem in error.problems]
+
+
+def test_places_that_keep_nouveau_out(tmp_path: Path) -> None:
+    """The probe's own script, on a folder in place of the host's."""
+    folder = tmp_path / "modprobe.d"
+    folder.mkdir()
+    (folder / "site.conf").write_text("# blacklist nothing\n blacklist  nouveau\n")
+    (folder / "other.conf").write_text("#blacklist nouveau\nblacklist nouveau_x\n")
+    (folder / "link.conf").symlink_to(folder / "site.conf")
+    (tmp_path / "cmdline").write_text("ro quiet modprobe.blacklist=radeon,nouveau\n")
+    script = BLACKLISTS.script.replace("/etc/modprobe.d", str(folder)).replace("/proc/cmdline", f"{tmp_path}/cmdline")
+    done = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True)
+    found = [entry for entry in BLACKLISTS.parse(Output(done.stdout)) if entry.place.startswith(str(tmp_path))]
+    assert [(entry.place.removeprefix(f"{tmp_path}/"), entry.owner, entry.linked) for entry in found] == [
+        ("modprobe.d/link.conf", "", True),
+        ("modprobe.d/site.conf", "", False),
+        ("cmdline", "", False),
+    ]
 
 
 REFUSED = [

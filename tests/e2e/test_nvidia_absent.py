@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.e2e.lab import SPEC, Lab
 
 pytestmark = pytest.mark.e2e
-ABSENT = {"nvidia_absent": {}}
+ABSENT: dict[str, Any] = {"nvidia_absent": {}}
 OURS = "find /etc /usr/local/lib /usr/local/sbin -name '*gpuprov*' ! -path '*gpuprov-sim*'"
 
 

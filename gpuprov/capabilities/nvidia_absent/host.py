@@ -53,13 +53,14 @@ def list_loaded(facts: Facts) -> list[str]:
 
 
 def list_remaining(ctx: Ctx, blacklists: tuple[Blacklist, ...]) -> list[str]:
-    """Return the places that still keep nouveau out when this has been applied; a file of NVIDIA's installer, which its
-    uninstaller leaves, is among them."""
+    """Return the places that still keep nouveau out when this has been applied: others than gpuprov's file and the
+    packages'. dpkg leaves files in /etc when it removes a package, and NVIDIA's uninstaller leaves its own."""
     going, kind = list_software(ctx.facts), find_family(ctx.facts)
 
     def stays(entry: Blacklist) -> bool:
         if entry.place == MODPROBE_FILE:
             return "nouveau" in ctx.host.capabilities
-        return entry.owner not in going and not is_software(entry.owner, kind)
+        is_left = kind == "debian" and entry.place.startswith("/etc/") and not entry.linked
+        return is_left or entry.owner not in going
 
     return [entry.place for entry in blacklists if stays(entry)]

@@ -42,10 +42,12 @@ true""",
 
 
 class Blacklist(msgspec.Struct, frozen=True):
-    """A place that keeps nouveau out: a file of modprobe, with the package that owns it, or the kernel's command line."""
+    """A place that keeps nouveau out: a file of modprobe, with the package that owns it, or the kernel's command line.
+    `linked`: the file is a link to the package's."""
 
     place: str
     owner: str = ""
+    linked: bool = False
 
 
 COMMAND_LINE = "/proc/cmdline"
@@ -53,7 +55,9 @@ COMMAND_LINE = "/proc/cmdline"
 
 def parse_blacklists(output: Output) -> tuple[Blacklist, ...]:
     rows = (line.split("|") for line in output.text.splitlines())
-    return tuple(Blacklist(row[1], row[2].partition(":")[0]) for row in rows if row[0] == "file" and len(row) == 3)
+    return tuple(
+        Blacklist(row[1], row[2].partition(":")[0], bool(row[3])) for row in rows if row[0] == "file" and len(row) == 4
+    )
 
 
 BLACKLISTS = Probe(
@@ -65,9 +69,10 @@ for f in /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/local/lib/modprobe.d
   for p in "$f" "$r" "/usr$f" "${{r#/usr}}"; do
     o=$(dpkg -S "$p" 2>/dev/null || rpm -qf --qf '%{{NAME}}:\\n' "$p" 2>/dev/null) && break; o=
   done
-  echo "file|$f|$(printf '%s\\n' "$o" | head -n 1)"
+  l=; [ -L "$f" ] && l=1
+  echo "file|$f|$(printf '%s\\n' "$o" | head -n 1)|$l"
 done
-grep -Eq '(modprobe[.]blacklist|rd[.]driver[.]blacklist)=([^ ]*,)?nouveau([, ]|$)' {COMMAND_LINE} && echo 'file|{COMMAND_LINE}|'
+grep -Eq '(modprobe[.]blacklist|rd[.]driver[.]blacklist)=([^ ]*,)?nouveau([, ]|$)' {COMMAND_LINE} && echo 'file|{COMMAND_LINE}||'
 true""",
     parse_blacklists,
     "grep -rs 'blacklist nouveau' /etc/modprobe.d /lib/modprobe.d; cat /proc/cmdline",
