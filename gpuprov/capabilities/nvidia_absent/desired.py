@@ -10,6 +10,7 @@ from gpuprov.capabilities.nvidia_absent.now import holds_driver
 from gpuprov.capabilities.nvidia_absent.tasks import TASKS
 from gpuprov.capabilities.package_sources import CONTAINER_TOOLKIT, DRIVER
 from gpuprov.capabilities.steps import Step, hand_steps
+from gpuprov.catalog import mps
 from gpuprov.catalog.software import build_software_pattern, list_beside
 from gpuprov.facts.probes.driver.driver_packages import HELD_KERNELS, KERNELS_HELD
 from gpuprov.facts.probes.driver.leftovers import UNITS
@@ -19,7 +20,6 @@ from gpuprov.facts.probes.host.family import FAMILIES, Family
 from gpuprov.facts.probes.kernel import initramfs, modules
 from gpuprov.facts.probes.software.packages import PACKAGES
 from gpuprov.host_code import sources
-from gpuprov.host_code.clients import OURS as LEGACY
 from gpuprov.host_code.driver.loaded import STACK
 from gpuprov.resources import Absent, Resource, role_values
 from gpuprov.spec.model import HostSpec
@@ -70,7 +70,7 @@ def _steps(ctx: Ctx) -> Iterator[Step]:
     yield Step("unload", {"modules": [] if container else list(STACK)})
     yield Step("forget", {"wanted": False})
     yield Step("images", {"images": images}, images)
-    yield Step("start", {"leave": [*ctx.facts.get(UNITS), LEGACY, "gpuprov-*"], "tolerant": True})
+    yield Step("start", {"leave": [*ctx.facts.get(UNITS), mps.UNITS], "tolerant": True})
 
 
 RESOURCES = Resources(desired, list_paths, (system.OS_RELEASE,))

@@ -103,16 +103,16 @@ def libraries(ctx: Ctx) -> Outcome:
 
 @check("nvidia_absent.units", *BROUGHT, UNITS, evidence=UNITS.evidence)
 def units(ctx: Ctx) -> Outcome:
-    """No unit of NVIDIA's software is there, nor runs."""
+    """No unit of NVIDIA's software is there, nor runs, nor one of gpuprov's that needs the driver."""
     left = [unit for unit in ctx.facts.get(UNITS).values() if unit.load not in GONE or unit.active == "active"]
     if not left:
-        return ok("no unit of NVIDIA's")
+        return ok("no unit of NVIDIA's software")
     changes = [
         Change(kind="service", name=unit.name, before=unit.active, after="removed")
         for unit in left
         if unit.active == "active"
     ]
-    fix = _fix(ctx, f"$(systemctl show -P FragmentPath {left[0].name})")
+    fix = _fix(ctx, f"$(systemctl show -p FragmentPath --value {left[0].name})")
     return fail("no unit of NVIDIA's", ", ".join(f"{u.name} ({u.active})" for u in left), fix, changes=changes)
 
 

@@ -2,10 +2,13 @@
 
 import msgspec
 
-from gpuprov.catalog import container_toolkit, dcgm, fabric
+from gpuprov.catalog import cgpu, container_toolkit, dcgm, fabric
+from gpuprov.catalog.rdma import gpudirect
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.driver.driver_packages import build_rows_script, parse_installed
+from gpuprov.facts.probes.gpus import gpu_settings, mig
 from gpuprov.facts.probes.host.systemd import build_units_probe
+from gpuprov.host_code.clients import OURS
 
 SOFTWARE = Probe(
     "nvidia_software",
@@ -21,11 +24,12 @@ UNITS = build_units_probe(
     (
         *("nvidia-persistenced.service", "nvidia-powerd.service", "nvidia-gridd.service", "nvidia-topologyd.service"),
         *(fabric.UNIT, fabric.IMEX_UNIT, dcgm.UNIT, dcgm.OLD_UNIT, dcgm.EXPORTER_UNIT),
-        *container_toolkit.REFRESH_UNITS,
+        *(mig.MANAGER, *container_toolkit.REFRESH_UNITS, *container_toolkit.OWN_UNITS, OURS, mig.UNIT),
+        *(gpu_settings.UNIT, gpudirect.UNIT, cgpu.UNIT),
     ),
-    "systemctl list-units --all 'nvidia*'",
+    "systemctl list-units --all 'nvidia*' 'gpuprov-*'",
 )
-"""Units that NVIDIA's packages and installers bring."""
+"""Units that NVIDIA's packages and installers bring, and gpuprov's for GPUs with a driver."""
 
 LIBRARIES = Probe(
     "nvidia_libraries",
