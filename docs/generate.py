@@ -54,6 +54,8 @@ def field_tables(capability: Capability) -> list[str]:
     """Return the fields of the capability's block, and a table for each block inside it."""
     found = fields.fields(capability.name)
     top = [field for field in found if len(field.path) == 2]
+    if not top:
+        return ["## Fields\n", "None."]
     rows = ((f"`{field.path[1]}`", field.allowed, _default(field), field.does, _proved(field)) for field in top)
     lines = ["## Fields\n", *table(("field", "allowed", "default", "what it does", "proved by"), rows)]
     for block in (field for field in top if field.about):

@@ -34,7 +34,8 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
             reboot=options.reboot,
             only=options.only,
             foreseen=reading.differing,
-            prune=in_words(reading.prune) if options.prune else "",
+            prune=in_words(reading.prune),
+            pruning=options.prune,
         )
     except Exception as error:
         results.append(failure := broken(name, "the decision what to apply", error, "preflight"))

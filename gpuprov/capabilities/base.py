@@ -258,6 +258,8 @@ class Capability:
     that could stay. `serves_jobs`: programs of users depend on its units while they run. `from_site`: some of what it needs comes from
     no package source, so that no bundle can hold it.
 
+    `prunes`: a run that applies it also takes away what the spec no longer has, as --prune does.
+
     `driverless`: it makes sense on a host without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec
     names none. `shown_by`: the tests that show it, if no host of a Molecule scenario has it. `not_rehearsed`: why rehearsals leave
     it out.
@@ -287,6 +289,7 @@ class Capability:
     sets_up: bool = True
     serves_jobs: bool = False
     from_site: bool = False
+    prunes: bool = False
     driverless: bool = False
     needs_gpu: bool = False
     shown_by: str = ""

@@ -1,5 +1,11 @@
 """The driver as other capabilities see it: the one that the spec asks for, and the installed one."""
 
+from collections.abc import Iterable
+from typing import Any
+
+from gpuprov.capabilities.base import Change, Context, Outcome, fail
+from gpuprov.catalog.drivers.sets import is_gpu_service
+from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.rules import resolve
@@ -30,6 +36,23 @@ def branch_now(facts: Facts) -> int:
 def branch_wanted(host: HostSpec, facts: Facts) -> int:
     """Return the branch that the spec asks for, else the installed one; 0 if that is unknown."""
     return asked_branch(host) or branch_now(facts)
+
+
+def judge_holders(ctx: Context[Any], changes: Iterable[Change]) -> Outcome:
+    """Return whether services alone hold GPUs, which apply stops for a driver that is unloaded. changes: its modules'."""
+    holders = ctx.facts.get(nvidia.CLIENTS)
+    moves = [*changes]
+    moves += [
+        Change(kind="client", name=f"{c.command} ({c.unit or 'process'} {c.pid})", after="stopped") for c in holders
+    ]
+    users = [c for c in holders if not is_gpu_service(c.unit, ctx.host.site)]
+    if users:
+        listed = ", ".join(f"{client.command} pid {client.pid} {client.unit}".strip() for client in users)
+        hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"
+        return fail("no process of a user holds a GPU", listed, hint, changes=moves)
+    return Outcome(
+        status="pass", expected="services only", found=counted(len(holders), "service"), changes=tuple(moves)
+    )
 
 
 def _branch(version: str) -> int:

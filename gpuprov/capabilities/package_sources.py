@@ -20,6 +20,8 @@ from gpuprov.spec import repository as block
 
 COMING = (system.OS_RELEASE, system.PLATFORM, REPOSITORIES)
 """Probes of `coming`."""
+DRIVER, CONTAINER_TOOLKIT = "nvidia", "container-toolkit"
+"""gpuprov's names of the sources of the driver, and of the container toolkit."""
 SOURCE = {"suite": "/", "components": [], "fingerprint": "", "signed": "packages"}
 """Defaults of a package source."""
 SHOWN = (
@@ -79,7 +81,7 @@ def driver_block(driver: Any, facts: Facts) -> dict[str, Any] | None:
     distribution = find_distribution(release.id, release.version)
     if distribution is None:
         return None
-    named = {"name": "nvidia", "of": "nvidia_driver.repository"}
+    named = {"name": DRIVER, "of": "nvidia_driver.repository"}
     source = driver.source if driver.source != "auto" else pick_source(distribution)
     if source not in ("nvidia", "mirror"):
         return None

@@ -54,8 +54,10 @@ def back(checkpoints: Checkpoints, receipt: Receipt | None, to: str = "", *, las
     }
     since |= set(checkpoints.half_way)
     added = [name for name in sorted(since) if not _is_requested(chosen.spec, name)]
-    values = {**chosen.spec, **{name: gone for name in added if (gone := _removal_of(name)) is not None}}
-    stays = [name for name in added if no_way_back.stays(name)]
+    taken = {name for name in added if _takes_away(chosen.spec, name)}
+    removals = {name: gone for name in added if name not in taken and (gone := _removal_of(name)) is not None}
+    values = {**chosen.spec, **removals}
+    stays = [name for name in added if name in taken or no_way_back.stays(name)]
     lines = {name: each.resources or () for name, each in (receipt.capabilities if receipt else {}).items()}
     settings = {
         name for name, each in lines.items() if any(not explain_stay(setting) for setting in parse_settings(each))
@@ -69,6 +71,13 @@ def back(checkpoints: Checkpoints, receipt: Receipt | None, to: str = "", *, las
         tuple(name for name in stays if name not in listed),
         tuple(name for name in sorted(since) if no_way_back.until_boot(name)),
     )
+
+
+def _takes_away(spec: Mapping[str, Any], name: str) -> bool:
+    """Return whether a block of the checkpoint, beside which the capability has no place, takes away what it set up."""
+    capability = BY_NAME.get(name)
+    prunes = any(BY_NAME[other].prunes for other in spec if other in BY_NAME and _is_requested(spec, other))
+    return prunes and capability is not None and not capability.driverless
 
 
 def _removal_of(name: str) -> Mapping[str, Any] | None:

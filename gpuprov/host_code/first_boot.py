@@ -112,6 +112,7 @@ def count(programs: Mapping[str, str], python: str) -> str:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(ROOT + OLD)
     words = [*state["words"], KEPT, *([f"module_blacklist={','.join(DRIVER)}"] if off else [])]
+    state["answers"] = state["answers"] and bool(shutil.which("nvidia-smi"))  # it was removed on purpose
     state = {**state, "off": off, "tried": judge.find_newest(), "stays": stay, "settled": False, "found": ""}
     try:
         state.update(loader.prepare(state, words))

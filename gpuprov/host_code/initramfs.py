@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import subprocess
-from typing import Iterable, NamedTuple
+from typing import Collection, Iterable, NamedTuple
 
 from . import first_boot_systemd
 
@@ -39,8 +39,8 @@ class Failed(Exception):
     """Its message says what could not be rebuilt, and why."""
 
 
-def list_stale() -> list[Image]:
-    """List the images that are older than their configuration.
+def list_stale(named: Collection[str] = ()) -> list[Image]:
+    """List the images that are older than their configuration, and those named.
 
     Compares the files' times rather than what just changed: a run that was interrupted before the rebuild is completed
     by the next.
@@ -55,7 +55,9 @@ def list_stale() -> list[Image]:
             continue
         if os.path.isfile(path) and os.path.isdir(os.path.join(MODULES, kernel)):
             image = Image(path, kernel)
-            outdated += [image] * (is_outrun(path) or bool(find_old_copy(image)) or has_old_driver(image))
+            outdated += [image] * (
+                path in named or is_outrun(path) or bool(find_old_copy(image)) or has_old_driver(image)
+            )
     return outdated
 
 

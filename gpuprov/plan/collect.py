@@ -15,6 +15,7 @@ from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import IN_SERVICE, Result, is_broken
 from gpuprov.verify.unmanaged import Unmanaged, changes_of
 
+UNLOAD = "a loaded driver would be removed: it is unloaded if nothing holds it, else it stays until a reboot"
 RELOAD = "a loaded driver would be replaced: it is reloaded if nothing holds it, else a reboot is needed"
 
 
@@ -42,7 +43,8 @@ def host_plan(
     drivers = [change for r in [*before, *failing] if r.capability == "nvidia_driver" for change in r.changes]
     reboots = bool(reasons)
     replaces = any(change.kind == "package" or change.name == "nvidia" for change in drivers)
-    reloads = not reboots and replaces and _loaded(facts)
+    leaves = any(r.check == "nvidia_absent.loaded" for r in failing)
+    reloads = not reboots and (leaves or (replaces and _loaded(facts)))
     applied, seconds = last_apply(facts, now)
     return HostPlan(
         host=spec.name,
@@ -51,7 +53,7 @@ def host_plan(
         skipped=decision.skipped,
         changes=changes,
         reboot="unknown" if reloads else reboots,
-        reboot_reasons=(RELOAD,) if reloads else reasons,
+        reboot_reasons=(UNLOAD if leaves else RELOAD,) if reloads else reasons,
         permission="if-needed" if reboot else spec.reboot,
         last_apply=applied,
         last_apply_seconds=seconds,

@@ -35,10 +35,11 @@ def decide(
     only: frozenset[str] | None = None,
     foreseen: Mapping[str, str] = {},
     prune: str = "",
+    pruning: bool = False,
 ) -> Decision:
     """Decide what to run. A capability is skipped only if each of its checks passed or was skipped, nothing of it
     differs, and the same was applied before. foreseen: differences, by capability. prune: removals of what the spec no
-    longer declares; empty for nothing.
+    longer declares; empty for nothing. pruning: they were asked for; a capability may ask for them, too (`prunes`).
 
     reboot: this run permits a reboot even if the spec does not. A reboot that is required and permitted runs the
     capabilities that require it, because the playbook reboots only hosts that it works on.
@@ -67,7 +68,9 @@ def decide(
         else:
             skipped[name] = _describe_applied(name, facts)
     _follow(run, skipped)
-    run = {name: run[name] for name in spec.capabilities if name in run} | ({HOST: prune} if prune else {})
+    run = {name: run[name] for name in spec.capabilities if name in run}
+    if prune and (pruning or any(BY_NAME[name].prunes for name in run)):
+        run[HOST] = prune
     if permitted and waiting and not run and not full:
         return Decision({name: "a reboot is required" for name in skipped if skipped[name] != NOT_SELECTED}, {})
     return Decision(run, skipped)

@@ -164,7 +164,8 @@ def plans_of(
                 reboot=reboot,
                 only=capabilities,
                 foreseen=decides.differing,
-                prune=in_words(decides.prune) if prune else "",
+                prune=in_words(decides.prune),
+                pruning=prune,
             )
             left = reading.foreseen.unmanaged if reading.foreseen else ()
             plans.append(

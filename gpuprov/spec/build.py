@@ -10,7 +10,7 @@ from msgspec import inspect as shape
 
 from gpuprov.core.sanitize import cleaned, hides, is_hidden
 from gpuprov.spec import declared
-from gpuprov.spec.fixes import explain
+from gpuprov.spec.fixes import REMOVES, explain
 from gpuprov.spec.kinds import is_fitting, list_members, unwrap
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, format_path
@@ -134,6 +134,7 @@ def report_unknown_key(path: Path, key: object, known: list[str]) -> Finding:
     hint = f'did you mean "{close[0]}"?' if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
     if key in SWITCHES and not close:
         hint = "take it out: a block that is there is managed, one that is false is switched off"
+        hint += f"; {REMOVES}" * (key in ("state", "ensure"))
     elif key in OUTSIDE and not close:
         hint = f"take it out: gpuprov does not install {key}, and leaves a site's own as it is"
     place = f" in {format_path(path)}" if path else ""

@@ -28,6 +28,9 @@ OTHER_WORDS = {
     "pt": "passthrough",  # Linux's iommu=pt
 }
 """Words of other tools, and of people, for a value."""
+GONE = ("absent", "purged", "removed")
+"""Words of other tools for a block whose software is to be removed: Ansible's and Puppet's."""
+REMOVES = "nvidia_absent: {} removes NVIDIA's software"
 _COUNTED = re.compile(r"([A-Za-z][\w.-]*)[:x]([0-9]{1,2})")
 _SPLIT = re.compile(r"[,\s]+")
 
@@ -45,15 +48,21 @@ class Fix(NamedTuple):
 
 def fix_for(value: object, kind: shape.Type) -> Fix | None:
     """Return the likely intended value, in a form that a field of this type accepts; None if it is unknown."""
-    if value is None or is_hidden(str(value)):
+    if value is None or is_hidden(str(value)) or _is_gone(value, kind):
         return None
     return next((fix for member in list_members(kind) for fix in fix_for_member(value, member)), None)
+
+
+def _is_gone(value: object, kind: shape.Type) -> bool:
+    return value in GONE and any(isinstance(unwrap(member), shape.StructType) for member in list_members(kind))
 
 
 def explain(value: object, kind: shape.Type) -> str:
     """Return what to type instead, to follow the allowed values; empty if there is no suggestion."""
     if fix := fix_for(value, kind):
         return f"; {fix.words}"
+    if _is_gone(value, kind):
+        return f"; {REMOVES}"
     words = any(isinstance(member, shape.LiteralType | shape.StrType) for member in list_members(kind))
     return YAML_BOOLEANS if isinstance(value, bool) and words else ""
 

@@ -107,6 +107,7 @@ BLOCKS = frozenset(
         "mig",
         "mps",
         "nouveau",
+        "nvidia_absent",
         "nvidia_driver",
         "pcie",
         "persistence",

@@ -15,6 +15,7 @@ STOPS = frozenset(
         *("fabric_manager.hardware", "fabric_manager.subnet_modules", "fabric_manager.imex_hardware"),
         *("pcie.hardware", "topology.visible", "mig.fits", "mig.clients", "mig.resettable"),
         *("gpu_settings.fits", "gpu_settings.clients", "mps.gpus"),
+        "nvidia_absent.clients",
     }
 )
 """Checks that keep apply from a host, and that judge its hardware, its running kernel or its users."""
@@ -26,6 +27,7 @@ FILES = frozenset(
         *("rdma.packages", "rdma.ofed_release", "nvidia_driver.packages", "nvidia_driver.flavour"),
         *("nvidia_driver.source", "nvidia_driver.repository", "nvidia_driver.runfile", "cuda_toolkit.packages"),
         *("container_toolkit.packages", "container_toolkit.registered", "container_toolkit.mode", "dcgm.version"),
+        *("nvidia_absent.packages", "nvidia_absent.runfile", "nvidia_absent.libraries"),
     }
 )
 """Checks of now that packages and files alone decide."""

@@ -13,6 +13,7 @@ from gpuprov.explain import all_checks
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import (
+    absent_host,
     acceptance_host,
     cgpu_host,
     contents_host,
@@ -201,6 +202,7 @@ GOOD: dict[str, Output | str] = {
     "sysctl_files": "vm.swappiness = 60\n",
     "modules_load": "\n".join(["nvidia-uvm", *RDMA_MODULES]) + "\n",
     "login_limits": "* - memlock unlimited\n",
+    **absent_host.PROBES,
     **toolkit_host.PROBES,
     **cuda_host.PROBES,
     **dcgm_host.PROBES,

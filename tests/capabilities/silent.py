@@ -66,6 +66,7 @@ EXCUSED: Mapping[str, str] = {
     "kubernetes.one_manager": EMPTY,
     "kubernetes.replicas": "the limit is the catalogue's",
     "mps.features": "before the driver is installed, the one of the spec is judged",
+    **dict.fromkeys(("nvidia_absent.modules", "nvidia_absent.removable", "nvidia_absent.runfile"), EMPTY),
     "nvidia_driver.autobuild": EMPTY,
     "nvidia_driver.clients": EMPTY,
     "nvidia_driver.cuda": "which CUDA a driver runs is the catalogue's",

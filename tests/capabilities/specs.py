@@ -48,5 +48,6 @@ SPECS: dict[str, Fragment] = {
     "slurm": block("slurm", {"health_check": True}),
     "cuda_toolkit": BY_NAME["cuda_toolkit"].fragment(),
     "vgpu_guest": BY_NAME["vgpu_guest"].fragment(),
+    "nvidia_absent": BY_NAME["nvidia_absent"].fragment(),
     "container_toolkit": BY_NAME["container_toolkit"].fragment(),
 }

@@ -243,6 +243,8 @@ def test_every_check_finds_the_good_host_good(capability: str) -> None:
     # Its kernel modules are proprietary, beside which nvidia-fs does not load.
     failing |= {f"gds.{what}" for what in ("supported", "packages", "module", "direct")}
     failing |= {f"hpc.{what}" for what in ("packages", "held", "mpi", "ucx")}  # it has no Open MPI
+    left = ("packages", "loaded", "modules", "libraries", "units", "initramfs")
+    failing |= {f"nvidia_absent.{what}" for what in left}  # it has a driver
     wrong = {}
     for check in (one for one in all_checks() if one.capability == capability):
         outcome = ask(check.id)
@@ -285,6 +287,8 @@ def test_every_check_can_fail_or_says_why_not(capability: str) -> None:
         # no other stack, no stale file, no service, no message: their own tests plant each
         *("rdma.ofed_alone", "rdma.memlock_boot", "rdma.nccl_stale", "rdma.nccl_parts", "rdma.interfaces", "rdma.port"),
         *("gpudirect_rdma.log", "gpudirect_rdma.topology_check"),
+        # none is there: their own tests plant each
+        *("nvidia_absent.modules", "nvidia_absent.removable", "nvidia_absent.runfile"),
     }
     good_anyway = {}
     for check in (one for one in all_checks() if one.capability == capability):
@@ -304,6 +308,6 @@ def test_every_check_can_fail_or_says_why_not(capability: str) -> None:
 )
 def test_more_gpus_than_a_board_has_are_a_warning(model: str, count: int, most: int) -> None:
     spec = GpuSpec(model=model, count=count)
-    (told, *_) = [*rules(HostSpec(name="gpu1", gpu=spec), House(gpu=spec)), None]
+    (told, *_) = [*rules(HostSpec(name="gpu1", gpu=spec), House(gpu=spec), ()), None]
     assert (told is None) == (most == 0), told
     assert told is None or f"no host with more than {most} {model} is known" in told.message

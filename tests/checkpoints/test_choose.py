@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.capabilities.nvidia_absent.fragment import NvidiaAbsent
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.checkpoints import Back, Refused, back
@@ -156,3 +159,23 @@ def test_after_a_rollback_the_last_one_is_where_the_host_went() -> None:
 
 def test_without_a_word_of_it_the_last_one_is_the_newest() -> None:
     assert run_of(back(found(*BOTH, 'last {"run": "gone"}'), receipt(spec("580.65.06")), last=True)) == "two"
+
+
+def test_back_to_a_host_without_nvidias_software() -> None:
+    """No block beside `nvidia_absent` that needs the driver; what those set up since is removed by the receipt."""
+    told = {"schema": 1, "run": "bare", "at": FIRST, "spec": {"nvidia_absent": {}}, "digests": [{"nvidia_absent": "x"}]}
+    since = receipt(spec("535.309.01", mig=Mig(mode="enabled"), kernel=Kernel()), SECOND)
+    since.capabilities["mig"] = msgspec.structs.replace(
+        since.capabilities["mig"], resources=("unit gpuprov-mig.service",)
+    )
+    one = back(found("checkpoint " + json.dumps(told)), since)
+    assert isinstance(one, Back), one
+    assert one.values == {"nvidia_absent": {}, "kernel": {}}
+    assert one.pruned == ("mig",)
+
+
+def test_back_from_it_to_the_driver() -> None:
+    bare = HostSpec(name="gpu1", capabilities={"nvidia_absent": NvidiaAbsent()})
+    one = back(found(*BOTH), receipt(bare, AFTER))
+    assert isinstance(one, Back), one
+    assert ([*one.values], one.stays) == (["nvidia_driver"], ())

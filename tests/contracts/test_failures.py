@@ -67,6 +67,7 @@ def test_the_acts_that_stop_services_are_found() -> None:
         ("fabric_manager", "install"),
         ("fabric_manager", "service"),
         ("mig", "service"),
+        ("nvidia_absent", "install"),
         ("nvidia_driver", "install"),
     )
     assert tuple(STOPPING) == roles
@@ -98,7 +99,9 @@ def test_giving_up_begins_with_the_reason_of_what_failed() -> None:
             for (undo,) in [task["rescue"]] if "rescue" in task else []:
                 assert step(undo) == "give_up"
                 assert undo["gpuprov_step"]["arguments"]["failure"] == "{{ ansible_failed_result }}"
-                assert undo["gpuprov_step"]["arguments"].get("driver", False) is (role == "nvidia_driver")
+                assert undo["gpuprov_step"]["arguments"].get("driver", False) is (
+                    role in ("nvidia_absent", "nvidia_driver")
+                )
 
 
 JUDGING = sorted(path.parts[-3] for path in ROLES.glob("*/tasks/assert.yml"))

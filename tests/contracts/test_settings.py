@@ -63,6 +63,7 @@ PCIE = {
 BLOCKS: dict[str, tuple[Fragment, ...]] = {
     "kernel": (KERNEL,),
     "nouveau": (BY_NAME["nouveau"].fragment(),),
+    "nvidia_absent": (BY_NAME["nvidia_absent"].fragment(),),
     "gpu_settings": (block("gpu_settings", GPU_SETTINGS),),
     "pcie": (block("pcie", PCIE), block("pcie", {"acs": "rdma_topo"})),
     "mps": (block("mps", {"shm_size": "64M", "active_thread_percentage": 50}),),

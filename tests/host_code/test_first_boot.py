@@ -303,6 +303,17 @@ def test_a_driver_that_answers_no_more_is_no_good_boot(host: Host) -> None:
     assert not any("reboot" in call for call in host.calls), "it can be looked at: nobody reboots it"
 
 
+def test_a_driver_that_was_removed_need_not_answer(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert host.code.keep("r1") == ""
+    assert host.state["answers"]
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "nvidia-smi" else f"/usr/sbin/{name}")
+    assert host.code.count(PROGRAMS, "/usr/bin/python3") == ""
+    host.write("/boot/grub/grubenv", "gpuprov_boot=back\n")
+    host.boots("second", f"{LINE} gpuprov.first panic=30")
+    host.smi = False
+    assert host.judge.judge() == "a good first boot"
+
+
 def test_a_boot_that_does_not_end_is_ended(host: Host) -> None:
     """An emergency shell that waits for a password at a console."""
     host.changed()

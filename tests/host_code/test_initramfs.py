@@ -47,6 +47,7 @@ def test_only_images_of_kernels_are_made_anew(boot: Path) -> None:
     initramfs.rebuild_image(image)
     assert (boot / "log").read_text() == f"-u -k {RELEASE}\n"
     assert initramfs.list_stale() == [], "a second run changes nothing"
+    assert initramfs.list_stale([image.path]) == [image], "unless it is named"
 
 
 def test_a_file_that_changed_counts_as_its_folder_does(boot: Path) -> None:

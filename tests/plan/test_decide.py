@@ -9,6 +9,7 @@ import pytest
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.capabilities.nouveau import Nouveau
+from gpuprov.capabilities.nvidia_absent.fragment import NvidiaAbsent
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan import decide
@@ -85,11 +86,18 @@ def test_a_receipt_that_cannot_be_compared_is_applied_once_more(digest: str) -> 
 
 def test_what_is_taken_away_is_a_reason_to_run_the_host_s_role() -> None:
     pair = (RawHost(name="gpu1"), SPEC)
-    assert decide(pair, GOOD, facts(), prune="no longer asked for: 1 file").run == {
-        "host": "no longer asked for: 1 file"
-    }
-    both = decide(pair, [result("kernel.blacklist", "fail")], facts(), prune="no longer asked for: 1 file")
+    gone = "no longer asked for: 1 file"
+    assert decide(pair, GOOD, facts(), prune=gone, pruning=True).run == {"host": gone}
+    assert decide(pair, GOOD, facts(), prune=gone).run == {}
+    both = decide(pair, [result("kernel.blacklist", "fail")], facts(), prune=gone, pruning=True)
     assert list(both.run) == ["kernel", "host"]
+
+
+def test_a_capability_may_ask_that_all_is_taken_away() -> None:
+    spec = HostSpec(name="gpu1", capabilities={"nvidia_absent": NvidiaAbsent()})
+    pair, gone = (RawHost(name="gpu1"), spec), "no longer asked for: 1 file"
+    assert list(decide(pair, [], facts(), prune=gone).run) == ["nvidia_absent", "host"], "never applied"
+    assert list(decide(pair, [], facts(), prune=gone, only=frozenset({"kernel"})).run) == []
 
 
 def test_full_runs_all_and_only_narrows() -> None:

@@ -45,6 +45,30 @@ def judged(file: Path, version: str = VERSION) -> str:
     return ""
 
 
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ("rm {record}", ""),
+        ("echo 'ERROR: modules are in use' >&2; exit 1", "ERROR: modules are in use"),
+        ("true", "status 0"),
+    ],
+    ids=["removed", "it fails", "it leaves its record"],
+)
+def test_the_uninstaller_asks_nothing_and_leaves_no_record(
+    script: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, program = tmp_path / "log", tmp_path / "nvidia-uninstall"
+    record.write_text("1.0\n")
+    program.write_text(f'#!/bin/sh\n[ "$*" = --silent ] || exit 9\n{script.format(record=record)}\n')
+    program.chmod(0o755)
+    monkeypatch.setattr(runfile, "RECORD", str(record))
+    if not problem:
+        runfile.remove(str(program), VERSION)
+        return
+    with pytest.raises(Failed, match=f"did not remove driver {VERSION}: {problem}. Fix: /var/log/nvidia-uninstall.log"):
+        runfile.remove(str(program), VERSION)
+
+
 def test_the_role_takes_the_file_of_the_spec(file: Path) -> None:
     assert judged(file) == ""
     assert file.exists()

@@ -67,7 +67,7 @@ def repository(ctx: Ctx) -> dict[str, Any]:
         return {}
     suites = family(ctx.facts.get(system.OS_RELEASE)) == "debian"
     return {
-        "name": "container-toolkit",
+        "name": package_sources.CONTAINER_TOOLKIT,
         "of": SITE,
         "url": words[0],
         "suite": words[1] if suites and len(words) > 1 else "/",

@@ -1,12 +1,14 @@
 """`host`: the house's own block of every spec (`gpu`, `reboot`), and the checks that must pass before anything is changed."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Annotated
 
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.host import board, login, recipe
+from gpuprov.capabilities.host.absence import find_contradictions
 from gpuprov.capabilities.host.nvswitches import nvswitch_fabric
 from gpuprov.capabilities.package_sources import package_sources
 from gpuprov.catalog import find_distribution
@@ -248,8 +250,9 @@ def receipt(ctx: Ctx) -> Outcome:
     return ok(f"last apply {known.applied_at}" if known else "never applied")
 
 
-def rules(host: HostSpec, fragment: House) -> Iterable[Problem]:
+def rules(host: HostSpec, fragment: House, driverless: Collection[str]) -> Iterable[Problem]:
     yield from recipe.problems(host)
+    yield from find_contradictions(host, driverless)
     if fragment.gpu:
         yield from board.problems(host, fragment.gpu)
 
@@ -285,7 +288,7 @@ def capability(capabilities: Sequence[Capability]) -> Capability:
             space(capabilities),
             receipt,
         ),
-        rules=rules,
+        rules=partial(rules, driverless=driverless),
         unproved={
             "reboot": "a permission, not a state of the host",
             "recipe": "what check compares the spec with, not a state of the host",

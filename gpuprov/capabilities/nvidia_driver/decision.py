@@ -38,7 +38,7 @@ RESOLVING = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *package_sources
 """Probes that decide the version."""
 TRANSACTION = (*RESOLVING, INSTALLED, BUILDING, LOCKING)
 """Probes that decide the transaction."""
-SOURCE = "nvidia"
+SOURCE = package_sources.DRIVER
 """The name of the driver's package source, after gpuprov-."""
 COMPONENTS = "contrib, non-free and non-free-firmware"
 

@@ -4,6 +4,7 @@ import re
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.driver import judge_holders
 from gpuprov.capabilities.nvidia_driver.decision import TRANSACTION, decided, kernels, reload_reasons, seen, waits_for
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
@@ -17,8 +18,6 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
 from gpuprov.capabilities.nvidia_driver.installed import installed_set, installed_version
 from gpuprov.capabilities.nvidia_driver.transaction import made_by_nvidia, transaction
 from gpuprov.catalog import drivers, gpus
-from gpuprov.catalog.drivers.sets import is_gpu_service
-from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.driver.precompiled import PRECOMPILED
@@ -224,18 +223,8 @@ def clients(ctx: Ctx) -> Outcome:
     reasons = reload_reasons(ctx, decision)
     if not reasons:
         return ok("the loaded driver stays")
-    holders = ctx.facts.get(nvidia.CLIENTS)
-    changes = [Change(kind="module", name="nvidia", before=reason, after="reloaded") for reason in reasons]
-    changes += [
-        Change(kind="client", name=f"{c.command} ({c.unit or 'process'} {c.pid})", after="stopped") for c in holders
-    ]
-    users = [c for c in holders if not is_gpu_service(c.unit, ctx.host.site)]
-    if users:
-        listed = ", ".join(f"{client.command} pid {client.pid} {client.unit}".strip() for client in users)
-        hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"
-        return fail("no process of a user holds a GPU", listed, hint, changes=changes)
-    return Outcome(
-        status="pass", expected="services only", found=counted(len(holders), "service"), changes=tuple(changes)
+    return judge_holders(
+        ctx, (Change(kind="module", name="nvidia", before=reason, after="reloaded") for reason in reasons)
     )
 
 

@@ -7,6 +7,7 @@ import re
 from contextlib import suppress
 
 from ..packages.commands import run
+from ..packages.other_driver import RECORD
 from .dkms import Failed
 
 HEADER = 65536
@@ -50,4 +51,17 @@ def install(path: str, version: str, options: list[str]) -> None:
             f"NVIDIA's installer of {version} failed: {lines[0] if lines else f'status {ran.status}'}. Fix: "
             "/var/log/nvidia-installer.log says why; a driver that was there is untouched unless it had been built already. Mend it "
             "and apply again"
+        )
+
+
+def remove(program: str, version: str) -> None:
+    """Run NVIDIA's uninstaller, which asks nothing: option_table.h of https://github.com/NVIDIA/nvidia-installer. Raises
+    Failed."""
+    more = [] if program.endswith("-uninstall") else ["--uninstall"]
+    ran = run([program, *more, "--silent"])
+    if ran.status or os.path.exists(RECORD):
+        lines = [line.strip() for line in (ran.err + "\n" + ran.out).splitlines() if line.strip()]
+        raise Failed(
+            f"{program} did not remove driver {version}: {lines[0] if lines else f'status {ran.status}'}. Fix: "
+            "/var/log/nvidia-uninstall.log says why; correct it and apply again"
         )

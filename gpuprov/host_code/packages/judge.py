@@ -22,11 +22,13 @@ def try_transaction(manager: Manager, transaction: Transaction, driver: Mapping[
     trial = manager.attempt(transaction)
     if trial.problem:
         fix = OF_BUNDLE if os.environ.get("GPUPROV_BUNDLE") else transaction.hint
-        raise Refused(f"{manager.name} cannot install {transaction.of}: {trial.problem.rstrip('.')}. Fix: {fix}")
-    if lost := list_lost(trial, transaction):
         raise Refused(
-            f"{manager.name} would remove {', '.join(lost)} for {transaction.of}. Fix: remove them yourself, or choose a version that "
-            "leaves them"
+            f"{manager.name} cannot {transaction.verb} {transaction.of}: {trial.problem.rstrip('.')}. Fix: {fix}"
+        )
+    if lost := list_lost(trial, transaction):
+        other = ", or choose a version that leaves them" if transaction.install else ""
+        raise Refused(
+            f"{manager.name} would remove {', '.join(lost)} for {transaction.of}. Fix: remove them yourself{other}"
         )
     if transaction.refusal and (touched := list_touched(trial, transaction)):
         raise Refused(
@@ -59,8 +61,8 @@ def commit_transaction(manager: Manager, transaction: Transaction) -> Done:
     done = manager.commit(transaction)
     if done.problem:
         raise Refused(
-            f"{manager.name} could not install {transaction.of}: {done.problem}. Fix: correct what it reports and apply again, which "
-            "completes the transaction"
+            f"{manager.name} could not {transaction.verb} {transaction.of}: {done.problem}. Fix: correct what it reports and "
+            "apply again, which completes the transaction"
         )
     return done
 

@@ -73,6 +73,11 @@ class Transaction:
         """True if there is nothing to do."""
         return not self.install and not self.remove
 
+    @property
+    def verb(self) -> str:
+        """What it does with what it is of, for messages."""
+        return "install" if self.install else "do"
+
 
 @dataclass(frozen=True)
 class Trial:

@@ -10,6 +10,7 @@ entries: How the entries are written. `grub2` uses grubby, or grub2-mkconfig whe
     leaves them alone.
 written: Files that were written before this step, or in check mode would have been; check mode counts images and
     menu as older than these.
+images: Images that are rebuilt, whatever their age.
 
 Returns:
 renewed: The images that were rebuilt, and the entries or the menu that was rewritten.
@@ -24,6 +25,7 @@ OPTIONS = {
     "command_line": {"type": "list", "elements": "str", "default": []},
     "entries": {"type": "str", "choices": ["update-grub", "grub2", "none"], "default": "none"},
     "written": {"type": "list", "elements": "path", "default": []},
+    "images": {"type": "list", "elements": "path", "default": []},
 }
 
 
@@ -31,7 +33,7 @@ def run(module: AnsibleModule) -> None:
     words, writer = module.params["command_line"], module.params["entries"]
     by_entry = writer == "grub2"
     try:
-        images = initramfs.list_stale()
+        images = initramfs.list_stale(module.params["images"])
         entries = boot_entries.list_outdated(words, by_entry=by_entry) if writer != "none" else []
         renewed = [image.path for image in images] + entries
         if module.check_mode:

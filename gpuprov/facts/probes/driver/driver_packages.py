@@ -71,19 +71,24 @@ def parse_archives(output: Output) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((row[1], row[2]) for row in debian_main))
 
 
-_OF_A_DRIVER = "grep -Ei '^[^|]*[|].*(nvidia|cuda|xnvctrl)'"
-# Not the architecture of the package rpm, which has another name on openSUSE Leap's images (rpm-ndb).
-_RPM = f"""a=$(rpm -E %_arch) && echo "own|$a"
-rpm -qa --qf 'row|%{{NAME}}|%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}|%{{SOURCERPM}}|%{{ARCH}}|%{{VENDOR}}\\n' | {_OF_A_DRIVER}; true"""
-INSTALLED = Probe(
-    "driver_makers",
-    by_family(
+def build_rows_script(words: str) -> str:
+    """Return a script that lists installed packages in whose name, source or maker one of these words is, an ERE."""
+    of_them = f"grep -Ei '^[^|]*[|].*({words})'"
+    # Not the architecture of the package rpm, which has another name on openSUSE Leap's images (rpm-ndb).
+    rpm = f"""a=$(rpm -E %_arch) && echo "own|$a"
+rpm -qa --qf 'row|%{{NAME}}|%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}|%{{SOURCERPM}}|%{{ARCH}}|%{{VENDOR}}\\n' | {of_them}; true"""
+    return by_family(
         f"""a=$(dpkg --print-architecture) && echo "own|$a"
 dpkg-query -W -f '${{db:Status-Abbrev}}|${{Package}}|${{Version}}|${{source:Package}}|${{Architecture}}|${{Maintainer}}\\n' |
-  sed -n 's/^.[iUFHWt][^|]*|/row|/p' | {_OF_A_DRIVER}; true""",
-        _RPM,
-        _RPM,
-    ),
+  sed -n 's/^.[iUFHWt][^|]*|/row|/p' | {of_them}; true""",
+        rpm,
+        rpm,
+    )
+
+
+INSTALLED = Probe(
+    "driver_makers",
+    build_rows_script("nvidia|cuda|xnvctrl"),
     parse_installed,
     "dpkg-query -W -f '${Package} ${Version} ${Architecture} ${Maintainer}\\n'; rpm -qa --qf '%{NEVRA} %{VENDOR}\\n'",
 )
