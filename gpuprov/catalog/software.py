@@ -35,8 +35,10 @@ def build_software_pattern(family: str) -> re.Pattern[str]:
     return re.compile(f"(?!(?i:{CLIENT})\\Z)({whole})")
 
 
-def is_software(name: str, family: str) -> bool:
-    """Return whether a package is NVIDIA's software for GPUs."""
+def is_software(name: str, family: str, *, of_driver: bool = False) -> bool:
+    """Return whether a package is NVIDIA's software for GPUs. of_driver: it is built from a driver's source."""
+    if of_driver and not re.fullmatch(CLIENT, name, re.IGNORECASE):
+        return True
     return bool(find_toolkit(name) or build_software_pattern(family).fullmatch(name))
 
 

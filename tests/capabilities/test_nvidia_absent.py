@@ -74,6 +74,8 @@ ROWS = [
     Row("packages, without X's client", of("packages"), None, {}, "fail", "libcuda1=535.261.03-1 nvidia-smi=535.261.03-1",
         "gpuprov apply", change="package nvidia-smi: 535.261.03-1 -> "),
     Row("a package of another architecture", of("packages"), None, I386, "fail", "libcuda1:i386=535.261.03-1"),
+    Row("a package known by its source alone", of("packages"), None, {"nvidia_software": ah.software(nvidia_detect="535.261.03-1")},
+        "fail", "nvidia-detect=535.261.03-1"),
     Row("a family without names", of("packages"), None, {**MACHINE, "nvidia_software": ""}, "error"),
     Row("a runfile's driver", of("runfile"), None, {"runfile": RUNFILE}, "fail", "driver 580.95.05: /usr/bin/nvidia-uninstall",
         change="package NVIDIA's runfile: 580.95.05 -> "),

@@ -1,7 +1,10 @@
 """What a host has of NVIDIA's software."""
 
+import re
+
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.nvidia_absent.fragment import NvidiaAbsent
+from gpuprov.catalog.drivers.any import build_patterns
 from gpuprov.catalog.software import is_software
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.driver.leftovers import SOFTWARE, Blacklist
@@ -28,13 +31,14 @@ def find_family(facts: Facts) -> Family:
 def list_software(facts: Facts) -> dict[str, str]:
     """Return versions of the installed packages of NVIDIA's software, by name; with apt, those of a foreign architecture
     as NAME:ARCHITECTURE."""
-    kind, known = find_family(facts), facts.get(SOFTWARE)
+    kind, known, release = find_family(facts), facts.get(SOFTWARE), facts.get(system.OS_RELEASE)
+    _, sources = build_patterns(release.id, release.version)
     return {
         f"{row.name}:{row.architecture}" if kind == "debian" and row.architecture not in known.own else row.name: (
             row.version
         )
         for row in known.rows
-        if is_software(row.name, kind)
+        if is_software(row.name, kind, of_driver=bool(re.fullmatch(sources, row.source)))
     }
 
 
