@@ -16,12 +16,12 @@ def compare_hosts(results: Sequence[Result]) -> list[Result]:
     hosts = {result.host: result.firmware for result in results if result.check == BASELINE and result.firmware}
     outcomes = judge_fleet(hosts)
     return [
-        _complete(result, outcomes[result.host]) if result.check == BASELINE and result.host in outcomes else result
+        complete(result, outcomes[result.host]) if result.check == BASELINE and result.host in outcomes else result
         for result in results
     ]
 
 
-def _complete(result: Result, outcome: Outcome) -> Result:
+def complete(result: Result, outcome: Outcome) -> Result:
     """Return the worse of a host's own result and of the outcome of the comparison; equally bad ones are one result. What
     passes is reported beside what is not proven."""
     own, other = WORST.index(result.status), WORST.index(outcome.status)

@@ -130,6 +130,10 @@ MENDED_BY_BOOT = ("restart", "reset", "reboot")
 """
 
 
+NOT_CONCERNED = "no check of the next boot concerns this host"
+"""The reason of an open verdict for which there is no other."""
+
+
 def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:
     """The next-boot verdict of every host, from its `next-boot` results and what fails now.
 
@@ -164,7 +168,7 @@ def _verdict(wrong: list[str] | None, unknown: list[str] | None, any_check: bool
     if wrong:
         return NextBoot("wrong", tuple(wrong))
     if unknown or not any_check:
-        return NextBoot("unknown", tuple(unknown or ["no check of the next boot concerns this host"]))
+        return NextBoot("unknown", tuple(unknown or [NOT_CONCERNED]))
     return NextBoot("right")
 
 

@@ -169,7 +169,7 @@ def judge_fleet(hosts: Mapping[str, Sequence[Firmware]]) -> dict[str, Outcome]:
             versions = boards.setdefault(_Board(device.kind, device.board), {}).setdefault(host, {})
             versions.setdefault(device.version, []).append(device.address)
     outcomes: dict[str, list[tuple[_Board, Outcome]]] = {}
-    for board in sorted(boards, key=lambda board: [*NAMES].index(board.kind)):
+    for board in sorted(boards, key=lambda board: ([*NAMES].index(board.kind), board.name)):
         for host, outcome in _judge_board(board, boards[board]):
             outcomes.setdefault(host, []).append((board, outcome))
     return {host: _join(rows) for host, rows in outcomes.items()}
@@ -192,7 +192,7 @@ def _judge_board(board: _Board, hosts: Mapping[str, Versions]) -> Iterator[tuple
                 found = f"{board}: {_describe(versions)}; {others} have {usual}"
                 yield host, fail("the firmware of most hosts with the same board", found, "", action="update")
     else:
-        each = [f"{version or 'several at once'} on {number}" for version, number in counts.most_common()]
+        each = [f"{version or 'several at once'} on {number}" for version, number in sorted(counts.items(), key=_order)]
         reason = f"{board}: no version is on most of {total} hosts: {', '.join(each)}"
         reason += f" (from {LEAST} hosts on, most of them decide)" if total < LEAST else ""
         for host in hosts:
@@ -201,6 +201,10 @@ def _judge_board(board: _Board, hosts: Mapping[str, Versions]) -> Iterator[tuple
 
 def _rank(row: tuple[str, int]) -> int:
     return row[1]
+
+
+def _order(row: tuple[str, int]) -> tuple[int, str]:
+    return -row[1], row[0]
 
 
 def _join(rows: Sequence[tuple[_Board, Outcome]]) -> Outcome:
