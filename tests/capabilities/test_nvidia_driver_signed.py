@@ -25,6 +25,8 @@ ENROLLING = "nvidia_driver.enrolled"
 ROWS = [
     Row("Secure Boot is off", SECURE, None, {}, "pass", "off"),
     Row("no EFI", SECURE, None, {"secure_boot": ""}, "pass", "no EFI"),
+    Row("variables that are not mounted", SECURE, None, {"secure_boot": "", "mok_state": "looked|1\nefi|1\n"}, "skip",
+        "cannot be read", "mount -t efivarfs"),
     Row("without the key", SECURE, None, {"secure_boot": ON}, "fail", "not enrolled",
         "mokutil --import /var/lib/dkms/mok.pub"),
     Row("with another certificate than the one that is enrolled", SECURE, None,

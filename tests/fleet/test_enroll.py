@@ -108,6 +108,8 @@ def test_the_hash_is_that_of_crypt(mokutil: str) -> None:
         ({"mok_state": READY + "new|aa:bb\n"}, True, "not enrolled", True, "another certificate waits"),
         ({"mok_state": READY.replace("rw", "ro")}, False, "refused", False, "efivars is mounted read-only"),
         ({"mok_state": "looked|1\nefi|1\ntool|1\n"}, False, "refused", False, "efivars is not mounted"),
+        ({"secure_boot": "", "mok_state": "looked|1\nefi|1\n"}, False, "failed", False, "efivars is not mounted"),
+        ({"secure_boot": "", "mok_state": "looked|1\n"}, False, "not needed", False, "no EFI"),
         ({"mok_state": "looked|1\nefi|1\nvariables|rw\n"}, True, "refused", False, "mokutil, which shows"),
         ({"mok_state": ""}, False, "failed", False, "mok_state"),
     ],

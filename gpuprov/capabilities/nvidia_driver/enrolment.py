@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import house, system
@@ -58,6 +58,16 @@ def judge(facts: Facts, file: str, *, prepared: bool) -> Enrolment:
     return Enrolment("not enrolled", message, way, obstacle)
 
 
+def judge_off(facts: Facts) -> Outcome:
+    """Return the outcome of a host on which Secure Boot does not seem to be on: without the firmware's variables nobody
+    knows."""
+    mok = facts.known(MOK_STATE)
+    if mok and mok.efi and not mok.variables:
+        mount = f"mount -t efivarfs efivarfs {VARIABLES}"
+        return skip(f"whether Secure Boot is on cannot be read: {VARIABLES} is not mounted", mount)
+    return ok("Secure Boot is off, or the machine has no EFI")
+
+
 def prepares(driver: NvidiaDriver) -> bool:
     """Return whether gpuprov may prepare the enrolment."""
     return driver.signing.enroll == "prepared"
@@ -85,8 +95,11 @@ def enrolled(ctx: Ctx) -> Outcome:
     yet."""
     if not ctx.fragment.signing.certificate_file:
         return not_asked("no certificate of the site's")
-    if ctx.facts.get(system.CONTAINER) or not ctx.facts.get(house.SECURE_BOOT):
-        return not_asked("Secure Boot is off, or another machine's")
+    if ctx.facts.get(system.CONTAINER):
+        return not_asked("the machine's kernel loads modules, not this container")
+    if not ctx.facts.get(house.SECURE_BOOT):
+        outcome = judge_off(ctx.facts)
+        return outcome if outcome.status == "skip" else not_asked(outcome.found)
     return judge_preflight(ctx)
 
 

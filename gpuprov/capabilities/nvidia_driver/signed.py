@@ -39,7 +39,7 @@ def secure_boot(ctx: Ctx) -> Outcome:
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the machine's kernel loads modules, not this host")
     if not ctx.facts.get(house.SECURE_BOOT):
-        return ok("Secure Boot is off, or the machine has no EFI")
+        return enrolment.judge_off(ctx.facts)
     if ctx.fragment.build == "precompiled":
         return _signed_elsewhere(ctx)
     file = ctx.fragment.signing.certificate_file

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.capabilities.nvidia_driver.enrolment import AT_CONSOLE, PROBES, judge, prepares
+from gpuprov.capabilities.nvidia_driver.enrolment import AT_CONSOLE, PROBES, judge, judge_off, prepares
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.core.errors import GpuprovError, Outcome, UnreachableError
 from gpuprov.facts.collect.children import run_all
@@ -86,7 +86,9 @@ def judge_host(name: str, driver: NvidiaDriver, facts: Facts | UnreachableError,
         if container := facts.get(system.CONTAINER):
             return msgspec.structs.replace(host, message=f"{container} container: the machine's kernel loads modules")
         if not facts.get(house.SECURE_BOOT):
-            return msgspec.structs.replace(host, message="Secure Boot is off, or the machine has no EFI")
+            off = judge_off(facts)
+            state: State = "not needed" if off.status == "pass" else "failed"
+            return msgspec.structs.replace(host, state=state, message=off.found, hint=off.hint)
         enrolment = judge(facts, file, prepared=prepares(driver))
     except ProbeFailed as error:
         return msgspec.structs.replace(host, state="failed", message=str(error), hint=error.hint)
@@ -94,7 +96,7 @@ def judge_host(name: str, driver: NvidiaDriver, facts: Facts | UnreachableError,
         return msgspec.structs.replace(host, state="enrolled")
     told = {"message": enrolment.found, "hint": enrolment.fix}
     if not prepares(driver):
-        state: State = "waiting" if enrolment.state == "waiting" else "refused"
+        state = "waiting" if enrolment.state == "waiting" else "refused"
         hint = (
             told["hint"]
             if state == "waiting"
