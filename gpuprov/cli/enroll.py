@@ -78,7 +78,7 @@ def enroll(
     if sheet is not None and any(host.requested or host.state == "waiting" for host in hosts):
         raws = {raw.name: raw for raw, _ in signing}
         hosts = _request(hosts, raws, sheet, _Options(shared, again, wait, reading["forks"] or AT_A_TIME))
-    _show(hosts, as_json=as_json, asked=sheet is not None)
+    _show(hosts, as_json=as_json, requesting=sheet is not None)
     return choose_code(host.outcome for host in hosts)
 
 
@@ -145,7 +145,7 @@ def _request(hosts: Sequence[Host], raws: dict[str, Any], sheet: Path, chosen: _
     return done
 
 
-def _show(hosts: Sequence[Host], *, as_json: bool, asked: bool) -> None:
+def _show(hosts: Sequence[Host], *, as_json: bool, requesting: bool) -> None:
     """Print the hosts by state, and who is needed at a console."""
     from gpuprov.core import terminal
     from gpuprov.core.safe_parse import format_document
@@ -155,7 +155,7 @@ def _show(hosts: Sequence[Host], *, as_json: bool, asked: bool) -> None:
     waiting = [host.host for host in hosts if host.state == "waiting"]
     if waiting:
         terminal.hint(f"a reboot with a person at the console is needed: {fold_names(waiting)}")
-    elif not asked and any(host.requested for host in hosts):
+    elif not requesting and any(host.requested for host in hosts):
         terminal.hint("gpuprov enroll --sheet FILE requests it, and writes a sheet for the consoles")
     if as_json:
         terminal.result(format_document({"hosts": list(hosts)}))

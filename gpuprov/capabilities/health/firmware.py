@@ -189,8 +189,8 @@ def _judge_board(board: _Board, hosts: Mapping[str, Versions]) -> Iterator[tuple
             if [*versions] == [usual]:
                 yield host, ok(f"{board}: {usual}, as on {others}")
             else:
-                found = f"{board}: {_describe(versions)}; {others} have {usual}"
-                yield host, fail("the firmware of most hosts with the same board", found, "", action="update")
+                message = f"{board}: {_describe(versions)}; {others} have {usual}"
+                yield host, fail("the firmware of most hosts with the same board", message, "", action="update")
     else:
         each = [f"{version or 'several at once'} on {number}" for version, number in sorted(counts.items(), key=_order)]
         reason = f"{board}: no version is on most of {total} hosts: {', '.join(each)}"
@@ -211,9 +211,9 @@ def _join(rows: Sequence[tuple[_Board, Outcome]]) -> Outcome:
     """Return the worst outcome of a host's boards, with the words of all that are as bad."""
     worst = next(status for status in ("fail", "skip", "pass") if any(row.status == status for _, row in rows))
     same = [(board, row) for board, row in rows if row.status == worst]
-    found = "; ".join(row.found for _, row in same)
+    text = "; ".join(row.found for _, row in same)
     hint = _describe_update(board.kind for board, _ in same) if worst == "fail" else same[0][1].hint
-    return msgspec.structs.replace(same[0][1], found=found, hint=hint)
+    return msgspec.structs.replace(same[0][1], found=text, hint=hint)
 
 
 CHECKS = (firmware, baseline)

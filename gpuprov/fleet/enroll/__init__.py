@@ -94,21 +94,21 @@ def judge_host(name: str, driver: NvidiaDriver, facts: Facts | UnreachableError,
         return msgspec.structs.replace(host, state="failed", message=str(error), hint=error.hint)
     if enrolment.state == "enrolled":
         return msgspec.structs.replace(host, state="enrolled")
-    told = {"message": enrolment.found, "hint": enrolment.fix}
+    texts = {"message": enrolment.found, "hint": enrolment.fix}
     if not prepares(driver):
         state = "waiting" if enrolment.state == "waiting" else "refused"
         hint = (
-            told["hint"]
+            texts["hint"]
             if state == "waiting"
-            else f"nvidia_driver: {{signing: {{enroll: prepared}}}}, or {told['hint']}"
+            else f"nvidia_driver: {{signing: {{enroll: prepared}}}}, or {texts['hint']}"
         )
         return msgspec.structs.replace(host, state=state, message=enrolment.found, hint=hint)
     replaced = again and enrolment.state in ("waiting", "another waits")
     if enrolment.state == "waiting" and not replaced:
         return msgspec.structs.replace(host, state="waiting", message=AT_CONSOLE)
     if enrolment.obstacle and not replaced:
-        return msgspec.structs.replace(host, state="refused", **told)
-    return msgspec.structs.replace(host, state="not enrolled", requested=True, **told)
+        return msgspec.structs.replace(host, state="refused", **texts)
+    return msgspec.structs.replace(host, state="not enrolled", requested=True, **texts)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,8 +167,8 @@ def judge_answer(host: Host, output: Output) -> Host:
         pending = frozenset()
     if any(fingerprint.startswith(each) for each in pending if each):
         if SKIPPED in output.text.splitlines():
-            told = f"{AT_CONSOLE}, by a request that came before this one"
-            return msgspec.structs.replace(host, state="waiting", message=told, hint="", requested=False)
+            message = f"{AT_CONSOLE}, by a request that came before this one"
+            return msgspec.structs.replace(host, state="waiting", message=message, hint="", requested=False)
         return msgspec.structs.replace(host, state="waiting", message=AT_CONSOLE, hint="")
     lines = [line for line in (output.error or output.text).splitlines() if line.strip() and "|" not in line]
     reason = " ".join(" ".join(lines).split())[:300] or f"exit status {output.status}"

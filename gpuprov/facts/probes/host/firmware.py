@@ -32,8 +32,8 @@ def parse(output: Output) -> tuple[Firmware, ...]:
         names = tuple(dict.fromkeys(filter(None, (board, model))))
         if names and VERSION.fullmatch(version) and version != "N/A":
             name = f"{names[0]} ({names[1]})" if len(names) > 1 else names[0]
-            found = Firmware(kind=kind, board=name, names=names, address=address, version=version)
-            devices.setdefault((kind, address), found)
+            device = Firmware(kind=kind, board=name, names=names, address=address, version=version)
+            devices.setdefault((kind, address), device)
     return tuple(devices[key] for key in sorted(devices))
 
 
