@@ -10,6 +10,7 @@ import msgspec
 from gpuprov.capabilities.tasks import Stages
 from gpuprov.facts.probes.base import Facts, Probe
 from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.firmware import Firmware
 from gpuprov.host_code.unit_files import Loaded
 from gpuprov.resources import Packages, Resource, packages_of
 from gpuprov.spec.kernel import Kernel
@@ -54,7 +55,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     `version` is the exact version that the host has after apply, given by a capability's preflight before anything is changed;
     `installed` the current version. `action`: the name of the action that makes an unhealthy host fit for work again. `counters`: for
-    monitoring, whatever the status.
+    monitoring, whatever the status. `firmware`: what verify compares with other hosts of the run.
     """
 
     status: Status
@@ -68,6 +69,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     installed: str = ""
     action: str = ""
     counters: tuple[Counter, ...] = ()
+    firmware: tuple[Firmware, ...] = ()
 
 
 def ok(actual: object, expected: object = "", *, evidence: str = "", action: str = "") -> Outcome:

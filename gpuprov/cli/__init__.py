@@ -19,6 +19,7 @@ from gpuprov.cli.change import apply, plan
 from gpuprov.cli.diff import diff
 from gpuprov.cli.drain import drain, undrain
 from gpuprov.cli.drift import drift
+from gpuprov.cli.enroll import enroll
 from gpuprov.cli.fleet import fleet as fleet_commands
 from gpuprov.cli.health import health
 from gpuprov.cli.init import init
@@ -197,7 +198,7 @@ def export(
 
 
 REST = (
-    health, rollout, fleet_commands, bake, diff, drift, explain, catalog, capture, accept, drain, undrain, mig,
+    health, rollout, fleet_commands, bake, diff, drift, explain, catalog, capture, accept, drain, undrain, enroll, mig,
     topology, show, bundle, schema, simulate, test,
 )  # fmt: skip
 for command in REST:

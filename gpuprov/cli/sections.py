@@ -12,7 +12,7 @@ import click
 PURPOSES = {
     "Everyday commands": ("init", "check", "plan", "apply", "verify", "rehearse"),
     "Hosts in service": ("health", "drift", "rollback", "diff", "show", "export", "topology", "accept", "capture"),
-    "Fleets and closed sites": ("rollout", "fleet", "drain", "undrain", "bundle", "bake", "render"),
+    "Fleets and closed sites": ("rollout", "fleet", "drain", "undrain", "enroll", "bundle", "bake", "render"),
     "Tests": ("test", "simulate"),
     "What gpuprov knows": ("explain", "catalog", "mig", "schema"),
 }

@@ -13,16 +13,18 @@ from sys import intern
 
 import msgspec
 
+from gpuprov.capabilities.health.firmware import judge_fleet
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
 from gpuprov.jobs import results as files
-from gpuprov.jobs.model import RESULT_FORMAT, Fleet, HostResult, Row
+from gpuprov.jobs.model import RESULT_FORMAT, Compared, Fleet, HostResult, Row
 from gpuprov.jobs.outcome import ENDED
 from gpuprov.jobs.tally import Tally
 from gpuprov.report.many import Alike, Many
 from gpuprov.spec.connection import HOST_NAME
 from gpuprov.verify.evaluate import Result
-from gpuprov.verify.verify import NextBoot
+from gpuprov.verify.fleet_wide import complete
+from gpuprov.verify.verify import NOT_CONCERNED, NextBoot
 
 NOT_DONE = "not-done"
 """The state of a host of the fleet that has no result."""
@@ -49,6 +51,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     ended: str
     seconds: float
     alike: Alike
+    compared: Compared | None = None
 
 
 class Folded(msgspec.Struct, frozen=True):
@@ -87,6 +90,7 @@ class _Gathering:
         self._alike: dict[tuple[object, ...], Alike] = {}
         self._rows: dict[Row, Result] = {}
         self._boots: dict[object, NextBoot] = {}
+        self._compared: dict[Compared, Compared] = {}
 
     def read(self, folder: Path) -> None:
         """Read a folder, and the folders in it."""
@@ -158,7 +162,11 @@ class _Gathering:
         else:
             before = self.kept.get(host_result.host)
             if before is None or before.ended < host_result.ended:
-                self.kept[host_result.host] = Kept(host_result.ended, host_result.seconds, self._of(host_result))
+                compared = host_result.compared and self._compared.setdefault(
+                    host_result.compared, host_result.compared
+                )
+                alike = self._of(host_result)
+                self.kept[host_result.host] = Kept(host_result.ended, host_result.seconds, alike, compared)
 
     def _refuse(self, path: Path, why: str) -> None:
         self.unread += 1
@@ -202,6 +210,7 @@ class _Gathering:
         absent: dict[str, Alike] = {}
         tally = Tally()
         seconds: dict[str, float] = {}
+        self._compare()
         for host in order:
             kept = self.kept.pop(host, None)
             if kept and kept.seconds:
@@ -212,6 +221,48 @@ class _Gathering:
         if not hosts:
             raise GpuprovError("there is no result in these folders", "name folders that gpuprov fleet work wrote to")
         return Folded(Many(hosts, tally.verdict), tally, seconds, dict(tally.states), self.unread_files, self.unread)
+
+    def _compare(self) -> None:
+        """Complete the checks that depend on other hosts."""
+        hosts = {host: kept.compared.firmware for host, kept in self.kept.items() if kept.compared}
+        known: dict[tuple[Alike, Result], Alike] = {}
+        for host, outcome in judge_fleet(hosts).items():
+            kept = self.kept[host]
+            if kept.compared and kept.alike.state != "unreachable":
+                own = kept.compared.row.result()
+                key = (kept.alike, complete(own, outcome))
+                if key not in known:
+                    known[key] = replace_row(kept.alike, own, key[1])
+                self.kept[host] = msgspec.structs.replace(kept, alike=known[key])
+
+
+def replace_row(entry: Alike, own: Result, row: Result) -> Alike:
+    """Return a host's results with one of them replaced, and what follows from it."""
+    counts = {**entry.counts}
+    for status, change in ((own.status, -1), (row.status, 1)):
+        if status != "n/a":
+            counts[status] = counts.get(status, 0) + change
+    others = [other for other in entry.rows if other.check != own.check]
+    rows = sorted(
+        [*others, *([row] if row.status in ("fail", "skip") else [])], key=lambda other: other.status == "skip"
+    )
+    verdict, boot = entry.verdict, entry.next_boot
+    if row.status == "fail":
+        verdict = "not as wanted"
+        reasons = tuple(
+            reason for reason in boot.reasons if reason != NOT_CONCERNED and not reason.startswith(f"{row.check} ")
+        )
+        if boot.verdict != "wrong":
+            boot = NextBoot("unknown", (*reasons, f"{row.check} fails now and a reboot does not fix it"))
+    elif verdict in ("as wanted", "not proven"):
+        verdict = "as wanted" if counts.get("pass") else "not proven"
+    return msgspec.structs.replace(
+        entry,
+        rows=tuple(rows),
+        counts={status: number for status, number in counts.items() if number},
+        verdict=verdict,
+        next_boot=boot,
+    )
 
 
 def _absent(why: str, known: dict[str, Alike]) -> Alike:

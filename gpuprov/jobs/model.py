@@ -13,6 +13,7 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
+from gpuprov.facts.probes.host.firmware import Firmware
 from gpuprov.spec.described import describe
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import Verdict
@@ -106,6 +107,13 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Result(host=host, capability=self.check.partition(".")[0], **values)
 
 
+class Compared(msgspec.Struct, frozen=True, kw_only=True):
+    """A check that depends on other hosts: its row as this host alone decides it, and what is compared with them."""
+
+    row: Row
+    firmware: tuple[Firmware, ...]
+
+
 class Boot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Prediction of the host's next boot: whether it will match its spec, and why not, or why that is unknown."""
 
@@ -132,6 +140,7 @@ class HostResult(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]] = {}
     failures: tuple[Row, ...] = ()
     unproven: tuple[Row, ...] = ()
+    compared: Annotated[Compared | None, describe("What gpuprov fleet fold compares with other hosts")] = None
     next_boot: Boot | None = None
     reboot: tuple[str, ...] = ()
     message: str = ""

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gpuprov.apply.model import DONE, HostOutcome
-from gpuprov.jobs.model import Act, Boot, HostResult, Row
+from gpuprov.jobs.model import Act, Boot, Compared, HostResult, Row
 from gpuprov.plan.model import HostPlan
 from gpuprov.report.fold import host_lines
 from gpuprov.verify.evaluate import FAILING, IN_SERVICE, Result
@@ -107,7 +107,9 @@ def _judged(judged: Sequence[Result], run: str) -> dict[str, Any]:
     if not results:
         return {"failures": (), "counts": {}}
     (line,) = host_lines(results, fold=False)
+    compared = next((result for result in results if result.firmware), None)
     return {
+        "compared": Compared(row=Row.of(compared), firmware=compared.firmware) if compared else None,
         "verdict": verdict(results),
         "counts": line.counts,
         "failures": tuple(Row.of(result) for result in results if result.status in (*FAILING, "unreachable")),

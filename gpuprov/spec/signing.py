@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -36,6 +36,13 @@ class Signing(Fragment, frozen=True):
     certificate_file: Annotated[str, msgspec.Meta(description="its certificate (PEM or DER), beside the inventory")] = (
         ""
     )
+    enroll: Annotated[
+        Literal["by-hand", "prepared"],
+        msgspec.Meta(
+            description="prepared: gpuprov enroll may request the certificate's enrolment on hosts with Secure Boot, which a "
+            "person confirms at each console; by-hand: it never does"
+        ),
+    ] = "by-hand"
 
 
 def find_problems(block: Signing, path: Path) -> Iterable[Problem]:
@@ -53,6 +60,12 @@ def list_findings(block: Signing) -> Iterable[Finding]:
             f"both, made by {MAKE}",
         )
     if not (block.key_file and block.certificate_file):
+        if block.enroll == "prepared" and not block.key_file and not block.certificate_file:
+            yield (
+                "enroll",
+                "is prepared, and there is no certificate",
+                "key_file and certificate_file, or leave enroll out",
+            )
         return
     certificate, key = read_certificate(block.certificate_file), read_key(block.key_file)
     problems = [result for result in (certificate, key) if isinstance(result, tuple)]

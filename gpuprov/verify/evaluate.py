@@ -12,6 +12,7 @@ from gpuprov.core.errors import DEFECT, defect
 from gpuprov.facts.probes.base import Facts, NotRecorded, Probe, ProbeFailed
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import TOOLS, family
+from gpuprov.facts.probes.host.firmware import Firmware
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.causes import cause
 
@@ -53,6 +54,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     follows: str = ""
     action: str = ""
     counters: tuple[Counter, ...] = ()
+    firmware: tuple[Firmware, ...] = ()
 
     @property
     def stops(self) -> bool:
@@ -232,4 +234,5 @@ def _result(host: str, check: Check, outcome: Outcome, tools: tuple[str, ...] = 
         gate=check.gate,
         action=outcome.action,
         counters=outcome.counters,
+        firmware=outcome.firmware,
     )

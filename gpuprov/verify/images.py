@@ -19,7 +19,7 @@ STOPS = frozenset(
     }
 )
 """Checks that keep apply from a host, and that judge its hardware, its running kernel or its users."""
-BOOT = frozenset({"host.first_boot", "gpu_settings.ecc_boot", "pcie.boot", "mig.manager"})
+BOOT = frozenset({"host.first_boot", "gpu_settings.ecc_boot", "pcie.boot", "mig.manager", "nvidia_driver.enrolled"})
 """Checks of the next boot that read devices, or the boot before."""
 FILES = frozenset(
     {

@@ -11,6 +11,7 @@ from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.inventory.names import fold_names
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import RECORDED, Result, checks_of, evaluate
+from gpuprov.verify.fleet_wide import compare_hosts
 from gpuprov.verify.verify import Pairs, unreachable
 
 
@@ -32,7 +33,7 @@ def verify(
             results[name] = [unreachable(name, known)]
         else:
             results[name] = judge(specs[name], known, only)
-    return [result for raw, _ in fleet for result in results.get(raw.name, ())]
+    return compare_hosts([result for raw, _ in fleet for result in results.get(raw.name, ())])
 
 
 def read(

@@ -19,6 +19,7 @@ from gpuprov.host_code import machine
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.causes import AT_BOOT
 from gpuprov.verify.evaluate import MOMENTS, Registry, Result, ResultStatus, evaluate, probes_of, registry
+from gpuprov.verify.fleet_wide import compare_hosts
 
 REACHABLE = "host.reachable"
 
@@ -55,8 +56,9 @@ def verify(
     """Read every host once and evaluate its checks: results in the order of the fleet. A host that cannot be reached is
     one result.
 
-    A host is judged as soon as it has answered, and what it answered is let go once `on_done` was told. `took` gets
-    seconds, by host. also: what is read beside what the checks need, for `on_done` alone.
+    A host is judged as soon as it has answered, and what it answered is let go once `on_done` was told; what depends on
+    other hosts is judged at the end. `took` gets seconds, by host. also: what is read beside what the checks need, for
+    `on_done` alone.
     """
     results_by_host: dict[str, list[Result]] = {}
 
@@ -68,7 +70,7 @@ def verify(
     verify_each(
         fleet, note, moments, only=only, pace=pace, timeout=timeout, registered=registered, took=took, also=also
     )
-    return [result for raw, _ in fleet for result in results_by_host[raw.name]]
+    return compare_hosts([result for raw, _ in fleet for result in results_by_host[raw.name]])
 
 
 def verify_each(
@@ -128,6 +130,10 @@ MENDED_BY_BOOT = ("restart", "reset", "reboot")
 """
 
 
+NOT_CONCERNED = "no check of the next boot concerns this host"
+"""The reason of an open verdict for which there is no other."""
+
+
 def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:
     """The next-boot verdict of every host, from its `next-boot` results and what fails now.
 
@@ -162,7 +168,7 @@ def _verdict(wrong: list[str] | None, unknown: list[str] | None, any_check: bool
     if wrong:
         return NextBoot("wrong", tuple(wrong))
     if unknown or not any_check:
-        return NextBoot("unknown", tuple(unknown or ["no check of the next boot concerns this host"]))
+        return NextBoot("unknown", tuple(unknown or [NOT_CONCERNED]))
     return NextBoot("right")
 
 

@@ -176,6 +176,7 @@ GOOD: dict[str, Output | str] = {
     "dkms_key_enrolled": "",
     "enrolled_certificates": "",
     "module_signing": "",
+    "mok_state": "looked|1\nefi|1\nvariables|rw\ntool|1\n",
     "prebuilt_modules": "",
     "precompiled_modules": "",
     "runfile": "",

@@ -109,7 +109,13 @@ def files(opened: int = 1000, home: str = "nfs4|1000|600|600|100|60") -> str:
     return f"handles|{opened}|100000\nsystem|ext4|1000|500|400|100|60|/\nsystem|{home}|/home\n"
 
 
+def boards(adapter: str = "28.39.1002", switch: str = "96.10.57.00.01") -> str:
+    """Firmware of an adapter and of an NVSwitch."""
+    return f"adapter|0000:18:00.0|MT_0000000838|MT4129|{adapter}\nnvswitch|0000:07:00.0||10de:22a3|{switch}\n"
+
+
 PROBES = {
+    "board_firmware": boards(),
     "kernel_log": log(),
     "cuda_runs": "off\n",
     "gpu_health": smi(),

@@ -80,6 +80,7 @@ EXCUSED: Mapping[str, str] = {
 ANSWERS: Mapping[tuple[str, str], str] = {
     ("nvidia_smi", "no program"): "that it is not installed, which its parser tells",
     ("nvidia_smi", "garbage"): "its complaint, which its parser keeps",
+    ("gpu_health", "no program"): "that there is no nvidia-smi; firmware of adapters does not need it",
     ("topology_nvlinks", "no program"): "that NVLinks are not known; what asks of the PCI bus does not need them",
     ("mig", "no program"): "that NVML cannot be read; what the unit is to do at boot does not need it",
     ("gpu_settings", "no program"): "that there is no nvidia-smi; what the unit is to do at boot does not need it",

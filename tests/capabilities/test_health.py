@@ -12,7 +12,7 @@ import pytest
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.gpu_settings.fragment import ApplicationClocks, Entry, GpuSettings, LockedClocks
 from gpuprov.capabilities.health import CAPABILITY, rules, watched
-from gpuprov.capabilities.health.fragment import Health
+from gpuprov.capabilities.health.fragment import FirmwareVersions, Health
 from gpuprov.catalog.health import read_health_file
 from gpuprov.explain import all_checks
 from gpuprov.facts.probes.base import Output, ProbeFailed
@@ -30,6 +30,7 @@ from tests.capabilities.health_host import (
     NOW,
     OFF_THE_BUS,
     WELL,
+    boards,
     both,
     files,
     flaps,
@@ -257,7 +258,22 @@ ROWS = [
     Row("one of two GPUs", ROWS_, None, gpus(both(Remapping_Failure_Occurred="Yes")), "fail", "0000:3b:00.0 has a remapping"),
 ]  # fmt: skip
 
-NVLINK, AER, REPLAYS, PORTS, FLAPS, RDMA, FIRMWARE, CPUS, MEMORY, DEVICES, FILE_SYSTEMS, OPEN_FILES, KERNEL = (
+(
+    NVLINK,
+    AER,
+    REPLAYS,
+    PORTS,
+    FLAPS,
+    RDMA,
+    FIRMWARE,
+    BASELINE,
+    CPUS,
+    MEMORY,
+    DEVICES,
+    FILE_SYSTEMS,
+    OPEN_FILES,
+    KERNEL,
+) = (
     f"health.{name}"
     for name in (
         "nvlink_errors",
@@ -267,6 +283,7 @@ NVLINK, AER, REPLAYS, PORTS, FLAPS, RDMA, FIRMWARE, CPUS, MEMORY, DEVICES, FILE_
         "link_flaps",
         "rdma_log",
         "firmware",
+        "firmware_baseline",
         "cpus",
         "memory",
         "devices",
@@ -277,7 +294,7 @@ NVLINK, AER, REPLAYS, PORTS, FLAPS, RDMA, FIRMWARE, CPUS, MEMORY, DEVICES, FILE_
 )
 DECLARED = {
     "ignored_xids", "pcie_replays", "link_downed", "port_errors", "transport_errors", "sockets", "cores", "memory", "nvme", "mounts",
-    "interfaces", "cuda_user",
+    "interfaces", "cuda_user", "firmware_versions",
 }  # fmt: skip
 """Fields without a default: what they say is judged only where somebody says it."""
 CORRUPT = "WARNING: infoROM is corrupted at gpu 0000:19:00.0"
@@ -302,6 +319,13 @@ REFUSED = "mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 268269): ACCESS_REG
 
 def has(probe: str, text: str) -> dict[str, str]:
     return {probe: text}
+
+
+H100, PART = "NVIDIA H100 80GB HBM3", "692-2G520-0200-000"
+
+
+def declared(**versions: dict[str, str]) -> Health:
+    return Health(firmware_versions=FirmwareVersions(**versions))
 
 
 REST = [
@@ -362,6 +386,26 @@ REST = [
     Row("another model", FIRMWARE, None, gpus(both(VBIOS_Version="1", Image_Version="2", Product_Name="NVIDIA A10")), "pass"),
     Row("a corrupt InfoROM", FIRMWARE, Health(firmware="any"), gpus(f"{smi()}{CORRUPT}\n"), "fail", "corrupted at gpu", "support"),
     Row("a GPU that does not tell", FIRMWARE, None, gpus(VBIOS_Version="N/A", Image_Version="N/A"), "skip", "no GPU tells"),
+    Row("firmware of boards not declared", BASELINE, None, {}, "n/a", "is in the spec"),
+    Row("as declared, by product name, in small letters", BASELINE, declared(vbios={H100: "96.00.74.00.0d"}), {}, "pass",
+        "VBIOS 96.00.74.00.0D of NVIDIA H100 80GB HBM3 (692-2G520-0200-000)"),
+    Row("a board's part number goes before its model", BASELINE, declared(vbios={H100: "96.00.74.00.0D", PART: "96.00.89.00.01"}), {},
+        "fail", f"VBIOS of {H100} ({PART}): 96.00.74.00.0D", "nvfwupd"),
+    Row("an adapter's PSID goes before its type", BASELINE, declared(adapter={"MT4129": "1.2.3", "MT_0000000838": "28.39.1002"}), {},
+        "pass", "adapter 28.39.1002 of MT_0000000838 (MT4129)"),
+    Row("an old adapter", BASELINE, declared(adapter={"MT4129": "28.39.1002"}), has("board_firmware", boards("28.35.1012")),
+        "fail", "adapter of MT_0000000838 (MT4129): 28.35.1012", "mstflint -d ADDRESS"),
+    Row("an old NVSwitch", BASELINE, declared(nvswitch={"10de:22a3": "96.10.6D.00.01"}), {}, "fail", "10de:22a3: 96.10.57"),
+    Row("one of two GPUs as declared", BASELINE, declared(vbios={H100: "96.00.74.00.0D"}),
+        gpus(both(VBIOS_Version="96.00.89.00.01")), "fail", ": 96.00.89.00.01"),
+    Row("boards that are not here", BASELINE, declared(vbios={"NVIDIA B200": "1"}), {}, "skip", "other boards; not here: VBIOS"),
+    Row("another board's beside", BASELINE, declared(vbios={"NVIDIA B200": "1"}, adapter={"MT4129": "28.39.1002"}), {}, "pass",
+        "not here: VBIOS NVIDIA B200"),
+    Row("a host by itself", BASELINE, Health(firmware="fleet"), {}, "n/a", "compared with other hosts"),
+    Row("a host that tells nothing", BASELINE, Health(firmware="fleet"),
+        {**gpus(VBIOS_Version="N/A", Image_Version="N/A"), "board_firmware": ""}, "skip", "no GPU, NVSwitch or network adapter"),
+    Row("GPUs that cannot be read", BASELINE, Health(firmware="fleet"), gpus("@present 1\n@smi\nNo devices were found\n"), "skip",
+        "nvidia-smi shows no GPU"),
     Row("a crash in NCCL", PROGRAMS, Health(program_errors="fail"), said(NCCL), "fail", "in libnccl", "restart the program"),
     Row("a crash in NCCL is told", PROGRAMS, None, said(NCCL), "pass", "told only: 1 ended otherwise"),
     Row("killed for want of memory", PROGRAMS, Health(program_errors="fail"),
@@ -528,7 +572,7 @@ def test_clocks_that_gpu_settings_asks_for_are_its_own_to_judge(
 def test_each_default_has_a_source() -> None:
     known = {one.key: one.value for one in read_health_file().defaults}
     defaults = msgspec.structs.asdict(Health())
-    assert {name for name, value in defaults.items() if value in (None, ())} == DECLARED
+    assert {name for name, value in defaults.items() if value in (None, (), FirmwareVersions())} == DECLARED
     defaults = {name: value for name, value in defaults.items() if name not in DECLARED}
     assert defaults == known
     assert all(read_health_file().sources[key].url for one in read_health_file().defaults for key in one.source)
@@ -548,6 +592,11 @@ def test_each_default_has_a_source() -> None:
         ({"link_flaps": -1}, "link_flaps"),
         ({"ecc": "off"}, "ecc"),
         ({"cuda_user": "root"}, "cuda_user"),
+        ({"firmware": "majority"}, "firmware"),
+        ({"firmware_versions": {"bios": {}}}, "bios"),
+        ({"firmware_versions": {"vbios": {"NVIDIA A10": "$(id)"}}}, "firmware_versions.vbios"),
+        ({"firmware_versions": {"adapter": {"MT4129\n": "1"}}}, "firmware_versions.adapter"),
+        ({"firmware_versions": {"adapter": {"MT4129": 28.39}}}, "firmware_versions.adapter"),
         ({"cuda_user": "a b"}, "cuda_user"),
         ({"sins": 1}, "sins"),
     ],
@@ -583,6 +632,7 @@ NOT_SIMULATED = {
     "health.pcie_links": "pcie-link-narrow makes it fail, too; what names that fault is topology.pcie",
     "health.nvlinks": "nvlink-down makes it fail, too; what names that fault is topology.nvlinks",
     "health.port_state": "ib-port-down and ib-rate-low make it fail, too; what names them are rdma.ports and rdma.rate",
+    BASELINE: "all simulated boards of a kind have one firmware; tests/verify/test_fleet_wide.py compares hosts",
     "health.fabric": "fabric-manager-dead makes it fail, too; what names that fault is fabric_manager.active",
 }
 """Checks of `health` that no fault of a simulated host makes fail, and why."""

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Outcome
@@ -20,9 +21,12 @@ from tests.facts.probes import captured
 
 ON = captured("secure_boot", "on")
 SECURE, TOOL, SIGNED = "nvidia_driver.secure_boot", "nvidia_driver.signing_tool", "nvidia_driver.signed"
+ENROLLING = "nvidia_driver.enrolled"
 ROWS = [
     Row("Secure Boot is off", SECURE, None, {}, "pass", "off"),
     Row("no EFI", SECURE, None, {"secure_boot": ""}, "pass", "no EFI"),
+    Row("variables that are not mounted", SECURE, None, {"secure_boot": "", "mok_state": "looked|1\nefi|1\n"}, "skip",
+        "cannot be read", "mount -t efivarfs"),
     Row("without the key", SECURE, None, {"secure_boot": ON}, "fail", "not enrolled",
         "mokutil --import /var/lib/dkms/mok.pub"),
     Row("with another certificate than the one that is enrolled", SECURE, None,
@@ -31,6 +35,7 @@ ROWS = [
     Row("with the key", SECURE, None, {"secure_boot": ON, "dkms_key_enrolled": "enrolled|/var/lib/dkms/mok.pub\n"},
         "pass"),
     Row("a container loads no modules", SECURE, None, {"secure_boot": ON, **PODMAN}, "skip"),
+    Row("no certificate of the site's", ENROLLING, None, {"secure_boot": ON}, "n/a", "no certificate"),
     Row("no key is given", TOOL, None, {}, "n/a", "its own key"),
     Row("no key was ever given", SIGNED, None, {}, "n/a", "its own key"),
     Row("settings are left", SIGNED, None, {"module_signing": "written|1\n"}, "fail", "gpuprov.conf is left",
@@ -116,6 +121,37 @@ def test_a_short_list_of_certificates_has_it(driver: NvidiaDriver) -> None:
     """mokutil 0.7.1, which Fedora has, shows no more than the beginning of a fingerprint."""
     listed = f"2bb010e24d\n{identity(driver)['fingerprint'][:10]}\n"
     assert ask(SECURE, driver, secure_boot=ON, enrolled_certificates=listed).status == "pass"
+
+
+READY = "looked|1\nefi|1\nvariables|rw\ntool|1\n"
+
+
+@pytest.mark.parametrize("check", [SECURE, ENROLLING])
+@pytest.mark.parametrize(
+    ("mok", "found", "fix", "reboot"),
+    [
+        (READY, "no enrolled certificate has its SHA-1 fingerprint", "gpuprov enroll INVENTORY --sheet FILE", False),
+        (READY + "new|{mine}\n", "waits for the console at the next boot", "confirm in MokManager", True),
+        (READY + "new|{mine}\nnew|aa:bb\n", "waits for the console at the next boot", "confirm in MokManager", True),
+        (READY + "new|aa:bb\n", "another certificate waits for the console: aabb", "--again drops it", False),
+        (READY.replace("rw", "ro"), "efivars is mounted read-only", "mount -o remount,rw /sys/firmware/efi/efivars", False),
+        ("looked|1\nefi|1\ntool|1\n", "efivars is not mounted", "mount -t efivarfs efivarfs", False),
+        ("looked|1\nefi|1\nvariables|rw\n", "mokutil, which shows", "apt-get install mokutil", False),
+    ],
+)  # fmt: skip
+def test_what_enrolment_waits_for(
+    driver: NvidiaDriver, check: str, mok: str, found: str, fix: str, reboot: bool
+) -> None:
+    """A certificate that waits for the console is no pass: an unanswered prompt drops the request."""
+    mine = identity(driver)["fingerprint"]
+    signing = msgspec.structs.replace(driver.signing, enroll="prepared")
+    outcome = ask(check, NvidiaDriver(signing=signing), secure_boot=ON, mok_state=mok.replace("{mine}", mine))
+    assert (outcome.status, bool(outcome.reboot)) == ("fail", reboot)
+    assert found in outcome.found
+    assert fix in outcome.hint
+    by_hand = ask(check, driver, secure_boot=ON, mok_state=mok.replace("{mine}", mine))
+    assert "gpuprov enroll" not in by_hand.hint
+    assert ask(check, driver, secure_boot=ON, mok_state=mok, enrolled_certificates=f"{mine}\n").status == "pass"
 
 
 @pytest.mark.parametrize("enrolled", ["", "aa:bb\n", "2bb010e24d\n68447cfc17\n"])

@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from gpuprov.cli import cli
 from gpuprov.core.errors import GpuprovError
 from gpuprov.inventory import asked
+from tests import key_pairs
 from tests.here import program
 
 HABITS = ("-i", "-u", "-K", "-e", "-f")
@@ -62,6 +63,7 @@ REFUSED = {
 
 NAMES = [f"gpu{number}" for number in range(1, 7)]
 SPEC = "{nouveau: {}, acceptance: {}, reboot: never}"
+SIGNED = "nvidia_driver: {signing: {key_file: site.key, certificate_file: site.crt}}"
 INVENTORY = f"all: {{vars: {{gpuprov: {SPEC}}}, hosts: {{{', '.join(f'{name}: {{}}' for name in NAMES)}}}}}\n"
 SSH = """
 own=$(mktemp -d "$NOTED/XXXXXX")
@@ -87,6 +89,7 @@ LINES = {
     "accept": "accept INVENTORY --yes",
     "capture": "capture gpu* INVENTORY --out FOLDER/captured",
     "diff": "diff gpu1 gpu2 -i INVENTORY",
+    "enroll": "enroll FOLDER/signed.yaml",
     "undrain": "undrain gpu* INVENTORY --by command --command true --run r1",
     "init": "init --from-hosts gpu* -i INVENTORY --out FOLDER/new.yaml",
     "bundle": "bundle INVENTORY --key FOLDER/key --out FOLDER/bundle",
@@ -134,6 +137,8 @@ def noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "bin").mkdir()
     program(tmp_path / "bin", "ssh", SSH)
     (tmp_path / "site.yaml").write_text(INVENTORY)
+    key_pairs.site(tmp_path)
+    (tmp_path / "signed.yaml").write_text(INVENTORY.replace("acceptance: {}", SIGNED))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("NOTED", str(folder))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

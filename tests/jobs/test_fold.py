@@ -15,8 +15,10 @@ import pytest
 from click.testing import CliRunner
 from msgspec.structs import replace
 
+from gpuprov.capabilities.health.firmware import BASELINE
 from gpuprov.cli import cli
 from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.probes.host.firmware import Firmware
 from gpuprov.jobs import fold as folding
 from gpuprov.jobs import outcome, stored
 from gpuprov.jobs.model import HostResult
@@ -24,6 +26,7 @@ from gpuprov.jobs.results import LARGEST, Results, file_name
 from gpuprov.jobs.shown import lines
 from gpuprov.report import as_json, html, junit, prometheus, text
 from gpuprov.verify.evaluate import Result
+from gpuprov.verify.fleet_wide import compare_hosts
 from gpuprov.verify.verify import exit_code, verdict
 from tests import documents
 from tests.jobs import stub
@@ -66,6 +69,18 @@ def rows_of(host: str, number: int) -> list[Result]:
     return kinds[number % len(kinds)]
 
 
+def boards_of(host: str, number: int) -> list[Result]:
+    """A host with boards that are compared with other hosts': one of five is old, one of another kind is alone."""
+    versions = {"adapter": "28.35" if number % 5 == 1 else "28.39", "nvswitch": "96.10"}
+    kinds = ("adapter",) if number else ("adapter", "nvswitch")
+    boards = tuple(Firmware(kind=kind, board="A", names=("A",), address="0", version=versions[kind]) for kind in kinds)
+    own = row(
+        host, BASELINE, ("n/a", "pass", "skip", "fail")[number // 5 % 4], "own", fields=("firmware",), firmware=boards
+    )
+    earlier = rows_of(host, number)
+    return earlier if earlier[0].status == "unreachable" else [*earlier, own]
+
+
 def folded(folder: Path, results: list[Result]) -> folding.Folded:
     told = outcome.Told(run="r1", job="j", fleet="f", act="verify", started=TIME)
     hosts: dict[str, list[Result]] = {}
@@ -81,7 +96,18 @@ def test_a_report_is_that_of_verify_of_the_same_results(tmp_path: Path, kinds: A
     numbers = [kind + 9 * again for kind in kinds for again in range(4)]
     results = [one for number in numbers for one in rows_of(f"gpu{number:03}", number)]
     results.sort(key=lambda one: one.host)
-    many = folded(tmp_path, results)
+    is_that_of_verify(tmp_path, results, results)
+
+
+@pytest.mark.parametrize("numbers", [range(60), range(0, 60, 5), range(1, 60, 5), [0, 1], [0]])
+def test_what_depends_on_other_hosts_is_judged_when_all_are_there(tmp_path: Path, numbers: Any) -> None:
+    results = [one for number in numbers for one in boards_of(f"gpu{number:03}", number)]
+    is_that_of_verify(tmp_path, results, compare_hosts(results))
+
+
+def is_that_of_verify(folder: Path, single: list[Result], results: list[Result]) -> None:
+    """The report of results of single hosts is that of verify of all."""
+    many = folded(folder, single)
     assert text.render(many.many) == text.render(results)
     took = dict.fromkeys((one.host for one in results), 1.5)
     assert prometheus.render(many.many, took, 1.0) == prometheus.render(results, took, 1.0)

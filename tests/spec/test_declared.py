@@ -22,6 +22,7 @@ BY_ITSELF = {
     "acceptance.nvbandwidth": "its tests run with the defaults",
     "acceptance.nvbandwidth.source": "the tool is used where it is",
     "acceptance.rdma": "its tests run with the defaults",
+    "health.firmware_versions": "no board is judged",
     "host.gpu": "its model is required",
     "gpu_settings.application_clocks": "both clocks are required",
     "kubernetes.device_plugin": "its configuration is written with the defaults",

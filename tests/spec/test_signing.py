@@ -81,6 +81,11 @@ def test_one_of_the_two_is_not_enough(tmp_path: Path, field: str) -> None:
     assert f"nvidia_driver.signing.{field} is missing" in said[0]
 
 
+def test_what_is_not_there_cannot_be_enrolled() -> None:
+    [said] = told(Signing(enroll="prepared"))
+    assert said.startswith("nvidia_driver.signing.enroll: nvidia_driver.signing.enroll is prepared, and there is no")
+
+
 def test_no_message_holds_any_of_the_key(tmp_path: Path) -> None:
     secret = private(rsa_key("two")).decode().splitlines()[3]
     assert secret not in "".join(told(site(tmp_path, private(rsa_key("two")))))

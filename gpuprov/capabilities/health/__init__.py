@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuprov.capabilities.base import LOADED, Capability
-from gpuprov.capabilities.health import clocks, cuda, gpus, links, log, machine, nics, processes, wiring
+from gpuprov.capabilities.health import clocks, cuda, firmware, gpus, links, log, machine, nics, processes, wiring
 from gpuprov.capabilities.health.fragment import HERE, Health
 from gpuprov.facts.probes.kernel.kernel_log import seconds
 from gpuprov.spec.model import HostSpec
@@ -51,7 +51,7 @@ CAPABILITY = Capability(
     fragment=Health,
     checks=(
         *(*log.CHECKS, *gpus.CHECKS, *clocks.CHECKS, *processes.CHECKS),
-        *(*cuda.CHECKS, *links.CHECKS, *nics.CHECKS, *wiring.CHECKS, *machine.CHECKS),
+        *(*cuda.CHECKS, *links.CHECKS, *firmware.CHECKS, *nics.CHECKS, *wiring.CHECKS, *machine.CHECKS),
     ),
     rules=rules,
     driverless=True,

@@ -12,6 +12,25 @@ HERE = "health"
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
+Board = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9]([ -~]{0,62}[!-~])?$")]
+Version = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,39}$")]
+
+
+class FirmwareVersions(Fragment, frozen=True):
+    """Versions of firmware by the board that must have them; other boards are not judged by it."""
+
+    vbios: Annotated[
+        dict[Board, Version],
+        describe("of GPUs, by product name or board part number, as nvidia-smi -q shows them (692-2G520-0200-000)"),
+    ] = {}
+    inforom: Annotated[dict[Board, Version], describe("image version of GPUs, by the same names")] = {}
+    nvswitch: Annotated[dict[Board, Version], describe("of NVSwitches before generation 4, by PCI id (10de:22a3)")] = {}
+    adapter: Annotated[
+        dict[Board, Version],
+        describe("of network adapters and BlueField, by PSID or type: board_id (MT_0000000838) or hca_type (MT4129)"),
+    ] = {}
+
+
 class Health(Fragment, frozen=True):
     """Monitoring of a host in production: errors of its GPUs, links and kernel; read, never changed. `gpuprov health`
     shows whether it is fit for work, and the action that NVIDIA recommends.
@@ -127,9 +146,16 @@ class Health(Fragment, frozen=True):
         ),
     ] = None
     firmware: Annotated[
-        Literal["uniform", "any"],
-        describe("Whether GPUs of one model must have one VBIOS and InfoROM image; a corrupt InfoROM always fails"),
+        Literal["uniform", "fleet", "any"],
+        describe(
+            "Whether GPUs of one model must have one VBIOS and InfoROM image; with fleet, GPUs, NVSwitches and network "
+            "adapters must also have the firmware of most hosts of the run with the same board. A corrupt InfoROM always "
+            "fails"
+        ),
     ] = "uniform"
+    firmware_versions: Annotated[
+        FirmwareVersions, describe("Firmware that boards must have, whatever other hosts have; left out: not judged")
+    ] = FirmwareVersions()
     sockets: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=64)] | None,
         describe("How many CPU sockets the host has; left out: not judged"),

@@ -1,5 +1,4 @@
-"""Error counters of links and kernel messages about them: NVLink, PCIe, InfiniBand; and whether the GPUs have the same
-firmware."""
+"""Error counters of links and kernel messages about them: NVLink, PCIe, InfiniBand."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +10,6 @@ from gpuprov.capabilities.health.past import moment
 from gpuprov.capabilities.health.reported import shown
 from gpuprov.catalog import health as catalogue
 from gpuprov.catalog.kernel import ADDRESS
-from gpuprov.catalog.verdicts import find_complaints
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
@@ -211,39 +209,4 @@ def link_flaps(ctx: Ctx) -> Outcome:
     return ok(f"{counted(len(flaps.interfaces), 'interface')}; {few or 'none'} went down and came back", expected)
 
 
-@check(
-    "health.firmware", GPU_HEALTH, fields=("firmware",), evidence="nvidia-smi -q | grep -E '^GPU|VBIOS|Image Version'"
-)
-def firmware(ctx: Ctx) -> Outcome:
-    """GPUs of the same model and maker have the same VBIOS and InfoROM image, and no InfoROM is corrupt."""
-    gpus = shown(ctx)
-    state = ctx.facts.get(GPU_HEALTH)
-    corrupt = find_complaints(state.warnings, "inforom-corrupted")
-    if corrupt:
-        return fail(
-            "no corrupt InfoROM", "; ".join(corrupt), "drain the host, and ask the vendor's support", action="drain"
-        )
-    if ctx.fragment.firmware == "any":
-        return not_asked("firmware: any")
-    listed = []
-    for kind in ("vbios", "inforom"):
-        for model in dict.fromkeys(gpu.kind for gpu in gpus):
-            versions: dict[str, list[str]] = {}
-            for gpu in gpus:
-                if gpu.kind == model and getattr(gpu, kind):
-                    versions.setdefault(getattr(gpu, kind), []).append(gpu.address)
-            if len(versions) > 1:
-                each = ", ".join(f"{version} on {' '.join(where)}" for version, where in versions.items())
-                listed.append(f"{'VBIOS' if kind == 'vbios' else 'InfoROM'}: {each}")
-    if listed:
-        return fail(
-            "one VBIOS and one InfoROM image",
-            "; ".join(listed),
-            "bring the GPUs to one firmware with the vendor's tool",
-        )
-    if not any(gpu.vbios for gpu in gpus):
-        return skip("no GPU tells its VBIOS") if gpus else not_asked("no NVIDIA GPU on the PCI bus")
-    return ok(", ".join(dict.fromkeys(f"VBIOS {gpu.vbios}" for gpu in gpus)), "one VBIOS and one InfoROM image")
-
-
-CHECKS = (nvlink_errors, pcie_errors, pcie_replays, ports, link_flaps, firmware)
+CHECKS = (nvlink_errors, pcie_errors, pcie_replays, ports, link_flaps)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from gpuprov.capabilities.base import DRIVER_PACKAGES, LOADED, Capability
 from gpuprov.capabilities.nvidia_driver import (
     built_once,
+    enrolment,
     gsp,
     kernels,
     loading,
@@ -195,6 +196,7 @@ CHECKS = (
     *(
         *now.CHECKS,
         *signed.CHECKS,
+        *enrolment.CHECKS,
         *built_once.CHECKS,
         *origin.CHECKS,
         *precompiled.CHECKS,

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.booting import coming
+from gpuprov.capabilities.nvidia_driver import enrolment
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, built_here, served, versions
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.host import house, system
@@ -17,7 +18,6 @@ from gpuprov.facts.probes.kernel.signing import (
     KEY_FILE,
     MODULE_SIGNING,
     SETTINGS_FILE,
-    SHORT,
     Signature,
 )
 from gpuprov.facts.probes.software.packages import INDEX, PACKAGES
@@ -29,27 +29,22 @@ KEY_STATE = "root 600"
 
 @check(
     "nvidia_driver.secure_boot",
-    *(house.SECURE_BOOT, house.DKMS_KEY_ENROLLED, ENROLLED, system.CONTAINER, system.OS_RELEASE),
+    *(*enrolment.PROBES, house.DKMS_KEY_ENROLLED),
     fields=("signing",),
     moment="preflight",
-    evidence="mokutil --sb-state; mokutil --list-enrolled; grep mok_certificate /etc/dkms/framework.conf",
+    evidence="mokutil --sb-state; mokutil --list-enrolled; mokutil --list-new; grep mok_certificate /etc/dkms/framework.conf",
 )
 def secure_boot(ctx: Ctx) -> Outcome:
     """With Secure Boot on, modules built on the host load only if the certificate that signs them is enrolled."""
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the machine's kernel loads modules, not this host")
     if not ctx.facts.get(house.SECURE_BOOT):
-        return ok("Secure Boot is off, or the machine has no EFI")
+        return enrolment.judge_off(ctx.facts)
     if ctx.fragment.build == "precompiled":
         return _signed_elsewhere(ctx)
     file = ctx.fragment.signing.certificate_file
     if file:
-        fingerprint = certificates.of_file(file)["fingerprint"]
-        if {fingerprint, fingerprint[:SHORT]} & ctx.facts.get(ENROLLED):
-            return ok(f"Secure Boot is on and the site's certificate is enrolled ({file})")
-        hint = f"enrol it on the host: mokutil --import {file} (in DER), reboot, confirm at the console; or switch Secure Boot off"
-        message = f"Secure Boot is on, and no enrolled certificate has its SHA-1 fingerprint, {fingerprint}"
-        return fail(f"Secure Boot off, or {file} enrolled", message, hint)
+        return enrolment.judge_preflight(ctx)
     if ctx.fragment.source == "runfile":
         message = "Secure Boot is on, and NVIDIA's installer does not sign its modules with DKMS's key"
         hint = "nvidia_driver.signing with an enrolled certificate; a source of packages; or switch Secure Boot off"

@@ -19,6 +19,7 @@ _GPU = {
     "uuid": "GPU UUID",
     "serial": "Serial Number",
     "vbios_version": "VBIOS Version",
+    "board_part_number": "Board Part Number",
     "compute_mode": "Compute Mode",
     "gpu_recovery_action": "GPU Recovery Action",
     "mig_mode": "MIG Mode",

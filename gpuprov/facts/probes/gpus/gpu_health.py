@@ -69,6 +69,7 @@ def _parse_gpu(address: str, values: Values) -> GpuHealth:
         uuid=_parse_text(values.get(("GPU UUID",))),
         brand=_parse_text(values.get(("Product Brand",))),
         board=_parse_text(values.get(("PCI", "Sub System Id"))),
+        part=_parse_text(values.get(("Board Part Number",))),
         ecc=mode.lower() if mode in ("Enabled", "Disabled") else "",
         volatile=_parse_ecc(values, "Volatile"),
         aggregate=_parse_ecc(values, "Aggregate"),

@@ -38,7 +38,7 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
     recommends; `reset_required`, `reset_advised`. `width`: lanes of its PCIe link now. `broken`: an error that it
     reports in place of all values; `untold`: nvidia-smi's headings below which an error stands in place of a value.
     `used`: MiB of its memory; `processes`: whether any use it; `coherent`: its memory is part of the host's, which the
-    kernel may use as it likes. `serial`: the board's serial number.
+    kernel may use as it likes. `serial`, `part`: the board's serial and part number.
     """
 
     address: str
@@ -47,6 +47,7 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
     uuid: str = ""
     brand: str = ""
     board: str = ""
+    part: str = ""
     ecc: str = ""
     volatile: Ecc = Ecc()
     aggregate: Ecc = Ecc()

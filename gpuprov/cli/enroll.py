@@ -1,0 +1,167 @@
+"""The command `gpuprov enroll`: parse, call, print, return the exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from gpuprov.cli import options
+from gpuprov.cli.sections import Command, Written
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuprov.fleet.enroll import Host
+
+
+AT_A_TIME = 64
+"""Hosts at a time without --forks."""
+
+
+@click.command(cls=Command, short_help="Prepare Secure Boot's enrolment, with a sheet for the consoles.")
+@options.inventory
+@options.reaching
+@click.option("--sheet", type=Written(), help="New file for the consoles, with the passwords; only you can read it.")
+@click.option(
+    "--hash-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="One password for all hosts: its hash, as mokutil --generate-hash prints it.",
+)
+@click.option("--again", is_flag=True, help="Replace requests that wait, also of other certificates.")
+@click.option(
+    "--console-wait",
+    "wait",
+    type=click.IntRange(-1, 0x7FFF),
+    metavar="SECONDS",
+    help="How long MokManager waits for a key at the next boot (10); -1: without an end.",
+)
+@options.read_limit
+@options.json_flag
+def enroll(
+    sources: tuple[str, ...],
+    sheet: Path | None,
+    hash_file: Path | None,
+    again: bool,
+    wait: int | None,
+    timeout: float,
+    as_json: bool,
+    **reading: Any,
+) -> int:
+    """Say which hosts with Secure Boot trust the site's certificate (nvidia_driver.signing). With --sheet, request its
+    enrolment on those that do not, where the spec has enroll: prepared.
+
+    A person confirms each request in MokManager, at the console, at the next boot; --sheet is what they need for it.
+    The one-time passwords are in that file alone. Reboots nothing. Exit code 0: all trust it; 1: some do not yet; 3:
+    refused; 4: not reached.
+
+    \b
+    Example: gpuprov enroll inventory.yaml
+             gpuprov enroll inventory.yaml --sheet console.txt --limit rack7
+    """
+    from gpuprov.core import terminal
+    from gpuprov.core.errors import GpuprovError, choose_code
+    from gpuprov.fleet import enroll as enrolling
+
+    if (hash_file or again or wait is not None) and sheet is None:
+        raise click.UsageError("--hash-file, --again and --console-wait go with --sheet")
+    _check_new(sheet)
+    shared = _read_hash(hash_file) if hash_file else ""
+    signing = enrolling.list_signing(options.load(sources, reading).pairs)
+    if not signing:
+        raise GpuprovError("no host has nvidia_driver.signing", "docs: how-to/secure-boot")
+    pace = options.pace(reading)
+    with terminal.Progress([raw.name for raw, _ in signing], "reading", quiet=True):
+        hosts = enrolling.read_hosts(signing, again=again, pace=pace, timeout=timeout)
+    if sheet is not None and any(host.requested or host.state == "waiting" for host in hosts):
+        raws = {raw.name: raw for raw, _ in signing}
+        hosts = _request(hosts, raws, sheet, _Options(shared, again, wait, reading["forks"] or AT_A_TIME))
+    _show(hosts, as_json=as_json, requesting=sheet is not None)
+    return choose_code(host.outcome for host in hosts)
+
+
+def _check_new(sheet: Path | None) -> None:
+    """Raise GpuprovError if the sheet cannot be written, or would replace one."""
+    from gpuprov.core.errors import GpuprovError
+    from gpuprov.report.files import check_writable
+
+    if sheet is not None and (sheet.exists() or sheet.is_symlink()):
+        raise GpuprovError(f"{sheet} exists, and hosts may still wait for its passwords", "name a new file")
+    check_writable(sheet)
+
+
+def _read_hash(file: Path) -> str:
+    from gpuprov.core.errors import GpuprovError
+    from gpuprov.core.safe_parse import read_named
+    from gpuprov.fleet.enroll.password import HASH
+
+    fix = "mokutil --generate-hash > FILE makes one"
+    try:
+        text = read_named(str(file)).decode("ascii", errors="replace").strip()
+    except OSError as error:
+        raise GpuprovError(f"--hash-file {file} cannot be read: {error.strerror}", fix) from error
+    if not HASH.fullmatch(text):
+        raise GpuprovError(f"--hash-file {file} holds no hash of a password ($6$...)", fix)
+    return text
+
+
+class _Options(NamedTuple):
+    """The options of the requests. `shared`: the hash of the one password, empty for one-time passwords."""
+
+    shared: str
+    again: bool
+    wait: int | None
+    at_a_time: int
+
+
+def _request(hosts: Sequence[Host], raws: dict[str, Any], sheet: Path, chosen: _Options) -> list[Host]:
+    """Make the requests. The sheet is written before: a request whose password nobody has could not be confirmed."""
+    from datetime import UTC, datetime
+
+    from gpuprov.core import terminal
+    from gpuprov.fleet import enroll as enrolling
+    from gpuprov.fleet.enroll.password import hash_password, make_password, make_salt
+    from gpuprov.fleet.enroll.sheet import compose_sheet
+    from gpuprov.report.files import write_atomic
+
+    names = [host.host for host in hosts if host.requested]
+    passwords = {} if chosen.shared else {name: make_password() for name in names}
+
+    def write(known: Sequence[Host]) -> None:
+        text = compose_sheet(known, passwords, shared=bool(chosen.shared), wait=chosen.wait, now=datetime.now(UTC))
+        write_atomic(sheet, text, mode=0o600)
+
+    write(hosts)
+    hashes = {name: chosen.shared or hash_password(passwords[name], make_salt()) for name in names}
+    with terminal.Progress(names, "requesting", quiet=True) as progress:
+        requested = enrolling.Request(hashes=hashes, again=chosen.again, wait=chosen.wait)
+        done = enrolling.request(raws, hosts, requested, chosen.at_a_time, progress.done)
+    if any(host.at_console for host in done):
+        write(done)
+    else:
+        sheet.unlink(missing_ok=True)
+    return done
+
+
+def _show(hosts: Sequence[Host], *, as_json: bool, requesting: bool) -> None:
+    """Print the hosts by state, and who is needed at a console."""
+    from gpuprov.core import terminal
+    from gpuprov.core.safe_parse import format_document
+    from gpuprov.fleet.enroll import group_hosts
+    from gpuprov.inventory.names import fold_names
+
+    waiting = [host.host for host in hosts if host.state == "waiting"]
+    if waiting:
+        terminal.hint(f"a reboot with a person at the console is needed: {fold_names(waiting)}")
+    elif not requesting and any(host.requested for host in hosts):
+        terminal.hint("gpuprov enroll --sheet FILE requests it, and writes a sheet for the consoles")
+    if as_json:
+        terminal.result(format_document({"hosts": list(hosts)}))
+        return
+    lines = []
+    for (state, message, hint), names in group_hosts(hosts).items():
+        lines.append(f"{state:<12}  {fold_names(names)} ({len(names)}){': ' if message else ''}{message}")
+        lines += [f"  fix: {hint}"] if hint else []
+    terminal.result("\n".join(lines))
