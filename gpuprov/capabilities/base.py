@@ -54,7 +54,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     `version` is the exact version that the host has after apply, given by a capability's preflight before anything is changed;
     `installed` the current version. `action`: the name of the action that makes an unhealthy host fit for work again. `counters`: for
-    monitoring, whatever the status.
+    monitoring, whatever the status. `devices`: PCI addresses of what a failure with an action is about; empty: not known,
+    or the whole host.
     """
 
     status: Status
@@ -68,6 +69,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     installed: str = ""
     action: str = ""
     counters: tuple[Counter, ...] = ()
+    devices: tuple[str, ...] = ()
 
 
 def ok(actual: object, expected: object = "", *, evidence: str = "", action: str = "") -> Outcome:
