@@ -144,7 +144,7 @@ def test_a_node_that_changes_meanwhile_is_judged_anew(kubectl: Kubectl) -> None:
     assert Kubernetes().drain("gpu1", "fri").state == "done"
     kubectl.put(conflicts=1, meanwhile={"spec": {"unschedulable": True}})
     step = Kubernetes().drain("gpu1", "fri")
-    assert (step.state, step.message) == ("refused", "somebody else has cordoned it")
+    assert (step.state, step.message, step.others) == ("refused", "somebody else has cordoned it", True)
     assert "annotations" not in kubectl.node["metadata"]
     kubectl.put(conflicts=9)
     assert Kubernetes().drain("gpu1", "fri").state == "unknown"
