@@ -257,7 +257,8 @@ class Capability:
     `taken_away`: the block that removes what it set up, for a host that goes back to where it had none; None: that stays.
     `until_boot`: what of it nevertheless stays until the next boot, for a person. `pruned`: if --prune removes it, the values that the
     role gets beside its files, units and holds (roles/host/tasks/prune.yml); it may raise ProbeFailed. `sets_up`: it sets up something
-    that could stay. `serves_jobs`: programs of users depend on its units while they run. `from_site`: some of what it needs comes from
+    that could stay. `ends_with_reset`: a reset takes its state from the GPUs, and its units bring it back. `serves_jobs`: programs of
+    users depend on its units while they run. `from_site`: some of what it needs comes from
     no package source, so that no bundle can hold it.
 
     `driverless`: it makes sense on a host without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec
@@ -287,6 +288,7 @@ class Capability:
     until_boot: str = ""
     pruned: Callable[[HostSpec, Facts], Mapping[str, Any]] | None = None
     sets_up: bool = True
+    ends_with_reset: bool = False
     serves_jobs: bool = False
     from_site: bool = False
     driverless: bool = False

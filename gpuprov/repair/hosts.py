@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from gpuprov import __version__
+from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.health import watched
 from gpuprov.catalog.drivers.sets import list_gpu_services
 from gpuprov.core.errors import UnreachableError
@@ -27,8 +28,8 @@ LIMIT = repair.RESET_SECONDS + 120.0
 """Seconds for one act: services are stopped and started around a reset."""
 SHORT = 20.0
 """Seconds for a question to a host that may be rebooting."""
-RESTORED = ("persistence", "fabric_manager", "mig", "mps", "gpu_settings")
-"""Capabilities whose state a reset takes from the GPUs, and units bring back."""
+RESTORED = frozenset(capability.name for capability in CAPABILITIES if capability.ends_with_reset)
+"""Capabilities whose state units have to bring back after a reset."""
 REBOOT_TIMEOUT = "host_reboot_timeout"
 USUAL_REBOOT = 1800.0
 """As in roles/host."""

@@ -1,10 +1,10 @@
 """What would be done on a host, from its health: nothing is decided about a finding that health does not say."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.host.repairs import REPAIRS, Repair
-from gpuprov.fleet.drain import By
+from gpuprov.fleet.drain.choose import CLIENTS
 from gpuprov.repair.model import HostPlan, Options, Scheduler, Scope, Step
 from gpuprov.repair.scope import find_scope
 from gpuprov.spec.model import HostSpec
@@ -13,8 +13,6 @@ from gpuprov.verify.fitness import Fitness, fitness
 
 MOST, WINDOW = 3, 7 * 86400
 """Repairs of one finding within so many seconds, after which it is given up when it comes back."""
-SCHEDULERS: Mapping[str, By] = {"slurm": "slurm", "kubernetes": "kubernetes"}
-"""Blocks of a spec that name the scheduler."""
 OTHERWISE = {
     "restart": "a program or a daemon is to be restarted: gpuprov apply starts what the spec asks for",
     "update": "driver and firmware are to be updated: nvidia_driver.version in the spec, then gpuprov apply",
@@ -68,7 +66,7 @@ def choose_scheduler(spec: HostSpec, options: Options) -> Scheduler:
     """Return who schedules the host: what --by says, else its spec; empty if nobody."""
     if not options.drain:
         return ""
-    return options.by or next((by for name, by in SCHEDULERS.items() if name in spec.capabilities), "")
+    return options.by or next((by for by in CLIENTS if by in spec.capabilities), "")
 
 
 def count_repairs(past: Collection[Repair], plan: HostPlan, now: float) -> int:

@@ -77,7 +77,7 @@ MADE: dict[str, tuple[Callable[[], Document], dict[str, Outcome]]] = {
                 hosts=[HostRepair(plan=HostPlanned(host=state, step="reset"), state=state) for state in OUTCOMES],
             )
         ),
-        dict(OUTCOMES),
+        {str(state): outcome for state, outcome in OUTCOMES.items()},
     ),
     "accept": (
         lambda: accept(measured()),

@@ -11,17 +11,18 @@ import pytest
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.collect.unreached import Unreached
+from gpuprov.fleet.policy.in_memory import InMemory
 from gpuprov.host_page.read import ReadHost
 from gpuprov.repair import chain, command, ticket
 from gpuprov.repair.document import build_document
-from gpuprov.repair.hosts import Answer
+from gpuprov.repair.hosts import Answer, Judged
 from gpuprov.repair.model import Options, Repaired
 from gpuprov.repair.text import as_text
 from gpuprov.report.document import as_json
 from gpuprov.spec.model import HostSpec, RawHost
 from tests.commands import run_main
 from tests.hardware.topology.machines import H100
-from tests.repair.fake_hosts import FakeHost, FakeHosts, Judged
+from tests.repair.fake_hosts import FakeHost, FakeHosts
 from tests.repair.test_planning import machine
 from tests.repair.test_planning import read as read_facts
 
@@ -45,7 +46,8 @@ def pairs(*names: str) -> list[tuple[RawHost, HostSpec]]:
 
 def run(hosts: dict[str, FakeHost], **options: Any) -> tuple[Repaired, Fleet, list[str]]:
     fleet, shown = Fleet(hosts), list[str]()
-    done = command.run(pairs(*hosts), fleet, Options(**{"run": "r1", "yes": True} | options), shown.append)
+    values: dict[str, Any] = {"run": "r1", "yes": True, **options}
+    done = command.run(pairs(*hosts), fleet, Options(**values), shown.append)
     return done, fleet, shown
 
 
@@ -78,8 +80,14 @@ def test_a_host_that_stays_out_takes_its_place_in_the_budget() -> None:
 @pytest.mark.parametrize(("total", "max_out", "batch"), [(4, "50%", 2), (400, "1%", 4), (4, "1%", 1)])
 def test_a_share_is_one_of_the_inventory(total: int, max_out: str, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
-    begin = command.InMemory.begin
-    monkeypatch.setattr(command.InMemory, "begin", lambda self: sizes.append(len(names := begin(self))) or names)
+    begin = InMemory.begin
+
+    def note(self: InMemory) -> tuple[str, ...]:
+        names = begin(self)
+        sizes.append(len(names))
+        return names
+
+    monkeypatch.setattr(InMemory, "begin", note)
     run({f"gpu{number}": FakeHost() for number in range(4)}, max_out=max_out, total=total)
     assert sizes[0] == batch
 
@@ -105,7 +113,12 @@ def test_what_needs_hands_is_not_touched() -> None:
 
 def test_nobody_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(terminal, "confirm", lambda question: bool(asked.append(question)))
+
+    def refuse(question: str) -> bool:
+        asked.append(question)
+        return False
+
+    monkeypatch.setattr(terminal, "confirm", refuse)
     with pytest.raises(GpuprovError, match="nothing was done"):
         run({"gpu1": FakeHost()}, yes=False)
     assert asked == ["Repair 1 host?"]
