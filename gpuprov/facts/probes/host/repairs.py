@@ -1,6 +1,7 @@
 """Repairs that were made on a host, as `gpuprov.host_code.repairs` records them."""
 
 from collections.abc import Iterable, Iterator
+from typing import Annotated
 
 import msgspec
 
@@ -13,7 +14,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     """An act. `at` in Unix time; `act`: reset, reboot, repaired or given up; `gpus`: PCI addresses, empty for all;
     `checks`: the checks of health that asked for it; `problem`: why it was not done."""
 
-    at: int
+    at: Annotated[int, msgspec.Meta(ge=0, le=100_000_000_000)]
     run: str
     act: str
     gpus: tuple[str, ...] = ()
