@@ -178,14 +178,14 @@ class Chain:
         judged = fitness(self._results)
         self._outcome.left = judged[0].causes if judged else self._plan.findings
         lost = [
-            row for row in self._results if row.capability in RESTORED and row.status in FAILING and not row.follows
+            row for row in self._results if row.capability in RESTORED and row.status in FAILING and row.moment == "now"
         ]
         if not fit and judged and judged[0].fit == "not proven":
             self._end(
                 "not proven", f"what was found is gone; {judged[0].sentence}", "gpuprov health says what is unread"
             )
         elif not fit and not self._goes_on():
-            self._end("not started" if not self._outcome.tries else "given up", "the run was ended")
+            self._end("interrupted", "nothing more was begun", "repair it again")
         elif not fit:
             last = self._outcome.tries[-1].problem if self._outcome.tries else ""
             sentence = judged[0].sentence if judged else self._plan.sentence

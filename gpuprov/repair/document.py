@@ -5,6 +5,7 @@ from collections import Counter
 import msgspec
 
 from gpuprov.core.errors import Outcome
+from gpuprov.host_page.identify import Gpu as Card
 from gpuprov.repair.model import OUTCOMES, Gpu, HostRepair, Repaired, State, Step, Try
 from gpuprov.repair.text import format_summary
 from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
@@ -43,7 +44,8 @@ class RepairPlan(msgspec.Struct, kw_only=True):
 
 class RepairedHost(HostDocument, frozen=True, kw_only=True):
     """A host. `tries`: what was done; `left`: findings at the end; `out`: why it stays out of its scheduler; `ticket`:
-    files with its ticket."""
+    files with its ticket, and then `machine`: what it is, by label; `cards`: its GPUs with serial numbers and VBIOS;
+    `kernel_log`: lines that gpuprov knows."""
 
     state: State
     message: str
@@ -53,6 +55,9 @@ class RepairedHost(HostDocument, frozen=True, kw_only=True):
     left: tuple[RepairFinding, ...]
     out: str
     ticket: tuple[str, ...]
+    machine: dict[str, str]
+    cards: tuple[Card, ...]
+    kernel_log: tuple[str, ...]
 
 
 class RepairSummary(Summary, kw_only=True):

@@ -8,14 +8,26 @@ import msgspec
 from gpuprov.core.errors import Code, Outcome, choose_code, find_worst
 from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.fleet.drain import By
+from gpuprov.host_page.identify import Gpu as Card
 from gpuprov.verify.evaluate import Result
 
 Step = Literal["nothing", "reset", "reboot", "ticket", "not proven", "unreachable"]
 """What is done first. ticket: no software repairs it."""
 State = Literal[
-    "fit", "planned", "repaired", "differs", "given up", "refused", "locked", "unreachable", "not proven", "not started"
+    "fit",
+    "planned",
+    "repaired",
+    "differs",
+    "given up",
+    "refused",
+    "locked",
+    "unreachable",
+    "not proven",
+    "not started",
+    "interrupted",
 ]
-"""differs: what was found is gone, and the host is not as its spec says. refused: in use, or not drained."""
+"""differs: what was found is gone, and the host is not as its spec says. refused: in use, or not drained.
+interrupted: ended between two acts."""
 OUTCOMES: Mapping[State, Outcome] = {
     "fit": "ok",
     "planned": "differs",
@@ -27,6 +39,7 @@ OUTCOMES: Mapping[State, Outcome] = {
     "unreachable": "unreachable",
     "not proven": "not proven",
     "not started": "differs",
+    "interrupted": "interrupted",
 }
 
 
@@ -121,7 +134,8 @@ class Try(msgspec.Struct, frozen=True, kw_only=True):
 
 class HostRepair(msgspec.Struct, kw_only=True):
     """The outcome of a host. `left`: findings at the end; `out`: it stays out of its scheduler, and why; `ticket`: the
-    files of its ticket."""
+    files of its ticket, for which `machine`, `cards` and `kernel_log` were read: what it is, by label; its GPUs; judged
+    lines."""
 
     plan: HostPlan
     state: State
@@ -131,6 +145,9 @@ class HostRepair(msgspec.Struct, kw_only=True):
     left: tuple[Result, ...] = ()
     out: str = ""
     ticket: tuple[str, ...] = ()
+    machine: dict[str, str] = {}
+    cards: tuple[Card, ...] = ()
+    kernel_log: tuple[str, ...] = ()
 
     @property
     def host(self) -> str:

@@ -18,6 +18,7 @@ WORDS: dict[State, str] = {
     "unreachable": "not reached",
     "not proven": "not proven",
     "not started": "not started",
+    "interrupted": "interrupted",
 }
 
 
@@ -74,7 +75,7 @@ def _list_host(host: HostRepair, width: int) -> Iterator[str]:
     for tried in host.tries:
         result = tried.problem or (f"then {tried.after}" if tried.after else "done")
         yield from labelled(tried.act, f"{tried.at}, {tried.seconds:g} s: {result}", width)
-    for finding in host.left if host.state in ("given up", "refused", "not started", "differs") else ():
+    for finding in host.left if host.state in ("given up", "refused", "not started", "differs", "interrupted") else ():
         yield from labelled("because", f"{finding.check}: {finding.found}", width)
     yield from labelled("out", host.out, width)
     yield from labelled("do", host.hint, width)

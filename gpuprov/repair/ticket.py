@@ -5,8 +5,11 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.probes.base import Facts
+from gpuprov.host_page.identify import list_gpus, list_rows
+from gpuprov.host_page.kernel_log import list_lines
 from gpuprov.host_page.page import Tried, render
-from gpuprov.host_page.read import read_host
+from gpuprov.host_page.read import ReadHost, read_host
 from gpuprov.repair.document import build_document
 from gpuprov.repair.model import HostRepair, Repaired
 from gpuprov.report.document import as_json
@@ -30,9 +33,19 @@ def write_tickets(pairs: Pairs, run: Repaired, folder: Path | None, about: About
             name = re.sub(r"\A\.", "%2E", quote(raw.name, safe="@+"))
             page, document = place / f"{name}-{run.run}.html", place / f"{name}-{run.run}.json"
             outcome.ticket = (str(page), str(document))
-            write_atomic(page, render(read_host(raw, spec), about, tried=list_tried(outcome)))
+            host = read_host(raw, spec)
+            if isinstance(host.facts, Facts):
+                add_identity(outcome, host, host.facts)
+            write_atomic(page, render(host, about, tried=list_tried(outcome)))
             alone = Repaired(run=run.run, hosts=(outcome,), seconds=run.seconds)
             write_atomic(document, as_json(build_document(alone)) + "\n")
+
+
+def add_identity(outcome: HostRepair, host: ReadHost, facts: Facts) -> None:
+    """Add what a vendor asks for: what the host is, its GPUs, and the lines of its kernel log."""
+    outcome.machine = {row.label: row.value for row in list_rows(host, facts) if not row.unread}
+    outcome.cards = tuple(list_gpus(facts)[0])
+    outcome.kernel_log = tuple(f"{line.last} {line.text}" for line in list_lines(facts)[0])
 
 
 def list_tried(outcome: HostRepair) -> Tried:

@@ -20,6 +20,7 @@ from gpuprov.repair.model import Options, Repaired
 from gpuprov.repair.text import as_text
 from gpuprov.report.document import as_json
 from gpuprov.spec.model import HostSpec, RawHost
+from tests.capabilities.health_host import GSP, log
 from tests.commands import run_main
 from tests.hardware.topology.machines import H100
 from tests.repair.fake_hosts import FakeHost, FakeHosts
@@ -151,12 +152,17 @@ def test_a_defect_costs_its_host_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ZeroDivisionError" in done.hosts[0].message
 
 
-def test_a_ticket_is_a_page_and_a_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("reached", [True, False])
+def test_a_ticket_is_a_page_and_a_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reached: bool) -> None:
+    facts = read_facts(machine(H100, 0), kernel_log=log(GSP))
+
     def read(raw: RawHost, spec: HostSpec) -> ReadHost:
-        return ReadHost(raw=raw, spec=spec, results=[], facts=Unreached(raw.name, "no route", "see"))
+        return ReadHost(
+            raw=raw, spec=spec, results=[], facts=facts if reached else Unreached(raw.name, "no route", "see")
+        )
 
     monkeypatch.setattr(ticket, "read_host", read)
-    name = "../gpu<b>1"
+    name = "../gpu<x>1"
     done, _, _ = run({name: FakeHost(ends="")})
     ticket.write_tickets(pairs(name), done, tmp_path / "tickets")
     page, document = sorted((tmp_path / "tickets").iterdir())
@@ -165,10 +171,15 @@ def test_a_ticket_is_a_page_and_a_document(tmp_path: Path, monkeypatch: pytest.M
     text = page.read_text()
     for words in ("What was found and tried", "health.recovery", "reset", "reboot", "given up", "GPU 1"):
         assert words in text, words
-    assert "<b>" not in text.partition("</head>")[2]
+    assert "<x>" not in text.partition("</head>")[2]
     told = json.loads(document.read_text())
     assert [tried["act"] for tried in told["hosts"][0]["tries"]] == ["reset", "reboot"]
     assert told["hosts"][0]["plan"]["whole"]
+    (host,) = told["hosts"]
+    assert bool(host["machine"]) == bool(host["cards"]) == bool(host["kernel_log"]) == reached
+    if reached:
+        assert host["cards"][0]["serial"]
+        assert "Xid (PCI:0000:19:00): 119" in host["kernel_log"][0]
     assert str(page) in as_text(done)
 
 
