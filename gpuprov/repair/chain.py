@@ -196,7 +196,7 @@ class Chain:
             self._outcome.left = tuple(lost)
         else:
             self._end("repaired")
-        if self._outcome.state in ("repaired", "differs", "given up") and self._outcome.tries:
+        if self._outcome.state in ("repaired", "differs", "not proven", "given up") and self._outcome.tries:
             done = "given up" if self._outcome.state == "given up" else "repaired"
             self._hosts.act("note", self._plan, act=done)
 

@@ -31,7 +31,7 @@ def plan_host(spec: HostSpec, results: Sequence[Result], facts: Facts | None, op
         plan.message, plan.hint = (unreached.found, unreached.hint) if unreached else ("it was not read", "")
         return plan
     if plan.step == "not proven":
-        plan.message = "nothing is known to repair, and not all is proven: " + fit.sentence
+        plan.message = f"no finding to repair, and {fit.sentence}"
         plan.hint = "gpuprov health says what could not be read"
     if plan.step in ("reset", "reboot"):
         _plan_acts(plan, spec, facts, options)

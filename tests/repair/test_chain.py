@@ -16,6 +16,7 @@ from gpuprov.verify.evaluate import Result
 from tests.repair.fake_hosts import OPTIONS, FakeDrains, FakeHost, FakeHosts, finding, plan
 
 REFUSED = {"reset": Answer(problem="nvidia-smi --gpu-reset: GPU 0 is in use")}
+UNREAD = Result(host="gpu1", capability="health", check="health.kernel_log", status="skip", found="begins late")
 NOT_SET_UP = Result(host="gpu1", capability="mig", check="mig.instances", status="fail", found="none")
 
 
@@ -54,6 +55,7 @@ ROWS: list[tuple[str, FakeHost, Options, str, str]] = [
     ("its lock is lost midway", FakeHost(answers={"reset": Answer(problem="another run", lost=True)}), OPTIONS, "locked",
      "take reset release"),
     ("MIG does not come back", FakeHost(after=(NOT_SET_UP,)), OPTIONS, "differs", "take reset note-repaired release"),
+    ("the rest is not proven", FakeHost(after=(UNREAD,)), OPTIONS, "not proven", "take reset note-repaired release"),
     ("it then asks for hands", FakeHost(ends="", action="drain"), OPTIONS, "given up", "take reset note-given-up release"),
 ]  # fmt: skip
 

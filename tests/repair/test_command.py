@@ -15,7 +15,7 @@ from gpuprov.fleet.policy.in_memory import InMemory
 from gpuprov.host_page.read import ReadHost
 from gpuprov.repair import chain, command, ticket
 from gpuprov.repair.document import build_document
-from gpuprov.repair.hosts import Answer, Judged
+from gpuprov.repair.hosts import Answer, Judged, ReachedHosts
 from gpuprov.repair.model import Options, Repaired
 from gpuprov.repair.text import as_text
 from gpuprov.report.document import as_json
@@ -23,7 +23,7 @@ from gpuprov.spec.model import HostSpec, RawHost
 from tests.capabilities.health_host import GSP, log
 from tests.commands import run_main
 from tests.hardware.topology.machines import H100
-from tests.repair.fake_hosts import FakeHost, FakeHosts
+from tests.repair.fake_hosts import FakeHost, FakeHosts, plan
 from tests.repair.test_planning import machine
 from tests.repair.test_planning import read as read_facts
 
@@ -199,3 +199,16 @@ def test_a_record_is_refused_and_a_pipe_cannot_answer(
     assert "a record cannot be repaired" in capsys.readouterr().err
     assert run_main(monkeypatch, "repair", "inventory.yaml") == 2
     assert "repair asks before it changes anything" in capsys.readouterr().err
+
+
+def test_a_host_is_reached_as_the_inventory_says() -> None:
+    """This machine, by its own shell: the program arrives, runs, and its answer is understood; nothing is changed."""
+    raw = RawHost(name="here", connection={"ansible_connection": "local"})
+    hosts = ReachedHosts([(raw, HostSpec(name="here"))], Options(run="r1"))
+    results, facts = hosts.judge(["here"])["here"]
+    assert facts is not None
+    assert {"health.xid", "health.recovery"} <= {result.check for result in results}
+    answer = hosts.act("look", plan("here"))
+    assert not answer.silent
+    assert answer.boot or answer.problem
+    assert hosts.get_reboot_limit("here") == 1800.0
