@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from typing import Any, Callable, Mapping, Sequence
 
 from . import clients, lock, process, repairs
@@ -52,14 +53,18 @@ def take(request: Request) -> dict[str, Any]:
 def reset(request: Request) -> dict[str, Any]:
     """Reset GPUs with the services stopped. `problem`: why it was not done; `failed`: services that do not start."""
     gpus, checks, run = request["gpus"], request["checks"], str(request["owner"]["run"])
-    units = clients.list_active(request["services"])
     holders: list[str] = []
-    problem = clients.stop(units, clients.list_dependents(units))
-    if not problem and not (holders := clients.list_holders(request["known"])):
-        problem = _run_reset(request["ids"])
-    done = not problem and not holders
-    repairs.note(run, "reset", gpus, checks, problem or "a process holds a GPU" * (not done))
-    return {"problem": problem, "holders": holders, "failed": _start_again(request["services"], set_up=done)}
+    try:
+        units = clients.list_active(request["services"])
+        problem = clients.stop(units, clients.list_dependents(units))
+        if not problem and not (holders := clients.list_holders(request["known"])):
+            problem = _run_reset(request["ids"])
+    except OSError as error:
+        problem = str(error)
+    at, done = time.time(), not problem and not holders
+    failed = _start_again(request["services"], set_up=done)
+    repairs.note(run, "reset", gpus, checks, problem or "a process holds a GPU" * (not done), at)
+    return {"problem": problem, "holders": holders, "failed": failed}
 
 
 def _start_again(services: Sequence[str], *, set_up: bool) -> dict[str, str]:

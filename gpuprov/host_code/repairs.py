@@ -16,7 +16,17 @@ MOST = 200
 """Maximum number of lines; the newest stay."""
 
 
-def note(run: str, act: str, gpus: Sequence[str], checks: Sequence[str], problem: str = "") -> None:
-    """Add an act. gpus: PCI addresses; empty for all. checks: what it was done for. problem: why it was not done."""
-    line = {"at": int(time.time()), "run": run, "act": act, "gpus": [*gpus], "checks": [*checks], "problem": problem}
+def note(
+    run: str, act: str, gpus: Sequence[str], checks: Sequence[str], problem: str = "", at: float | None = None
+) -> None:
+    """Add an act. gpus: PCI addresses; empty for all. checks: what it was done for. problem: why it was not done. at:
+    its time, if not now."""
+    line = {
+        "at": round(time.time() if at is None else at, 3),
+        "run": run,
+        "act": act,
+        "gpus": [*gpus],
+        "checks": [*checks],
+        "problem": problem,
+    }
     write(RECORD, "".join(f"{text}\n" for text in [*read(RECORD).splitlines()[1 - MOST :], json.dumps(line)]))

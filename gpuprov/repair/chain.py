@@ -180,7 +180,10 @@ class Chain:
         lost = [
             row for row in self._results if row.capability in RESTORED and row.status in FAILING and row.moment == "now"
         ]
-        if not fit and judged and judged[0].fit == "not proven":
+        gone = next((row for row in self._results if row.status == "unreachable"), None)
+        if gone:
+            self._end("given up", f"not reached after the {self._outcome.tries[-1].act}: {gone.found}", gone.hint)
+        elif not fit and judged and judged[0].fit == "not proven":
             self._end(
                 "not proven", f"what was found is gone; {judged[0].sentence}", "gpuprov health says what is unread"
             )

@@ -70,8 +70,8 @@ def run(pairs: Pairs, hosts: Hosts, options: Options, show: Callable[[str], None
     repaired = Repaired(run=options.run, hosts=())
     if acting:
         schedulers = drains.make(acting, {raw.name: raw for raw, _ in pairs}, options)
-        show("\n".join(format_plan(plan) for plan in plans.values() if plan.step != "nothing"))
     if acting and not options.check:
+        show("\n".join(format_plan(plan) for plan in plans.values() if plan.step != "nothing"))
         if not options.yes and not terminal.confirm(f"Repair {counted(len(acting), 'host')}?"):
             raise GpuprovError("not confirmed: nothing was done", "answer y, or give --yes")
         engine = InMemory(

@@ -70,6 +70,9 @@ def as_text(run: Repaired, width: int = WIDTH) -> str:
 
 
 def _list_host(host: HostRepair, width: int) -> Iterator[str]:
+    if host.state == "planned":
+        yield format_plan(host.plan, width)
+        return
     message = f": {host.message}" if host.message else ""
     yield cleaned(f"{host.host}: {WORDS[host.state]}{message}")
     for tried in host.tries:

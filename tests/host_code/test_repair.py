@@ -131,6 +131,17 @@ def test_a_service_that_does_not_stop(place: Path, ask: Ask) -> None:
     assert not any(line.startswith("smi") for line in log(place))
 
 
+def test_an_error_midway_leaves_no_service_stopped(place: Path, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask("take")
+
+    def fail(*_: object, **__: object) -> list[str]:
+        raise OSError("/proc is not there")
+
+    monkeypatch.setattr(clients, "list_holders", fail)
+    assert ask("reset")["problem"] == "/proc is not there"
+    assert [line for line in log(place) if line.startswith("start")] == [f"start {SERVICES[1]}", f"start {SERVICES[0]}"]
+
+
 def test_while_a_process_holds_a_gpu_nothing_is_done(place: Path, ask: Ask, user: Any) -> None:  # noqa: F811
     (holder,) = ask("look")["holders"]
     assert f"pid {user.pid}" in holder

@@ -17,6 +17,7 @@ from tests.repair.fake_hosts import OPTIONS, FakeDrains, FakeHost, FakeHosts, fi
 
 REFUSED = {"reset": Answer(problem="nvidia-smi --gpu-reset: GPU 0 is in use")}
 UNREAD = Result(host="gpu1", capability="health", check="health.kernel_log", status="skip", found="begins late")
+GONE = Result(host="gpu1", capability="host", check="host.reachable", status="unreachable", found="no route")
 NOT_SET_UP = Result(host="gpu1", capability="mig", check="mig.instances", status="fail", found="none")
 
 
@@ -56,6 +57,7 @@ ROWS: list[tuple[str, FakeHost, Options, str, str]] = [
      "take reset release"),
     ("MIG does not come back", FakeHost(after=(NOT_SET_UP,)), OPTIONS, "differs", "take reset note-repaired release"),
     ("the rest is not proven", FakeHost(after=(UNREAD,)), OPTIONS, "not proven", "take reset note-repaired release"),
+    ("it is gone after the reset", FakeHost(after=(GONE,)), OPTIONS, "given up", "take reset note-given-up release"),
     ("it then asks for hands", FakeHost(ends="", action="drain"), OPTIONS, "given up", "take reset note-given-up release"),
 ]  # fmt: skip
 
@@ -65,7 +67,7 @@ def test_acts_and_their_end(host: FakeHost, options: Options, state: str, asked:
     outcome, hosts = repair(host, options=options)
     acts = [act.replace(" ", "-") for act in hosts.asked]
     assert (outcome.state, " ".join(dict.fromkeys(acts))) == (state, asked)
-    assert bool(outcome.left) == (state in ("given up", "differs"))
+    assert bool(outcome.left) == (state in ("given up", "differs") and GONE not in host.after)
     assert [tried.act for tried in outcome.tries] == [act for act in ("reset", "reboot") if act in hosts.asked]
 
 

@@ -102,7 +102,10 @@ def test_a_budget_that_is_none_is_refused_before_a_host_is_read(option: str, val
 def test_check_shows_the_plan_and_does_nothing() -> None:
     done, fleet, shown = run({"gpu1": FakeHost(), "gpu2": FakeHost(action="drain")}, check=True)
     assert (states(done), fleet.asked) == ({"gpu1": "planned", "gpu2": "given up"}, ["look"])
-    assert "gpu2: not fit for work: drain it" in shown[0]
+    text = as_text(done)
+    assert shown == []
+    assert "gpu1: not fit for work until its GPUs are reset\n  because   health.recovery [reset]" in text
+    assert "gpu2: given up: no reset and no reboot repairs it" in text
     assert done.exit_code == 3
 
 

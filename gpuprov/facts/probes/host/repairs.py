@@ -14,7 +14,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     """An act. `at` in Unix time; `act`: reset, reboot, repaired or given up; `gpus`: PCI addresses, empty for all;
     `checks`: the checks of health that asked for it; `problem`: why it was not done."""
 
-    at: Annotated[int, msgspec.Meta(ge=0, le=100_000_000_000)]
+    at: Annotated[float, msgspec.Meta(ge=0, le=100_000_000_000)]
     run: str
     act: str
     gpus: tuple[str, ...] = ()
