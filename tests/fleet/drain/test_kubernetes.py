@@ -62,6 +62,7 @@ def test_what_is_somebody_elses_stays(kubectl: Kubectl, there: dict[str, object]
     steps = [adapter.drain("gpu1", "fri"), adapter.drained("gpu1", "fri"), adapter.returned("gpu1", "fri", green=True)]
     assert {step.state for step in steps} == {"refused"}
     assert all(said in step.message for step in steps)
+    assert steps[0].others == (said in ("somebody else has cordoned it", "run thu has it"))
     assert (kubectl.changes, kubectl.node) == ([], before)
 
 
