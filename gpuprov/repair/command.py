@@ -31,17 +31,20 @@ STATES: Mapping[Step, State] = {
 """Outcomes of hosts on which nothing is done."""
 Pairs = Sequence[tuple[RawHost, HostSpec]]
 GREEN: tuple[State, ...] = ("fit", "repaired")
+AT_ONCE = 8
+"""Hosts that are asked for services and users at a time."""
 DOMAIN = "the inventory"
 """The failure domain of all hosts, in the engine's words."""
 
 
 def make_plans(pairs: Pairs, hosts: Hosts, options: Options) -> dict[str, HostPlan]:
     """Read the hosts and plan each. Services and users are asked of the hosts that something would be done on."""
-    judged = hosts.judge([raw.name for raw, _ in pairs])
-    plans = {raw.name: plan_host(spec, *judged[raw.name], options) for raw, spec in pairs}
-    for plan in plans.values():
-        if plan.step in ACTING:
-            _look(plan, hosts)
+    names = [raw.name for raw, _ in pairs]
+    with terminal.Progress(names, "reading", quiet=True), ThreadPoolExecutor(AT_ONCE) as pool:
+        judged = hosts.judge(names)
+        plans = {raw.name: plan_host(spec, *judged[raw.name], options) for raw, spec in pairs}
+        for _ in pool.map(lambda plan: _look(plan, hosts), (plan for plan in plans.values() if plan.step in ACTING)):
+            pass
     return plans
 
 
@@ -68,9 +71,8 @@ def run(pairs: Pairs, hosts: Hosts, options: Options, show: Callable[[str], None
     outcomes = {name: _settle_plan(plan, options) for name, plan in plans.items()}
     acting = {name: plan for name, plan in plans.items() if plan.step in ACTING}
     repaired = Repaired(run=options.run, hosts=())
-    if acting:
-        schedulers = drains.make(acting, {raw.name: raw for raw, _ in pairs}, options)
     if acting and not options.check:
+        schedulers = drains.make(acting, {raw.name: raw for raw, _ in pairs}, options)
         show("\n".join(format_plan(plan) for plan in plans.values() if plan.step != "nothing"))
         if not options.yes and not terminal.confirm(f"Repair {counted(len(acting), 'host')}?"):
             raise GpuprovError("not confirmed: nothing was done", "answer y, or give --yes")
