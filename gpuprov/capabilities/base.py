@@ -55,7 +55,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     `version` is the exact version that the host has after apply, given by a capability's preflight before anything is changed;
     `installed` the current version. `action`: the name of the action that makes an unhealthy host fit for work again. `counters`: for
-    monitoring, whatever the status. `firmware`: what verify compares with other hosts of the run.
+    monitoring, whatever the status. `firmware`: what verify compares with other hosts of the run. `devices`: PCI addresses of what a failure with an action is about; empty: not known,
+    or the whole host.
     """
 
     status: Status
@@ -70,6 +71,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     action: str = ""
     counters: tuple[Counter, ...] = ()
     firmware: tuple[Firmware, ...] = ()
+    devices: tuple[str, ...] = ()
 
 
 def ok(actual: object, expected: object = "", *, evidence: str = "", action: str = "") -> Outcome:
@@ -257,7 +259,8 @@ class Capability:
     `taken_away`: the block that removes what it set up, for a host that goes back to where it had none; None: that stays.
     `until_boot`: what of it nevertheless stays until the next boot, for a person. `pruned`: if --prune removes it, the values that the
     role gets beside its files, units and holds (roles/host/tasks/prune.yml); it may raise ProbeFailed. `sets_up`: it sets up something
-    that could stay. `serves_jobs`: programs of users depend on its units while they run. `from_site`: some of what it needs comes from
+    that could stay. `ends_with_reset`: a reset takes its state from the GPUs, and its units bring it back. `serves_jobs`: programs of
+    users depend on its units while they run. `from_site`: some of what it needs comes from
     no package source, so that no bundle can hold it.
 
     `prunes`: a run that applies it also takes away what the spec no longer has, as --prune does.
@@ -289,6 +292,7 @@ class Capability:
     until_boot: str = ""
     pruned: Callable[[HostSpec, Facts], Mapping[str, Any]] | None = None
     sets_up: bool = True
+    ends_with_reset: bool = False
     serves_jobs: bool = False
     from_site: bool = False
     prunes: bool = False

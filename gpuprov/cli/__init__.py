@@ -25,6 +25,7 @@ from gpuprov.cli.health import health
 from gpuprov.cli.init import init
 from gpuprov.cli.mig import mig
 from gpuprov.cli.reference import catalog, explain, schema
+from gpuprov.cli.repair import repair
 from gpuprov.cli.rollback import rollback
 from gpuprov.cli.rollout import rollout
 from gpuprov.cli.sections import Purposes, Written
@@ -198,8 +199,8 @@ def export(
 
 
 REST = (
-    health, rollout, fleet_commands, bake, diff, drift, explain, catalog, capture, accept, drain, undrain, enroll, mig,
-    topology, show, bundle, schema, simulate, test,
+    health, repair, rollout, fleet_commands, bake, diff, drift, explain, catalog, capture, accept, drain, undrain,
+    enroll, mig, topology, show, bundle, schema, simulate, test,
 )  # fmt: skip
 for command in REST:
     cli.add_command(command)

@@ -13,13 +13,11 @@ from gpuprov.cli.sections import Command
 C = TypeVar("C", bound=Callable[..., Any])
 
 
-scheduler = combine(
-    click.option(
-        "--by",
-        required=True,
-        type=click.Choice(["slurm", "kubernetes", "command"]),
-        help="What schedules the hosts.",
-    ),
+def _by(about: str, *, required: bool) -> Callable[[C], C]:
+    return click.option("--by", required=required, type=click.Choice(["slurm", "kubernetes", "command"]), help=about)
+
+
+_of_by = combine(
     click.option(
         "--command",
         default="",
@@ -36,7 +34,12 @@ scheduler = combine(
         help="Time between two looks, in seconds.",
     ),
 )
+scheduler = combine(_by("What schedules the hosts.", required=True), _of_by)
 """Add --by and the options that belong to it."""
+other_scheduler = combine(
+    _by("What schedules the hosts, where their specs have neither slurm nor kubernetes.", required=False), _of_by
+)
+"""The same for a command that goes by the specs."""
 
 
 @click.command(cls=Command, short_help="Drain hosts from their scheduler and wait until they are free.")

@@ -102,6 +102,7 @@ VERBS = {
     "apply": "gpuprov.apply.document.Applied",
     "rehearse": "gpuprov.rehearse.document.RehearsedDocument",
     "health": "gpuprov.report.health.Health",
+    "repair": "gpuprov.repair.document.RepairDocument",
     "drift": "gpuprov.drift.document.Drift",
     "accept": "gpuprov.accept.document.Accepted",
 }

@@ -11,7 +11,18 @@ import click
 
 PURPOSES = {
     "Everyday commands": ("init", "check", "plan", "apply", "verify", "rehearse"),
-    "Hosts in service": ("health", "drift", "rollback", "diff", "show", "export", "topology", "accept", "capture"),
+    "Hosts in service": (
+        "health",
+        "repair",
+        "drift",
+        "rollback",
+        "diff",
+        "show",
+        "export",
+        "topology",
+        "accept",
+        "capture",
+    ),
     "Fleets and closed sites": ("rollout", "fleet", "drain", "undrain", "enroll", "bundle", "bake", "render"),
     "Tests": ("test", "simulate"),
     "What gpuprov knows": ("explain", "catalog", "mig", "schema"),

@@ -1,6 +1,7 @@
 """Changes on the host since its last apply, and the states that it can go back to."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -9,11 +10,14 @@ from gpuprov.drift.judge import judge
 from gpuprov.drift.model import HostDrift
 from gpuprov.drift.text import WORDS, format_cause
 from gpuprov.facts.probes.base import Facts, ProbeFailed
-from gpuprov.facts.probes.host import checkpoints, house
+from gpuprov.facts.probes.host import checkpoints, house, repairs
 from gpuprov.facts.probes.software import history
 from gpuprov.host_page.read import ReadHost
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import lines
+
+REPAIRS = 10
+"""Maximum number of acts of repairs on a page."""
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +36,7 @@ def list_changes(host: ReadHost, facts: Facts, results: Sequence[Result]) -> Cha
     except ProbeFailed as error:
         return Changes(unread=f"What was applied is not known: {error}.")
     drift = judge(host.spec, results, facts)
-    rows = [*_list_applied(drift), *_list_differences(drift, facts), *_list_checkpoints(facts)]
+    rows = [*_list_applied(drift), *_list_differences(drift, facts), *_list_checkpoints(facts), *_list_repairs(facts)]
     return Changes(sentence=WORDS[drift.state], rows=tuple(rows))
 
 
@@ -75,3 +79,15 @@ def _list_checkpoints(facts: Facts) -> list[tuple[str, str]]:
     rows += [("checkpoint", f"{each.at}, run {each.run}, gpuprov {each.gpuprov_version}") for each in kept.all[::-1]]
     rows += [("rollback", f"to run {kept.target} is not finished")] if kept.target else []
     return rows
+
+
+def _list_repairs(facts: Facts) -> list[tuple[str, str]]:
+    """List the last acts of repairs, the newest first."""
+    acts = (facts.known(repairs.REPAIRS) or ())[: -1 - REPAIRS : -1]
+    return [("repair", _describe_repair(act)) for act in acts]
+
+
+def _describe_repair(act: repairs.Repair) -> str:
+    at = datetime.fromtimestamp(act.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    gpus = f" of {', '.join(act.gpus)}" if act.gpus else ""
+    return f"{at} {act.act}{gpus} for {', '.join(act.checks)}, run {act.run}{f': {act.problem}' if act.problem else ''}"

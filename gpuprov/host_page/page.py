@@ -41,8 +41,14 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     followers: tuple[str, ...]
 
 
-def render(host: ReadHost, about: About | None = None) -> str:
-    """Return the page. The same readings give the same text."""
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """What a repair found and did: a label and a text each."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+def render(host: ReadHost, about: About | None = None, tried: Tried | None = None) -> str:
+    """Return the page. The same readings give the same text. tried: of a repair that was given up."""
     own = list_of_spec(host)
     facts = host.facts if isinstance(host.facts, Facts) else None
     gpus, missing = list_gpus(facts) if facts else ([], "")
@@ -50,7 +56,8 @@ def render(host: ReadHost, about: About | None = None) -> str:
     beside = known(host.raw, facts)
     return page.render(
         "host.html.j2",
-        title="gpuprov show",
+        title="gpuprov repair" if tried else "gpuprov show",
+        tried=tried,
         headline=judge(host),
         about=about,
         styles=("fleet.css", "host.css"),

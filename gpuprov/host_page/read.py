@@ -16,7 +16,7 @@ from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.base import Facts, Probe
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import fabric, gpu_health, mig
-from gpuprov.facts.probes.host import checkpoints, hardware, identity
+from gpuprov.facts.probes.host import checkpoints, hardware, identity, repairs
 from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG
 from gpuprov.facts.probes.software import packages
 from gpuprov.hardware.topology.model import PROBES as WIRING
@@ -28,7 +28,7 @@ from gpuprov.verify.listing import probes_of
 from gpuprov.verify.verify import Pairs, unreachable, verify_each
 
 PROBES: tuple[Probe[Any], ...] = (
-    identity.IDENTITY, hardware.HARDWARE, checkpoints.CHECKPOINTS, KERNEL_LOG, packages.PACKAGES, nvidia.DRIVER,
+    identity.IDENTITY, hardware.HARDWARE, checkpoints.CHECKPOINTS, repairs.REPAIRS, KERNEL_LOG, packages.PACKAGES, nvidia.DRIVER,
     fabric.DAEMON, gpu_health.GPU_HEALTH, mig.STATE, *WIRING, *known.PROBES, *DRIFT,
 )  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""The one document that `plan`, `apply`, `verify`, `drift`, `rehearse`, `health` and `accept` print with --json.
+"""The one document that `plan`, `apply`, `verify`, `drift`, `rehearse`, `health`, `repair` and `accept` print with
+--json.
 
 All have these keys with one meaning; each command adds its own beside them. docs/reference/document.schema.json is made
 of all.

@@ -33,7 +33,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The result of one check on one host.
 
     `evidence` is the command that shows the same to a person on the host; `follows` the failing check of the host
-    without which this one would not have failed; `action` what makes an unhealthy host fit again.
+    without which this one would not have failed; `action` what makes an unhealthy host fit again, `devices` the PCI
+    addresses that it is about; empty: not known, or the whole host.
     """
 
     host: str
@@ -55,6 +56,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     action: str = ""
     counters: tuple[Counter, ...] = ()
     firmware: tuple[Firmware, ...] = ()
+    devices: tuple[str, ...] = ()
 
     @property
     def stops(self) -> bool:
@@ -235,4 +237,5 @@ def _result(host: str, check: Check, outcome: Outcome, tools: tuple[str, ...] = 
         action=outcome.action,
         counters=outcome.counters,
         firmware=outcome.firmware,
+        devices=outcome.devices,
     )

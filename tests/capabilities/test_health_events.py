@@ -206,6 +206,39 @@ def test_what_is_past_is_not_let_pass() -> None:
     assert "past: Xid 79 on 0000:19:00 2025-11-23 11:13 UTC, reset" in decided
 
 
+RESET = """repair|{{"at": {at}, "run": "r1", "act": "{act}", "gpus": [{gpu}], "problem": "{problem}"}}\n"""
+
+
+@pytest.mark.parametrize(
+    ("repair", "answer"),
+    [
+        ({}, "pass"),
+        ({"gpu": ""}, "pass"),
+        ({"gpu": '"0000:3b:00.0"'}, "reset"),
+        ({"at": NOW - 3700}, "reset"),
+        ({"act": "reboot"}, "reset"),
+        ({"problem": "refused"}, "reset"),
+    ],
+)
+@pytest.mark.parametrize(
+    "lines", [[(0, UNCONTAINED)], [(0, changed(NONE, FLR))], [(0, BAD_TSG), (1, changed(NONE, FLR))]]
+)
+def test_a_reset_of_the_gpu_by_repair_ends_its_lines(
+    lines: list[tuple[float, str]], repair: dict[str, object], answer: str
+) -> None:
+    record = RESET.format(**{"at": NOW - 60, "act": "reset", "gpu": '"0000:19:00.0"', "problem": ""} | repair)
+    outcome = ask(XID, None, kernel_log=timed(*lines) + record)
+    assert (outcome.action or outcome.status) == answer
+    assert outcome.devices == (() if answer == "pass" else ("0000:19:00.0",))
+
+
+def test_an_xid_after_a_repair_is_not_decided_by_a_word_from_before_it() -> None:
+    lines = timed((0, changed(NONE, FLR)), (600, CABLE))
+    assert ask(XID, None, kernel_log=lines).action == "reset"
+    record = RESET.format(at=NOW - 3500, act="reset", gpu='"0000:19:00.0"', problem="")
+    assert ask(XID, None, kernel_log=lines + record).action == "drain"
+
+
 def test_only_those_since_the_reset_are_counted() -> None:
     found = judged((0, UNCONTAINED), (10, SWITCH_FOUND), (20, UNCONTAINED)).found
     assert "times" not in found

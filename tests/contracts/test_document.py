@@ -21,6 +21,9 @@ from gpuprov.plan.document import build_document as plan
 from gpuprov.plan.model import HostPlan
 from gpuprov.rehearse.document import build_document as rehearse
 from gpuprov.rehearse.model import Rehearsal, Rehearsed
+from gpuprov.repair.document import build_document as repair
+from gpuprov.repair.model import OUTCOMES, HostRepair, Repaired
+from gpuprov.repair.model import HostPlan as HostPlanned
 from gpuprov.report.as_json import build_document as verify
 from gpuprov.report.document import Document
 from gpuprov.report.health import build_document as health
@@ -67,6 +70,15 @@ MADE: dict[str, tuple[Callable[[], Document], dict[str, Outcome]]] = {
         {"a": "unusable", "b": "unusable"},
     ),
     "health": (lambda: health(HEALTH), {"gpu0": "ok", "gpu1": "differs"}),
+    "repair": (
+        lambda: repair(
+            Repaired(
+                run="r",
+                hosts=[HostRepair(plan=HostPlanned(host=state, step="reset"), state=state) for state in OUTCOMES],
+            )
+        ),
+        {str(state): outcome for state, outcome in OUTCOMES.items()},
+    ),
     "accept": (
         lambda: accept(measured()),
         {"gpu1": "differs", "gpu2": "differs", "gpu3": "differs", "gpu4": "unreachable"},
@@ -93,7 +105,7 @@ def test_the_schema_has_a_branch_for_each_command() -> None:
 
 
 def test_one_function_writes_it() -> None:
-    rooms = ("plan", "apply", "drift", "rehearse", "accept", "verify")
+    rooms = ("plan", "apply", "drift", "rehearse", "accept", "verify", "repair")
     writers = {
         shown(path)
         for path in FILES

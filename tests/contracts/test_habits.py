@@ -82,6 +82,7 @@ LINES = {
     "rollback": "rollback gpu* INVENTORY --yes",
     "verify": "verify INVENTORY",
     "health": "health INVENTORY",
+    "repair": "repair INVENTORY --yes",
     "drift": "drift INVENTORY",
     "export": "export INVENTORY",
     "topology": "topology gpu* INVENTORY",

@@ -23,7 +23,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("bundle", "bake"),
     ("rehearse", "rollout", "pull"),
     ("jobs",),
-    ("accept", "apply"),
+    ("accept", "apply", "repair"),
     ("checkpoints", "host_page"),
     ("plan", "init", "drift"),
     ("play", "render", "export", "explain", "report"),

@@ -145,6 +145,7 @@ def test_memory_that_is_held_and_a_clock_that_is_low(smi: Smi, tmp_path: Path) -
 HEALTH = {  # fault -> the check, and what it finds
     "gpu-ecc-off": ("health.ecc_mode", "0001:11:00.0 has it off"),
     "gpu-reset-required": ("health.recovery", "0001:11:00.0 needs a reset"),
+    "gpu-reset-fails": ("health.recovery", "0001:11:00.0 needs a reset"),
     "gpu-power-held": ("health.power", "0001:11:00.0 is held at 350 W of 700 W"),
     "gpu-pcie-replays": ("health.pcie_replays", "0001:11:00.0 has 67"),
 }
@@ -162,6 +163,29 @@ def test_faults_of_a_gpu_in_work(smi: Smi, tmp_path: Path) -> None:
         host.write(f"/var/lib/gpuprov-sim/faults/{fault}", "1\n")
         assert asked(check) == ("fail", found)
         host.remove(f"/var/lib/gpuprov-sim/faults/{fault}")
+
+
+def test_what_a_reset_ends_and_what_only_a_boot_does(smi: Smi, tmp_path: Path) -> None:
+    host = Host(tmp_path, "H100-SXM5-80GB", 2, version=smi.version)
+    host.boot(1)
+
+    def needs() -> list[str]:
+        state = gpu_health.parse(Output(f"@present 2\n@smi\n{smi.run(host, '-q')[1]}"))
+        return [gpu.address for gpu in state.gpus if gpu.reset_required or gpu.remap_pending]
+
+    for fault in ("gpu-reset-required", "gpu-row-pending"):
+        host.write(f"/var/lib/gpuprov-sim/faults/{fault}", "1\n")
+    assert needs() == ["0001:11:00.0"]
+    uuids = smi.run(host, "--query-gpu=uuid", "--format=csv,noheader")[1].split()
+    assert smi.run(host, "--gpu-reset", "-i", uuids[0])[0] == 0
+    assert needs() == ["0001:11:00.0"], "another GPU's reset"
+    assert smi.run(host, "--gpu-reset", "-i", uuids[1])[0] == 0
+    assert needs() == []
+    host.write("/var/lib/gpuprov-sim/faults/gpu-reset-fails", "1\n")
+    assert smi.run(host, "--gpu-reset")[0] != 0
+    assert needs() == ["0001:11:00.0"]
+    host.boot(1 << 33)
+    assert needs() == []
 
 
 STATE = "--query-gpu=power.limit,clocks.gr,clocks.applications.gr,compute_mode,ecc.mode.current,ecc.mode.pending"

@@ -137,6 +137,7 @@ CAPABILITY = Capability(
     name=HERE,
     summary="Fabric Manager for hosts with NVSwitches, nvidia-imex for trays of a rack: of the driver's version, held with it, alive",
     fragment=FabricManager,
+    ends_with_reset=True,
     checks=(
         *map(tray.on_boards, (*now.CHECKS, *library.CHECKS, preflight.hardware, preflight.subnet_modules)),
         preflight.resolvable,

@@ -14,6 +14,7 @@ CAPABILITY = Capability(
     name=HERE,
     summary="ECC mode, power limit, clocks and compute mode of GPUs, kept across boots",
     fragment=GpuSettings,
+    ends_with_reset=True,
     checks=now.CHECKS + boot.CHECKS + preflight.CHECKS,
     rules=rules,
     export=reality.export,

@@ -5,7 +5,7 @@ from typing import Any
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.answering import not_answering
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.capabilities.health.reported import NO_BUS, describe_gpus, having, judge_rest, shown
+from gpuprov.capabilities.health.reported import NO_BUS, describe_gpus, fail_gpus, having, judge_rest, shown
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Recovery
 from gpuprov.core.sanitize import counted
@@ -52,8 +52,8 @@ def gpus_answer(ctx: Ctx) -> Outcome:
         return not_answering(expected, words, complaint=bool(state.complaint))
     if broken := [(gpu, f"says: {gpu.broken}") for gpu in state.gpus if gpu.broken]:
         if any("lost" in gpu.broken for gpu, _ in broken):
-            return fail(expected, describe_gpus(broken), "restart the host; gpuprov explain 79", action="reboot")
-        return fail(expected, describe_gpus(broken), reset_fix(), action="reset")
+            return fail_gpus(expected, broken, "restart the host; gpuprov explain 79", "reboot")
+        return fail_gpus(expected, broken, reset_fix(), "reset")
     if untold := [(gpu, f"cannot tell for an error: {', '.join(gpu.untold)}") for gpu in state.gpus if gpu.untold]:
         return skip(describe_gpus(untold), "journalctl -k | grep NVRM; restart the host if it stays so")
     if not state.bus:
@@ -81,8 +81,8 @@ def recovery(ctx: Ctx) -> Outcome:
             needs.append((gpu, catalogue.get_recovery("Drain and Reset"), "is to be drained and reset"))
     if needs:
         top = max((row for _, row, _ in needs), key=lambda row: catalogue.SEVERITY.index(row.action))
-        bad = describe_gpus([(gpu, words) for gpu, _, words in needs])
-        return fail("no GPU that needs it", bad, top.fix, action=top.action)
+        bad = [(gpu, words) for gpu, _, words in needs]
+        return fail_gpus("no GPU that needs it", bad, top.fix, top.action)
     return judge_rest(relevant, gpus, "a word of it", "", "no GPU that needs it")
 
 
@@ -123,7 +123,7 @@ def ecc_errors(ctx: Ctx) -> Outcome:
     expected = f"at most {limit} uncorrectable errors since the driver was loaded"
     exceeded = [(gpu, "exceeds NVIDIA's threshold of SRAM errors") for gpu in relevant if gpu.sram_exceeded]
     if exceeded:
-        return fail(expected, describe_gpus(exceeded), RETURN, action="return")
+        return fail_gpus(expected, exceeded, RETURN, "return")
     counts = [(gpu, gpu.volatile.uncorrected) for gpu in relevant]
     bad = [
         (
@@ -134,7 +134,7 @@ def ecc_errors(ctx: Ctx) -> Outcome:
         if count is not None and count > limit
     ]
     if bad:
-        return fail(expected, describe_gpus(bad), reset_fix(), action="reset")
+        return fail_gpus(expected, bad, reset_fix(), "reset")
     if silent := [gpu.address for gpu, count in counts if count is None]:
         return skip(f"ECC is on, and the errors are not told: {' '.join(silent)}")
     corrected = sum(gpu.volatile.corrected or 0 for gpu in relevant)
@@ -168,9 +168,9 @@ def remapped_rows(ctx: Ctx) -> Outcome:
     ]
     waiting += [(gpu, f"says: {', '.join(gpu.repairs)}") for gpu in relevant if gpu.repairs]
     if worn:
-        return fail(expected, describe_gpus(worn + waiting), RETURN, action="return")
+        return fail_gpus(expected, worn + waiting, RETURN, "return")
     if waiting:
-        return fail(expected, describe_gpus(waiting), f"{reset_fix()}: it takes effect then", action="reset")
+        return fail_gpus(expected, waiting, f"{reset_fix()}: it takes effect then", "reset")
     many = sum((gpu.remapped or 0) + (gpu.remapped_corrected or 0) for gpu in relevant)
     return judge_rest(relevant, gpus, "row remapping", f"; {many} rows remapped", expected)
 
@@ -184,9 +184,9 @@ def retired_pages(ctx: Ctx) -> Outcome:
         return nothing
     expected = f"none pending, fewer than {limit}"
     if worn := [(gpu, f"has {gpu.retired}") for gpu in relevant if (gpu.retired or 0) >= limit]:
-        return fail(expected, describe_gpus(worn), RETURN, action="return")
+        return fail_gpus(expected, worn, RETURN, "return")
     if waiting := [(gpu, "has one pending") for gpu in relevant if gpu.retired_pending]:
-        return fail(expected, describe_gpus(waiting), f"{reset_fix()}: the page is retired then", action="reset")
+        return fail_gpus(expected, waiting, f"{reset_fix()}: the page is retired then", "reset")
     if silent := [gpu.address for gpu in relevant if gpu.retired and gpu.retired_pending is None]:
         return skip(f"pages are retired, and whether one is pending is not reported: {' '.join(silent)}")
     pages = sum(gpu.retired or 0 for gpu in relevant)

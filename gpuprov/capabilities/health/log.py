@@ -8,6 +8,7 @@ import msgspec
 from gpuprov.capabilities.base import Outcome, check, fail, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.past import Ending, find_endings, moment
+from gpuprov.capabilities.health.reported import concern
 from gpuprov.catalog.verdicts import Verdict, fix_of, judge_line, judge_sxid, judge_xid
 from gpuprov.catalog.xids import RECOVERY, SEVERITY, Action
 from gpuprov.core.sanitize import counted
@@ -112,7 +113,9 @@ def failed(expected: str, bad: Sequence[Finding], suffix: str = "") -> Outcome:
     worst = [finding for finding in bad if finding.verdict.action == bad[0].verdict.action]
     more = f"; and {len(bad) - SHOWN} more" if len(bad) > SHOWN else ""
     listed = "; ".join(map(str, (*worst, *(finding for finding in bad if finding not in worst))[:SHOWN]))
-    return fail(expected, f"{listed}{more}{suffix}", fix_of(bad[0].verdict), action=bad[0].verdict.action)
+    outcome = fail(expected, f"{listed}{more}{suffix}", fix_of(bad[0].verdict), action=bad[0].verdict.action)
+    devices = [finding.verdict.device for finding in bad]
+    return concern(outcome, devices if all(devices) else ())
 
 
 def keep(log: KernelLog, is_kept: Callable[[int], bool]) -> KernelLog:
@@ -197,7 +200,8 @@ def xid(ctx: Ctx) -> Outcome:
     log = readable(ctx, of_nvidia=True)
     entries = standing(log, ctx.fragment.ignored_xids)
     if bad := [entry for entry in entries if entry.verdict.standing == "unfit"]:
-        return fail("no Xid that asks for it", listed(bad), fix_of(bad[0].verdict), action=bad[0].action)
+        outcome = fail("no Xid that asks for it", listed(bad), fix_of(bad[0].verdict), action=bad[0].action)
+        return concern(outcome, (entry.event.device for entry in bad))
     if unknown := [entry for entry in entries if entry.verdict.standing == "unknown"]:
         return skip(listed(unknown))
     ignored, endings = ctx.fragment.ignored_xids, find_endings(log)

@@ -3,10 +3,12 @@
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from math import inf
 from typing import NamedTuple
 
 from gpuprov.catalog.verdicts import Verdict, judge_line
 from gpuprov.catalog.xids import RECOVERY, SXID, Recovery, get_recovery, recovery_word
+from gpuprov.facts.probes.host.repairs import Repair
 from gpuprov.facts.probes.kernel.kernel_log import KernelLog, Line
 
 WITHIN = 30.0
@@ -50,6 +52,7 @@ class Endings(NamedTuple):
     """Ends of lines. Lines are compared by their place in the log, since several may bear the same time.
 
     `boot`: when this boot began, 0 if all lines are of it; `reset`: place at which the last reset of GPUs begins;
+    `repairs`: resets by gpuprov, of a GPU that the kernel does not log;
     `switches`: last place at which a switch was found, by address; `changes`: in what each GPU needs; `recovered`: last
     place, by key and device.
     """
@@ -60,6 +63,7 @@ class Endings(NamedTuple):
     switches: Mapping[str, int]
     changes: Mapping[str, Sequence[Change]]
     recovered: Mapping[tuple[str, str], int]
+    repairs: Sequence[Repair] = ()
 
     def stands(self, place: int) -> bool:
         """Return whether a line still counts: nothing ended it, and no Xid 154 decides in its place."""
@@ -84,7 +88,7 @@ class Endings(NamedTuple):
         later = bisect(changes, place, key=lambda change: change.place)
         needed = (
             later and changes[later - 1].needs.action != "none" and self._is_same_run(changes[later - 1].place, place)
-        )
+        ) and not self._find_repair(verdict, self.lines[changes[later - 1].place].at, line.at)
         followed = later < len(changes) and self.lines[changes[later].place].at - line.at <= WITHIN
         if not needed and not followed:
             return False
@@ -108,6 +112,8 @@ class Endings(NamedTuple):
                 yield self._end(changes[-1].place, f"after which the driver said that the GPU needs {needs}")
         if verdict.action in ("reset", "reboot") and self.lines[place].at < self.boot:
             yield Ending(-1, "restarted", self.boot)
+        if verdict.action == "reset" and (repair := self._find_repair(verdict, self.lines[place].at)):
+            yield Ending(-1, "reset", repair.at)
         switch = SXID.match(self.lines[place].text)
         reset = self.switches.get(switch[2].lower(), -1) if switch else self.reset
         if verdict.action == "reset" and reset > place:
@@ -115,6 +121,13 @@ class Endings(NamedTuple):
         recovered = self.recovered.get((verdict.key, verdict.device), -1)
         if recovered > place:
             yield self._end(recovered, "after which it recovered")
+
+    def _find_repair(self, verdict: Verdict, after: float, before: float = inf) -> Repair | None:
+        """Return the last reset by gpuprov of the line's GPU between two times. A line about a switch, or without a
+        GPU, is of all."""
+        address = verdict.device.lower().removesuffix(".0") if verdict.check != "sxid" else ""
+        of_gpu = (repair for repair in self.repairs if after <= repair.at <= before and _has(repair, address))
+        return max(of_gpu, key=lambda repair: repair.at, default=None)
 
     def _end(self, place: int, words: str) -> Ending:
         return Ending(place, words, self.lines[place].at)
@@ -137,7 +150,11 @@ def find_endings(log: KernelLog) -> Endings:
         recovered.update(((key, verdict.device), place) for key in verdict.clears)
     switches = {address: place for place, address in switches_found.items()}
     reset = _find_last_reset((place, log.lines[place].at, address) for place, address in switches_found.items())
-    return Endings(log.lines, log.booted(), reset, switches, changes, recovered)
+    return Endings(log.lines, log.booted(), reset, switches, changes, recovered, log.resets)
+
+
+def _has(repair: Repair, address: str) -> bool:
+    return not repair.gpus or address in (gpu.lower().removesuffix(".0") for gpu in repair.gpus)
 
 
 def _find_last_reset(discoveries: Iterable[tuple[int, float, str]]) -> int:

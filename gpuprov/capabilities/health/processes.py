@@ -2,6 +2,7 @@
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.capabilities.health.reported import concern
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Action
 from gpuprov.facts.probes.base import ProbeFailed
@@ -80,14 +81,13 @@ def processes(ctx: Ctx) -> Outcome:
     if limit and state.complaint:
         raise ProbeFailed(f"nvidia-smi shows no GPU: {state.complaint}", "see health.gpus")
     lost, once = _lost(state, seen, limit)
-    for words in lost:
+    for words in lost.values():
         bad(words, KEPT, "reset")
     if problems:
         expected = "no process that is left, and no memory without a process"
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
-        return fail(
-            expected, "; ".join(problems[:SHOWN]) + more, "; ".join(hints), action=catalogue.find_worst(tuple(actions))
-        )
+        worst = catalogue.find_worst(tuple(actions))
+        return concern(fail(expected, "; ".join(problems[:SHOWN]) + more, "; ".join(hints), action=worst), lost)
     if unproven:
         return skip("; ".join(unproven[:SHOWN]), "have squeue -j JOB answer on this host")
     if once:
@@ -97,12 +97,12 @@ def processes(ctx: Ctx) -> Outcome:
     return ok(f"processes on GPUs: {len(seen.held)}, all there" if seen.held else "no process on a GPU")
 
 
-def _lost(state: State, seen: Processes, limit: int) -> tuple[list[str], list[str]]:
-    """Return the memory in use on GPUs without a process, in words; and the addresses of GPUs for which it could be
+def _lost(state: State, seen: Processes, limit: int) -> tuple[dict[str, str], list[str]]:
+    """Return the memory in use on GPUs without a process, in words by address; and the addresses of GPUs for which it could be
     read only once."""
     holding = {normalize_address(holder.gpu) for holder in seen.held}
     again = {normalize_address(address): mebibytes for address, mebibytes in seen.used.items()}
-    lost, once = list[str](), list[str]()
+    lost, once = dict[str, str](), list[str]()
     for gpu in state.gpus:
         if gpu.processes is not False or gpu.coherent or gpu.address in holding or not (gpu.used or 0) >= limit > 0:
             continue
@@ -110,7 +110,7 @@ def _lost(state: State, seen: Processes, limit: int) -> tuple[list[str], list[st
             once.append(gpu.address)
         elif again[gpu.address] >= limit:
             least = min(gpu.used or 0, again[gpu.address])
-            lost.append(f"{least} MiB of {gpu.address} are in use, and no process is on it")
+            lost[gpu.address] = f"{least} MiB of {gpu.address} are in use, and no process is on it"
     return lost, once
 
 

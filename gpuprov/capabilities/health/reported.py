@@ -1,12 +1,16 @@
 """GPUs for the checks of what they report, and the outcome for those that report less than others."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from gpuprov.capabilities.base import Outcome, not_asked, ok, skip
+import msgspec
+
+from gpuprov.capabilities.base import Outcome, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.catalog.xids import Action
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import NotRecorded, ProbeFailed
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.gpus.gpu_settings import normalize_address
 from gpuprov.facts.probes.gpus.gpu_state import GpuHealth, State
 
 Gpus = tuple[GpuHealth, ...]
@@ -25,6 +29,19 @@ def shown(ctx: Ctx) -> Gpus:
 
 def describe_gpus(rows: Sequence[tuple[GpuHealth, str]]) -> str:
     return "; ".join(f"{gpu.address} {words}" for gpu, words in rows)
+
+
+def concern(outcome: Outcome, addresses: Iterable[str]) -> Outcome:
+    """Return the outcome with the devices that it is about. The kernel log names them without their function."""
+    given = [normalize_address(address) for address in addresses if address]
+    known = [address if "." in address else f"{address}.0" for address in given]
+    return msgspec.structs.replace(outcome, devices=tuple(dict.fromkeys(known)))
+
+
+def fail_gpus(expected: str, rows: Sequence[tuple[GpuHealth, str]], fix: str, action: Action) -> Outcome:
+    """Return the failure of these GPUs."""
+    outcome = fail(expected, describe_gpus(rows), fix, action=action)
+    return concern(outcome, (gpu.address for gpu, _ in rows))
 
 
 def having(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpus, Outcome | None]:

@@ -5,6 +5,7 @@ from typing import Any
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import HERE, Ctx
+from gpuprov.capabilities.health.reported import concern
 from gpuprov.catalog.xids import find_worst
 from gpuprov.facts.probes import recorded
 from gpuprov.facts.probes.base import Facts, NotRecorded, ProbeFailed
@@ -36,7 +37,8 @@ def _outcome(results: Iterable[Defect | Fault], expected: str, passed: str) -> O
         return ok(f"{passed}; told: {noted}" if noted else passed, expected)
     action = find_worst(tuple(defect.action for defect in bad))
     fixes = dict.fromkeys(defect.fix for defect in bad if defect.action == action)
-    return fail(expected, "; ".join(defect.message for defect in bad), "; ".join(fixes), action=action)
+    outcome = fail(expected, "; ".join(defect.message for defect in bad), "; ".join(fixes), action=action)
+    return concern(outcome, (place for defect in bad for place in getattr(defect, "places", ())))
 
 
 def _recorded(results: Iterable[Defect | Fault], expected: str, lacking: NotRecorded) -> Outcome:

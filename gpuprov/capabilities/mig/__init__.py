@@ -13,6 +13,7 @@ CAPABILITY = Capability(
     name="mig",
     summary="MIG mode, GPU instances and compute instances: fitted exactly, applied through NVML, kept across reboots",
     fragment=Mig,
+    ends_with_reset=True,
     checks=now.CHECKS + preflight.CHECKS,
     rules=rules.rules,
     export=reality.export,

@@ -92,6 +92,7 @@ CAPABILITY = Capability(
     name=HERE,
     summary="MPS control daemons as services, for the host, GPUs or MIG devices, with limits that outlive a restart",
     fragment=Mps,
+    ends_with_reset=True,
     checks=now.CHECKS + clients.CHECKS + preflight.CHECKS,
     rules=rules,
     export=export,

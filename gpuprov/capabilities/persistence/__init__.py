@@ -54,6 +54,7 @@ CAPABILITY = Capability(
     name="persistence",
     summary="GPUs kept initialised by nvidia-persistenced, or by the legacy mode where there is none",
     fragment=Persistence,
+    ends_with_reset=True,
     checks=(offered, mode_on),
     export=export,
     export_probes=(systemd.SYSTEMD_UNITS,),

@@ -29,7 +29,8 @@ RUN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one step. `read`: the scheduler's state of the node after it, in its own words; data, never cleaned
-    here. `untold`: why the host itself does not know that it is out, or in service again (`noted`)."""
+    here. `untold`: why the host itself does not know that it is out, or in service again (`noted`). `others`: it is
+    refused because somebody else has it out."""
 
     host: str
     node: str
@@ -40,6 +41,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     hint: str = ""
     untold: str = ""
+    others: bool = False
 
 
 class Adapter(Protocol):

@@ -3,14 +3,29 @@
 import re
 from typing import Any
 
+import msgspec
+
 from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.policy.decide import REBOOT
 from gpuprov.fleet.policy.planned import CANARY
-from gpuprov.fleet.policy.policy import MOST, Batches, Budget, Canary, Count, Limits, Policy, Retry, Size
+from gpuprov.fleet.policy.policy import (
+    MOST,
+    Batches,
+    Budget,
+    Canary,
+    Count,
+    Limits,
+    Policy,
+    Retry,
+    Size,
+    at_least_one,
+)
 from gpuprov.spec.build import convert
 
 OPTIONS = {CANARY: "--canary", "batches.size": "--serial", "budget.whole": "--max-fail", REBOOT: "--reboot"}
+AT_ONCE = "limits.at_once"
 """The option for each key of the policy."""
+REPAIR_OPTIONS = {**OPTIONS, AT_ONCE: "--max-out", "limits.per_domain": "--max-out"}
 NUMBER = re.compile(r"\s*-?\d{1,18}\s*%?\s*")
 
 
@@ -29,6 +44,15 @@ def policy_of(*, canary: str = "", serial: str = "", max_fail: str = "0", reboot
     )
 
 
+def policy_of_repairs(max_out: str, max_fail: str, total: int) -> Policy:
+    """Return the policy of repairs: as many hosts as may be out at once, and those that were given up count. Raises
+    GpuprovError."""
+    most = at_least_one(_number(AT_ONCE, max_out, Size), total)
+    return msgspec.structs.replace(
+        policy_of(max_fail=max_fail), limits=Limits(at_once=most, per_domain=most, jobs=1, job_size=MOST)
+    )
+
+
 def _words(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (word.strip() for word in text.split(","))))
 
@@ -37,7 +61,7 @@ def _number(key: str, text: str, kind: Any) -> int | str:
     """Return `"5"` or `"20%"` as the policy's file has it."""
     plain = "".join(text.split())
     value = plain if "%" in plain or not NUMBER.fullmatch(plain) else int(plain)
-    number, problems = convert(value, kind, (OPTIONS[key],))
+    number, problems = convert(value, kind, (REPAIR_OPTIONS[key],))
     if problems:
         _, message, fix = problems[0]
         raise GpuprovError(message, fix)

@@ -62,6 +62,7 @@ def test_what_is_somebody_elses_stays(kubectl: Kubectl, there: dict[str, object]
     steps = [adapter.drain("gpu1", "fri"), adapter.drained("gpu1", "fri"), adapter.returned("gpu1", "fri", green=True)]
     assert {step.state for step in steps} == {"refused"}
     assert all(said in step.message for step in steps)
+    assert steps[0].others == (said in ("somebody else has cordoned it", "run thu has it"))
     assert (kubectl.changes, kubectl.node) == ([], before)
 
 
@@ -144,7 +145,7 @@ def test_a_node_that_changes_meanwhile_is_judged_anew(kubectl: Kubectl) -> None:
     assert Kubernetes().drain("gpu1", "fri").state == "done"
     kubectl.put(conflicts=1, meanwhile={"spec": {"unschedulable": True}})
     step = Kubernetes().drain("gpu1", "fri")
-    assert (step.state, step.message) == ("refused", "somebody else has cordoned it")
+    assert (step.state, step.message, step.others) == ("refused", "somebody else has cordoned it", True)
     assert "annotations" not in kubectl.node["metadata"]
     kubectl.put(conflicts=9)
     assert Kubernetes().drain("gpu1", "fri").state == "unknown"

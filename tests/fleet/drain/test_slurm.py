@@ -87,6 +87,7 @@ def test_whose_it_is_is_said(cluster: Cluster) -> None:
     cluster.put("IDLE+DRAIN", "bad HCA")
     step = Slurm().drain("gpu1", "fri")
     assert step.message == "somebody else (root) has taken it out, DRAIN: bad HCA"
+    assert step.others
     cluster.put("IDLE+DRAIN", "gpuprov thu")
     step = Slurm().drain("gpu1", "fri")
     assert (step.message, step.hint) == ("run thu has it (DRAIN)", "gpuprov undrain --run thu gives it back")

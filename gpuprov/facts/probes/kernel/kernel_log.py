@@ -13,6 +13,7 @@ from gpuprov.catalog.kernel import ADDRESS, NVIDIA, beginnings, nic_drivers
 from gpuprov.catalog.xids import SXID, XID, find_action
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
+from gpuprov.facts.probes.host.repairs import PRINTED, Repair, list_repairs
 from gpuprov.host_code import kernel_lines
 
 SLACK = 300
@@ -43,7 +44,7 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
     """The log. `source`: journal or dmesg, empty if neither can be read. `first`: the log's first time, and `whole`:
     whether it begins with the kernel's first line; `searched`: from a record that has NVIDIA's lines alone. `boot`:
     start of the kernel, `since` the requested start, None: this boot. `lines`: relevant lines, the oldest first; of one
-    kind the last ones."""
+    kind the last ones. `resets`: those that gpuprov made, which no line shows."""
 
     source: str = ""
     now: float = 0
@@ -53,6 +54,7 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
     whole: bool = False
     searched: bool = False
     lines: tuple[Line, ...] = ()
+    resets: tuple[Repair, ...] = ()
 
     def begins(self) -> float:
         """The requested start of the log."""
@@ -83,6 +85,7 @@ FIRST = re.compile("Linux version |Booting Linux on |microcode: (microcode )?upd
 def parse(output: Output) -> KernelLog:
     fields: dict[str, str] = {}
     lines: list[Line] = []
+    repairs: list[str] = []
     for row in output.text.splitlines():
         kind, _, rest = row.partition("|")
         if kind == "line":
@@ -92,6 +95,8 @@ def parse(output: Output) -> KernelLog:
             number, _, row = rest.partition("|")
             if is_whole(number) and (line := _parse_line(row, fields)):
                 lines.append(msgspec.structs.replace(line, times=int(number)))
+        elif kind == "repair":
+            repairs.append(rest)
         elif kind == "first":
             fields[kind] = rest
         elif kind in ("now", "boot", "since", "source", "searched"):
@@ -112,6 +117,7 @@ def parse(output: Output) -> KernelLog:
         first=first.at if first else None,
         searched="searched" in fields,
         whole=first is not None and FIRST.match(first.text) is not None,
+        resets=tuple(repair for repair in list_repairs(repairs) if repair.act == "reset" and not repair.problem),
         lines=tuple(sorted((line for line in lines if since is None or line.at >= since), key=lambda line: line.at)),
     )
 
@@ -198,6 +204,7 @@ _SCRIPT = f"""n=$(date +%s); echo "now|$n"
 awk '$1 == "btime" {{ print "boot|" $2 }}' /proc/stat
 {SINCE}
 [ -z "$since" ] || echo "since|$since"
+{PRINTED} | sed 's/^/repair|/'
 command -v journalctl >/dev/null || command -v dmesg >/dev/null || exit 127
 j() {{ journalctl -q --no-pager -o short-unix "$@" 2>/dev/null; }}
 if [ -n "$since" ]; then f=$(j _TRANSPORT=kernel | head -n 1); else f=$(j -k -b | head -n 1); fi

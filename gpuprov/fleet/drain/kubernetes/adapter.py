@@ -29,6 +29,7 @@ LAST = "nvidia.com/gpu.deploy.dra-driver"
 UPGRADE, UPGRADED = "nvidia.com/gpu-driver-upgrade-state", "upgrade-done"
 """Of the GPU operator's upgrade controller:
 https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-driver-upgrades.html"""
+CORDONED = "somebody else has cordoned it"
 NOT_OURS = "no apply of this run has drained it"
 AWAY = {key: value for labels in HANDS_OFF.values() for key, value in labels.items()}
 TRIES = 4
@@ -58,6 +59,7 @@ class Told(msgspec.Struct, frozen=True):
     hint: str = ""
     waits: tuple[str, ...] = ()
     holds: Holds = ""
+    others: bool = False
 
 
 class Kubernetes:
@@ -114,7 +116,7 @@ class Kubernetes:
                 else:
                     return Step(
                         host=host, node=name, state=result.state, read=shown(result.node), waits_for=result.waits,
-                        holds=result.holds, message=result.message, hint=result.hint,
+                        holds=result.holds, message=result.message, hint=result.hint, others=result.others,
                     )  # fmt: skip
         except Unanswered as problem:
             return _step(host, name, "unknown", f"Kubernetes was not asked to the end: {problem}")
@@ -131,7 +133,7 @@ class Kubernetes:
         if note is None:
             groups = self._cluster.groups()
             if other := others(node) or describe_order(self._cluster, groups, node.metadata.name):
-                return Told("refused", node, other, "it is left as it is")
+                return Told("refused", node, other, "it is left as it is", others=other == CORDONED)
             away = hands_off_labels(groups, node)
             before = {key: node.metadata.labels.get(key) for key in away}
             return self._cordoned(node, Note(run, apply=self._apply, hands_off=before), away)
@@ -221,7 +223,7 @@ def others(node: Node) -> str:
     if other := describe_work(node):
         return other
     if node.spec.unschedulable:
-        return "somebody else has cordoned it"
+        return CORDONED
     paused = {
         key: value for key, value in metadata.labels.items() if key.startswith(OPERANDS) and "paused-for" in value
     }
@@ -255,7 +257,8 @@ def _patch(note: Note | None, labels: Mapping[str, str | None], *, cordoned: boo
 def _refuse_for_run(node: Node, note: Note) -> Told:
     if note.run == "?":
         return Told("refused", node, f"its annotation {NOTE} cannot be read", "it is left as it is")
-    return Told("refused", node, f"run {note.run} has it", f"gpuprov undrain --run {note.run} gives it back")
+    fix = f"gpuprov undrain --run {note.run} gives it back"
+    return Told("refused", node, f"run {note.run} has it", fix, others=True)
 
 
 def _step(host: str, node: str, state: State, message: str, hint: str = "") -> Step:

@@ -39,6 +39,7 @@ class Told(msgspec.Struct, frozen=True):
     message: str = ""
     hint: str = ""
     waits: tuple[str, ...] = ()
+    others: bool = False
 
 
 class Slurm:
@@ -92,6 +93,7 @@ class Slurm:
             waits_for=result.waits,
             message=result.message,
             hint=result.hint,
+            others=result.others,
         )
 
     def _again(self, node: Node) -> Node:
@@ -177,10 +179,11 @@ def refuse_others(node: Node) -> Told:
     """Refuse a node that this run has not taken out: describe who has."""
     words = "+".join(sorted(node.states & (HELD | REBOOTING)))
     if run := _parse_run(node):
-        return Told("refused", node, f"run {run} has it ({words})", f"gpuprov undrain --run {run} gives it back")
+        fix = f"gpuprov undrain --run {run} gives it back"
+        return Told("refused", node, f"run {run} has it ({words})", fix, others=True)
     by = f" ({node.user})" if node.user else ""
     message = f"somebody else{by} has taken it out, {words}: {node.reason or 'no reason given'}"
-    return Told("refused", node, message, "it is left as it is")
+    return Told("refused", node, message, "it is left as it is", others=True)
 
 
 def _check_answering(node: Node) -> Told:

@@ -79,7 +79,7 @@ static bool link_field(unsigned index, unsigned field, unsigned scope, unsigned 
 /* Whether the GPU is to be reset, and whether it is to be drained before. */
 static bool reset_field(unsigned index, unsigned field, unsigned scope, unsigned *answer) {
     enum { RESET = 226, DRAIN_AND_RESET };
-    *answer = field == RESET && host_fault("gpu-reset-required", index);
+    *answer = field == RESET && (host_fault("gpu-reset-required", index) || host_gpu_stuck(index));
     return scope == 0 && (field == RESET || field == DRAIN_AND_RESET);
 }
 

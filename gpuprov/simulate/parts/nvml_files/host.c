@@ -39,6 +39,24 @@ bool host_fault(const char *name, unsigned index) {
     return read_line(path, line, sizeof line) && (unsigned)atoi(line) == index;
 }
 
+/* What a reset of the GPU ends: a file of the fault that is planted on it goes. */
+void host_reset_ends(const char *name, unsigned index) {
+    char path[128], file[PATH_SIZE];
+    if (!host_fault(name, index)) return;
+    snprintf(path, sizeof path, "/var/lib/gpuprov-sim/faults/%s", name);
+    unlink(host_path(file, path));
+}
+
+/* Whether the fault gpu-reset-fails is on this GPU: until the host boots. */
+bool host_gpu_stuck(unsigned index) {
+    char name[PATH_SIZE];
+    struct stat planted = {0}, booted = {0};
+    if (!host_fault("gpu-reset-fails", index)) return false;
+    (void)stat(host_path(name, "/var/lib/gpuprov-sim/faults/gpu-reset-fails"), &planted);
+    (void)stat(host_path(name, "/run/gpuprov-sim/booted"), &booted);
+    return planted.st_mtim.tv_sec >= booted.st_mtim.tv_sec;
+}
+
 bool host_gpu_lost(unsigned index) { return host_fault("gpu-lost", index); }
 
 /* The fault nvlink-down takes the first NVLink of a GPU. */

@@ -56,12 +56,17 @@ nvmlReturn_t reset_group_free(void *group) {
     return NVML_SUCCESS;
 }
 
+/* Faults that a reset ends. */
+static const char *const ENDED[] = {"gpu-reset-required", "gpu-row-pending", "gpu-ecc-errors", NULL};
+
 static nvmlReturn_t reset(nvmlDevice_t device) {
     const struct gpu *gpu;
     struct mig mig;
     nvmlReturn_t result = device_gpu(device, &gpu);
     if (result != NVML_SUCCESS) return result;
     if (host_gpu_has_clients(gpu->index)) return NVML_ERROR_IN_USE;
+    if (host_gpu_stuck(gpu->index)) return NVML_ERROR_UNKNOWN;
+    for (const char *const *name = ENDED; *name; name++) host_reset_ends(*name, gpu->index);
     compute_mode_forget(gpu->index);
     settings_forget(gpu->index);
     result = mig_open(gpu->index, true, &mig);

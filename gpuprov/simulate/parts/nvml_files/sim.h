@@ -52,6 +52,8 @@ unsigned own_branch(void);
 const char *host_path(char buffer[PATH_SIZE], const char *path);
 nvmlReturn_t host_driver(void);
 bool host_fault(const char *name, unsigned index);
+void host_reset_ends(const char *name, unsigned index);
+bool host_gpu_stuck(unsigned index);
 bool host_gpu_lost(unsigned index);
 bool host_link_down(unsigned index, unsigned link);
 /* Whether the process is a living persistence daemon. */

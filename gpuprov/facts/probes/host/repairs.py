@@ -1,0 +1,40 @@
+"""Repairs that were made on a host, as `gpuprov.host_code.repairs` records them."""
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+import msgspec
+
+from gpuprov.core.safe_parse import Unreadable, parse_typed_json
+from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.host_code.repairs import RECORD
+
+
+class Repair(msgspec.Struct, frozen=True, kw_only=True):
+    """An act. `at` in Unix time; `act`: reset, reboot, repaired or given up; `gpus`: PCI addresses, empty for all;
+    `checks`: the checks of health that asked for it; `problem`: why it was not done."""
+
+    at: Annotated[float, msgspec.Meta(ge=0, le=100_000_000_000)]
+    run: str
+    act: str
+    gpus: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def list_repairs(lines: Iterable[str]) -> Iterator[Repair]:
+    """Yield the acts; a damaged line is left out, since it proves nothing."""
+    for line in lines:
+        try:
+            yield parse_typed_json(line, Repair)
+        except Unreadable:
+            continue
+
+
+def parse(output: Output) -> tuple[Repair, ...]:
+    return tuple(list_repairs(output.text.splitlines()))
+
+
+PRINTED = f"tail -n 200 {RECORD} 2>/dev/null"
+"""Shell that prints the record."""
+REPAIRS = Probe("repairs", f"{PRINTED}; true", parse, f"cat {RECORD}", blank=".")

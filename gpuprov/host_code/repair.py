@@ -1,0 +1,166 @@
+"""Acts of a repair on this host: its lock, a reset of GPUs, a reboot, and the record of them.
+
+Run on a host as a program, by root: a request as JSON on standard input, the answer as one line of JSON. Services that
+hold GPUs are stopped for a reset and started again after it, whatever came of it. Nobody's process is ended: while one
+holds a GPU, nothing is done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Any, Callable, Mapping, Sequence
+
+from . import clients, lock, process, repairs
+from .systemd import is_active, systemctl
+
+RESET_SECONDS = 300
+"""Limit of `nvidia-smi --gpu-reset`: eight GPUs with their NVSwitches take most of a minute."""
+FIRST = ("nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persistenced.service", clients.OURS)
+"""Units that start before the GPUs are set up."""
+BOOT_UNITS = ("gpuprov-mig.service", "gpuprov-gpu-settings.service")
+"""Units of gpuprov that set GPUs up at boot, in their order: a reset takes that from the GPUs."""
+REBOOT = 'sleep 2; exec shutdown -r 0 "$1"'
+"""Shell that reboots the host after the answer, announced to all who are logged in. shutdown(8)."""
+Request = Mapping[str, Any]
+
+
+def look(request: Request) -> dict[str, Any]:
+    """Report what a reset would stop and who is in its way; change nothing."""
+    units = clients.list_active(request["services"])
+    return {
+        "services": [*units, *clients.list_dependents(units)],
+        "holders": clients.list_holders(request["known"], guests=True),
+        "boot": lock.identify_boot(),
+        "here": request["owner"].get("controller") == process.identify_machine(),
+    }
+
+
+def take(request: Request) -> dict[str, Any]:
+    """Take the host's lock, unless a process holds a GPU."""
+    taken = lock.take(request["owner"], request.get("broken", ()), request.get("stale"))
+    if not taken["taken"]:
+        return {"locked": taken}
+    holders = clients.list_holders(request["known"], guests=True)
+    if holders:
+        lock.release_lock(request["owner"])
+    return {"holders": holders, "boot": lock.identify_boot()}
+
+
+def reset(request: Request) -> dict[str, Any]:
+    """Reset GPUs with the services stopped. `problem`: why it was not done; `failed`: services that do not start."""
+    gpus, checks, run = request["gpus"], request["checks"], str(request["owner"]["run"])
+    holders: list[str] = []
+    try:
+        units = clients.list_active(request["services"])
+        problem = clients.stop(units, clients.list_dependents(units))
+        if not problem and not (holders := clients.list_holders(request["known"])):
+            problem = _run_reset(request["ids"])
+    except OSError as error:
+        problem = str(error)
+    at, done = time.time(), not problem and not holders
+    failed = _start_again(request["services"], set_up=done)
+    repairs.note(run, "reset", gpus, checks, problem or "a process holds a GPU" * (not done), at)
+    return {"problem": problem, "holders": holders, "failed": failed}
+
+
+def _start_again(services: Sequence[str], *, set_up: bool) -> dict[str, str]:
+    """Start what was stopped; before those that read the GPUs' MIG devices, set the GPUs up as at boot. Return why some
+    do not start."""
+    stopped = clients.list_stopped(services)
+    _, failed = clients.start_services([unit for unit in stopped if unit in FIRST])
+    for unit in BOOT_UNITS if set_up else ():
+        if is_active(unit):
+            status, _, errors = systemctl("restart", "--", unit)
+            failed.update({unit: errors or f"systemctl ended with {status}"} if status else {})
+    _, more = clients.start_services([unit for unit in stopped if unit not in FIRST])
+    return {**failed, **more}
+
+
+def _run_reset(ids: Sequence[str]) -> str:
+    """Run nvidia-smi; return its complaint, or "". ids: of the GPUs; empty for all of them and their NVSwitches."""
+    command = ["nvidia-smi", "--gpu-reset", *(["-i", ",".join(ids)] if ids else [])]
+    try:
+        ran = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            timeout=RESET_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{' '.join(command[:2])}: {error}"
+    words = " ".join(ran.stdout.split())[-300:]
+    return f"{' '.join(command[:2])}: {words or f'status {ran.returncode}'}" if ran.returncode else ""
+
+
+def reboot(request: Request) -> dict[str, Any]:
+    """Reboot the host in two seconds. `problem`: why it is not rebooted."""
+    owner, problem = request["owner"], ""
+    if holders := clients.list_holders(request["known"], guests=True):
+        return {"holders": holders}
+    if owner.get("controller") == process.identify_machine():
+        problem = "it is the machine that gpuprov runs on"
+    repairs.note(str(owner["run"]), "reboot", request["gpus"], request["checks"], problem)
+    if not problem:
+        os.sync()
+        null = subprocess.DEVNULL
+        command = ["sh", "-c", REBOOT, "sh", request["message"]]
+        subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True)
+    return {"problem": problem}
+
+
+def note(request: Request) -> dict[str, Any]:
+    """Record how the repair ended."""
+    repairs.note(str(request["owner"]["run"]), request["act"], request["gpus"], request["checks"])
+    return {}
+
+
+def seen(_request: Request) -> dict[str, Any]:
+    """Report the boot."""
+    return {"boot": lock.identify_boot()}
+
+
+UNDER_LOCK: Mapping[str, Callable[[Request], dict[str, Any]]] = {
+    "reset": reset,
+    "reboot": reboot,
+    "note": note,
+    "seen": seen,
+}
+
+
+def answer_request(request: Request) -> dict[str, Any]:
+    """Carry out one act. Those under the lock need it, and renew its lease."""
+    action = request["action"]
+    if os.geteuid():
+        return {"problem": "repair needs root on the host: set ansible_become, or log in as root"}
+    if action == "look":
+        return look(request)
+    if action == "take":
+        return take(request)
+    if action == "release":
+        return {"problem": "" if lock.release_lock(request["owner"]) else "the lock was another run's by then"}
+    if not lock.renew_lease(request["owner"]):
+        return {"problem": "another run has the host's lock by now", "lost": True}
+    return UNDER_LOCK[action](request)
+
+
+def main() -> None:
+    """The program."""
+    os.umask(0o022)
+    request = json.load(sys.stdin)
+    try:
+        answer = answer_request(request)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        answer = {"problem": str(error) or type(error).__name__}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Repair of hosts that health calls unfit: a reset of their GPUs, then a reboot, then a ticket."""

@@ -1,0 +1,217 @@
+"""The repair of one host: drained, its GPUs reset, then rebooted, with its health read after each; or given up."""
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Literal, get_args
+
+from gpuprov.host_code import process
+from gpuprov.host_code.locked import explain_refusal
+from gpuprov.repair.drains import Drains
+from gpuprov.repair.hosts import RESTORED, Answer, Hosts
+from gpuprov.repair.model import HostPlan, HostRepair, Options, State, Try
+from gpuprov.verify.evaluate import FAILING, Result
+from gpuprov.verify.fitness import fitness
+
+SETTLING: dict[str, float] = {"reset": 60.0, "reboot": 300.0}
+"""Seconds in which a host becomes well after an act: daemons start, and GPUs register with their fabric."""
+POLL = 5.0
+"""Seconds between two looks."""
+IN_USE = "end or drain them, then repair again: no job is ended"
+Act = Literal["reset", "reboot"]
+Say = Callable[[str, str], None]
+
+
+class Chain:
+    """The acts on one host. `goes_on`: False once the run is to end, which it does between two acts."""
+
+    def __init__(
+        self,
+        plan: HostPlan,
+        hosts: Hosts,
+        drains: Drains,
+        options: Options,
+        say: Say = lambda host, text: None,
+        goes_on: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._plan, self._hosts, self._drains, self._options = plan, hosts, drains, options
+        self._say, self._goes_on = say, goes_on
+        self._outcome = HostRepair(plan=plan, state="not started")
+        self._is_ours = False
+        self._results: list[Result] = []
+
+    def run(self) -> HostRepair:
+        """Repair the host. Returns the outcome; a host that is not green stays out of its scheduler."""
+        if not self._plan.drain or self._take_out():
+            self._repair()
+        self._give_back()
+        return self._outcome
+
+    def _end(self, state: State, message: str = "", hint: str = "") -> None:
+        self._outcome.state, self._outcome.message, self._outcome.hint = state, message, hint
+
+    def _stop(self, answer: Answer) -> str:
+        """Return why the host is left alone if its lock is gone, or a process came; else its problem."""
+        if answer.lost:
+            self._end("locked", answer.problem, "see what the other run does, then repair again")
+        elif answer.holders:
+            self._end("refused", f"in use by {', '.join(answer.holders[:5])}", IN_USE)
+        return answer.problem or self._outcome.message
+
+    def _note(self, act: Act | Literal["drain", "return"], began: float, problem: str, after: str = "") -> None:
+        at = datetime.fromtimestamp(began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        tried = Try(act=act, at=at, seconds=round(time.time() - began, 1), problem=problem, after=after)
+        self._outcome.tries = (*self._outcome.tries, tried)
+
+    def _sleep(self, seconds: float) -> bool:
+        """Wait; return whether the run goes on."""
+        if self._goes_on():
+            self._hosts.sleep(seconds)
+        return self._goes_on()
+
+    def _take_out(self) -> bool:
+        """Return whether the host is out of its scheduler, by this run or by somebody else."""
+        began = time.time()
+        self._say(self._plan.host, f"draining ({self._plan.drain})")
+        step = self._drains.take_out(self._plan, lambda _: None, self._sleep)
+        self._is_ours = step.state == "done"
+        words = "; ".join(filter(None, (step.message, *step.waits_for[:3])))
+        self._note("drain", began, "" if self._is_ours else words or step.state)
+        if step.others:
+            self._outcome.out = f"drained by others: {step.message}"
+        elif not self._is_ours:
+            self._end("refused", f"not drained: {words or step.state}", step.hint)
+            self._outcome.out = "it may be drained by this run" if step.state == "waiting" else ""
+        return self._is_ours or step.others
+
+    def _repair(self) -> None:
+        answer = self._take_lock()
+        if answer is None:
+            return
+        try:
+            self._act(answer.boot)
+        finally:
+            self._hosts.act("release", self._plan)
+
+    def _take_lock(self) -> Answer | None:
+        """Return the answer of the host that has given its lock; None if it did not, as the outcome says."""
+        answer = self._hosts.act("take", self._plan)
+        holder = (answer.locked or {}).get("holder")
+        if isinstance(holder, Mapping) and process.is_dead(holder, process.describe(self._options.run, "")):
+            answer = self._hosts.act("take", self._plan, stale=str((answer.locked or {}).get("text", "")))
+        if answer.silent:
+            self._end("unreachable", answer.problem)
+        elif answer.locked is not None:
+            self._end("locked", *explain_refusal(answer.locked, self._options.break_lock, "repair with"))
+        elif answer.problem:
+            self._end("refused", answer.problem)
+        elif answer.holders:
+            self._stop(answer)
+        else:
+            return answer
+        return None
+
+    def _act(self, boot: str) -> None:
+        fit = False
+        for act in get_args(Act) if self._plan.step == "reset" else ("reboot",):
+            if not self._goes_on() or (act == "reboot" and not self._options.reboot):
+                break
+            began = time.time()
+            problem, beside = self._reset() if act == "reset" else (self._reboot(boot), "")
+            if self._outcome.state != "not started":
+                self._note(act, began, problem)
+                return
+            fit = not problem and self._settle(act)
+            self._note(act, began, problem or beside, "" if problem else self._judge_fitness())
+            if fit or self._wants() not in get_args(Act):
+                break
+        self._conclude(fit)
+
+    def _reset(self) -> tuple[str, str]:
+        """Return why the GPUs were not reset, "" if they were; and which services did not start after it."""
+        scope = self._plan.scope
+        what = "all GPUs" if scope.whole else ", ".join(map(str, scope.all))
+        self._say(self._plan.host, f"resetting {what}")
+        answer = self._hosts.act("reset", self._plan)
+        return self._stop(answer), "; ".join(f"{unit} does not start: {why}" for unit, why in answer.failed.items())
+
+    def _reboot(self, boot: str) -> str:
+        """Return why the host did not reboot, or come back; "" if it did."""
+        self._say(self._plan.host, "rebooting")
+        answer = self._hosts.act("reboot", self._plan, message=f"gpuprov repair: {', '.join(self._plan.checks)}")
+        if (answer.problem or answer.holders) and not answer.silent:
+            return self._stop(answer)
+        limit = self._hosts.get_reboot_limit(self._plan.host)
+        until = time.monotonic() + limit
+        while time.monotonic() < until:
+            if not self._sleep(POLL):
+                return "the run was ended while the host rebooted"
+            seen = self._hosts.act("seen", self._plan)
+            if seen.lost:
+                return self._stop(seen)
+            if seen.boot and seen.boot != boot:
+                return ""
+        return f"it did not come back within {limit:g} s"
+
+    def _settle(self, act: Act) -> bool:
+        """Read the host's health until it is fit, or the time for it is over; return whether it is."""
+        until = time.monotonic() + SETTLING[act]
+        while True:
+            self._say(self._plan.host, f"reading its health after the {act}")
+            self._results = self._hosts.judge([self._plan.host])[self._plan.host][0]
+            if self._judge_fitness() == "yes":
+                return True
+            if time.monotonic() >= until or not self._sleep(POLL):
+                return False
+
+    def _judge_fitness(self) -> str:
+        """Return the fitness by the last reading, in words."""
+        judged = fitness(self._results)
+        return judged[0].fit if judged else "not read"
+
+    def _wants(self) -> str:
+        """Return what health asks for now; before it was read again, what the plan is about."""
+        judged = fitness(self._results)
+        return judged[0].action if judged else self._plan.step
+
+    def _conclude(self, fit: bool) -> None:
+        judged = fitness(self._results)
+        self._outcome.left = judged[0].causes if judged else self._plan.findings
+        lost = [
+            row for row in self._results if row.capability in RESTORED and row.status in FAILING and row.moment == "now"
+        ]
+        gone = next((row for row in self._results if row.status == "unreachable"), None)
+        if gone:
+            self._end("given up", f"not reached after the {self._outcome.tries[-1].act}: {gone.found}", gone.hint)
+        elif not fit and judged and judged[0].fit == "not proven":
+            self._end(
+                "not proven", f"what was found is gone; {judged[0].sentence}", "gpuprov health says what is unread"
+            )
+        elif not fit and not self._goes_on():
+            self._end("interrupted", "nothing more was begun", "repair it again")
+        elif not fit:
+            last = self._outcome.tries[-1].problem if self._outcome.tries else ""
+            sentence = judged[0].sentence if judged else self._plan.sentence
+            self._end("given up", "; ".join(filter(None, (last, sentence))), "the ticket says what was found and tried")
+        elif lost:
+            named = "; ".join(f"{row.check}: {row.found}" for row in lost)
+            self._end("differs", f"fit for work, and not set up as before: {named}", "gpuprov apply")
+            self._outcome.left = tuple(lost)
+        else:
+            self._end("repaired")
+        if self._outcome.state in ("repaired", "differs", "not proven", "given up") and self._outcome.tries:
+            done = "given up" if self._outcome.state == "given up" else "repaired"
+            self._hosts.act("note", self._plan, act=done)
+
+    def _give_back(self) -> None:
+        if not self._is_ours:
+            return
+        if self._outcome.state != "repaired":
+            undo = f"gpuprov undrain HOST INVENTORY --by {self._plan.drain} --run {self._options.run}"
+            self._outcome.out = f"drained by this run: {undo}"
+            return
+        began = time.time()
+        step = self._drains.give_back(self._plan, lambda _: None)
+        self._note("return", began, "" if step.state == "done" else step.message or step.state)
+        if step.state != "done":
+            self._outcome.out = f"not given back: {step.message or step.state}"

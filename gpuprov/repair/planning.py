@@ -1,0 +1,84 @@
+"""What would be done on a host, from its health: nothing is decided about a finding that health does not say."""
+
+from collections.abc import Collection, Sequence
+
+from gpuprov.facts.probes.base import Facts, ProbeFailed
+from gpuprov.facts.probes.host.repairs import REPAIRS, Repair
+from gpuprov.fleet.drain.choose import CLIENTS
+from gpuprov.repair.model import HostPlan, Options, Scheduler, Scope, Step
+from gpuprov.repair.scope import find_scope
+from gpuprov.spec.model import HostSpec
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.fitness import Fitness, fitness
+
+MOST, WINDOW = 3, 7 * 86400
+"""Repairs of one finding within so many seconds, after which it is given up when it comes back."""
+OTHERWISE = {
+    "restart": "a program or a daemon is to be restarted: gpuprov apply starts what the spec asks for",
+    "update": "driver and firmware are to be updated: nvidia_driver.version in the spec, then gpuprov apply",
+}
+"""Fixes for actions that are no repair of a GPU."""
+BY_HAND = "somebody has to go to the machine, or to its vendor: the ticket says what was found"
+
+
+def plan_host(spec: HostSpec, results: Sequence[Result], facts: Facts | None, options: Options) -> HostPlan:
+    """Return the plan. `facts`: None if the host was not reached."""
+    (fit,) = fitness(results) or (Fitness(host=spec.name, fit="not proven"),)
+    plan = HostPlan(host=spec.name, step=_choose_step(fit), sentence=fit.sentence, findings=fit.causes)
+    unreached = next((result for result in results if result.status == "unreachable"), None)
+    if unreached or facts is None:
+        plan.step = "unreachable"
+        plan.message, plan.hint = (unreached.found, unreached.hint) if unreached else ("it was not read", "")
+        return plan
+    if plan.step == "not proven":
+        plan.message = f"no finding to repair, and {fit.sentence}"
+        plan.hint = "gpuprov health says what could not be read"
+    if plan.step in ("reset", "reboot"):
+        _plan_acts(plan, spec, facts, options)
+    elif plan.step == "ticket":
+        plan.message, plan.hint = "no reset and no reboot repairs it", OTHERWISE.get(fit.action, BY_HAND)
+    return plan
+
+
+def _choose_step(fit: Fitness) -> Step:
+    if fit.fit == "until" and fit.action in ("reset", "reboot"):
+        return "reset" if fit.action == "reset" else "reboot"
+    return "nothing" if fit.fit == "yes" else "not proven" if fit.fit == "not proven" else "ticket"
+
+
+def _plan_acts(plan: HostPlan, spec: HostSpec, facts: Facts, options: Options) -> None:
+    try:
+        past = facts.get(REPAIRS)
+        plan.scope = find_scope(plan.findings, facts) if plan.step == "reset" else Scope()
+    except ProbeFailed as error:
+        plan.step, plan.message, plan.hint = "not proven", f"what a reset takes is not known: {error}", error.hint
+        return
+    plan.reboot, plan.drain = options.reboot, choose_scheduler(spec, options)
+    if again := count_repairs(past, plan, facts.read_at):
+        plan.step = "ticket"
+        plan.message = f"it was repaired {again} times within {WINDOW // 86400} days, and came back"
+        plan.hint = BY_HAND
+    elif plan.step == "reboot" and not options.reboot:
+        plan.step, plan.message, plan.hint = "ticket", "only a reboot repairs it", "leave out --no-reboot"
+
+
+def choose_scheduler(spec: HostSpec, options: Options) -> Scheduler:
+    """Return who schedules the host: what --by says, else its spec; empty if nobody."""
+    if not options.drain:
+        return ""
+    return options.by or next((by for by in CLIENTS if by in spec.capabilities), "")
+
+
+def count_repairs(past: Collection[Repair], plan: HostPlan, now: float) -> int:
+    """Return the number of repairs of a finding of this host in the window, if no further one is to be made; else 0."""
+    gpus = {gpu.address for gpu in plan.scope.gpus}
+    worst = {finding.check for finding in plan.findings if finding.action == plan.step}
+    alike = [
+        repair
+        for repair in past
+        if repair.act == "repaired"
+        and now - WINDOW <= repair.at
+        and worst & {*repair.checks}
+        and (not gpus or not repair.gpus or gpus & {*repair.gpus})
+    ]
+    return len(alike) if len(alike) >= MOST else 0

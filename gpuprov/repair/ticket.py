@@ -1,0 +1,63 @@
+"""The ticket of a host that was given up: the page of the host with what was tried, and the same run as JSON."""
+
+import re
+from pathlib import Path
+from urllib.parse import quote
+
+from gpuprov.core.errors import GpuprovError
+from gpuprov.facts.probes.base import Facts
+from gpuprov.host_page.identify import list_gpus, list_rows
+from gpuprov.host_page.kernel_log import list_lines
+from gpuprov.host_page.page import Tried, render
+from gpuprov.host_page.read import ReadHost, read_host
+from gpuprov.repair.document import build_document
+from gpuprov.repair.model import HostRepair, Repaired
+from gpuprov.report.document import as_json
+from gpuprov.report.files import state_folder, write_atomic
+from gpuprov.report.page import About
+from gpuprov.verify.verify import Pairs
+
+
+def write_tickets(pairs: Pairs, run: Repaired, folder: Path | None, about: About | None = None) -> None:
+    """Write the ticket of each host that was given up: its page, of a new reading, and the document of it alone."""
+    given_up = {outcome.host: outcome for outcome in run.hosts if outcome.state == "given up"}
+    if not given_up:
+        return
+    place = folder or state_folder("tickets")
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise GpuprovError(f"cannot write tickets to {place}: {error.strerror}", "--ticket-dir") from error
+    for raw, spec in pairs:
+        if outcome := given_up.get(raw.name):
+            name = re.sub(r"\A\.", "%2E", quote(raw.name, safe="@+"))
+            page, document = place / f"{name}-{run.run}.html", place / f"{name}-{run.run}.json"
+            outcome.ticket = (str(page), str(document))
+            host = read_host(raw, spec)
+            if isinstance(host.facts, Facts):
+                add_identity(outcome, host, host.facts)
+            write_atomic(page, render(host, about, tried=list_tried(outcome)))
+            alone = Repaired(run=run.run, hosts=(outcome,), seconds=run.seconds)
+            write_atomic(document, as_json(build_document(alone)) + "\n")
+
+
+def add_identity(outcome: HostRepair, host: ReadHost, facts: Facts) -> None:
+    """Add what a vendor asks for: what the host is, its GPUs, and the lines of its kernel log."""
+    outcome.machine = {row.label: row.value for row in list_rows(host, facts) if not row.unread}
+    outcome.cards = tuple(list_gpus(facts)[0])
+    outcome.kernel_log = tuple(f"{line.last} {line.text}" for line in list_lines(facts)[0])
+
+
+def list_tried(outcome: HostRepair) -> Tried:
+    """List the findings before the repair, each act with its time, and why it was given up."""
+    findings = [
+        (finding.check, f"{finding.found} [{finding.action or 'no action'}]") for finding in outcome.plan.findings
+    ]
+    acts = [
+        (f"{tried.at} {tried.act}", f"{tried.problem or tried.after or 'done'} ({tried.seconds:g} s)")
+        for tried in outcome.tries
+    ]
+    scope = outcome.plan.scope
+    gpus = [("GPUs", "; ".join(map(str, scope.all)))] if scope.all else []
+    end = [("given up", outcome.message), *([("out of service", outcome.out)] if outcome.out else [])]
+    return Tried(rows=(*findings, *gpus, *acts, *end))

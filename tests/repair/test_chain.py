@@ -1,0 +1,129 @@
+"""One host: reset, health, reboot, health, or given up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpuprov.fleet.drain import Step
+from gpuprov.host_code import process
+from gpuprov.repair import chain
+from gpuprov.repair.chain import Chain
+from gpuprov.repair.hosts import Answer
+from gpuprov.repair.model import HostRepair, Options
+from gpuprov.verify.evaluate import Result
+from tests.repair.fake_hosts import OPTIONS, FakeDrains, FakeHost, FakeHosts, finding, plan
+
+REFUSED = {"reset": Answer(problem="nvidia-smi --gpu-reset: GPU 0 is in use")}
+UNREAD = Result(host="gpu1", capability="health", check="health.kernel_log", status="skip", found="begins late")
+GONE = Result(host="gpu1", capability="host", check="host.reachable", status="unreachable", found="no route")
+NOT_SET_UP = Result(host="gpu1", capability="mig", check="mig.instances", status="fail", found="none")
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain, "SETTLING", {"reset": 0.0, "reboot": 0.0})
+
+
+def repair(
+    host: FakeHost, drains: FakeDrains | None = None, options: Options = OPTIONS, **more: Any
+) -> tuple[HostRepair, FakeHosts]:
+    hosts = FakeHosts({"gpu1": host})
+    chosen: Any = drains or FakeDrains(step("done"))
+    return Chain(plan(**more), hosts, chosen, options).run(), hosts
+
+
+NO_REBOOT = Options(run="r1", reboot=False)
+ROWS: list[tuple[str, FakeHost, Options, str, str]] = [
+    # what it is; the host; options; its state; what was asked
+    ("a reset repairs it", FakeHost(), OPTIONS, "repaired", "take reset note-repaired release"),
+    ("only a boot does", FakeHost(ends="reboot"), OPTIONS, "repaired", "take reset reboot seen note-repaired release"),
+    ("the driver refuses the reset", FakeHost(ends="reboot", answers=REFUSED), OPTIONS, "repaired",
+     "take reset reboot seen note-repaired release"),
+    ("nothing does", FakeHost(ends=""), OPTIONS, "given up", "take reset reboot seen note-given-up release"),
+    ("no reboot is allowed", FakeHost(ends="reboot"), NO_REBOOT, "given up", "take reset note-given-up release"),
+    ("it does not come back", FakeHost(ends="", comes_back=False), OPTIONS, "given up",
+     "take reset reboot seen note-given-up release"),
+    ("a process came in between", FakeHost(ends="", answers={"reset": Answer(holders=("python3",))}), OPTIONS, "refused",
+     "take reset release"),
+    ("one came before the reboot", FakeHost(ends="", answers={"reboot": Answer(holders=("python3",))}), OPTIONS, "refused",
+     "take reset reboot release"),
+    ("a process holds a GPU", FakeHost(answers={"take": Answer(holders=("python3 (pid 7, kim)",))}), OPTIONS, "refused", "take"),
+    ("no root", FakeHost(answers={"take": Answer(problem="repair needs root")}), OPTIONS, "refused", "take"),
+    ("it cannot be reached", FakeHost(answers={"take": Answer(problem="no route", silent=True)}), OPTIONS, "unreachable", "take"),
+    ("another run has it", FakeHost(answers={"take": Answer(locked={"holder": None, "id": "x"})}), OPTIONS, "locked", "take"),
+    ("its lock is lost midway", FakeHost(answers={"reset": Answer(problem="another run", lost=True)}), OPTIONS, "locked",
+     "take reset release"),
+    ("MIG does not come back", FakeHost(after=(NOT_SET_UP,)), OPTIONS, "differs", "take reset note-repaired release"),
+    ("the rest is not proven", FakeHost(after=(UNREAD,)), OPTIONS, "not proven", "take reset note-repaired release"),
+    ("it is gone after the reset", FakeHost(after=(GONE,)), OPTIONS, "given up", "take reset note-given-up release"),
+    ("it then asks for hands", FakeHost(ends="", action="drain"), OPTIONS, "given up", "take reset note-given-up release"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("host", "options", "state", "asked"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+def test_acts_and_their_end(host: FakeHost, options: Options, state: str, asked: str) -> None:
+    outcome, hosts = repair(host, options=options)
+    acts = [act.replace(" ", "-") for act in hosts.asked]
+    assert (outcome.state, " ".join(dict.fromkeys(acts))) == (state, asked)
+    assert bool(outcome.left) == (state in ("given up", "differs") and GONE not in host.after)
+    assert [tried.act for tried in outcome.tries] == [act for act in ("reset", "reboot") if act in hosts.asked]
+
+
+def test_a_host_that_only_a_reboot_repairs_is_not_reset() -> None:
+    outcome, hosts = repair(
+        FakeHost(ends="reboot", action="reboot"), step="reboot", findings=(finding("gpu1", "reboot"),)
+    )
+    assert outcome.state == "repaired"
+    assert "reset" not in hosts.asked
+
+
+def test_a_dead_run_s_lock_is_taken_over() -> None:
+    dead = {**process.describe("old", ""), "pid": 2**22 + 1, "pid_start": "1"}
+    host = FakeHost(answers={"take": Answer(locked={"holder": dead, "text": "whole", "id": "old"})})
+    outcome, hosts = repair(host)
+    assert (outcome.state, hosts.asked) == ("locked", ["take", "take"]), "asked once more, as of a stale lock"
+
+
+def test_services_that_do_not_start_are_told_and_health_decides() -> None:
+    outcome, _ = repair(FakeHost(answers={"reset": Answer(failed={"dcgm.service": "exit 1"})}, well=True))
+    assert outcome.state == "repaired"
+    assert outcome.tries[0].problem == "dcgm.service does not start: exit 1"
+
+
+def step(state: str, *, others: bool = False, message: str = "") -> Step:
+    return Step(host="gpu1", node="gpu1", state=state, others=others, message=message)  # type: ignore[arg-type]
+
+
+DRAINED: list[tuple[str, Step, FakeHost, str, list[str], str]] = [
+    ("drained by us, and repaired", step("done"), FakeHost(), "repaired", ["out", "back"], ""),
+    ("drained by us, and given up", step("done"), FakeHost(ends=""), "given up", ["out"], "undrain HOST"),
+    ("drained by us, and not set up", step("done"), FakeHost(after=(NOT_SET_UP,)), "differs", ["out"], "--run r1"),
+    ("drained by others", step("refused", others=True, message="root: Xid 79"), FakeHost(), "repaired", ["out"], "drained by others"),
+    ("refused", step("refused", message="Slurm knows no node"), FakeHost(), "refused", ["out"], ""),
+    ("jobs do not end", step("waiting", message="jobs run on it"), FakeHost(), "refused", ["out"], "may be drained"),
+    ("no answer", step("unknown"), FakeHost(), "refused", ["out"], ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "host", "state", "asked", "out"), [pytest.param(*row[1:], id=row[0]) for row in DRAINED]
+)
+def test_drained_first_and_given_back_only_when_green(
+    answer: Step, host: FakeHost, state: str, asked: list[str], out: str
+) -> None:
+    drains = FakeDrains(answer)
+    outcome, hosts = repair(host, drains, drain="slurm")
+    assert (outcome.state, drains.asked) == (state, asked)
+    assert out in outcome.out
+    assert bool(outcome.out) == bool(out)
+    assert ("take" in hosts.asked) == (state != "refused")
+
+
+def test_a_run_that_is_ended_begins_no_further_act() -> None:
+    hosts: Any = FakeHosts({"gpu1": FakeHost(ends="")})
+    drains: Any = FakeDrains(step("done"))
+    outcome = Chain(plan(), hosts, drains, OPTIONS, goes_on=lambda: "reset" not in hosts.asked).run()
+    assert (outcome.state, hosts.asked) == ("interrupted", ["take", "reset", "release"])
+    assert "reboot" not in hosts.asked
