@@ -14,7 +14,7 @@ from gpuprov.explain.messages import symptoms_in
 from tests.explain.corpus import Line, lines, may_be_held_out
 from tests.explain.measure import PARTS, judge
 
-WRITTEN, ASIDE, FRESH, THIN, NEWEST, KINDS = PARTS.values()
+WRITTEN, ASIDE, FRESH, THIN, NEWEST, KINDS, SOURCES = PARTS.values()
 
 
 def verdicts(those: list[Line], *, piped: bool = False) -> Counter[str]:
@@ -50,8 +50,8 @@ def test_the_figure_of_those_set_aside(piped: bool) -> None:
 
 @pytest.mark.parametrize(
     ("those", "right", "wrong"),
-    [(FRESH, 0.73, 0.067), (THIN, 0.58, 0.035), (NEWEST, 0.56, 0.049), (KINDS, 0.44, 0.17)],
-    ids=["fresh", "thin", "newest", "kinds"],
+    [(FRESH, 0.73, 0.067), (THIN, 0.58, 0.035), (NEWEST, 0.56, 0.049), (KINDS, 0.44, 0.17), (SOURCES, 0.68, 0.11)],
+    ids=["fresh", "thin", "newest", "kinds", "sources"],
 )
 def test_the_figure_of_those_that_nobody_who_wrote_had_read(those: list[Line], right: float, wrong: float) -> None:
     found = verdicts(those)

@@ -16,6 +16,10 @@ line: their answers were written down before the rows that were added then.
 Those gathered "by kind" are of two gatherings. By all of the first, rows were written that hold whole families of
 messages of a program. The second was gathered when these rows were done, of threads that neither the corpus nor a row
 has, and is divided by source as above; rows were then written by those that are not set aside.
+
+Those gathered "by source", of threads that the corpus had no line of, are divided by source too. Meanwhile rows were
+written from the messages in the programs' own sources. Who wrote had seen all lines when gathering; a line whose very
+message was then written into a row is held out no more.
 """
 
 from __future__ import annotations
