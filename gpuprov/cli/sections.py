@@ -12,22 +12,12 @@ import click
 PURPOSES = {
     "Everyday commands": ("init", "check", "plan", "apply", "verify", "rehearse"),
     "Hosts in service": (
-        "health",
-        "repair",
-        "drift",
-        "rollback",
-        "diff",
-        "show",
-        "export",
-        "topology",
-        "accept",
-        "capture",
+        *("health", "repair", "drift", "rollback", "diff", "show", "export", "topology", "accept", "capture"),
     ),
     "Fleets and closed sites": ("rollout", "fleet", "drain", "undrain", "enroll", "bundle", "bake", "render"),
     "Tests": ("test", "simulate"),
     "What gpuprov knows": ("explain", "catalog", "mig", "schema"),
 }
-
 
 EVERYDAY = next(iter(PURPOSES))
 RENAMED = {name: f"fleet {name}" for name in ("freeze", "slice", "work", "fold", "worker")}
