@@ -272,7 +272,7 @@ OFFERED = [
     ("gpuprov topology gpu", ["plain,gpu01", "plain,gpu02"]),
     ("gpuprov capture gpu", ["plain,gpu01", "plain,gpu02"]),
     ("gpuprov capture gpu01 inv", ["file,inv"]),
-    ("gpuprov plan --only nouveau,nv", ["plain,nouveau,nvidia_driver"]),
+    ("gpuprov plan --only nouveau,nv", ["plain,nouveau,nvidia_absent", "plain,nouveau,nvidia_driver"]),
     ("gpuprov accept --only rdma,n", ["plain,rdma,nccl", "plain,rdma,nvbandwidth"]),
     ("gpuprov schema --of dr", ["plain,drift"]),
     ("gpuprov mig fit --gpu h200-s", ["plain,H200-SXM"]),

@@ -16,7 +16,7 @@ from gpuprov.cli.sections import Command, Written
 @options.inventory
 @options.reaching
 @click.option("--check", is_flag=True, help="Show the plan, and do nothing.")
-@click.option("--no-reboot", is_flag=True, help="Reset only: a host that a reset does not repair is given up.")
+@click.option("--reboot", is_flag=True, help="Permit one reboot per host in this run, whatever the spec says.")
 @click.option("--no-drain", is_flag=True, help="The hosts are out of service: ask no scheduler.")
 @other_scheduler
 @click.option(
@@ -67,7 +67,7 @@ def repair(sources: tuple[str, ...], ticket_dir: Path | None, as_json: bool, **g
     chosen = Options(
         **{name: given[name] for name in names},
         by=given["by"] or "",
-        reboot=not given["no_reboot"],
+        reboot=given["reboot"],
         drain=not given["no_drain"],
         run=checked_run(given["run"] or new_run()),
         forks=given["forks"] or 0,

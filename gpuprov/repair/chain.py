@@ -114,7 +114,7 @@ class Chain:
     def _act(self, boot: str) -> None:
         fit = False
         for act in get_args(Act) if self._plan.step == "reset" else ("reboot",):
-            if not self._goes_on() or (act == "reboot" and not self._options.reboot):
+            if not self._goes_on() or (act == "reboot" and not self._plan.reboot):
                 break
             began = time.time()
             problem, beside = self._reset() if act == "reset" else (self._reboot(boot), "")

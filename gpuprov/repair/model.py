@@ -48,11 +48,12 @@ Scheduler = By | Literal[""]
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the command. `check`: show the plan only. `max_out`, `max_fail`: numbers of hosts, or shares of the
-    inventory's `total`. `by`: who schedules the hosts; empty: their specs say. `wait`: seconds for jobs to end."""
+    inventory's `total`. `reboot`: permit one, whatever the specs say. `by`: who schedules the hosts; empty: their specs
+    say. `wait`: seconds for jobs to end."""
 
     check: bool = False
     yes: bool = False
-    reboot: bool = True
+    reboot: bool = False
     drain: bool = True
     max_out: str = "1"
     max_fail: str = "0"

@@ -18,6 +18,7 @@ OTHERWISE = {
     "update": "driver and firmware are to be updated: nvidia_driver.version in the spec, then gpuprov apply",
 }
 """Fixes for actions that are no repair of a GPU."""
+PERMIT = "permit one: --reboot, or reboot: if-needed in the spec"
 BY_HAND = "somebody has to go to the machine, or to its vendor: the ticket says what was found"
 
 
@@ -53,13 +54,15 @@ def _plan_acts(plan: HostPlan, spec: HostSpec, facts: Facts, options: Options) -
     except ProbeFailed as error:
         plan.step, plan.message, plan.hint = "not proven", f"what a reset takes is not known: {error}", error.hint
         return
-    plan.reboot, plan.drain = options.reboot, choose_scheduler(spec, options)
+    plan.reboot = options.reboot or spec.reboot == "if-needed"
+    plan.drain = choose_scheduler(spec, options)
     if again := count_repairs(past, plan, facts.read_at):
         plan.step = "ticket"
         plan.message = f"it was repaired {again} times within {WINDOW // 86400} days, and came back"
         plan.hint = BY_HAND
-    elif plan.step == "reboot" and not options.reboot:
-        plan.step, plan.message, plan.hint = "ticket", "only a reboot repairs it", "leave out --no-reboot"
+    elif plan.step == "reboot" and not plan.reboot:
+        plan.step, plan.message = "ticket", "only a reboot repairs it, and the spec permits none"
+        plan.hint = PERMIT
 
 
 def choose_scheduler(spec: HostSpec, options: Options) -> Scheduler:

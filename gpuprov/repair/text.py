@@ -57,7 +57,11 @@ def _list_scope(plan: HostPlan, width: int) -> Iterator[str]:
 def _describe_reboot(plan: HostPlan) -> str:
     if plan.step == "reboot":
         return "the host is rebooted"
-    return "the host, if the reset does not help" if plan.reboot else "none, whatever comes of the reset"
+    return (
+        "the host, if the reset does not help"
+        if plan.reboot
+        else "none is permitted (--reboot, or reboot: if-needed in the spec)"
+    )
 
 
 def as_text(run: Repaired, width: int = WIDTH) -> str:

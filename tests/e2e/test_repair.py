@@ -64,10 +64,10 @@ def test_a_reset_a_reboot_and_a_ticket(site: Site) -> None:
     assert "Xid" in container.run(NAME, f"cat {LOG}"), "the lines are still there, and past"
 
     faults.plant(NAME, "gpu-reset-fails=0", hosts.run)
-    code, host = site.run("repair", "--yes", "--no-reboot")
+    code, host = site.run("repair", "--yes")
     assert (code, host["state"]) == (3, "given up"), host
     assert "--gpu-reset" in host["tries"][0]["problem"]
-    code, host = site.run("repair", "--yes")
+    code, host = site.run("repair", "--yes", "--reboot")
     assert (code, host["state"]) == (0, "repaired"), host
     assert [tried["act"] for tried in host["tries"]] == ["reset", "reboot"]
     assert [bool(tried["problem"]) for tried in host["tries"]] == [True, False], host["tries"]

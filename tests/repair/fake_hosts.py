@@ -13,7 +13,7 @@ from gpuprov.repair.model import Gpu, HostPlan, Options, Scope
 from gpuprov.verify.evaluate import Result
 
 GPU = Gpu(index=1, address="0000:19:00.0", uuid="GPU-1", name="H100")
-OPTIONS = Options(run="r1", yes=True)
+OPTIONS = Options(run="r1", yes=True, reboot=True)
 
 
 def finding(host: str, action: str = "reset", check: str = "health.recovery", **more: Any) -> Result:

@@ -34,7 +34,6 @@ def repair(
     return Chain(plan(**more), hosts, chosen, options).run(), hosts
 
 
-NO_REBOOT = Options(run="r1", reboot=False)
 ROWS: list[tuple[str, FakeHost, Options, str, str]] = [
     # what it is; the host; options; its state; what was asked
     ("a reset repairs it", FakeHost(), OPTIONS, "repaired", "take reset note-repaired release"),
@@ -42,8 +41,7 @@ ROWS: list[tuple[str, FakeHost, Options, str, str]] = [
     ("the driver refuses the reset", FakeHost(ends="reboot", answers=REFUSED), OPTIONS, "repaired",
      "take reset reboot seen note-repaired release"),
     ("nothing does", FakeHost(ends=""), OPTIONS, "given up", "take reset reboot seen note-given-up release"),
-    ("no reboot is allowed", FakeHost(ends="reboot"), NO_REBOOT, "given up", "take reset note-given-up release"),
-    ("it does not come back", FakeHost(ends="", comes_back=False), OPTIONS, "given up",
+        ("it does not come back", FakeHost(ends="", comes_back=False), OPTIONS, "given up",
      "take reset reboot seen note-given-up release"),
     ("a process came in between", FakeHost(ends="", answers={"reset": Answer(holders=("python3",))}), OPTIONS, "refused",
      "take reset release"),
@@ -69,6 +67,12 @@ def test_acts_and_their_end(host: FakeHost, options: Options, state: str, asked:
     assert (outcome.state, " ".join(dict.fromkeys(acts))) == (state, asked)
     assert bool(outcome.left) == (state in ("given up", "differs") and GONE not in host.after)
     assert [tried.act for tried in outcome.tries] == [act for act in ("reset", "reboot") if act in hosts.asked]
+
+
+def test_a_reboot_that_is_not_permitted_is_not_made() -> None:
+    outcome, hosts = repair(FakeHost(ends="reboot"), reboot=False)
+    assert (outcome.state, [tried.act for tried in outcome.tries]) == ("given up", ["reset"])
+    assert "reboot" not in hosts.asked
 
 
 def test_a_host_that_only_a_reboot_repairs_is_not_reset() -> None:

@@ -48,7 +48,7 @@ def pairs(*names: str) -> list[tuple[RawHost, HostSpec]]:
 def run(hosts: dict[str, FakeHost], **options: Any) -> tuple[Repaired, Fleet, list[str]]:
     fleet, shown = Fleet(hosts), list[str]()
     values: dict[str, Any] = {"run": "r1", "yes": True, **options}
-    done = command.run(pairs(*hosts), fleet, Options(**values), shown.append)
+    done = command.run(pairs(*hosts), fleet, Options(**{"reboot": True, **values}), shown.append)
     return done, fleet, shown
 
 

@@ -116,11 +116,16 @@ def test_the_steps_of_health() -> None:
     assert (plan.step, plan.message) == ("unreachable", "no route")
 
 
-def test_a_reboot_that_is_not_allowed() -> None:
-    bare = Options(reboot=False)
-    assert planned(asks(action="reboot"), options=bare).step == "ticket"
+def test_a_reboot_needs_the_permission_of_the_spec_or_of_the_run() -> None:
+    bare = Options()
+    plan = planned(asks(action="reboot"), options=bare)
+    assert (plan.step, plan.hint) == ("ticket", "permit one: --reboot, or reboot: if-needed in the spec")
     assert planned(asks(), options=bare).reboot is False
-    assert "none, whatever comes of the reset" in format_plan(planned(asks(), options=bare))
+    assert "none is permitted (--reboot" in format_plan(planned(asks(), options=bare))
+    permitted = plan_host(
+        HostSpec(name="gpu1", reboot="if-needed"), [asks(action="reboot")], read(machine(H100, 18)), bare
+    )
+    assert (permitted.step, permitted.reboot) == ("reboot", True)
 
 
 def test_who_drains() -> None:
