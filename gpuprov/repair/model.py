@@ -122,6 +122,10 @@ class HostPlan(msgspec.Struct, kw_only=True):
         return tuple(finding.check for finding in self.findings)
 
 
+AFTER = {"yes": "fit for work", "no": "not fit", "until": "not fit", "not proven": "not proven to be fit"}
+"""A host's fitness in words, by `Fitness.fit`."""
+
+
 class Try(msgspec.Struct, frozen=True, kw_only=True):
     """An act on a host. `at`: UTC, ISO 8601; `problem`: why it was not done, or failed; `after`: the host's fitness
     then."""
@@ -131,6 +135,10 @@ class Try(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     problem: str = ""
     after: str = ""
+
+    @property
+    def result(self) -> str:
+        return self.problem or (f"then {AFTER.get(self.after, self.after)}" if self.after else "done")
 
 
 class HostRepair(msgspec.Struct, kw_only=True):

@@ -80,8 +80,7 @@ def _list_host(host: HostRepair, width: int) -> Iterator[str]:
     message = f": {host.message}" if host.message else ""
     yield cleaned(f"{host.host}: {WORDS[host.state]}{message}")
     for tried in host.tries:
-        result = tried.problem or (f"then {tried.after}" if tried.after else "done")
-        yield from labelled(tried.act, f"{tried.at}, {tried.seconds:g} s: {result}", width)
+        yield from labelled(tried.act, f"{tried.at}, {tried.seconds:g} s: {tried.result}", width)
     for finding in host.left if host.state in ("given up", "refused", "not started", "differs", "interrupted") else ():
         yield from labelled("because", f"{finding.check}: {finding.found}", width)
     yield from labelled("out", host.out, width)

@@ -53,10 +53,7 @@ def list_tried(outcome: HostRepair) -> Tried:
     findings = [
         (finding.check, f"{finding.found} [{finding.action or 'no action'}]") for finding in outcome.plan.findings
     ]
-    acts = [
-        (f"{tried.at} {tried.act}", f"{tried.problem or tried.after or 'done'} ({tried.seconds:g} s)")
-        for tried in outcome.tries
-    ]
+    acts = [(f"{tried.at} {tried.act}", f"{tried.result} ({tried.seconds:g} s)") for tried in outcome.tries]
     scope = outcome.plan.scope
     gpus = [("GPUs", "; ".join(map(str, scope.all)))] if scope.all else []
     end = [("given up", outcome.message), *([("out of service", outcome.out)] if outcome.out else [])]
