@@ -39,7 +39,7 @@ class ActionModule(ActionBase):
         if name == os.environ.get("BREAKS"):
             return {"failed": True, "msg": "it broke"}
         if name == "gpuprov_judge":
-            return {"changed": False, "desired": json.loads(os.environ["DESIRED"])}
+            return {"changed": False, "desired": json.loads(os.environ["DESIRED"]), "changing": {}}
         return {"changed": False, **ANSWERS.get(name, {})}
 """
 KEPT = "gpuprov_spec"
