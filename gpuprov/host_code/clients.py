@@ -72,7 +72,7 @@ def _is_lent(path: str) -> bool:
 
 def describe_process(pid: str, unit: str) -> str:
     with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-        name = file.read().strip()
+        name = " ".join(file.read().split())  # a process chooses its own
     owner = os.stat(f"/proc/{pid}").st_uid
     user = str(owner)
     with contextlib.suppress(KeyError):

@@ -57,14 +57,26 @@ def reset(request: Request) -> dict[str, Any]:
     try:
         units = clients.list_active(request["services"])
         problem = clients.stop(units, clients.list_dependents(units))
-        if not problem and not (holders := clients.list_holders(request["known"])):
+        if not problem and not (holders := clients.list_holders(request["known"], guests=True)):
             problem = _run_reset(request["ids"])
     except OSError as error:
         problem = str(error)
     at, done = time.time(), not problem and not holders
     failed = _start_again(request["services"], set_up=done)
-    repairs.note(run, "reset", gpus, checks, problem or "a process holds a GPU" * (not done), at)
-    return {"problem": problem, "holders": holders, "failed": failed}
+    why = problem or "a process holds a GPU" * (not done)
+    unrecorded = _record(run, "reset", gpus, checks, why, at)
+    return {"problem": problem, "holders": holders, "failed": failed, "unrecorded": unrecorded}
+
+
+def _record(
+    run: str, act: str, gpus: Sequence[str], checks: Sequence[str], problem: str = "", at: float | None = None
+) -> str:
+    """Record an act; return why it could not be recorded, since it was done all the same."""
+    try:
+        repairs.note(run, act, gpus, checks, problem, at)
+    except OSError as error:
+        return f"not recorded on the host: {error}"
+    return ""
 
 
 def _start_again(services: Sequence[str], *, set_up: bool) -> dict[str, str]:
@@ -107,19 +119,19 @@ def reboot(request: Request) -> dict[str, Any]:
         return {"holders": holders}
     if owner.get("controller") == process.identify_machine():
         problem = "it is the machine that gpuprov runs on"
-    repairs.note(str(owner["run"]), "reboot", request["gpus"], request["checks"], problem)
+    unrecorded = _record(str(owner["run"]), "reboot", request["gpus"], request["checks"], problem)
     if not problem:
         os.sync()
         null = subprocess.DEVNULL
         command = ["sh", "-c", REBOOT, "sh", request["message"]]
         subprocess.Popen(command, stdin=null, stdout=null, stderr=null, start_new_session=True)
-    return {"problem": problem}
+    return {"problem": problem, "unrecorded": unrecorded}
 
 
 def note(request: Request) -> dict[str, Any]:
     """Record how the repair ended."""
-    repairs.note(str(request["owner"]["run"]), request["act"], request["gpus"], request["checks"])
-    return {}
+    run = str(request["owner"]["run"])
+    return {"unrecorded": _record(run, request["act"], request["gpus"], request["checks"])}
 
 
 def seen(_request: Request) -> dict[str, Any]:

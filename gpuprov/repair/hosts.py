@@ -36,7 +36,7 @@ USUAL_REBOOT = 1800.0
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of gpuprov/host_code/repair.py. `silent`: none came."""
+    """The answer of gpuprov/host_code/repair.py. `silent`: none came; `unrecorded`: why an act is not in its record."""
 
     problem: str = ""
     services: tuple[str, ...] = ()
@@ -45,6 +45,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     boot: str = ""
     here: bool = False
     lost: bool = False
+    unrecorded: str = ""
     locked: dict[str, Any] | None = None
     silent: bool = False
 

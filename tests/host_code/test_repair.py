@@ -87,7 +87,7 @@ def test_looking_changes_nothing(place: Path, ask: Ask) -> None:
 def test_a_reset_with_services_stopped_and_started_and_gpus_set_up_between(place: Path, ask: Ask) -> None:
     (place / "active" / "gpuprov-mig.service").touch()
     assert ask("take")["boot"] == lock.identify_boot()
-    assert ask("reset") == {"problem": "", "holders": [], "failed": {}}
+    assert ask("reset") == {"problem": "", "holders": [], "failed": {}, "unrecorded": ""}
     dcgm, persistenced, _ = SERVICES
     assert log(place) == [
         f"stop {dcgm}", f"stop {persistenced}", "smi --gpu-reset -i GPU-1", f"start {persistenced}",
@@ -157,7 +157,7 @@ def test_while_a_process_holds_a_gpu_nothing_is_done(place: Path, ask: Ask, user
 
 def test_a_reboot_is_announced_and_recorded(place: Path, ask: Ask) -> None:
     ask("take")
-    assert ask("reboot", message="gpuprov repair: health.xid; $(reboot)") == {"problem": ""}
+    assert ask("reboot", message="gpuprov repair: health.xid; $(reboot)") == {"problem": "", "unrecorded": ""}
     until = time.monotonic() + 10
     while not (place / "booted").exists() and time.monotonic() < until:
         time.sleep(0.02)
