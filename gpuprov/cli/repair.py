@@ -10,6 +10,7 @@ from gpuprov.cli.about import about
 from gpuprov.cli.drain import other_scheduler
 from gpuprov.cli.seconds import Seconds
 from gpuprov.cli.sections import Command, Written
+from gpuprov.core.errors import GpuprovError
 
 
 @click.command(cls=Command, short_help="Reset the GPUs of unfit hosts, then reboot, then write a ticket.")
@@ -42,7 +43,7 @@ def repair(sources: tuple[str, ...], ticket_dir: Path | None, as_json: bool, **g
 
     The plan is shown first. Services that hold GPUs are stopped and started again; no job is ended: a host on whose
     GPUs a process runs is refused. Exit code 0: all are fit; 1: some are not, or it is not proven; 3: given up or
-    refused; 4: not reached; 5: locked.
+    refused; 4: not reached; 5: locked; 130: interrupted.
 
     \b
     Example: gpuprov repair inventory.yaml --limit gpu017 --check
@@ -56,7 +57,7 @@ def repair(sources: tuple[str, ...], ticket_dir: Path | None, as_json: bool, **g
     from gpuprov.repair.hosts import ReachedHosts
     from gpuprov.repair.model import Options
     from gpuprov.repair.text import as_text
-    from gpuprov.repair.ticket import write_tickets
+    from gpuprov.repair.ticket import make_folder, write_tickets
     from gpuprov.report import retry
     from gpuprov.report.results import deliver
 
@@ -73,10 +74,18 @@ def repair(sources: tuple[str, ...], ticket_dir: Path | None, as_json: bool, **g
         forks=given["forks"] or 0,
         total=len(fleet.pairs) + len(fleet.left_out),
     )
-    done = command.run(fleet.pairs, ReachedHosts(fleet.pairs, chosen), chosen, terminal.progress)
     if not chosen.check:
-        write_tickets(fleet.pairs, done, ticket_dir, about("repair", sources, given))
+        make_folder(ticket_dir)
+    done = command.run(fleet.pairs, ReachedHosts(fleet.pairs, chosen), chosen, terminal.progress)
+    problem = None
+    try:
+        if not chosen.check:
+            write_tickets(fleet.pairs, done, ticket_dir, about("repair", sources, given))
+    except GpuprovError as error:  # after what was done on the hosts has been reported
+        problem = error
     deliver(build_document(done), None if as_json else lambda: as_text(done, min(terminal.width(), 120)))
     bad = [host.host for host in done.hosts if host.state not in command.GREEN]
     retry.offer("repair", bad, len(done.hosts))
+    if problem:
+        raise problem
     return done.exit_code

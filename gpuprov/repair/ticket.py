@@ -13,9 +13,12 @@ from gpuprov.host_page.read import ReadHost, read_host
 from gpuprov.repair.document import build_document
 from gpuprov.repair.model import HostRepair, Repaired
 from gpuprov.report.document import as_json
-from gpuprov.report.files import state_folder, write_atomic
+from gpuprov.report.files import check_writable, state_folder, write_atomic
 from gpuprov.report.page import About
 from gpuprov.verify.verify import Pairs
+
+PRIVATE = 0o600
+"""Mode of the files: serial numbers and log lines are in them."""
 
 
 def write_tickets(pairs: Pairs, run: Repaired, folder: Path | None, about: About | None = None) -> None:
@@ -23,11 +26,7 @@ def write_tickets(pairs: Pairs, run: Repaired, folder: Path | None, about: About
     given_up = {outcome.host: outcome for outcome in run.hosts if outcome.state == "given up"}
     if not given_up:
         return
-    place = folder or state_folder("tickets")
-    try:
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise GpuprovError(f"cannot write tickets to {place}: {error.strerror}", "--ticket-dir") from error
+    place = make_folder(folder)
     for raw, spec in pairs:
         if outcome := given_up.get(raw.name):
             name = re.sub(r"\A\.", "%2E", quote(raw.name, safe="@+"))
@@ -36,9 +35,21 @@ def write_tickets(pairs: Pairs, run: Repaired, folder: Path | None, about: About
             host = read_host(raw, spec)
             if isinstance(host.facts, Facts):
                 add_identity(outcome, host, host.facts)
-            write_atomic(page, render(host, about, tried=list_tried(outcome)))
+            write_atomic(page, render(host, about, tried=list_tried(outcome)), PRIVATE)
             alone = Repaired(run=run.run, hosts=(outcome,), seconds=run.seconds)
-            write_atomic(document, as_json(build_document(alone)) + "\n")
+            write_atomic(document, as_json(build_document(alone)) + "\n", PRIVATE)
+
+
+def make_folder(folder: Path | None) -> Path:
+    """Make the folder of the tickets, by default one of this user's. Raises GpuprovError if no file can be written there."""
+    place = folder or state_folder("tickets")
+    try:
+        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        message = f"cannot write tickets to {place}: {error.strerror}"
+        raise GpuprovError(message, "--ticket-dir FOLDER names another folder") from error
+    check_writable(place / "ticket")
+    return place
 
 
 def add_identity(outcome: HostRepair, host: ReadHost, facts: Facts) -> None:

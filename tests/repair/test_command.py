@@ -155,6 +155,17 @@ def test_a_defect_costs_its_host_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "ZeroDivisionError" in done.hosts[0].message
 
 
+def test_a_folder_that_takes_no_ticket_is_refused_before_anything_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "inventory.yaml").write_text("all: {hosts: {gpu1: {gpuprov: {health: {}}}}}\n")
+    monkeypatch.setattr(command, "run", lambda *_: pytest.fail("it was begun"))
+    words = ("repair", str(tmp_path / "inventory.yaml"), "--yes", "--ticket-dir", str(tmp_path / "file" / "x"))
+    assert run_main(monkeypatch, *words) == 2
+    assert "--ticket-dir FOLDER names another folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("reached", [True, False])
 def test_a_ticket_is_a_page_and_a_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reached: bool) -> None:
     facts = read_facts(machine(H100, 0), kernel_log=log(GSP))
@@ -170,9 +181,18 @@ def test_a_ticket_is_a_page_and_a_document(tmp_path: Path, monkeypatch: pytest.M
     ticket.write_tickets(pairs(name), done, tmp_path / "tickets")
     page, document = sorted((tmp_path / "tickets").iterdir())
     assert {page.suffix, document.suffix} == {".html", ".json"}
+    assert {path.stat().st_mode & 0o777 for path in (page, document)} == {0o600}
     assert done.hosts[0].ticket == (str(page), str(document))
     text = page.read_text()
-    for words in ("What was found and tried", "health.recovery", "reset", "reboot", "then not fit", "given up", "GPU 1"):
+    for words in (
+        "What was found and tried",
+        "health.recovery",
+        "reset",
+        "reboot",
+        "then not fit",
+        "given up",
+        "GPU 1",
+    ):
         assert words in text, words
     assert "<x>" not in text.partition("</head>")[2]
     told = json.loads(document.read_text())
