@@ -10,8 +10,9 @@ from gpuprov.host_code.locked import explain_refusal
 from gpuprov.repair.drains import Drains
 from gpuprov.repair.hosts import RESTORED, Answer, Hosts
 from gpuprov.repair.model import HostPlan, HostRepair, Options, State, Try
+from gpuprov.repair.planning import choose_step
 from gpuprov.verify.evaluate import FAILING, Result
-from gpuprov.verify.fitness import fitness
+from gpuprov.verify.fitness import Fitness, fitness
 
 SETTLING: dict[str, float] = {"reset": 60.0, "reboot": 300.0}
 """Seconds in which a host becomes well after an act: daemons start, and GPUs register with their fabric."""
@@ -39,6 +40,7 @@ class Chain:
         self._outcome = HostRepair(plan=plan, state="not started")
         self._is_ours = False
         self._results: list[Result] = []
+        self._unanswered = False
 
     def run(self) -> HostRepair:
         """Repair the host. Returns the outcome; a host that is not green stays out of its scheduler."""
@@ -89,9 +91,23 @@ class Chain:
         if answer is None:
             return
         try:
-            self._act(answer.boot)
+            if self._is_as_planned():
+                self._act(answer.boot)
         finally:
             self._hosts.act("release", self._plan)
+
+    def _is_as_planned(self) -> bool:
+        """Read the host again, now that nobody else changes it: the plan may be hours old. Return whether health asks for
+        the same of the same GPUs."""
+        results = self._hosts.judge([self._plan.host])[self._plan.host][0]
+        (judged,) = fitness(results) or (Fitness(host=self._plan.host, fit="not proven"),)
+        gpus = {address for cause in judged.causes if cause.action == "reset" for address in cause.devices}
+        planned = {gpu.address for gpu in self._plan.scope.all}
+        if judged.fit == "yes":
+            self._end("fit", "it is fit by now, and nothing was done")
+        elif choose_step(judged) != self._plan.step or not (self._plan.scope.whole or gpus <= planned):
+            self._end("refused", f"its health has changed since the plan: {judged.sentence}", "repair it again")
+        return self._outcome.state == "not started"
 
     def _take_lock(self) -> Answer | None:
         """Return the answer of the host that has given its lock; None if it did not, as the outcome says."""
@@ -121,7 +137,7 @@ class Chain:
             if self._outcome.state != "not started":
                 self._note(act, began, problem)
                 return
-            fit = not problem and self._settle(act)
+            fit = (not problem or self._unanswered) and self._settle(act)
             self._note(act, began, problem or beside, "" if problem else self._judge_fitness())
             if fit or self._wants() not in get_args(Act):
                 break
@@ -133,7 +149,9 @@ class Chain:
         what = "all GPUs" if scope.whole else ", ".join(map(str, scope.all))
         self._say(self._plan.host, f"resetting {what}")
         answer = self._hosts.act("reset", self._plan)
-        return self._stop(answer), "; ".join(f"{unit} does not start: {why}" for unit, why in answer.failed.items())
+        self._unanswered = answer.silent  # it may have been reset
+        beside = [f"{unit} does not start: {why}" for unit, why in answer.failed.items()]
+        return self._stop(answer), "; ".join(filter(None, (*beside, answer.unrecorded)))
 
     def _reboot(self, boot: str) -> str:
         """Return why the host did not reboot, or come back; "" if it did."""
@@ -184,9 +202,8 @@ class Chain:
         if gone:
             self._end("given up", f"not reached after the {self._outcome.tries[-1].act}: {gone.found}", gone.hint)
         elif not fit and judged and judged[0].fit == "not proven":
-            self._end(
-                "not proven", f"what was found is gone; {judged[0].sentence}", "gpuprov health says what is unread"
-            )
+            what = "what was found cannot be read now" if self._is_unread() else "what was found is gone"
+            self._end("not proven", f"{what}; {judged[0].sentence}", "gpuprov health says what is unread")
         elif not fit and not self._goes_on():
             self._end("interrupted", "nothing more was begun", "repair it again")
         elif not fit:
@@ -201,12 +218,18 @@ class Chain:
             self._end("repaired")
         if self._outcome.state in ("repaired", "differs", "not proven", "given up") and self._outcome.tries:
             done = "given up" if self._outcome.state == "given up" else "repaired"
-            self._hosts.act("note", self._plan, act=done)
+            if not self._is_unread() or done == "given up":
+                self._hosts.act("note", self._plan, act=done)
+
+    def _is_unread(self) -> bool:
+        """Return whether a check that asked for the repair could not be made after it."""
+        unread = {row.check for row in self._results if row.status in ("error", "skip")}
+        return any(finding.check in unread for finding in self._plan.findings if finding.action in get_args(Act))
 
     def _give_back(self) -> None:
         if not self._is_ours:
             return
-        if self._outcome.state != "repaired":
+        if self._outcome.state not in ("repaired", "fit"):
             undo = f"gpuprov undrain HOST INVENTORY --by {self._plan.drain} --run {self._options.run}"
             self._outcome.out = f"drained by this run: {undo}"
             return

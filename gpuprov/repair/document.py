@@ -27,7 +27,8 @@ class RepairFinding(msgspec.Struct, kw_only=True):
 class RepairPlan(msgspec.Struct, kw_only=True):
     """What was planned. `step`: what is done first; `gpus`: those that are reset, `together`: others that are reset
     with them, `why`; `whole`: all GPUs and NVSwitches at once; `services`: stopped and started again; `holders`:
-    processes on GPUs; `drain`: by which scheduler; `reboot`: whether one may follow."""
+    processes on GPUs; `drain`: by which scheduler; `reboot`: whether one may follow; `loses`: MIG devices that nothing
+    brings back."""
 
     step: Step
     sentence: str
@@ -40,6 +41,7 @@ class RepairPlan(msgspec.Struct, kw_only=True):
     holders: tuple[str, ...]
     drain: str
     reboot: bool
+    loses: tuple[str, ...]
 
 
 class RepairedHost(HostDocument, frozen=True, kw_only=True):

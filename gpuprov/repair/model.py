@@ -103,7 +103,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 class HostPlan(msgspec.Struct, kw_only=True):
     """What would be done on a host. `sentence`: its fitness; `findings`: causes, the most severe first; `services`:
     stopped for a reset and started again; `holders`: processes that hold GPUs; `drain`: the scheduler, empty if none;
-    `reboot`: whether a reboot may follow; `message`: why nothing can be done, or is."""
+    `reboot`: whether a reboot may follow; `loses`: MIG devices that no block of the spec brings back after a reset;
+    `message`: why nothing can be done, or is."""
 
     host: str
     step: Step
@@ -114,6 +115,7 @@ class HostPlan(msgspec.Struct, kw_only=True):
     holders: tuple[str, ...] = ()
     drain: Scheduler = ""
     reboot: bool = False
+    loses: tuple[str, ...] = ()
     message: str = ""
     hint: str = ""
 

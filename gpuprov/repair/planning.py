@@ -6,11 +6,12 @@ from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.host.repairs import REPAIRS, Repair
 from gpuprov.fleet.drain.choose import CLIENTS
 from gpuprov.repair.model import HostPlan, Options, Scheduler, Scope, Step
-from gpuprov.repair.scope import find_scope
+from gpuprov.repair.scope import find_scope, list_lost_instances
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.fitness import Fitness, fitness
 
+MIG = "mig"
 MOST, WINDOW = 3, 7 * 86400
 """Repairs of one finding within so many seconds, after which it is given up when it comes back."""
 OTHERWISE = {
@@ -25,7 +26,7 @@ BY_HAND = "somebody has to go to the machine, or to its vendor: the ticket says 
 def plan_host(spec: HostSpec, results: Sequence[Result], facts: Facts | None, options: Options) -> HostPlan:
     """Return the plan. `facts`: None if the host was not reached."""
     (fit,) = fitness(results) or (Fitness(host=spec.name, fit="not proven"),)
-    plan = HostPlan(host=spec.name, step=_choose_step(fit), sentence=fit.sentence, findings=fit.causes)
+    plan = HostPlan(host=spec.name, step=choose_step(fit), sentence=fit.sentence, findings=fit.causes)
     unreached = next((result for result in results if result.status == "unreachable"), None)
     if unreached or facts is None:
         plan.step = "unreachable"
@@ -41,7 +42,8 @@ def plan_host(spec: HostSpec, results: Sequence[Result], facts: Facts | None, op
     return plan
 
 
-def _choose_step(fit: Fitness) -> Step:
+def choose_step(fit: Fitness) -> Step:
+    """Return what is done first about a host of this fitness."""
     if fit.fit == "until" and fit.action in ("reset", "reboot"):
         return "reset" if fit.action == "reset" else "reboot"
     return "nothing" if fit.fit == "yes" else "not proven" if fit.fit == "not proven" else "ticket"
@@ -51,6 +53,7 @@ def _plan_acts(plan: HostPlan, spec: HostSpec, facts: Facts, options: Options) -
     try:
         past = facts.get(REPAIRS)
         plan.scope = find_scope(plan.findings, facts) if plan.step == "reset" else Scope()
+        plan.loses = list_lost_instances(plan.scope, facts) if MIG not in spec.capabilities else ()
     except ProbeFailed as error:
         plan.step, plan.message, plan.hint = "not proven", f"what a reset takes is not known: {error}", error.hint
         return

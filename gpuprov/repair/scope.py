@@ -4,8 +4,9 @@ https://docs.nvidia.com/deploy/nvidia-smi/index.html (--gpu-reset)"""
 from collections.abc import Iterable, Mapping, Sequence
 
 from gpuprov.catalog.models import ARCHITECTURES
+from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Facts
-from gpuprov.facts.probes.gpus import fabric
+from gpuprov.facts.probes.gpus import fabric, mig
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.host import systemd
 from gpuprov.hardware.topology import fabric as manager
@@ -15,7 +16,7 @@ from gpuprov.hardware.topology.model import Wiring
 from gpuprov.repair.model import Gpu, Scope
 from gpuprov.verify.evaluate import Result
 
-PROBES = (*WIRING, GPU_HEALTH, fabric.DAEMON, systemd.SYSTEMD_UNITS)
+PROBES = (*WIRING, GPU_HEALTH, fabric.DAEMON, systemd.SYSTEMD_UNITS, mig.STATE)
 ALONE_SINCE = ARCHITECTURES.index("Ampere")
 FABRIC = ("health.sxid", "health.fabric")
 """Checks of the fabric: its faults end when all GPUs and NVSwitches are reset together."""
@@ -40,6 +41,17 @@ def find_scope(findings: Sequence[Result], facts: Facts) -> Scope:
         gpus=tuple(gpus[address] for address in gpus if address in named),
         together=tuple(gpus[address] for address in gpus if address in joined - named),
         why=why if joined - named else "",
+    )
+
+
+def list_lost_instances(scope: Scope, facts: Facts) -> tuple[str, ...]:
+    """List the MIG devices that a reset takes from these GPUs: `GPU 1: 3 GPU instances`."""
+    state = facts.known(mig.STATE)
+    addresses = {gpu.address for gpu in scope.all}
+    return tuple(
+        f"GPU {gpu.index}: {counted(len(gpu.instances), 'GPU instance')}"
+        for gpu in (state.gpus if state else ())
+        if gpu.instances and gpu.address in addresses
     )
 
 

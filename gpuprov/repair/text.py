@@ -50,6 +50,8 @@ def _list_scope(plan: HostPlan, width: int) -> Iterator[str]:
     yield from labelled("reset", f"all GPUs together ({scope.why}): {gpus}" if scope.whole else gpus, width)
     if scope.together:
         yield from labelled("with", f"{'; '.join(map(str, scope.together))}: {scope.why}", width)
+    if plan.loses:
+        yield from labelled("gone", f"{'; '.join(plan.loses)}: no mig block brings them back", width)
     if plan.services:
         yield from labelled("stop", f"{', '.join(plan.services)}; started again after the reset", width)
 

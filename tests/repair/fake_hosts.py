@@ -40,12 +40,13 @@ def plan(host: str = "gpu1", **more: Any) -> HostPlan:
 @dataclass
 class FakeHost:
     """`ends`: the act that ends what ails it. `answers`: other answers than the usual ones, by act. `after`: results
-    beside those of health, once it is well."""
+    beside those of health, once it is well. `later`: what health asks for after an act."""
 
     ends: str = "reset"
     action: str = "reset"
     answers: dict[str, Answer] = field(default_factory=dict)
     after: tuple[Result, ...] = ()
+    later: str = ""
     comes_back: bool = True
     well: bool = False
     boots: int = 1
@@ -68,10 +69,12 @@ class FakeHosts:
         host = self.hosts[plan.host]
         self.asked.append(f"{action} {more['act']}" if action == "note" else action)
         answer = host.answers.get(action)
+        if action in ("reset", "reboot"):
+            host.action = host.later or host.action
+        if action == host.ends and not (answer and answer.problem and not answer.silent):
+            host.well = True
         if answer is not None:
             return answer
-        if action == host.ends:
-            host.well = True
         if action == "reboot" and host.comes_back:
             host.boots += 1
         if action == "seen" and not host.comes_back:

@@ -17,6 +17,7 @@ from tests.repair.fake_hosts import OPTIONS, FakeDrains, FakeHost, FakeHosts, fi
 
 REFUSED = {"reset": Answer(problem="nvidia-smi --gpu-reset: GPU 0 is in use")}
 UNREAD = Result(host="gpu1", capability="health", check="health.kernel_log", status="skip", found="begins late")
+ASKED_UNREAD = Result(host="gpu1", capability="health", check="health.recovery", status="error", found="no output")
 GONE = Result(host="gpu1", capability="host", check="host.reachable", status="unreachable", found="no route")
 NOT_SET_UP = Result(host="gpu1", capability="mig", check="mig.instances", status="fail", found="none")
 
@@ -56,7 +57,12 @@ ROWS: list[tuple[str, FakeHost, Options, str, str]] = [
     ("MIG does not come back", FakeHost(after=(NOT_SET_UP,)), OPTIONS, "differs", "take reset note-repaired release"),
     ("the rest is not proven", FakeHost(after=(UNREAD,)), OPTIONS, "not proven", "take reset note-repaired release"),
     ("it is gone after the reset", FakeHost(after=(GONE,)), OPTIONS, "given up", "take reset note-given-up release"),
-    ("it then asks for hands", FakeHost(ends="", action="drain"), OPTIONS, "given up", "take reset note-given-up release"),
+    ("it then asks for hands", FakeHost(ends="", later="drain"), OPTIONS, "given up", "take reset note-given-up release"),
+    ("it is well by then", FakeHost(well=True), OPTIONS, "fit", "take release"),
+    ("it asks for hands by then", FakeHost(action="drain"), OPTIONS, "refused", "take release"),
+    ("the reset is done and not answered", FakeHost(answers={"reset": Answer(problem="cut off", silent=True)}), OPTIONS,
+     "repaired", "take reset note-repaired release"),
+    ("health cannot be read after it", FakeHost(after=(ASKED_UNREAD,)), OPTIONS, "not proven", "take reset release"),
 ]  # fmt: skip
 
 
@@ -91,9 +97,10 @@ def test_a_dead_run_s_lock_is_taken_over() -> None:
 
 
 def test_services_that_do_not_start_are_told_and_health_decides() -> None:
-    outcome, _ = repair(FakeHost(answers={"reset": Answer(failed={"dcgm.service": "exit 1"})}, well=True))
+    answer = Answer(failed={"dcgm.service": "exit 1"}, unrecorded="not recorded on the host: full")
+    outcome, _ = repair(FakeHost(answers={"reset": answer}))
     assert outcome.state == "repaired"
-    assert outcome.tries[0].problem == "dcgm.service does not start: exit 1"
+    assert outcome.tries[0].problem == "dcgm.service does not start: exit 1; not recorded on the host: full"
 
 
 def step(state: str, *, others: bool = False, message: str = "") -> Step:

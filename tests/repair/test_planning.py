@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.health import watched
+from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.hardware.topology.fabric import UNIT
 from gpuprov.repair.hosts import select_services
@@ -18,6 +19,7 @@ from gpuprov.repair.scope import EARLIER, UNMANAGED, find_scope
 from gpuprov.repair.text import format_plan
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import Result, evaluate
+from tests.capabilities import mig_host
 from tests.capabilities.asking import daemon, facts, good, units
 from tests.capabilities.health_host import smi
 from tests.hardware.topology.machines import A100, H100, L40S, V100, Machine, hgx_h100
@@ -114,6 +116,16 @@ def test_the_steps_of_health() -> None:
     gone = Result(host="gpu1", capability="host", check="host.reachable", status="unreachable", found="no route")
     plan = plan_host(HostSpec(name="gpu1"), [gone], None, OPTIONS)
     assert (plan.step, plan.message) == ("unreachable", "no route")
+
+
+def test_mig_devices_that_nothing_brings_back_are_named() -> None:
+    cut = mig_host.gpu(("1g.10gb", 0, (1,)), ("1g.10gb", 1, (1,)), index=1) | {"address": SECOND}
+    state = mig_host.state(mig_host.gpu(on=False), cut)
+    made = read(machine(H100, 18), mig=state)
+    plan = plan_host(HostSpec(name="gpu1"), [asks()], made, OPTIONS)
+    assert plan.loses == ("GPU 1: 2 GPU instances",)
+    assert "no mig block brings them back" in format_plan(plan)
+    assert plan_host(HostSpec(name="gpu1", capabilities={"mig": Mig()}), [asks()], made, OPTIONS).loses == ()
 
 
 def test_a_reboot_needs_the_permission_of_the_spec_or_of_the_run() -> None:
