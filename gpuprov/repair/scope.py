@@ -99,7 +99,7 @@ def _is_managed(facts: Facts) -> bool:
 def _spread(named: Iterable[str], wiring: Wiring) -> set[str]:
     """Return the GPUs that NVLinks lead to from these, over others too."""
     addresses = {gpu.index: gpu.function.address for gpu in wiring.gpus}
-    pairs = [{addresses[one], addresses[two]} for one, two in wiring.nvlinks.pairs or {} if {one, two} <= {*addresses}]
+    pairs = [{addresses[a], addresses[b]} for a, b in wiring.nvlinks.pairs or {} if {a, b} <= {*addresses}]
     reached = {*named}
     while more := {address for pair in pairs if pair & reached for address in pair} - reached:
         reached |= more

@@ -22,9 +22,9 @@ def software(**versions: str) -> str:
 
 def units(**states: str) -> str:
     """`systemctl show` of NVIDIA's units, by their state; with _ for - in names. Others are not there."""
-    there = {f"{name.replace('_', '-')}.service": state for name, state in states.items()}
+    loaded = {f"{name.replace('_', '-')}.service": state for name, state in states.items()}
     names = [line for line in UNITS.script.split() if line.endswith((".service", ".path"))]
-    rows = [(name, there.get(name, "")) for name in names]
+    rows = [(name, loaded.get(name, "")) for name in names]
     return "\n".join(
         f"Id={name}\nLoadState={'loaded' if state else 'not-found'}\nActiveState={state or 'inactive'}\nUnitFileState=\n"
         for name, state in rows

@@ -308,6 +308,6 @@ def test_every_check_can_fail_or_says_why_not(capability: str) -> None:
 )
 def test_more_gpus_than_a_board_has_are_a_warning(model: str, count: int, most: int) -> None:
     spec = GpuSpec(model=model, count=count)
-    (told, *_) = [*rules(HostSpec(name="gpu1", gpu=spec), House(gpu=spec), ()), None]
-    assert (told is None) == (most == 0), told
-    assert told is None or f"no host with more than {most} {model} is known" in told.message
+    (problem, *_) = [*rules(HostSpec(name="gpu1", gpu=spec), House(gpu=spec), ()), None]
+    assert (problem is None) == (most == 0), problem
+    assert problem is None or f"no host with more than {most} {model} is known" in problem.message

@@ -167,8 +167,8 @@ def test_places_that_keep_nouveau_out(tmp_path: Path) -> None:
     (tmp_path / "cmdline").write_text("ro quiet modprobe.blacklist=radeon,nouveau\n")
     script = BLACKLISTS.script.replace("/etc/modprobe.d", str(folder)).replace("/proc/cmdline", f"{tmp_path}/cmdline")
     done = subprocess.run(["sh", "-c", script], check=True, capture_output=True, text=True)
-    found = [entry for entry in BLACKLISTS.parse(Output(done.stdout)) if entry.place.startswith(str(tmp_path))]
-    assert [(entry.place.removeprefix(f"{tmp_path}/"), entry.owner, entry.linked) for entry in found] == [
+    entries = [entry for entry in BLACKLISTS.parse(Output(done.stdout)) if entry.place.startswith(str(tmp_path))]
+    assert [(entry.place.removeprefix(f"{tmp_path}/"), entry.owner, entry.linked) for entry in entries] == [
         ("modprobe.d/link.conf", "", True),
         ("modprobe.d/site.conf", "", False),
         ("cmdline", "", False),
@@ -183,10 +183,10 @@ REFUSED = [
 
 @pytest.mark.parametrize("name", [name for name in BY_NAME if name not in ("host", "nvidia_absent")])
 def test_blocks_that_need_the_driver_are_errors(name: str) -> None:
-    said = judge_spec({"nvidia_absent": {}, name: {}})
+    problems = judge_spec({"nvidia_absent": {}, name: {}})
     message = f"{name} needs NVIDIA's driver, and nvidia_absent removes it from this host"
-    errors = [problem for problem in said if message in problem]
-    assert len(errors) == (name in REFUSED), said
+    errors = [problem for problem in problems if message in problem]
+    assert len(errors) == (name in REFUSED), problems
     assert not errors or f"{name}: false for this host, or nvidia_absent: false" in errors[0]
 
 

@@ -15,8 +15,8 @@ OURS = "find /etc /usr/local/lib /usr/local/sbin -name '*gpuprov*' ! -path '*gpu
 
 def test_nvidia_is_removed_and_comes_back(lab: Lab, newest: str) -> None:
     machine = lab.simulated("absent", newest)
-    there, held = machine.packages(), machine.held()
-    assert {"libcuda1", "nvidia-smi"} & there.keys()
+    installed, held = machine.packages(), machine.held()
+    assert {"libcuda1", "nvidia-smi"} & installed.keys()
     assert held
     refused = lab.run("check", lab.inventory({**SPEC, **ABSENT}, machine))
     assert refused.code == 2, refused
@@ -34,7 +34,7 @@ def test_nvidia_is_removed_and_comes_back(lab: Lab, newest: str) -> None:
     applied = lab.run("apply", folder, "--yes")
     assert applied.code == 0, applied
     left = machine.packages()
-    assert there.keys() - left.keys() <= going, "plan named each package that went"
+    assert installed.keys() - left.keys() <= going, "plan named each package that went"
     assert not {name for name in left if name.startswith(("nvidia-", "libcuda", "libnvidia-", "cuda-"))}
     assert not machine.held()
     assert machine.modules() == {} or not any(machine.modules().values())
@@ -48,4 +48,4 @@ def test_nvidia_is_removed_and_comes_back(lab: Lab, newest: str) -> None:
 
     back = lab.run("apply", lab.inventory(SPEC, machine), "--yes")
     assert back.code == 0, back
-    assert {"libcuda1", "nvidia-smi"} & machine.packages().keys() == {"libcuda1", "nvidia-smi"} & there.keys()
+    assert {"libcuda1", "nvidia-smi"} & machine.packages().keys() == {"libcuda1", "nvidia-smi"} & installed.keys()

@@ -162,9 +162,9 @@ def test_a_request_is_made_and_read_back(tmp_path: Path, mokutil: str) -> None:
 def test_a_request_that_mokutil_does_not_make_is_no_success(tmp_path: Path, body: str, words: str) -> None:
     host = enroll.Host(host="gpu1", state="not enrolled", requested=True,
                        certificate=driver(tmp_path).signing.certificate_file)  # fmt: skip
-    found = enroll.judge_answer(host, ask_for(tmp_path, body))
-    assert (found.state, bool(found.hint)) == ("failed", True)
-    assert words in found.message
+    judged = enroll.judge_answer(host, ask_for(tmp_path, body))
+    assert (judged.state, bool(judged.hint)) == ("failed", True)
+    assert words in judged.message
 
 
 @pytest.mark.parametrize(

@@ -226,14 +226,14 @@ def test_what_a_bundle_lacks_is_told_with_the_way_out(folder: Path, monkeypatch:
 
 def test_a_removal_takes_along_only_what_it_may(folder: Path) -> None:
     program(folder, "apt-get", "echo 'Remv nvidia-installer-cleanup [1]'; echo 'Remv glx-diversions [1.2.2]'\n")
-    wanted = Transaction("the removal of it", remove=("nvidia-installer-cleanup",), may_remove=("glx-diversions",))
-    assert judge.try_transaction(Apt(Settings()), wanted).rows == [
+    removal = Transaction("the removal of it", remove=("nvidia-installer-cleanup",), may_remove=("glx-diversions",))
+    assert judge.try_transaction(Apt(Settings()), removal).rows == [
         "Remv nvidia-installer-cleanup",
         "Remv glx-diversions",
     ]
-    told = "apt would remove glx-diversions for the removal of it. Fix: remove them yourself"
-    with pytest.raises(Refused, match=f"^{told}$"):
-        judge.try_transaction(Apt(Settings()), replace(wanted, may_remove=()))
+    message = "apt would remove glx-diversions for the removal of it. Fix: remove them yourself"
+    with pytest.raises(Refused, match=f"^{message}$"):
+        judge.try_transaction(Apt(Settings()), replace(removal, may_remove=()))
     program(folder, "apt-get", "echo 'E: broken' >&2; exit 100\n")
     with pytest.raises(Refused, match=r"^apt cannot do the removal of it: .*broken\. Fix"):
-        judge.try_transaction(Apt(Settings()), wanted)
+        judge.try_transaction(Apt(Settings()), removal)

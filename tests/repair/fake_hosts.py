@@ -55,7 +55,7 @@ class FakeHost:
 @dataclass
 class FakeHosts:
     hosts: dict[str, FakeHost]
-    asked: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
     slept: float = 0.0
 
     def judge(self, names: Sequence[str]) -> dict[str, Judged]:
@@ -67,7 +67,7 @@ class FakeHosts:
 
     def act(self, action: str, plan: HostPlan, **more: Any) -> Answer:
         host = self.hosts[plan.host]
-        self.asked.append(f"{action} {more['act']}" if action == "note" else action)
+        self.calls.append(f"{action} {more['act']}" if action == "note" else action)
         answer = host.answers.get(action)
         if action in ("reset", "reboot"):
             host.action = host.later or host.action
@@ -93,12 +93,12 @@ class FakeDrains:
     """A scheduler that gives this step, and notes what was asked."""
 
     step: Step
-    asked: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
 
     def take_out(self, plan: HostPlan, *_: Any) -> Step:
-        self.asked.append("out")
+        self.calls.append("out")
         return self.step
 
     def give_back(self, plan: HostPlan, *_: Any) -> Step:
-        self.asked.append("back")
+        self.calls.append("back")
         return Step(host=plan.host, node=plan.host, state="done")

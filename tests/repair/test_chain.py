@@ -66,19 +66,19 @@ ROWS: list[tuple[str, FakeHost, Options, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("host", "options", "state", "asked"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
-def test_acts_and_their_end(host: FakeHost, options: Options, state: str, asked: str) -> None:
+@pytest.mark.parametrize(("host", "options", "state", "calls"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+def test_acts_and_their_end(host: FakeHost, options: Options, state: str, calls: str) -> None:
     outcome, hosts = repair(host, options=options)
-    acts = [act.replace(" ", "-") for act in hosts.asked]
-    assert (outcome.state, " ".join(dict.fromkeys(acts))) == (state, asked)
+    acts = [act.replace(" ", "-") for act in hosts.calls]
+    assert (outcome.state, " ".join(dict.fromkeys(acts))) == (state, calls)
     assert bool(outcome.left) == (state in ("given up", "differs") and GONE not in host.after)
-    assert [tried.act for tried in outcome.tries] == [act for act in ("reset", "reboot") if act in hosts.asked]
+    assert [tried.act for tried in outcome.tries] == [act for act in ("reset", "reboot") if act in hosts.calls]
 
 
 def test_a_reboot_that_is_not_permitted_is_not_made() -> None:
     outcome, hosts = repair(FakeHost(ends="reboot"), reboot=False)
     assert (outcome.state, [tried.act for tried in outcome.tries]) == ("given up", ["reset"])
-    assert "reboot" not in hosts.asked
+    assert "reboot" not in hosts.calls
 
 
 def test_a_host_that_only_a_reboot_repairs_is_not_reset() -> None:
@@ -86,14 +86,14 @@ def test_a_host_that_only_a_reboot_repairs_is_not_reset() -> None:
         FakeHost(ends="reboot", action="reboot"), step="reboot", findings=(finding("gpu1", "reboot"),)
     )
     assert outcome.state == "repaired"
-    assert "reset" not in hosts.asked
+    assert "reset" not in hosts.calls
 
 
 def test_a_dead_run_s_lock_is_taken_over() -> None:
     dead = {**process.describe("old", ""), "pid": 2**22 + 1, "pid_start": "1"}
     host = FakeHost(answers={"take": Answer(locked={"holder": dead, "text": "whole", "id": "old"})})
     outcome, hosts = repair(host)
-    assert (outcome.state, hosts.asked) == ("locked", ["take", "take"]), "asked once more, as of a stale lock"
+    assert (outcome.state, hosts.calls) == ("locked", ["take", "take"]), "asked once more, as of a stale lock"
 
 
 def test_services_that_do_not_start_are_told_and_health_decides() -> None:
@@ -119,22 +119,22 @@ DRAINED: list[tuple[str, Step, FakeHost, str, list[str], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("answer", "host", "state", "asked", "out"), [pytest.param(*row[1:], id=row[0]) for row in DRAINED]
+    ("answer", "host", "state", "calls", "out"), [pytest.param(*row[1:], id=row[0]) for row in DRAINED]
 )
 def test_drained_first_and_given_back_only_when_green(
-    answer: Step, host: FakeHost, state: str, asked: list[str], out: str
+    answer: Step, host: FakeHost, state: str, calls: list[str], out: str
 ) -> None:
     drains = FakeDrains(answer)
     outcome, hosts = repair(host, drains, drain="slurm")
-    assert (outcome.state, drains.asked) == (state, asked)
+    assert (outcome.state, drains.calls) == (state, calls)
     assert out in outcome.out
     assert bool(outcome.out) == bool(out)
-    assert ("take" in hosts.asked) == (state != "refused")
+    assert ("take" in hosts.calls) == (state != "refused")
 
 
 def test_a_run_that_is_ended_begins_no_further_act() -> None:
     hosts: Any = FakeHosts({"gpu1": FakeHost(ends="")})
     drains: Any = FakeDrains(step("done"))
-    outcome = Chain(plan(), hosts, drains, OPTIONS, goes_on=lambda: "reset" not in hosts.asked).run()
-    assert (outcome.state, hosts.asked) == ("interrupted", ["take", "reset", "release"])
-    assert "reboot" not in hosts.asked
+    outcome = Chain(plan(), hosts, drains, OPTIONS, goes_on=lambda: "reset" not in hosts.calls).run()
+    assert (outcome.state, hosts.calls) == ("interrupted", ["take", "reset", "release"])
+    assert "reboot" not in hosts.calls

@@ -58,7 +58,7 @@ def states(done: Repaired) -> dict[str, str]:
 
 def test_hosts_that_are_fit_are_left_alone() -> None:
     done, fleet, shown = run({"gpu1": FakeHost(well=True)})
-    assert (states(done), done.exit_code, fleet.asked, shown) == ({"gpu1": "fit"}, 0, [], [])
+    assert (states(done), done.exit_code, fleet.calls, shown) == ({"gpu1": "fit"}, 0, [], [])
     assert "gpu1: fit for work: nothing to repair" in as_text(done)
 
 
@@ -67,7 +67,7 @@ def test_one_at_a_time_and_the_first_that_is_given_up_stops_the_run() -> None:
     assert states(done) == {"gpu1": "repaired", "gpu2": "given up", "gpu3": "not started"}
     assert done.stopped == "1 failed in all, --max-fail is 0: gpu2; 1 not started"
     assert done.exit_code == 3
-    assert fleet.asked.count("take") == 2
+    assert fleet.calls.count("take") == 2
 
 
 def test_a_host_that_stays_out_takes_its_place_in_the_budget() -> None:
@@ -101,7 +101,7 @@ def test_a_budget_that_is_none_is_refused_before_a_host_is_read(option: str, val
 
 def test_check_shows_the_plan_and_does_nothing() -> None:
     done, fleet, shown = run({"gpu1": FakeHost(), "gpu2": FakeHost(action="drain")}, check=True)
-    assert (states(done), fleet.asked) == ({"gpu1": "planned", "gpu2": "given up"}, ["look"])
+    assert (states(done), fleet.calls) == ({"gpu1": "planned", "gpu2": "given up"}, ["look"])
     text = as_text(done)
     assert shown == []
     assert "gpu1: not fit for work until its GPUs are reset\n  because   health.recovery [reset]" in text
@@ -111,21 +111,21 @@ def test_check_shows_the_plan_and_does_nothing() -> None:
 
 def test_what_needs_hands_is_not_touched() -> None:
     done, fleet, shown = run({"gpu1": FakeHost(action="return")})
-    assert (states(done), fleet.asked, shown) == ({"gpu1": "given up"}, [], [])
+    assert (states(done), fleet.calls, shown) == ({"gpu1": "given up"}, [], [])
     assert done.hosts[0].message == "no reset and no reboot repairs it"
 
 
 def test_nobody_agrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
+    questions: list[str] = []
 
     def refuse(question: str) -> bool:
-        asked.append(question)
+        questions.append(question)
         return False
 
     monkeypatch.setattr(terminal, "confirm", refuse)
     with pytest.raises(GpuprovError, match="nothing was done"):
         run({"gpu1": FakeHost()}, yes=False)
-    assert asked == ["Repair 1 host?"]
+    assert questions == ["Repair 1 host?"]
 
 
 def test_a_host_that_does_not_answer_the_look_is_left_out() -> None:
@@ -138,7 +138,7 @@ def test_a_host_that_does_not_answer_the_look_is_left_out() -> None:
 def test_the_machine_of_gpuprov_is_reset_and_not_rebooted() -> None:
     here = {"look": Answer(here=True)}
     done, fleet, _ = run({"gpu1": FakeHost(answers=here, action="reboot", ends="reboot")})
-    assert (states(done), fleet.asked) == ({"gpu1": "given up"}, ["look"])
+    assert (states(done), fleet.calls) == ({"gpu1": "given up"}, ["look"])
     assert "machine that gpuprov runs on" in done.hosts[0].message
 
 
@@ -195,10 +195,10 @@ def test_a_ticket_is_a_page_and_a_document(tmp_path: Path, monkeypatch: pytest.M
     ):
         assert words in text, words
     assert "<x>" not in text.partition("</head>")[2]
-    told = json.loads(document.read_text())
-    assert [tried["act"] for tried in told["hosts"][0]["tries"]] == ["reset", "reboot"]
-    assert told["hosts"][0]["plan"]["whole"]
-    (host,) = told["hosts"]
+    report = json.loads(document.read_text())
+    assert [tried["act"] for tried in report["hosts"][0]["tries"]] == ["reset", "reboot"]
+    assert report["hosts"][0]["plan"]["whole"]
+    (host,) = report["hosts"]
     assert bool(host["machine"]) == bool(host["cards"]) == bool(host["kernel_log"]) == reached
     if reached:
         assert host["cards"][0]["serial"]
@@ -208,9 +208,13 @@ def test_a_ticket_is_a_page_and_a_document(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_document_says_what_the_text_says() -> None:
     done, _, _ = run({"gpu1": FakeHost(), "gpu2": FakeHost(well=True)})
-    told = json.loads(as_json(build_document(done)))
-    assert (told["verb"], told["exit_code"], told["summary"]["states"]) == ("repair", 0, {"repaired": 1, "fit": 1})
-    assert told["summary"]["sentence"] in as_text(done)
+    report = json.loads(as_json(build_document(done)))
+    assert (report["verb"], report["exit_code"], report["summary"]["states"]) == (
+        "repair",
+        0,
+        {"repaired": 1, "fit": 1},
+    )
+    assert report["summary"]["sentence"] in as_text(done)
 
 
 def test_a_record_is_refused_and_a_pipe_cannot_answer(

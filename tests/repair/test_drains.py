@@ -25,10 +25,10 @@ class Scheduler:
     name = "slurm"
 
     def __init__(self, looks: int) -> None:
-        self.looks, self.asked = looks, list[str]()
+        self.looks, self.calls = looks, list[str]()
 
     def drain(self, host: str, run: str) -> Step:
-        self.asked.append(f"drain {host} {run}")
+        self.calls.append(f"drain {host} {run}")
         return FREE
 
     def drained(self, host: str, run: str) -> Step:
@@ -36,7 +36,7 @@ class Scheduler:
         return FREE if self.looks < 0 else JOBS
 
     def returned(self, host: str, run: str, green: bool) -> Step:
-        self.asked.append(f"return {host} {run} {green}")
+        self.calls.append(f"return {host} {run} {green}")
         return FREE
 
 
@@ -55,9 +55,9 @@ def test_jobs_are_waited_for(looks: int, options: dict[str, Any], goes_on: bool,
     host = plan(drain="slurm")
     chosen = made(scheduler, **options)
     assert chosen.take_out(host, lambda _: None, lambda _: goes_on).state == state
-    assert {*scheduler.asked} == {"drain gpu1 r1"}
+    assert {*scheduler.calls} == {"drain gpu1 r1"}
     assert chosen.give_back(host, lambda _: None).state == "done"
-    assert scheduler.asked[-1] == "return gpu1 r1 True"
+    assert scheduler.calls[-1] == "return gpu1 r1 True"
 
 
 def test_only_the_schedulers_that_plans_need_must_be_here(monkeypatch: pytest.MonkeyPatch) -> None:

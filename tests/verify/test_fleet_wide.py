@@ -108,8 +108,8 @@ def test_records_are_compared_as_hosts_are(probes: tuple[str, ...]) -> None:
         }
         name = f"gpu{number}"
         pairs.append((RawHost(name=name), HostSpec(name=name, capabilities={"health": FLEET})))
-        found = {probe: Output(outputs[probe]) for probe in probes}
-        records.append(Record(host=name, path=name, kind="capture", outputs=found))
+        answers = {probe: Output(outputs[probe]) for probe in probes}
+        records.append(Record(host=name, path=name, kind="capture", outputs=answers))
     results = [result for result in recorded.verify(pairs, records) if result.check == firmware.BASELINE]
     rest = "pass" if len(probes) == 2 else "skip"
     assert [result.status for result in results] == [rest, rest, "fail", rest]

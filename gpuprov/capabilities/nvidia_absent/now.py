@@ -81,24 +81,24 @@ def loaded(ctx: Ctx) -> Group | Outcome:
 @check("nvidia_absent.modules", *BROUGHT, modules.KERNELS, moment="next-boot", evidence=modules.KERNELS.evidence)
 def built(ctx: Ctx) -> Outcome:
     """No kernel has a module of NVIDIA's driver on disk."""
-    found = {kernel.release: kernel.nvidia for kernel in ctx.facts.get(modules.KERNELS) if kernel.nvidia}
-    if not found:
+    versions = {kernel.release: kernel.nvidia for kernel in ctx.facts.get(modules.KERNELS) if kernel.nvidia}
+    if not versions:
         return ok("no module of NVIDIA's for any kernel")
     return fail(
         "no module of NVIDIA's for any kernel",
-        "; ".join(f"{version} for {release}" for release, version in found.items()),
-        _fix(ctx, f"$(modinfo -k {next(iter(found))} -n nvidia)"),
-        changes=build_modules("nvidia", found, "removed"),
+        "; ".join(f"{version} for {release}" for release, version in versions.items()),
+        _fix(ctx, f"$(modinfo -k {next(iter(versions))} -n nvidia)"),
+        changes=build_modules("nvidia", versions, "removed"),
     )
 
 
 @check("nvidia_absent.libraries", *BROUGHT, LIBRARIES, evidence=LIBRARIES.evidence)
 def libraries(ctx: Ctx) -> Outcome:
     """The linker knows no libcuda.so.1 and no libnvidia-ml.so.1."""
-    found = ctx.facts.get(LIBRARIES)
-    if not found:
+    paths = ctx.facts.get(LIBRARIES)
+    if not paths:
         return ok("no libcuda.so.1, no libnvidia-ml.so.1")
-    return fail("no libcuda.so.1, no libnvidia-ml.so.1", " ".join(found), _fix(ctx, quote(found[0])))
+    return fail("no libcuda.so.1, no libnvidia-ml.so.1", " ".join(paths), _fix(ctx, quote(paths[0])))
 
 
 @check("nvidia_absent.units", *BROUGHT, UNITS, evidence=UNITS.evidence)

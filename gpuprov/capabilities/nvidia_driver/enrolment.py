@@ -22,7 +22,7 @@ class Enrolment(NamedTuple):
     """The state of a certificate on a host with Secure Boot on. `obstacle`: why no request can be made there."""
 
     state: State
-    found: str
+    message: str
     fix: str
     obstacle: str = ""
 
@@ -78,9 +78,9 @@ def judge_preflight(ctx: Ctx) -> Outcome:
     file = ctx.fragment.signing.certificate_file
     enrolment = judge(ctx.facts, file, prepared=prepares(ctx.fragment))
     if enrolment.state == "enrolled":
-        return ok(enrolment.found)
+        return ok(enrolment.message)
     reboot = AT_CONSOLE if enrolment.state == "waiting" else ""
-    return fail(f"Secure Boot off, or {file} enrolled", enrolment.found, enrolment.fix, reboot=reboot)
+    return fail(f"Secure Boot off, or {file} enrolled", enrolment.message, enrolment.fix, reboot=reboot)
 
 
 @check(

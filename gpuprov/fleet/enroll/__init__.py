@@ -94,7 +94,7 @@ def judge_host(name: str, driver: NvidiaDriver, facts: Facts | UnreachableError,
         return msgspec.structs.replace(host, state="failed", message=str(error), hint=error.hint)
     if enrolment.state == "enrolled":
         return msgspec.structs.replace(host, state="enrolled")
-    texts = {"message": enrolment.found, "hint": enrolment.fix}
+    texts = {"message": enrolment.message, "hint": enrolment.fix}
     if not prepares(driver):
         state = "waiting" if enrolment.state == "waiting" else "refused"
         hint = (
@@ -102,7 +102,7 @@ def judge_host(name: str, driver: NvidiaDriver, facts: Facts | UnreachableError,
             if state == "waiting"
             else f"nvidia_driver: {{signing: {{enroll: prepared}}}}, or {texts['hint']}"
         )
-        return msgspec.structs.replace(host, state=state, message=enrolment.found, hint=hint)
+        return msgspec.structs.replace(host, state=state, message=enrolment.message, hint=hint)
     replaced = again and enrolment.state in ("waiting", "another waits")
     if enrolment.state == "waiting" and not replaced:
         return msgspec.structs.replace(host, state="waiting", message=AT_CONSOLE)
