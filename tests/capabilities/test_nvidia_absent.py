@@ -89,6 +89,8 @@ ROWS = [
     Row("loaded, and in use", of("loaded"), None,
         {"reboot_reasons": "nvidia_absent|nvidia is in use and leaves only with a reboot\n"}, "fail", "nvidia",
         reboot="leaves only with a reboot"),
+    *(Row(f"{name} loaded", of("loaded"), None, {"loaded_modules": f"{name} 16384 0 - Live 0x0\n"}, "fail", name,
+          change=f"module {name}: loaded -> unloaded") for name in ("nvidia_fs", "nvidia_vgpu_vfio")),
     Row("a machine's modules", of("loaded"), None, PODMAN, "skip"),
     Row("a module on disk", of("modules"), None, {}, "fail", "535.261.03 for 6.1.0-47-amd64", "gpuprov apply",
         change="module nvidia for 6.1.0-47-amd64: 535.261.03 -> removed"),
@@ -103,6 +105,8 @@ ROWS = [
     Row("a unit of no package", of("units"), None,
         {"nvidia_software": ah.software(), "nvidia_units": ah.units(nvidia_imex="inactive")}, "fail",
         "nvidia-imex.service (inactive)", "dpkg -S"),
+    Row("the vGPU manager", of("units"), None, {"nvidia_units": ah.units(nvidia_vgpu_mgr="active")}, "fail",
+        "nvidia-vgpu-mgr.service (active)"),
     Row("a unit of gpuprov's that no receipt knows", of("units"), None,
         {"nvidia_software": ah.software(), "nvidia_units": ah.units(gpuprov_mig="active")}, "fail",
         "gpuprov-mig.service (active)", "--value gpuprov-mig.service"),
@@ -256,10 +260,11 @@ def test_the_kernels_part_is_taken_back() -> None:
     [
         ("debian", "libcuda1 nvidia-kernel-dkms glx-alternative-nvidia nvidia-dkms-580-server-open cuda-toolkit-12-8 libcublas-12-8 "
          "libcudnn9-cuda-12 libnccl2 nvidia-container-toolkit libnvidia-container1 datacenter-gpu-manager-4-core "
-         "nvidia-fabricmanager-535 libnvidia-nscq-535 nvlsm nvidia-imex gdrdrv-dkms nvidia-fs-dkms linux-signatures-nvidia-6.8.0-31 "
+         "nvidia-fabricmanager-535 libnvidia-nscq-535 nvlsm nvidia-imex gdrdrv-dkms nvidia-fs-dkms nvidia-fs nvidia-gds nvidia-gds-12-8 nvidia-vgpu-ubuntu-570 nvidia-driver-assistant linux-signatures-nvidia-6.8.0-31 "
          "linux-modules-nvidia-580-server-6.8.0-31-generic nvidia-cuda-toolkit"),
-        ("redhat", "nvidia-driver-cuda kmod-nvidia-open-dkms nvidia-fabric-manager gdrcopy akmod-nvidia libnvidia-ml"),
-        ("suse", "nvidia-open-driver-G06-signed-cuda-kmp-default nvidia-compute-utils-G06"),
+        ("redhat", "nvidia-driver-cuda kmod-nvidia-open-dkms nvidia-fabric-manager gdrcopy akmod-nvidia libnvidia-ml nvidia-fs nvidia-gds "
+         "NVIDIA-vGPU-rhel nvidia-driver-assistant"),
+        ("suse", "nvidia-open-driver-G06-signed-cuda-kmp-default nvidia-compute-utils-G06 nvidia-gds nvidia-driver-assistant"),
     ],
 )  # fmt: skip
 def test_packages_of_nvidias_software(family: str, names: str) -> None:
