@@ -7,9 +7,19 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.health import watched
+from gpuprov.capabilities.health.fragment import FirmwareVersions, Health
+from gpuprov.capabilities.nvidia_absent.fragment import NvidiaAbsent
+from gpuprov.facts.probes.base import Output
 from gpuprov.fleet.specs import judge as judge_fleet
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import SpecError
+from gpuprov.verify.evaluate import evaluate
+from gpuprov.verify.fitness import fitness
+from tests.capabilities import contexts
+from tests.capabilities.asking import facts, good
+
+BLOCK = NvidiaAbsent()
 
 
 def judge_spec(values: dict[str, Any]) -> list[str]:
@@ -54,6 +64,24 @@ def test_what_needs_the_driver_in_blocks_that_may_stay(blocks: dict[str, Any], p
     assert len(said) == len(problems), said
     assert all(words in text and "or nvidia_absent: false" in text for words, text in zip(problems, said, strict=True))
     assert not problems or not [text for text in judge_spec(blocks) if "nvidia_absent" in text]
+
+
+@pytest.mark.parametrize(
+    ("spec", "fit"),
+    [
+        ({}, "no"),
+        ({"nvidia_absent": BLOCK}, "yes"),
+        ({"nvidia_absent": BLOCK, "health": Health(firmware="fleet")}, "yes"),
+        ({"nvidia_absent": BLOCK, "health": Health(firmware_versions=FirmwareVersions(vbios={"H100": "96"}))}, "yes"),
+    ],
+)
+def test_health_asks_nothing_of_gpus_whose_driver_is_removed(spec: dict[str, Any], fit: str) -> None:
+    known = facts(**{**good(), "gpu_health": Output("@present 1\n@smi\n", 127), "nvlink_errors": Output("", 127)})
+    results = evaluate(watched(contexts.spec(**spec)), known, only={"health"})
+    assert [each.fit for each in fitness(results)] == [fit]
+    asked = {each.check.partition(".")[2]: each.status for each in results if each.capability == "health"}
+    assert {asked[name] for name in ("kernel_log", "xid", "pcie_errors", "pcie_links", "kernel")} == {"pass"}
+    assert fit == "no" or {asked[name] for name in ("gpus", "ecc_mode", "nvlinks", "fabric", "cuda")} == {"n/a"}
 
 
 def test_switched_off_they_are_none() -> None:
