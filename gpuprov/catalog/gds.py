@@ -58,6 +58,7 @@ class GdsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     packages: tuple[Package, ...]
     module_packages: tuple[Package, ...]
+    metapackages: tuple[Package, ...]
     releases: tuple[Release, ...]
     file_systems: tuple[FileSystemFact, ...]
     p2pdma: P2pdma
@@ -79,6 +80,11 @@ def user_packages(toolkit: str) -> tuple[str, ...]:
 def module_packages() -> tuple[str, ...]:
     """Return the packages that bring nvidia-fs."""
     return tuple(package.name for package in gds_file().module_packages)
+
+
+def list_other_packages() -> tuple[str, ...]:
+    """Return the packages of GPUDirect Storage whose names no release ends."""
+    return (*module_packages(), *(package.name for package in gds_file().metapackages))
 
 
 def cuda_of(version: str) -> str:

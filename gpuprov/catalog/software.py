@@ -26,7 +26,7 @@ def build_software_pattern(family: str) -> re.Pattern[str]:
     sets = [entry for entry in drivers.package_sets if entry.part not in TOOLS]
     named = [name for entry in sets for name in (*entry.packages, *entry.alternatives)]
     named += [name for row in kits.libraries for name in (*row.run, *row.build, *row.beside)]
-    named += [*gds.module_packages(), *container_toolkit.PACKAGES, *container_toolkit.OLD_PACKAGES, dcgm.EXPORTER]
+    named += [*gds.list_other_packages(), *container_toolkit.PACKAGES, *container_toolkit.OLD_PACKAGES, dcgm.EXPORTER]
     named += [name for row in read_gpudirect_file().gdrcopy for name in (*row.packages, *row.tests)]
     patterns = [group_patterns_by_family().get(family, {}).get("driver", ""), SIGNATURES, *dcgm.PATTERNS.values()]
     patterns += [name for row in drivers.driver_names for name in row.names]

@@ -13,7 +13,7 @@ from gpuprov.plan.no_way_back import no_way_back
 from gpuprov.resources.file import ANOTHER_TEXT
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import IN_SERVICE, Result, is_broken
-from gpuprov.verify.unmanaged import Unmanaged, changes_of
+from gpuprov.verify.unmanaged import BY_PACKAGE, Unmanaged, changes_of
 
 UNLOAD = "a loaded driver would be removed: it is unloaded if nothing holds it, else it stays until a reboot"
 RELOAD = "a loaded driver would be replaced: it is reloaded if nothing holds it, else a reboot is needed"
@@ -74,7 +74,14 @@ def host_plan(
         versions={r.capability: r.version for r in results if r.version},
         installed={r.capability: r.installed for r in results if r.installed},
         mig=partitions(spec, facts) if "mig" in decision.run else (),
-        unmanaged=tuple(unmanaged),
+        unmanaged=tuple(each for each in unmanaged if not _goes_with_package(each, changes)),
+    )
+
+
+def _goes_with_package(leftover: Unmanaged, changes: Iterable[Item]) -> bool:
+    """Return whether a unit is among the changes already, since the package that brings it is removed."""
+    return leftover.stays == BY_PACKAGE and any(
+        (change.kind, change.name, change.after) == ("service", leftover.name, "removed") for change in changes
     )
 
 

@@ -14,6 +14,7 @@ from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.collect.pace import Pace
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host.repairs import REPAIRS
+from gpuprov.facts.probes.host.system import CLOCK
 from gpuprov.hardware.topology.fabric import UNIT as FABRIC_MANAGER
 from gpuprov.host_code import process, repair
 from gpuprov.plan.host_code import run_on_hosts
@@ -97,7 +98,7 @@ class ReachedHosts:
             only={CAPABILITY, *RESTORED},
             pace=Pace(options.forks),
             timeout=options.timeout,
-            also=(REPAIRS, *PROBES),
+            also=(REPAIRS, CLOCK, *PROBES),
         )
         return judged
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.host.repairs import REPAIRS, Repair
+from gpuprov.facts.probes.host.system import CLOCK
 from gpuprov.fleet.drain.choose import CLIENTS
 from gpuprov.repair.model import HostPlan, Options, Scheduler, Scope, Step
 from gpuprov.repair.scope import find_scope, list_lost_instances
@@ -59,7 +60,7 @@ def _plan_acts(plan: HostPlan, spec: HostSpec, facts: Facts, options: Options) -
         return
     plan.reboot = options.reboot or spec.reboot == "if-needed"
     plan.drain = choose_scheduler(spec, options)
-    if again := count_repairs(past, plan, facts.read_at):
+    if again := count_repairs(past, plan, facts):
         plan.step = "ticket"
         plan.message = f"it was repaired {again} times within {WINDOW // 86400} days, and came back"
         plan.hint = BY_HAND
@@ -75,8 +76,10 @@ def choose_scheduler(spec: HostSpec, options: Options) -> Scheduler:
     return options.by or next((by for by in CLIENTS if by in spec.capabilities), "")
 
 
-def count_repairs(past: Collection[Repair], plan: HostPlan, now: float) -> int:
-    """Return the number of repairs of a finding of this host in the window, if no further one is to be made; else 0."""
+def count_repairs(past: Collection[Repair], plan: HostPlan, facts: Facts) -> int:
+    """Return the number of repairs of a finding of this host in the window, if no further one is to be made; else 0.
+    The window ends at the host's own time, by whose clock they were recorded."""
+    now = facts.known(CLOCK) or facts.read_at
     gpus = {gpu.address for gpu in plan.scope.gpus}
     worst = {finding.check for finding in plan.findings if finding.action == plan.step}
     alike = [
@@ -84,6 +87,7 @@ def count_repairs(past: Collection[Repair], plan: HostPlan, now: float) -> int:
         for repair in past
         if repair.act == "repaired"
         and now - WINDOW <= repair.at
+        and repair.is_made_by(now)
         and worst & {*repair.checks}
         and (not gpus or not repair.gpus or gpus & {*repair.gpus})
     ]

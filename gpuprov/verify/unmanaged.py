@@ -22,6 +22,7 @@ Kind = Literal["file", "unit", "hold", "setting"]
 KINDS = get_args(Kind)[:3]
 """Kinds that --prune removes; settings get their values before again."""
 CHANGED = "changed by others since it was applied"
+BY_PACKAGE = "a package brings it"
 OLD = "an earlier gpuprov brought it, whose receipt does not say what: apply the block once more, then prune"
 
 
@@ -167,9 +168,7 @@ def _left(
             and (unit := host_state.units.get(name))
         ):
             runs = unit.active in RUNS
-            stays = (
-                "its file was changed by others" if file in changed else "" if file in sums else "a package brings it"
-            )
+            stays = "its file was changed by others" if file in changed else "" if file in sums else BY_PACKAGE
             if runs or unit.file in STARTS:
                 yield Unmanaged(capability=capability, kind="unit", name=name, runs=runs, stays=stays)
         elif kind == "hold" and gone and f"hold {name}" not in desired:

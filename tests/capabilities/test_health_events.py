@@ -216,6 +216,8 @@ RESET = """repair|{{"at": {at}, "run": "r1", "act": "{act}", "gpus": [{gpu}], "p
         ({"gpu": ""}, "pass"),
         ({"gpu": '"0000:3b:00.0"'}, "reset"),
         ({"at": NOW - 3700}, "reset"),
+        ({"at": NOW + 0.9}, "pass"),
+        ({"at": NOW + 365 * 86400}, "reset"),
         ({"act": "reboot"}, "reset"),
         ({"problem": "refused"}, "reset"),
     ],

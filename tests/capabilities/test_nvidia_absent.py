@@ -17,11 +17,9 @@ from gpuprov.capabilities.nvidia_absent.tasks import TASKS
 from gpuprov.catalog.software import is_software
 from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.facts.probes.driver.leftovers import BLACKLISTS
-from gpuprov.fleet.specs import judge as judge_fleet
 from gpuprov.host_code.driver.loaded import STACK
 from gpuprov.spec.kernel import Kernel
-from gpuprov.spec.model import HostSpec, RawHost
-from gpuprov.spec.problem import SpecError
+from gpuprov.spec.model import HostSpec
 from tests.capabilities import absent_host as ah
 from tests.capabilities import contexts
 from tests.capabilities.asking import PODMAN, Row, good, initrd, judge
@@ -89,6 +87,8 @@ ROWS = [
     Row("loaded, and in use", of("loaded"), None,
         {"reboot_reasons": "nvidia_absent|nvidia is in use and leaves only with a reboot\n"}, "fail", "nvidia",
         reboot="leaves only with a reboot"),
+    *(Row(f"{name} loaded", of("loaded"), None, {"loaded_modules": f"{name} 16384 0 - Live 0x0\n"}, "fail", name,
+          change=f"module {name}: loaded -> unloaded") for name in ("nvidia_fs", "nvidia_vgpu_vfio")),
     Row("a machine's modules", of("loaded"), None, PODMAN, "skip"),
     Row("a module on disk", of("modules"), None, {}, "fail", "535.261.03 for 6.1.0-47-amd64", "gpuprov apply",
         change="module nvidia for 6.1.0-47-amd64: 535.261.03 -> removed"),
@@ -103,6 +103,8 @@ ROWS = [
     Row("a unit of no package", of("units"), None,
         {"nvidia_software": ah.software(), "nvidia_units": ah.units(nvidia_imex="inactive")}, "fail",
         "nvidia-imex.service (inactive)", "dpkg -S"),
+    Row("the vGPU manager", of("units"), None, {"nvidia_units": ah.units(nvidia_vgpu_mgr="active")}, "fail",
+        "nvidia-vgpu-mgr.service (active)"),
     Row("a unit of gpuprov's that no receipt knows", of("units"), None,
         {"nvidia_software": ah.software(), "nvidia_units": ah.units(gpuprov_mig="active")}, "fail",
         "gpuprov-mig.service (active)", "--value gpuprov-mig.service"),
@@ -149,14 +151,6 @@ def test_nouveaus_own_block_keeps_it_out() -> None:
     assert outcome.found == f"nouveau: kept out by {ah.OURS}"
 
 
-def judge_spec(values: dict[str, Any]) -> list[str]:
-    """What check says of a host with this spec."""
-    try:
-        return [str(problem) for problem in judge_fleet([RawHost(name="gpu01", values=values)]).warnings]
-    except SpecError as error:
-        return [str(problem) for problem in error.problems]
-
-
 def test_places_that_keep_nouveau_out(tmp_path: Path) -> None:
     """The probe's own script, on a folder in place of the host's."""
     folder = tmp_path / "modprobe.d"
@@ -173,25 +167,6 @@ def test_places_that_keep_nouveau_out(tmp_path: Path) -> None:
         ("modprobe.d/site.conf", "", False),
         ("cmdline", "", False),
     ]
-
-
-REFUSED = [
-    "nvidia_driver", "persistence", "cuda_toolkit", "fabric_manager", "gpudirect_rdma", "gds", "topology", "container_toolkit",
-    "mig", "gpu_settings", "mps", "kubernetes", "slurm", "dcgm", "cgpu", "vgpu_guest",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", [name for name in BY_NAME if name not in ("host", "nvidia_absent")])
-def test_blocks_that_need_the_driver_are_errors(name: str) -> None:
-    problems = judge_spec({"nvidia_absent": {}, name: {}})
-    message = f"{name} needs NVIDIA's driver, and nvidia_absent removes it from this host"
-    errors = [problem for problem in problems if message in problem]
-    assert len(errors) == (name in REFUSED), problems
-    assert not errors or f"{name}: false for this host, or nvidia_absent: false" in errors[0]
-
-
-def test_switched_off_they_are_none() -> None:
-    assert judge_spec({"nvidia_absent": {}, "nvidia_driver": False, "mps": False}) == []
 
 
 def made(**texts: Output | str) -> dict[str, Any]:
@@ -256,10 +231,12 @@ def test_the_kernels_part_is_taken_back() -> None:
     [
         ("debian", "libcuda1 nvidia-kernel-dkms glx-alternative-nvidia nvidia-dkms-580-server-open cuda-toolkit-12-8 libcublas-12-8 "
          "libcudnn9-cuda-12 libnccl2 nvidia-container-toolkit libnvidia-container1 datacenter-gpu-manager-4-core "
-         "nvidia-fabricmanager-535 libnvidia-nscq-535 nvlsm nvidia-imex gdrdrv-dkms nvidia-fs-dkms linux-signatures-nvidia-6.8.0-31 "
+         "nvidia-fabricmanager-535 libnvidia-nscq-535 nvlsm nvidia-imex gdrdrv-dkms nvidia-fs-dkms nvidia-fs nvidia-gds "
+         "nvidia-gds-12-8 nvidia-vgpu-ubuntu-570 nvidia-driver-assistant linux-signatures-nvidia-6.8.0-31 "
          "linux-modules-nvidia-580-server-6.8.0-31-generic nvidia-cuda-toolkit"),
-        ("redhat", "nvidia-driver-cuda kmod-nvidia-open-dkms nvidia-fabric-manager gdrcopy akmod-nvidia libnvidia-ml"),
-        ("suse", "nvidia-open-driver-G06-signed-cuda-kmp-default nvidia-compute-utils-G06"),
+        ("redhat", "nvidia-driver-cuda kmod-nvidia-open-dkms nvidia-fabric-manager gdrcopy akmod-nvidia libnvidia-ml "
+         "nvidia-fs nvidia-gds NVIDIA-vGPU-rhel nvidia-driver-assistant"),
+        ("suse", "nvidia-open-driver-G06-signed-cuda-kmp-default nvidia-compute-utils-G06 nvidia-gds nvidia-driver-assistant"),
     ],
 )  # fmt: skip
 def test_packages_of_nvidias_software(family: str, names: str) -> None:

@@ -72,11 +72,11 @@ def test_a_driver_is_taken_out_from_the_top_and_what_stood_on_it_comes_back_with
 
 
 def test_after_a_failure_the_old_driver_is_loaded_again(host: Path, ask: Any) -> None:
-    load(host, "nvidia", "nvidia_uvm")
+    load(host, "nvidia", "nvidia_uvm", "nvidia_fs", "nvidia_vgpu_vfio")
     ask("out")
     log(host)
-    assert ask("back")["modules"] == ["nvidia", "nvidia_uvm"]
-    assert log(host) == ["modprobe -a nvidia nvidia_uvm"]
+    assert ask("back")["modules"] == ["nvidia", "nvidia_uvm", "nvidia_vgpu_vfio", "nvidia_fs"]
+    assert log(host) == ["modprobe -a nvidia nvidia_uvm nvidia_vgpu_vfio nvidia_fs"]
     assert not ask("back")["changed"]
     assert log(host) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -96,9 +97,11 @@ def test_fabric_manager_stays_where_it_brings_the_links_back() -> None:
     assert select_services(known, plan) == known
 
 
-def planned(*results: Result, options: Options = OPTIONS, record: str = "", **blocks: Any) -> HostPlan:
+def planned(*results: Result, options: Options = OPTIONS, record: str = "", ahead: int = 0, **blocks: Any) -> HostPlan:
+    """ahead: how many seconds the host's clock is ahead of this machine's."""
     spec = HostSpec(name="gpu1", capabilities=blocks)
-    return plan_host(spec, results, read(machine(H100, 18), repairs=record), options)
+    clock = f"{int(time.time()) + ahead}\n"
+    return plan_host(spec, results, read(machine(H100, 18), repairs=record, clock=clock), options)
 
 
 def test_the_steps_of_health() -> None:
@@ -158,14 +161,17 @@ def test_who_drains() -> None:
         (MOST, {"gpus": ["0000:13:00.0"]}, "reset"),
         (MOST, {"checks": ["health.xid"]}, "reset"),
         (MOST, {"gpus": []}, "ticket"),
+        (MOST, {"ago": -365 * 86400}, "reset"),
+        (MOST, {"ago": -3 * WINDOW, "ahead": 3 * WINDOW + 60}, "ticket"),
+        (MOST, {"ago": 60, "ahead": 3 * WINDOW}, "reset"),
     ],
 )
 def test_what_comes_back_again_and_again_is_given_up(times: int, more: dict[str, Any], step: str) -> None:
-    import time
-
+    ahead = more.get("ahead", 0)
     line = {"run": "r", "act": "repaired", "gpus": [SECOND], "checks": ["health.recovery"], **more}
+    line.pop("ahead", None)
     line["at"] = int(time.time()) - line.pop("ago", 3600)
-    plan = planned(asks(), record=f"{json.dumps(line)}\n" * times + "damaged\n")
+    plan = planned(asks(), record=f"{json.dumps(line)}\n" * times + "damaged\n", ahead=ahead)
     assert plan.step == step
     assert step == "reset" or plan.message == "it was repaired 3 times within 7 days, and came back"
 

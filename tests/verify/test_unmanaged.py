@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from gpuprov.capabilities import BY_NAME, package_sources, receipts
-from gpuprov.capabilities.base import Context
+from gpuprov.capabilities.base import Change, Context
 from gpuprov.capabilities.mps.desired import plain
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.readings import Readings
@@ -18,9 +19,12 @@ from gpuprov.core.sanitize import fold_paths
 from gpuprov.facts.probes.base import Facts
 from gpuprov.host_code import lasting, sources
 from gpuprov.plan import as_text, sentence
+from gpuprov.plan.collect import host_plan
+from gpuprov.plan.decide import Decision
 from gpuprov.plan.model import HostPlan, Item
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
+from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import changes_of, find_unmanaged, in_words, prune_values
 from gpuprov.verify.unmanaged import lines as as_lines
 from tests.capabilities import gpu_settings_host, pcie_host, roce_host
@@ -367,6 +371,7 @@ def test_what_is_applied_is_declared_and_its_value_before_is_known() -> None:
     ]
 
 
+RUNS = Decision({"nvidia_absent": "a check fails"}, {})
 LEFT = find_unmanaged(HOST, known(BROUGHT, *THERE))
 
 
@@ -392,6 +397,17 @@ def test_with_prune_they_are_changes_and_what_stays_is_said() -> None:
     assert "no longer asked for\n    fabric_manager: nvidia-fabricmanager.service (a package brings it)" in text
     assert "--prune" not in text
     assert sentence([plan]) == "1 host: 1 hold, 2 files, 1 unit"
+
+
+@pytest.mark.parametrize(("after", "named"), [("removed", 0), ("restarted", 1)])
+def test_a_unit_that_goes_with_its_package_is_named_once(after: str, named: int) -> None:
+    change = Change(kind="service", name="nvidia-fabricmanager.service", before="active", after=after)
+    found = Result(
+        host="gpu1", capability="nvidia_absent", check="nvidia_absent.units", status="fail", changes=(change,)
+    )
+    plan = host_plan(HOST, [found], known(BROUGHT, *THERE), RUNS, datetime.now(UTC), unmanaged=LEFT)
+    assert [each.name for each in plan.unmanaged if each.stays] == ["nvidia-fabricmanager.service"] * named
+    assert len(plan.unmanaged) == len(LEFT) - 1 + named
 
 
 def test_paths_of_one_folder_are_written_as_one() -> None:

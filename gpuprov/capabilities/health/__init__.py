@@ -1,12 +1,13 @@
 """`health`: what to monitor on a host in production, and whether it is fit for work."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import msgspec
 
-from gpuprov.capabilities.base import LOADED, Capability
+from gpuprov.capabilities.base import LOADED, Capability, Check, Outcome, not_asked
 from gpuprov.capabilities.health import clocks, cuda, firmware, gpus, links, log, machine, nics, processes, wiring
-from gpuprov.capabilities.health.fragment import HERE, Health
+from gpuprov.capabilities.health.fragment import HERE, REMOVED, Ctx, Health, is_driver_removed
 from gpuprov.facts.probes.kernel.kernel_log import seconds
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, SpecError
@@ -45,50 +46,65 @@ def watched(spec: HostSpec, since: str | None = None) -> HostSpec:
     return changed
 
 
+PRESUPPOSES: dict[str, tuple[str, ...]] = {
+    "gpus": LOADED,
+    **dict.fromkeys(("xid", "programs", "sxid", "pcie_errors", "rdma_log", "kernel"), ("health.kernel_log",)),
+    "pcie_links": ("topology.pcie",),
+    "nvlinks": ("topology.nvlinks", "health.gpus", *LOADED),
+    "port_state": ("rdma.ports", "rdma.rate"),
+    "fabric": (
+        *(
+            f"fabric_manager.{name}"
+            for name in ("active", "registered", "subnet_manager", "log", "imex_alive", "imex_fabric")
+        ),
+        *LOADED,
+    ),
+    "recovery": ("health.gpus", "health.xid", *LOADED),
+    **dict.fromkeys(
+        (
+            "ecc_mode",
+            "ecc_errors",
+            "remapped_rows",
+            "retired_pages",
+            "slowdown",
+            "temperature",
+            "power",
+            "clocks",
+            "nvlink_errors",
+            "pcie_replays",
+            "firmware",
+            "processes",
+            "cuda",
+        ),
+        ("health.gpus", *LOADED),
+    ),
+}
+CHECKS = (
+    *(*log.CHECKS, *gpus.CHECKS, *clocks.CHECKS, *processes.CHECKS),
+    *(*cuda.CHECKS, *links.CHECKS, *firmware.CHECKS, *nics.CHECKS, *wiring.CHECKS, *machine.CHECKS),
+)
+
+
+def _ask_of_driver(each: Check) -> Check:
+    """Return a check that presupposes a loaded driver as one that nobody asks where the spec removes the driver."""
+    if not {*LOADED} <= {*PRESUPPOSES.get(each.id.partition(".")[2], ())}:
+        return each
+
+    def run(ctx: Ctx) -> Outcome:
+        return not_asked(REMOVED) if is_driver_removed(ctx.host) else each.run(ctx)
+
+    return replace(each, run=run)
+
+
 CAPABILITY = Capability(
     name=HERE,
     summary="errors of GPUs, links and kernel of a host in work, and whether it is fit for work; read, never changed",
     fragment=Health,
-    checks=(
-        *(*log.CHECKS, *gpus.CHECKS, *clocks.CHECKS, *processes.CHECKS),
-        *(*cuda.CHECKS, *links.CHECKS, *firmware.CHECKS, *nics.CHECKS, *wiring.CHECKS, *machine.CHECKS),
-    ),
+    checks=tuple(map(_ask_of_driver, CHECKS)),
     rules=rules,
     driverless=True,
     needs_gpu=True,
     shown_by="tests/e2e/test_health.py",
-    presupposes={
-        "gpus": LOADED,
-        **dict.fromkeys(("xid", "programs", "sxid", "pcie_errors", "rdma_log", "kernel"), ("health.kernel_log",)),
-        "pcie_links": ("topology.pcie",),
-        "nvlinks": ("topology.nvlinks", "health.gpus", *LOADED),
-        "port_state": ("rdma.ports", "rdma.rate"),
-        "fabric": (
-            *(
-                f"fabric_manager.{name}"
-                for name in ("active", "registered", "subnet_manager", "log", "imex_alive", "imex_fabric")
-            ),
-            *LOADED,
-        ),
-        "recovery": ("health.gpus", "health.xid", *LOADED),
-        **dict.fromkeys(
-            (
-                "ecc_mode",
-                "ecc_errors",
-                "remapped_rows",
-                "retired_pages",
-                "slowdown",
-                "temperature",
-                "power",
-                "clocks",
-                "nvlink_errors",
-                "pcie_replays",
-                "firmware",
-                "processes",
-                "cuda",
-            ),
-            ("health.gpus", *LOADED),
-        ),
-    },
+    presupposes=PRESUPPOSES,
     sets_up=False,
 )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.capabilities.health.fragment import REMOVED, Ctx, is_driver_removed
 from gpuprov.capabilities.health.reported import shown
 from gpuprov.catalog.health import get_tool
 from gpuprov.catalog.verdicts import find_complaints
@@ -65,6 +65,8 @@ def baseline(ctx: Ctx) -> Outcome:
     if not learned and not any(declared.values()):
         return not_asked("neither firmware: fleet nor firmware_versions is in the spec")
     devices, unread = _list_devices(ctx, {kind for kind in NAMES if learned or declared[kind]})
+    if not devices and not unread and is_driver_removed(ctx.host):
+        return not_asked(REMOVED)
     if not devices and not unread:
         return skip("no GPU, NVSwitch or network adapter reports its firmware")
     expected = {id(device): version for device in devices if (version := _find_declared(declared, device))}
@@ -87,7 +89,7 @@ def _list_devices(ctx: Ctx, kinds: Collection[str]) -> tuple[list[Firmware], str
     """Return the firmware of all devices of these kinds, and why that of some is unknown."""
     devices: list[Firmware] = []
     unread = []
-    if not {"vbios", "inforom"}.isdisjoint(kinds):
+    if not {"vbios", "inforom"}.isdisjoint(kinds) and not is_driver_removed(ctx.host):
         try:
             devices += [part for gpu in shown(ctx) for part in _list_parts(gpu)]
         except ProbeFailed as error:

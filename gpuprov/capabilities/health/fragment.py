@@ -6,7 +6,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Context
 from gpuprov.spec.described import describe
-from gpuprov.spec.model import Fragment
+from gpuprov.spec.model import Fragment, HostSpec
 
 HERE = "health"
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
@@ -195,3 +195,9 @@ class Health(Fragment, frozen=True):
 
 
 Ctx: TypeAlias = Context[Health]
+REMOVED = "nvidia_absent removes the driver, which alone could say it"
+
+
+def is_driver_removed(host: HostSpec) -> bool:
+    """Return whether the spec removes NVIDIA's driver, so that the GPUs say nothing of themselves."""
+    return "nvidia_absent" in host.capabilities

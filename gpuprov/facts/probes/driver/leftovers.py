@@ -23,6 +23,7 @@ UNITS = build_units_probe(
     "nvidia_units",
     (
         *("nvidia-persistenced.service", "nvidia-powerd.service", "nvidia-gridd.service", "nvidia-topologyd.service"),
+        *("nvidia-vgpud.service", "nvidia-vgpu-mgr.service"),
         *(fabric.UNIT, fabric.IMEX_UNIT, dcgm.UNIT, dcgm.OLD_UNIT, dcgm.EXPORTER_UNIT),
         *(mig.MANAGER, *container_toolkit.REFRESH_UNITS, *container_toolkit.OWN_UNITS, OURS, mig.UNIT),
         *(gpu_settings.UNIT, gpudirect.UNIT, cgpu.UNIT),

@@ -21,6 +21,11 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     checks: tuple[str, ...] = ()
     problem: str = ""
 
+    def is_made_by(self, now: float) -> bool:
+        """Return whether its time is not later than the host's own, in whole seconds. A later one is of a clock that
+        was ahead: what came after it cannot be told from what came before."""
+        return int(self.at) <= now
+
 
 def list_repairs(lines: Iterable[str]) -> Iterator[Repair]:
     """Yield the acts; a damaged line is left out, since it proves nothing."""

@@ -3,7 +3,7 @@ time."""
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -117,9 +117,15 @@ def parse(output: Output) -> KernelLog:
         first=first.at if first else None,
         searched="searched" in fields,
         whole=first is not None and FIRST.match(first.text) is not None,
-        resets=tuple(repair for repair in list_repairs(repairs) if repair.act == "reset" and not repair.problem),
+        resets=tuple(_select_resets(repairs, float(fields["now"]))),
         lines=tuple(sorted((line for line in lines if since is None or line.at >= since), key=lambda line: line.at)),
     )
+
+
+def _select_resets(rows: Iterable[str], now: float) -> Iterator[Repair]:
+    for repair in list_repairs(rows):
+        if repair.act == "reset" and not repair.problem and repair.is_made_by(now):
+            yield repair
 
 
 def _parse_line(row: str, fields: Mapping[str, str]) -> Line | None:
