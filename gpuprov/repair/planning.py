@@ -62,7 +62,7 @@ def _plan_acts(plan: HostPlan, spec: HostSpec, facts: Facts, options: Options) -
     plan.drain = choose_scheduler(spec, options)
     if again := count_repairs(past, plan, facts):
         plan.step = "ticket"
-        plan.message = f"it was repaired {again} times within {WINDOW // 86400} days, and came back"
+        plan.message = f"{again} repairs of it within {WINDOW // 86400} days did not last"
         plan.hint = BY_HAND
     elif plan.step == "reboot" and not plan.reboot:
         plan.step, plan.message = "ticket", "only a reboot repairs it, and the spec permits none"
@@ -77,15 +77,17 @@ def choose_scheduler(spec: HostSpec, options: Options) -> Scheduler:
 
 
 def count_repairs(past: Collection[Repair], plan: HostPlan, facts: Facts) -> int:
-    """Return the number of repairs of a finding of this host in the window, if no further one is to be made; else 0.
+    """Return the number of repairs of a finding of this host in the window, and of those that not even a reboot
+    helped, if no further one is to be made; else 0.
     The window ends at the host's own time, by whose clock they were recorded."""
     now = facts.known(CLOCK) or facts.read_at
     gpus = {gpu.address for gpu in plan.scope.gpus}
     worst = {finding.check for finding in plan.findings if finding.action == plan.step}
+    rebooted = {repair.run for repair in past if repair.act == "reboot"}
     alike = [
         repair
         for repair in past
-        if repair.act == "repaired"
+        if (repair.act == "repaired" or (repair.act == "given up" and repair.run in rebooted))
         and now - WINDOW <= repair.at
         and repair.is_made_by(now)
         and worst & {*repair.checks}

@@ -158,6 +158,7 @@ def test_who_drains() -> None:
         (MOST - 1, {}, "reset"),
         (MOST, {"ago": WINDOW + 60}, "reset"),
         (MOST, {"act": "given up"}, "reset"),
+        (MOST, {"act": "given up", "before": "reboot"}, "ticket"),
         (MOST, {"gpus": ["0000:13:00.0"]}, "reset"),
         (MOST, {"checks": ["health.xid"]}, "reset"),
         (MOST, {"gpus": []}, "ticket"),
@@ -170,10 +171,12 @@ def test_what_comes_back_again_and_again_is_given_up(times: int, more: dict[str,
     ahead = more.get("ahead", 0)
     line = {"run": "r", "act": "repaired", "gpus": [SECOND], "checks": ["health.recovery"], **more}
     line.pop("ahead", None)
+    before = line.pop("before", "")
     line["at"] = int(time.time()) - line.pop("ago", 3600)
-    plan = planned(asks(), record=f"{json.dumps(line)}\n" * times + "damaged\n", ahead=ahead)
+    earlier = f"{json.dumps({**line, 'act': before})}\n" if before else ""
+    plan = planned(asks(), record=earlier + f"{json.dumps(line)}\n" * times + "damaged\n", ahead=ahead)
     assert plan.step == step
-    assert step == "reset" or plan.message == "it was repaired 3 times within 7 days, and came back"
+    assert step == "reset" or plan.message == "3 repairs of it within 7 days did not last"
 
 
 def test_the_plan_of_a_real_reading() -> None:
