@@ -56,7 +56,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     `version` is the exact version that the host has after apply, given by a capability's preflight before anything is changed;
     `installed` the current version. `action`: the name of the action that makes an unhealthy host fit for work again. `devices`: PCI
     addresses of what a failure with an action is about; empty: not known, or the whole host. `counters`: for monitoring, whatever the
-    status. `firmware`: what verify compares with other hosts of the run.
+    status. `firmware`: what verify compares with other hosts of the run, `machine` the identity by which a machine with several names
+    counts once there.
     """
 
     status: Status
@@ -71,6 +72,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     action: str = ""
     counters: tuple[Counter, ...] = ()
     firmware: tuple[Firmware, ...] = ()
+    machine: str = ""
     devices: tuple[str, ...] = ()
 
 
