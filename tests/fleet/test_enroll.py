@@ -189,21 +189,22 @@ def test_a_request_that_mokutil_does_not_make_is_no_success(tmp_path: Path, body
     ("body", "cut", "state", "words"),
     [
         (STAND_IN.replace("--list-new)", "--list-new) echo 'Failed to read' >&2; exit 255;"), None, "unknown", "Failed to read"),
-        (STAND_IN, "begun|1\n", "unknown", "mokutil did not end within 60 s"),
+        (STAND_IN, Output("begun|1\n", TIMED_OUT), "unknown", "mokutil did not end within 60 s"),
         (STAND_IN.replace("--import)", "--import) kill -9 $$;").replace("cat ROOT/new", "exit 1"), None, "unknown", "nobody knows"),
-        (STAND_IN, "", "failed", "mokutil made no request"),
+        (STAND_IN, Output("", TIMED_OUT), "unknown", "mokutil did not end"),
+        (STAND_IN, Output("", 1, "mktemp: no space"), "failed", "mokutil made no request: mktemp"),
         (STAND_IN.replace("--timeout)", "--timeout) exit 1;"), None, "waiting", "mokutil --timeout failed"),
         (STAND_IN, None, "waiting", "MokManager waits 300 seconds for a key"),
         (STAND_IN.replace("--list-new)", "--list-new) echo 'SHA1 Fingerprint: aa:bb';"), None, "waiting", "certificates, too: aabb"),
     ],
 )  # fmt: skip
 def test_what_nobody_knows_and_what_was_not_set_is_told(
-    tmp_path: Path, body: str, cut: str | None, state: str, words: str
+    tmp_path: Path, body: str, cut: Output | None, state: str, words: str
 ) -> None:
     host = enroll.Host(host="gpu1", state="not enrolled", requested=True,
                        certificate=driver(tmp_path).signing.certificate_file)  # fmt: skip
     output = ask_for(tmp_path, body.replace("ROOT", str(tmp_path)), wait=300)
-    found = enroll.judge_answer(host, output if cut is None else Output(cut, TIMED_OUT), 300)
+    found = enroll.judge_answer(host, cut or output, 300)
     assert (found.state, found.at_console) == (state, state != "failed"), (found, output)
     assert words in "; ".join((found.message, *found.notes))
 

@@ -208,7 +208,9 @@ def judge_answer(host: Host, output: Output, wait: int | None = None) -> Host:
                 host, state="waiting", message=message, hint="", requested=False, notes=notes
             )
         return msgspec.structs.replace(host, state="waiting", message=AT_CONSOLE, hint="", notes=notes)
-    if BEGUN in lines and REFUSED not in lines and not (output.status == 0 and LISTED in lines):
+    is_listed = output.status == 0 and LISTED in lines
+    has_begun = BEGUN in lines or output.status == TIMED_OUT
+    if has_begun and REFUSED not in lines and not is_listed:
         why = f"mokutil did not end within {LIMIT:g} s" if output.status == TIMED_OUT else _find_reason(output)
         message = f"nobody knows whether the request was made: {why}"
         hint = "its password is on the sheet; gpuprov enroll says whether the host waits"
