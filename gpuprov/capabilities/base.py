@@ -53,10 +53,9 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a check function. `changes` and `reboot` describe what apply would do about a failure.
 
-    `version` is the exact version that the host has after apply, given by a capability's preflight before anything is changed;
-    `installed` the current version. `action`: the name of the action that makes an unhealthy host fit for work again. `devices`: PCI
-    addresses of what a failure with an action is about; empty: not known, or the whole host. `counters`: for monitoring, whatever the
-    status. `firmware`: what verify compares with other hosts of the run.
+    `version`: what the host has after apply, given by a capability's preflight before any change; `installed`: what it has now.
+    `action`: what makes an unhealthy host fit for work again. `devices`: PCI addresses of what that is about; empty: not known, or
+    the whole host. `counters`: for monitoring. `firmware`: compared with other hosts, each `machine` once.
     """
 
     status: Status
@@ -71,6 +70,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     action: str = ""
     counters: tuple[Counter, ...] = ()
     firmware: tuple[Firmware, ...] = ()
+    machine: str = ""
     devices: tuple[str, ...] = ()
 
 

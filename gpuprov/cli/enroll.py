@@ -20,6 +20,13 @@ AT_A_TIME = 64
 """Hosts at a time without --forks."""
 
 
+def _check_wait(_context: click.Context, _parameter: click.Parameter, value: int | None) -> int | None:
+    """Refuse a wait in which nobody can press a key."""
+    if value == 0:
+        raise click.BadParameter("0 is no time to press a key; allowed: -1 (without an end), 1 to 32767")
+    return value
+
+
 @click.command(cls=Command, short_help="Prepare Secure Boot's enrolment, with a sheet for the consoles.")
 @options.inventory
 @options.reaching
@@ -35,6 +42,7 @@ AT_A_TIME = 64
     "--console-wait",
     "wait",
     type=click.IntRange(-1, 0x7FFF),
+    callback=_check_wait,
     metavar="SECONDS",
     help="How long MokManager waits for a key at the next boot (10); -1: without an end.",
 )
@@ -130,7 +138,7 @@ def _request(hosts: Sequence[Host], raws: dict[str, Any], sheet: Path, chosen: _
     passwords = {} if chosen.shared else {name: make_password() for name in names}
 
     def write(known: Sequence[Host]) -> None:
-        text = compose_sheet(known, passwords, shared=bool(chosen.shared), wait=chosen.wait, now=datetime.now(UTC))
+        text = compose_sheet(known, passwords, shared=bool(chosen.shared), now=datetime.now(UTC))
         write_atomic(sheet, text, mode=0o600)
 
     write(hosts)

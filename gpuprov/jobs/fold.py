@@ -52,6 +52,7 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
     seconds: float
     alike: Alike
     compared: Compared | None = None
+    machine: str = ""
 
 
 class Folded(msgspec.Struct, frozen=True):
@@ -162,11 +163,12 @@ class _Gathering:
         else:
             before = self.kept.get(host_result.host)
             if before is None or before.ended < host_result.ended:
-                compared = host_result.compared and self._compared.setdefault(
-                    host_result.compared, host_result.compared
-                )
+                compared, machine = host_result.compared, ""
+                if compared:
+                    machine, compared = compared.machine, msgspec.structs.replace(compared, machine="")
+                    compared = self._compared.setdefault(compared, compared)
                 alike = self._of(host_result)
-                self.kept[host_result.host] = Kept(host_result.ended, host_result.seconds, alike, compared)
+                self.kept[host_result.host] = Kept(host_result.ended, host_result.seconds, alike, compared, machine)
 
     def _refuse(self, path: Path, why: str) -> None:
         self.unread += 1
@@ -226,7 +228,8 @@ class _Gathering:
         """Complete the checks that depend on other hosts."""
         hosts = {host: kept.compared.firmware for host, kept in self.kept.items() if kept.compared}
         known: dict[tuple[Alike, Result], Alike] = {}
-        for host, outcome in judge_fleet(hosts).items():
+        machines = {host: self.kept[host].machine for host in hosts}
+        for host, outcome in judge_fleet(hosts, machines).items():
             kept = self.kept[host]
             if kept.compared and kept.alike.state != "unreachable":
                 own = kept.compared.row.result()

@@ -112,6 +112,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     row: Row
     firmware: tuple[Firmware, ...]
+    machine: str = ""
 
 
 class Boot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -109,7 +109,7 @@ def _judged(judged: Sequence[Result], run: str) -> dict[str, Any]:
     (line,) = host_lines(results, fold=False)
     compared = next((result for result in results if result.firmware), None)
     return {
-        "compared": Compared(row=Row.of(compared), firmware=compared.firmware) if compared else None,
+        "compared": compared and Compared(row=Row.of(compared), firmware=compared.firmware, machine=compared.machine),
         "verdict": verdict(results),
         "counts": line.counts,
         "failures": tuple(Row.of(result) for result in results if result.status in (*FAILING, "unreachable")),

@@ -170,7 +170,7 @@ def _timeless(plan: HostPlan, *, keep: bool = False) -> HostPlan:
         ),
         blocked=tuple(blocked),
         places={},
-        unmended=tuple(msgspec.structs.replace(result, host="", changes=()) for result in plan.unmended),
+        unmended=tuple(msgspec.structs.replace(result, host="", changes=(), machine="") for result in plan.unmended),
         last_apply=plan.last_apply if keep else "",
         last_apply_seconds=None,
     )

@@ -23,6 +23,7 @@ from gpuprov.repair.model import HostPlan, Options
 from gpuprov.repair.scope import PROBES
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.fitness import CAPABILITY
+from gpuprov.verify.fleet_wide import compare_hosts
 from gpuprov.verify.verify import Pairs, verify_each
 
 LIMIT = repair.RESET_SECONDS + 120.0
@@ -80,11 +81,13 @@ class ReachedHosts:
     def __init__(self, pairs: Pairs, options: Options) -> None:
         self.pairs = {raw.name: (raw, spec) for raw, spec in pairs}
         self._options = options
+        self._compared: dict[str, list[Result]] = {}
         lease = max((self.get_reboot_limit(name) for name in self.pairs), default=0.0) + LIMIT
         self.owner: Mapping[str, object] = {**process.describe(options.run, __version__), "lease": lease}
 
     def judge(self, names: Sequence[str]) -> dict[str, Judged]:
-        """Read the hosts once, many at a time."""
+        """Read the hosts once, many at a time, and compare them with one another and with what others were when they were
+        last read."""
         judged: dict[str, Judged] = {}
 
         def note(name: str, results: list[Result], facts: Facts | UnreachableError) -> None:
@@ -100,7 +103,14 @@ class ReachedHosts:
             timeout=options.timeout,
             also=(REPAIRS, CLOCK, *PROBES),
         )
-        return judged
+        others = [row for name, rows in [*self._compared.items()] if name not in judged for row in rows]
+        results = [result for own, _ in judged.values() for result in own]
+        self._compared |= {name: [row for row in own if row.firmware] for name, (own, _) in judged.items()}
+        compared: dict[str, list[Result]] = {name: [] for name in judged}
+        for own, result in zip(results, compare_hosts([*results, *others]), strict=False):
+            # A run over few hosts has nothing to compare with, which says nothing of a repair.
+            compared[own.host].append(own if result.status == "skip" and own.firmware else result)
+        return {name: (compared[name], facts) for name, (_, facts) in judged.items()}
 
     def act(self, action: str, plan: HostPlan, **more: Any) -> Answer:
         """Run the program on the host."""

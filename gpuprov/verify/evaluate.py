@@ -56,6 +56,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     action: str = ""
     counters: tuple[Counter, ...] = ()
     firmware: tuple[Firmware, ...] = ()
+    machine: str = ""
     devices: tuple[str, ...] = ()
 
     @property
@@ -237,5 +238,6 @@ def _result(host: str, check: Check, outcome: Outcome, tools: tuple[str, ...] = 
         action=outcome.action,
         counters=outcome.counters,
         firmware=outcome.firmware,
+        machine=outcome.machine,
         devices=outcome.devices,
     )

@@ -13,8 +13,8 @@ WORST: tuple[ResultStatus, ...] = ("fail", "skip", "pass", "n/a")
 
 def compare_hosts(results: Sequence[Result]) -> list[Result]:
     """Return the results, with the firmware of each host compared with that of the others."""
-    hosts = {result.host: result.firmware for result in results if result.check == BASELINE and result.firmware}
-    outcomes = judge_fleet(hosts)
+    rows = [result for result in results if result.check == BASELINE and result.firmware]
+    outcomes = judge_fleet({row.host: row.firmware for row in rows}, {row.host: row.machine for row in rows})
     return [
         complete(result, outcomes[result.host]) if result.check == BASELINE and result.host in outcomes else result
         for result in results
@@ -25,7 +25,7 @@ def complete(result: Result, outcome: Outcome) -> Result:
     """Return the worse of a host's own result and of the outcome of the comparison; equally bad ones are one result. What
     passes is reported beside what is not proven."""
     own, other = WORST.index(result.status), WORST.index(outcome.status)
-    result = msgspec.structs.replace(result, firmware=())
+    result = msgspec.structs.replace(result, firmware=(), machine="")
     if own < other:
         beside = f"; {outcome.found}" if result.status == "skip" else ""
         return msgspec.structs.replace(result, found=f"{result.found}{beside}")

@@ -20,12 +20,17 @@ import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.core.errors import UnreachableError
+from gpuprov.facts.collect.command import remote_command
+from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.script import TIMED_OUT
+from gpuprov.facts.collect.settings import Settings
 from gpuprov.facts.probes.base import Facts, Output
-from gpuprov.facts.probes.kernel.mok import MOK_STATE, MokState
+from gpuprov.facts.probes.kernel.mok import MOK_STATE, VARIABLES, MokState
 from gpuprov.fleet import enroll
 from gpuprov.fleet.enroll.password import HASH, LETTERS, hash_password, make_password, make_salt
 from gpuprov.fleet.enroll.script import compose_request
 from gpuprov.rules import certificates
+from gpuprov.spec.model import RawHost
 from gpuprov.spec.signing import Signing
 from tests import key_pairs
 from tests.capabilities.asking import facts, good
@@ -103,6 +108,7 @@ def test_the_hash_is_that_of_crypt(mokutil: str) -> None:
         ({}, False, "not enrolled", True, "no enrolled certificate has"),
         ({"mok_state": READY + "new|{mine}\n"}, False, "waiting", False, "MokManager asks at the console"),
         ({"mok_state": READY + "new|{short}\n"}, False, "waiting", False, "MokManager asks"),
+        ({"mok_state": READY + "new|{mine}\nnew|aa:bb\n"}, False, "waiting", False, "certificates, too: aabb; gpuprov enroll"),
         ({"mok_state": READY + "new|{mine}\n"}, True, "not enrolled", True, "waits for the console"),
         ({"mok_state": READY + "new|aa:bb\n"}, False, "refused", False, "another certificate waits for the console: aabb"),
         ({"mok_state": READY + "new|aa:bb\n"}, True, "not enrolled", True, "another certificate waits"),
@@ -121,7 +127,7 @@ def test_who_needs_a_request(
     given = {name: text.replace("{mine}", mine).replace("{short}", mine[:10]) for name, text in changed.items()}
     host = enroll.judge_host("gpu1", driver(tmp_path), host_facts(**given), again=again)
     assert (host.state, host.requested) == (state, requested), host
-    assert words in host.message
+    assert words in "; ".join((host.message, *host.notes))
     by_hand = enroll.judge_host("gpu1", driver(tmp_path, "by-hand"), host_facts(**given), again=again)
     assert not by_hand.requested
     assert state not in ("not enrolled", "refused") or by_hand.state in ("refused", "waiting")
@@ -130,7 +136,11 @@ def test_who_needs_a_request(
 def ask_for(folder: Path, body: str, *, again: bool = False, wait: int | None = None) -> Output:
     known = certificates.of_file(driver(folder).signing.certificate_file)
     script = compose_request(known["der"], hash_password("secret", "salt"), again=again, wait=wait)
-    return run_script(script.replace("/run/gpuprov", f"{folder}/gpuprov"), folder, {"mokutil": body})
+    return run_script(
+        script.replace("/run/gpuprov", f"{folder}/gpuprov").replace(VARIABLES, f"{folder}/vars"),
+        folder,
+        {"mokutil": body},
+    )
 
 
 def test_a_request_is_made_and_read_back(tmp_path: Path, mokutil: str) -> None:
@@ -145,6 +155,12 @@ def test_a_request_is_made_and_read_back(tmp_path: Path, mokutil: str) -> None:
     replaced = enroll.judge_answer(host, ask_for(tmp_path, mokutil, again=True))
     assert (replaced.state, replaced.requested) == ("waiting", True)
     assert not [path for path in tmp_path.iterdir() if path.name.startswith("gpuprov-enroll")]
+    for salt, ours in (("salt", True), ("other", False)):
+        auth = next(tmp_path.glob("vars/MokAuth-*"), tmp_path / "vars/MokAuth-x")
+        auth.write_bytes(b"\x07\0\0\0\x05" + salt.encode() + b"\0\xff" * 9)
+        late = ask_for(tmp_path, f'[ "$1" != --list-new ] || echo "SHA1 Fingerprint: {fingerprint(tmp_path)}"')
+        between = enroll.judge_answer(host, late)
+        assert (between.requested, between.message.endswith("came between")) == (ours, not ours)
     if REAL:
         assert list(tmp_path.glob("vars/MokAuth-*"))
         assert list(tmp_path.glob("vars/MokTimeout-*"))
@@ -157,6 +173,7 @@ def test_a_request_is_made_and_read_back(tmp_path: Path, mokutil: str) -> None:
         ("echo 'SKIP: x is already enrolled'", "is already enrolled"),
         ("echo 'EFI variables are not supported on this system' >&2; exit 1", "EFI variables are not supported"),
         ("exit 1", "exit status"),
+        ('[ "$1" = --list-new ] || exit 0', "exit status 0"),
     ],
 )
 def test_a_request_that_mokutil_does_not_make_is_no_success(tmp_path: Path, body: str, words: str) -> None:
@@ -165,6 +182,31 @@ def test_a_request_that_mokutil_does_not_make_is_no_success(tmp_path: Path, body
     judged = enroll.judge_answer(host, ask_for(tmp_path, body))
     assert (judged.state, bool(judged.hint)) == ("failed", True)
     assert words in judged.message
+    assert not judged.at_console
+
+
+@pytest.mark.parametrize(
+    ("body", "cut", "state", "words"),
+    [
+        (STAND_IN.replace("--list-new)", "--list-new) echo 'Failed to read' >&2; exit 255;"), None, "unknown", "Failed to read"),
+        (STAND_IN, Output("begun|1\n", TIMED_OUT), "unknown", "mokutil did not end within 60 s"),
+        (STAND_IN.replace("--import)", "--import) kill -9 $$;").replace("cat ROOT/new", "exit 1"), None, "unknown", "nobody knows"),
+        (STAND_IN, Output("", TIMED_OUT), "unknown", "mokutil did not end"),
+        (STAND_IN, Output("", 1, "mktemp: no space"), "failed", "mokutil made no request: mktemp"),
+        (STAND_IN.replace("--timeout)", "--timeout) exit 1;"), None, "waiting", "mokutil --timeout failed"),
+        (STAND_IN, None, "waiting", "MokManager waits 300 seconds for a key"),
+        (STAND_IN.replace("--list-new)", "--list-new) echo 'SHA1 Fingerprint: aa:bb';"), None, "waiting", "certificates, too: aabb"),
+    ],
+)  # fmt: skip
+def test_what_nobody_knows_and_what_was_not_set_is_told(
+    tmp_path: Path, body: str, cut: Output | None, state: str, words: str
+) -> None:
+    host = enroll.Host(host="gpu1", state="not enrolled", requested=True,
+                       certificate=driver(tmp_path).signing.certificate_file)  # fmt: skip
+    output = ask_for(tmp_path, body.replace("ROOT", str(tmp_path)), wait=300)
+    judged = enroll.judge_answer(host, cut or output, 300)
+    assert (judged.state, judged.at_console) == (state, state != "failed"), (judged, output)
+    assert words in "; ".join((judged.message, *judged.notes))
 
 
 @pytest.mark.parametrize(
@@ -284,7 +326,9 @@ def test_one_password_for_all_hosts_is_the_sites(tmp_path: Path, run: Run) -> No
     code, out, err = run("--sheet", str(sheet), "--hash-file", str(tmp_path / "hash"), "--console-wait", "-1")
     assert code == 1, out + err
     assert sheet.read_text().count("password: the site's, whose hash was given with --hash-file") == 4
-    assert "It waits until a key is pressed" in sheet.read_text()
+    assert sheet.read_text().count("note: MokManager waits until a key is pressed") == 4
+    code, _, err = run("--sheet", str(tmp_path / "zero"), "--console-wait", "0")
+    assert (code, "allowed: -1 (without an end), 1 to 32767" in err) == (2, True)
     (tmp_path / "hash").write_text("correct horse\n")
     code, _, err = run("--sheet", str(tmp_path / "other"), "--hash-file", str(tmp_path / "hash"))
     assert (code, "holds no hash of a password" in err, "correct horse" in err) == (2, True, False)
@@ -328,3 +372,50 @@ def test_a_sheet_of_requests_that_all_failed_is_not_left(
     code, out, _ = run("--sheet", str(tmp_path / "console.txt"))
     assert (code, "Failed to enroll new keys" in out) == (3, True)
     assert not (tmp_path / "console.txt").exists()
+
+
+def test_a_sheet_keeps_the_password_of_a_request_that_may_be_there(
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script was ended, or the connection lost, after mokutil had begun."""
+
+    def request(_raws: Any, hosts: list[enroll.Host], *_: Any) -> list[enroll.Host]:
+        done = {host.host: host for host in hosts}
+        done["gpu1"] = enroll.judge_answer(done["gpu1"], Output("begun|1\n", TIMED_OUT))
+        done["gpu2"] = enroll.judge_answer(done["gpu2"], Output(READY))
+        enroll._record(done["gpu3"], done, lambda _: None, None)(UnreachableError("no \x1b[2Jroute", ""))
+        return [*done.values()]
+
+    monkeypatch.setattr(enroll, "request", request)
+    code, out, _ = run("--sheet", str(tmp_path / "console.txt"))
+    assert (code, "unknown" in out) == (3, True)
+    text = (tmp_path / "console.txt").read_text()
+    assert re.findall(r"\[ \] (gpu\d)\n    password: [a-z]{14}\n", text) == ["gpu1", "gpu3", "gpu4"]
+    assert text.count("note: it may have no request: ") == 2
+    assert "\x1b" not in text
+
+
+@pytest.mark.parametrize(
+    ("connection", "refused"),
+    [
+        ({}, False),
+        ({"ansible_become": True}, False),
+        ({"ansible_become": True, "ansible_become_password": "s3cret"}, True),
+        ({"ansible_become_password": "s3cret"}, False),
+        ({"ansible_become": True, "ansible_become_method": "su"}, True),
+        ({"ansible_password": "s3cret", "ansible_become": True, "ansible_become_pass": "s3cret"}, True),
+        ({"ansible_connection": "aws_ssm"}, True),
+    ],
+)
+def test_no_hash_goes_into_an_argument_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connection: dict[str, object], refused: bool
+) -> None:
+    """Hosts on which it would are refused, and the others' commands do not hold it."""
+    raw = RawHost(name="gpu1", connection={"ansible_user": "kim", **connection})
+    monkeypatch.setattr(enroll, "gather_each", lambda hosts, note, **_: note("gpu1", host_facts()))
+    (host,) = enroll.read_hosts([(raw, driver(tmp_path))], again=False, pace=Pace(0), timeout=1.0)
+    assert (host.state, host.requested) == (("refused", False) if refused else ("not enrolled", True))
+    assert ("sudo without a password" in host.hint) == refused
+    if not refused:
+        argv, stdin = remote_command(Settings(raw), "SECRET")
+        assert (any("SECRET" in word for word in argv), stdin) == (False, b"SECRET")

@@ -91,6 +91,16 @@ def test_a_file_is_told_by_its_diff_and_holds_in_a_line() -> None:
     assert told.count("/etc/x") == 1
 
 
+def test_what_fails_on_all_machines_is_one_group() -> None:
+    failing = Result(host="", capability="health", check="health.firmware_baseline", status="fail")
+    names = ("a", "b")
+    plans = [
+        HostPlan(host=name, unmended=(msgspec.structs.replace(failing, host=name, machine=f"{name} pid:[1]"),))
+        for name in names
+    ]
+    assert [len(group.hosts) for group in groups(plans)] == [2]
+
+
 def test_what_is_equal_is_one_line_and_what_is_long_is_folded() -> None:
     """Ports and GPUs that change alike, packages of a set with their holds, packages with versions of their own; all of
     it with -v."""

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from gpuprov.capabilities.health.firmware import BASELINE
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.collect.unreached import Unreached
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host.firmware import Firmware
 from gpuprov.fleet.policy.in_memory import InMemory
 from gpuprov.host_page.read import ReadHost
 from gpuprov.repair import chain, command, ticket
@@ -20,10 +23,12 @@ from gpuprov.repair.model import Options, Repaired
 from gpuprov.repair.text import as_text
 from gpuprov.report.document import as_json
 from gpuprov.spec.model import HostSpec, RawHost
+from gpuprov.verify.evaluate import Result
+from gpuprov.verify.fitness import fitness
 from tests.capabilities.health_host import GSP, log
 from tests.commands import run_main
 from tests.hardware.topology.machines import H100
-from tests.repair.fake_hosts import FakeHost, FakeHosts, plan
+from tests.repair.fake_hosts import FakeHost, FakeHosts, passed, plan
 from tests.repair.test_planning import machine
 from tests.repair.test_planning import read as read_facts
 
@@ -226,6 +231,37 @@ def test_a_record_is_refused_and_a_pipe_cannot_answer(
     assert "a record cannot be repaired" in capsys.readouterr().err
     assert run_main(monkeypatch, "repair", "inventory.yaml") == 2
     assert "repair asks before it changes anything" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("versions", "names", "first", "later"),
+    [
+        ("old new new", "gpu1 gpu2 gpu3", "not until driver and firmware are updated", "yes"),
+        ("new new new", "gpu1 gpu2 gpu3", "yes", "yes"),
+        ("old", "gpu1", "yes", "yes"),
+    ],
+)
+def test_firmware_is_compared_as_health_compares_it(
+    monkeypatch: pytest.MonkeyPatch, versions: str, names: str, first: str, later: str
+) -> None:
+    """Also when one host alone is read again: the others are what they were. Without others, nothing is compared."""
+    known = dict(zip(names.split(), versions.split(), strict=True))
+
+    def verify_each(pairs: Any, note: Any, **_: Any) -> None:
+        for raw, _spec in pairs:
+            board = Firmware(kind="adapter", board="A", names=("A",), address="0", version=known[raw.name])
+            row = Result(host=raw.name, capability="health", check=BASELINE, status="n/a", firmware=(board,))
+            note(raw.name, [passed(raw.name), row], Facts({}))
+
+    monkeypatch.setattr("gpuprov.repair.hosts.verify_each", verify_each)
+    hosts = ReachedHosts([(RawHost(name=name), HostSpec(name=name)) for name in known], Options(run="r1"))
+    judged = hosts.judge([*known])
+    fits = [str(fitness(judged[name][0])[0]) for name in known]
+    assert fits[0].startswith(first)
+    assert set(fits[1:]) <= {"yes"}
+    known["gpu1"] = "new"
+    (again,) = fitness(hosts.judge(["gpu1"])["gpu1"][0])
+    assert again.fit == later
 
 
 def test_a_host_is_reached_as_the_inventory_says() -> None:

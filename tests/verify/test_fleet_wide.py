@@ -38,6 +38,14 @@ def judge(*hosts: dict[str, str], block: Health = FLEET) -> list[Result]:
     return [result for result in compare_hosts(results) if result.check == firmware.BASELINE]
 
 
+MIXED = {"board_firmware": boards(OLD) + boards(NEW).replace("18:00.0", "19:00.0")}
+
+
+def named(machine: str) -> dict[str, str]:
+    """What a host prints whose machine has this identity."""
+    return {"which_machine": f"{machine} pid:[1]\n"}
+
+
 def old(adapter: str = OLD) -> dict[str, str]:
     return {"board_firmware": boards(adapter)}
 
@@ -58,7 +66,17 @@ def old(adapter: str = OLD) -> dict[str, str]:
          "VBIOS of NVIDIA H100 80GB HBM3 (692-2G520-0280-000): no other host of this run has this board"),
         ([{"board_firmware": boards(switch="1.2")}, {}, {}], "fail pass pass", "NVSwitch of 10de:22a3: 1.2; 2 of 3 hosts"),
         ([{"board_firmware": "adapter|0000:20:00.0|||0.0.0.0\n"}, {}, {}], "pass pass pass", "on all 3 hosts"),
-        ([{"board_firmware": "adapter|1\x1b[2J|\nadapter|a|b|c|$(id)\nswitch|a|b|c|1\n"}, {}, {}], "pass pass pass", "on all 3"),
+        ([{"board_firmware": "adapter|1\x1b[2J|\nadapter|a||b c|$(id)\nswitch|a|b|c|1\n"}, {}, {}], "skip pass pass",
+         "adapter of b c at a does not show its version; VBIOS of"),
+        ([old("N/A"), {}, {}], "skip pass pass", f"{ADAPTER} at 0000:18:00.0 does not show its version; VBIOS of"),
+        ([{"gpu_health": smi(VBIOS_Version="N/A", Image_Version="N/A")}, {}, {}], "skip pass pass",
+         "VBIOS of NVIDIA H100 80GB HBM3 (692-2G520-0200-000) at 0000:19:00.0 does not show its version; NVSwitch of"),
+        ([MIXED] * 2, "pass pass", f"{ADAPTER}: {OLD} and {NEW}, as on all 2 hosts"),
+        ([MIXED, MIXED, {}], "skip skip skip", f"no version is on most of 3 hosts: {OLD} and {NEW} on 2, {NEW} on 1"),
+        ([old("28.ab"), old("28.AB"), old("28.AB")], "pass pass pass", f"{ADAPTER}: 28.ab, as on all 3 hosts"),
+        ([old() | named("a"), old() | named("a"), named("b")], "skip skip skip", f"no version is on most of 2 hosts: {OLD} on 1"),
+        ([named("a"), named("a")], "skip skip", "no other host of this run has this board"),
+        ([old() | named(""), old() | named(""), {}], "pass pass fail", f"{ADAPTER}: {OLD}, as on 2 of 3 hosts"),
     ],
 )  # fmt: skip
 def test_most_hosts_with_the_same_board_decide(hosts: list[dict[str, str]], statuses: str, words: str) -> None:

@@ -16,6 +16,8 @@ from gpuprov.facts.probes.base import NotRecorded, ProbeFailed
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.gpus.gpu_state import GpuHealth
 from gpuprov.facts.probes.host.firmware import ADAPTER, FIRMWARE, NVSWITCH, Firmware
+from gpuprov.facts.probes.host.house import MACHINE
+from gpuprov.host_code.machine import find_duplicates
 
 BASELINE = "health.firmware_baseline"
 NAMES = {"vbios": "VBIOS", "inforom": "InfoROM", NVSWITCH: "NVSwitch", ADAPTER: "adapter"}
@@ -56,7 +58,12 @@ def firmware(ctx: Ctx) -> Outcome:
     return ok(", ".join(dict.fromkeys(f"VBIOS {gpu.vbios}" for gpu in gpus)), "one VBIOS and one InfoROM image")
 
 
-@check(BASELINE, GPU_HEALTH, FIRMWARE, fields=("firmware", "firmware_versions"))
+@check(
+    BASELINE,
+    *(GPU_HEALTH, FIRMWARE, MACHINE),
+    fields=("firmware", "firmware_versions"),
+    evidence=f"{GPU_HEALTH.evidence}; {FIRMWARE.evidence}",
+)
 def baseline(ctx: Ctx) -> Outcome:
     """Boards have the firmware that the spec declares. With firmware: fleet, others have that of most hosts of the run
     with the same board, if three or more have it; verify and health compare them."""
@@ -69,20 +76,26 @@ def baseline(ctx: Ctx) -> Outcome:
         return not_asked(REMOVED)
     if not devices and not unread:
         return skip("no GPU, NVSwitch or network adapter reports its firmware")
-    expected = {id(device): version for device in devices if (version := _find_declared(declared, device))}
     unmatched = [
         f"{NAMES[kind]} {board}"
         for kind, versions in declared.items()
         for board in versions
         if not any(device.kind == kind and board in device.names for device in devices)
     ]
-    others = tuple(device for device in devices if learned and id(device) not in expected)
-    outcome = _judge_declared(
-        [(device, expected[id(device)]) for device in devices if id(device) in expected], unmatched
-    )
-    if unread and outcome.status != "fail":
-        outcome = skip(unread)
-    return msgspec.structs.replace(outcome, firmware=others)
+    expected = [(device, _find_declared(declared, device)) for device in devices]
+    # GPUs that are made for desks have no InfoROM.
+    silent = [
+        f"{NAMES[device.kind]} of {device.board} at {device.address} does not show its version"
+        for device, version in expected
+        if not device.version and (version or (learned and device.kind != "inforom"))
+    ]
+    shown = [(device, version) for device, version in expected if device.version]
+    outcome = _judge_declared([(device, version) for device, version in shown if version], unmatched)
+    if (unread or silent) and outcome.status != "fail":
+        outcome = skip("; ".join(filter(None, (unread, *silent))))
+    others = tuple(device for device, version in shown if learned and not version)
+    machine = (ctx.facts.known(MACHINE) or "") if others else ""
+    return msgspec.structs.replace(outcome, firmware=others, machine=machine)
 
 
 def _list_devices(ctx: Ctx, kinds: Collection[str]) -> tuple[list[Firmware], str]:
@@ -106,9 +119,8 @@ def _list_parts(gpu: GpuHealth) -> Iterator[Firmware]:
     board = gpu.part or gpu.board
     names = tuple(filter(None, (gpu.name, gpu.part)))
     for kind, version in (("vbios", gpu.vbios), ("inforom", gpu.inforom)):
-        if version:
-            name = f"{gpu.name} ({board})" if board else gpu.name
-            yield Firmware(kind=kind, board=name, names=names, address=gpu.address, version=version)
+        name = f"{gpu.name} ({board})" if board else gpu.name
+        yield Firmware(kind=kind, board=name, names=names, address=gpu.address, version=version)
 
 
 def _find_declared(declared: Mapping[str, Mapping[str, str]], device: Firmware) -> str:
@@ -161,10 +173,13 @@ class _Board(NamedTuple):
 
 Versions = dict[str, list[str]]
 """Addresses of devices by version."""
+Key = frozenset[str]
+"""All versions of a board on a host, in small letters."""
 
 
-def judge_fleet(hosts: Mapping[str, Sequence[Firmware]]) -> dict[str, Outcome]:
-    """Compare the firmware of the same boards on all hosts: the outcome of each host that has any."""
+def judge_fleet(hosts: Mapping[str, Sequence[Firmware]], machines: Mapping[str, str]) -> dict[str, Outcome]:
+    """Compare the firmware of the same boards on all hosts: the outcome of each host that has any. machines: identity of
+    each host's machine, empty if unknown."""
     boards: dict[_Board, dict[str, Versions]] = {}
     for host, devices in hosts.items():
         for device in devices:
@@ -172,36 +187,47 @@ def judge_fleet(hosts: Mapping[str, Sequence[Firmware]]) -> dict[str, Outcome]:
             versions.setdefault(device.version, []).append(device.address)
     outcomes: dict[str, list[tuple[_Board, Outcome]]] = {}
     for board in sorted(boards, key=lambda board: ([*NAMES].index(board.kind), board.name)):
-        for host, outcome in _judge_board(board, boards[board]):
+        for host, outcome in _judge_board(board, boards[board], machines):
             outcomes.setdefault(host, []).append((board, outcome))
     return {host: _join(rows) for host, rows in outcomes.items()}
 
 
-def _judge_board(board: _Board, hosts: Mapping[str, Versions]) -> Iterator[tuple[str, Outcome]]:
+def _judge_board(
+    board: _Board, hosts: Mapping[str, Versions], machines: Mapping[str, str]
+) -> Iterator[tuple[str, Outcome]]:
     """Yield the outcome of each host with this board."""
-    total = len(hosts)
-    counts = Counter(next(iter(versions)) if len(versions) == 1 else "" for versions in hosts.values())
-    usual, count = max(((version, counts[version]) for version in counts if version), key=_rank, default=("", 0))
+    again = find_duplicates({host: machines[host] for host in hosts})
+    keys = {host: frozenset(version.casefold() for version in versions) for host, versions in hosts.items()}
+    counts = Counter(key for host, key in keys.items() if host not in again)
+    words = {keys[host]: " and ".join(sorted(versions)) for host, versions in reversed([*hosts.items()])}
+    total = counts.total()
+    usual, count = max(
+        ((key, counts[key]) for key in counts if len(key) == 1 or counts[key] == total),
+        key=_rank,
+        default=(frozenset[str](), 0),
+    )
     if total == 1:
         for host in hosts:
             yield host, skip(f"{board}: no other host of this run has this board")
     elif count == total or (count * 2 > total >= LEAST):
         others = f"all {total} hosts" if count == total else f"{count} of {total} hosts"
         for host, versions in hosts.items():
-            if [*versions] == [usual]:
-                yield host, ok(f"{board}: {usual}, as on {others}")
+            if keys[host] == usual:
+                yield host, ok(f"{board}: {words[usual]}, as on {others}")
             else:
-                message = f"{board}: {_describe(versions)}; {others} have {usual}"
+                message = f"{board}: {_describe(versions)}; {others} have {words[usual]}"
                 yield host, fail("the firmware of most hosts with the same board", message, "", action="update")
     else:
-        each = [f"{version or 'several at once'} on {number}" for version, number in sorted(counts.items(), key=_order)]
+        each = [
+            f"{text} on {number}" for text, number in sorted(((words[key], counts[key]) for key in counts), key=_order)
+        ]
         reason = f"{board}: no version is on most of {total} hosts: {', '.join(each)}"
         reason += f" (from {LEAST} hosts on, most of them decide)" if total < LEAST else ""
         for host in hosts:
             yield host, skip(reason, "declare the right one: firmware_versions")
 
 
-def _rank(row: tuple[str, int]) -> int:
+def _rank(row: tuple[Key, int]) -> int:
     return row[1]
 
 

@@ -1,5 +1,6 @@
 """Whether the firmware, or shim, trusts the site's certificate: enrolled, waiting for the console, or neither."""
 
+from collections.abc import Collection
 from typing import Literal, NamedTuple
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
@@ -19,12 +20,14 @@ AT_CONSOLE = "MokManager asks at the console whether to enroll the site's certif
 
 
 class Enrolment(NamedTuple):
-    """The state of a certificate on a host with Secure Boot on. `obstacle`: why no request can be made there."""
+    """The state of a certificate on a host with Secure Boot on. `obstacle`: why no request can be made there;
+    `others`: further certificates that wait together with it."""
 
     state: State
     message: str
     fix: str
     obstacle: str = ""
+    others: tuple[str, ...] = ()
 
 
 def judge(facts: Facts, file: str, *, prepared: bool) -> Enrolment:
@@ -41,11 +44,14 @@ def judge(facts: Facts, file: str, *, prepared: bool) -> Enrolment:
         missing = "mokutil, which shows and requests enrolments, is not installed"
         return Enrolment("unknown", f"Secure Boot is on, and {missing}", tool, missing)
     message = f"Secure Boot is on, and no enrolled certificate has its SHA-1 fingerprint, {fingerprint}"
-    if either & mok.pending:
+    pending = list_others(mok.pending, fingerprint)
+    if len(pending) < len(mok.pending):
         message = f"{message}: its enrolment waits for the console at the next boot"
-        return Enrolment("waiting", message, "reboot with the console open, and confirm in MokManager")
-    if mok.pending:
-        others = ", ".join(sorted(mok.pending))
+        message += f", and so does that of other certificates: {', '.join(pending)}" if pending else ""
+        fix = "reboot with the console open, and confirm in MokManager"
+        return Enrolment("waiting", message, fix, others=pending)
+    if pending:
+        others = ", ".join(pending)
         drop = f"{COMMAND} --again drops it" if prepared else "mokutil --revoke-import drops it"
         message = f"{message}; another certificate waits for the console: {others}"
         return Enrolment("another waits", message, f"{drop}; {way}", f"another certificate waits: {others}")
@@ -56,6 +62,11 @@ def judge(facts: Facts, file: str, *, prepared: bool) -> Enrolment:
         remount = "mount -o remount,rw" if mok.variables else "mount -t efivarfs efivarfs"
         message, way = f"{message}; {obstacle}", f"{remount} {VARIABLES}, then {way}"
     return Enrolment("not enrolled", message, way, obstacle)
+
+
+def list_others(pending: Collection[str], fingerprint: str) -> tuple[str, ...]:
+    """Return the fingerprints of certificates that wait, without the one with this fingerprint."""
+    return tuple(sorted(each for each in pending if not each or not fingerprint.startswith(each)))
 
 
 def judge_off(facts: Facts) -> Outcome:

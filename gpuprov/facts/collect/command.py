@@ -60,6 +60,11 @@ def build(settings: Settings, script: str) -> Command:
     return Command([*ssh_arguments(settings), "--", settings.host, shlex.join(remote)], stdin)
 
 
+def hides_script(settings: Settings) -> bool:
+    """Return whether the script is in no argument list, which other users of the host could read."""
+    return settings.kind != "ansible" and not (settings.sudo and settings.text("become_password"))
+
+
 @lru_cache(maxsize=64)
 def _encode_script(script: str) -> bytes:
     """Encode a script. The hosts of a fleet have few scripts, so each is kept in memory once."""

@@ -5,23 +5,25 @@ from typing import Literal
 
 import msgspec
 
-from gpuprov.capabilities.nvidia_driver.enrolment import AT_CONSOLE, PROBES, judge, judge_off, prepares
+from gpuprov.capabilities.nvidia_driver.enrolment import AT_CONSOLE, PROBES, judge, judge_off, list_others, prepares
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.core.errors import GpuprovError, Outcome, UnreachableError
 from gpuprov.facts.collect.children import run_all
+from gpuprov.facts.collect.command import hides_script
 from gpuprov.facts.collect.gather import gather_each
 from gpuprov.facts.collect.pace import Pace
-from gpuprov.facts.collect.script import compose_one, split
+from gpuprov.facts.collect.script import TIMED_OUT, compose_one, split
+from gpuprov.facts.collect.settings import Settings
 from gpuprov.facts.collect.transport import Answer, job
 from gpuprov.facts.probes.base import Facts, Output, ProbeFailed
 from gpuprov.facts.probes.host import house, system
-from gpuprov.facts.probes.kernel.mok import MOK_STATE
-from gpuprov.fleet.enroll.script import SKIPPED, compose_request
+from gpuprov.facts.probes.kernel.mok import MOK_STATE, MokState
+from gpuprov.fleet.enroll.script import BEGUN, LISTED, NO_WAIT, REFUSED, REPLACED, SKIPPED, compose_request
 from gpuprov.rules import certificates
 from gpuprov.spec.model import HostSpec, RawHost
 
 Pairs = Sequence[tuple[RawHost, HostSpec]]
-State = Literal["enrolled", "waiting", "not needed", "not enrolled", "refused", "failed", "unreachable"]
+State = Literal["enrolled", "waiting", "not needed", "not enrolled", "refused", "failed", "unknown", "unreachable"]
 OUTCOMES: dict[State, Outcome] = {
     "enrolled": "ok",
     "not needed": "ok",
@@ -29,6 +31,7 @@ OUTCOMES: dict[State, Outcome] = {
     "not enrolled": "differs",
     "refused": "failed",
     "failed": "failed",
+    "unknown": "failed",
     "unreachable": "unreachable",
 }
 LIMIT = 60.0
@@ -37,7 +40,8 @@ HERE = "nvidia_driver"
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """A host. `certificate`: its file on this machine; `requested`: this run has made the request, or will."""
+    """A host. `certificate`: its file on this machine; `requested`: this run has made the request, or will; `notes`: what
+    a person at the console should know of this host."""
 
     host: str
     state: State
@@ -45,11 +49,12 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     hint: str = ""
     requested: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def at_console(self) -> bool:
-        """Whether a person may be asked about it at the console: also if the connection was lost during the request."""
-        return self.state == "waiting" or (self.requested and self.state in ("not enrolled", "unreachable"))
+        """Whether a person may be asked about it at the console: also if nobody knows what became of the request."""
+        return self.state == "waiting" or (self.requested and self.state in ("not enrolled", "unknown", "unreachable"))
 
     @property
     def outcome(self) -> Outcome:
@@ -67,13 +72,22 @@ def list_signing(pairs: Pairs) -> list[tuple[RawHost, NvidiaDriver]]:
 def read_hosts(hosts: Sequence[tuple[RawHost, NvidiaDriver]], *, again: bool, pace: Pace, timeout: float) -> list[Host]:
     """Read the hosts and decide which need a request. again: also those with a request, which is replaced."""
     known: dict[str, Host] = {}
-    drivers = {raw.name: block for raw, block in hosts}
+    given = {raw.name: (raw, block) for raw, block in hosts}
 
     def note(name: str, facts: Facts | UnreachableError) -> None:
-        known[name] = judge_host(name, drivers[name], facts, again=again)
+        raw, driver = given[name]
+        host = judge_host(name, driver, facts, again=again)
+        known[name] = _refuse_shown(host) if host.requested and not hides_script(Settings(raw)) else host
 
     gather_each([(raw, PROBES) for raw, _ in hosts], note, pace=pace, timeout=timeout)
     return [known[raw.name] for raw, _ in hosts]
+
+
+def _refuse_shown(host: Host) -> Host:
+    """Return the host without a request, since all its users could read the password's hash in a list of processes."""
+    message = "its become password, or its connection by Ansible, puts the password's hash into argument lists"
+    hint = "allow sudo without a password, or log in as root, by ssh"
+    return msgspec.structs.replace(host, state="refused", message=message, hint=hint, requested=False)
 
 
 def judge_host(name: str, driver: NvidiaDriver, facts: Facts | UnreachableError, *, again: bool) -> Host:
@@ -94,6 +108,8 @@ def judge_host(name: str, driver: NvidiaDriver, facts: Facts | UnreachableError,
         return msgspec.structs.replace(host, state="failed", message=str(error), hint=error.hint)
     if enrolment.state == "enrolled":
         return msgspec.structs.replace(host, state="enrolled")
+    if enrolment.state == "waiting":
+        host = msgspec.structs.replace(host, notes=describe_others(enrolment.others))
     texts = {"message": enrolment.message, "hint": enrolment.fix}
     if not prepares(driver):
         state = "waiting" if enrolment.state == "waiting" else "refused"
@@ -108,7 +124,7 @@ def judge_host(name: str, driver: NvidiaDriver, facts: Facts | UnreachableError,
         return msgspec.structs.replace(host, state="waiting", message=AT_CONSOLE)
     if enrolment.obstacle and not replaced:
         return msgspec.structs.replace(host, state="refused", **texts)
-    return msgspec.structs.replace(host, state="not enrolled", requested=True, **texts)
+    return msgspec.structs.replace(host, state="not enrolled", requested=True, notes=(), **texts)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,7 +153,12 @@ def request(
         script = compose_request(der, password_hash, again=requested.again, wait=requested.wait)
         try:
             jobs.append(
-                job(raw_hosts[host.host], compose_one("request", script, LIMIT), LIMIT, _record(host, done, tell))
+                job(
+                    raw_hosts[host.host],
+                    compose_one("request", script, LIMIT),
+                    LIMIT,
+                    _record(host, done, tell, requested.wait),
+                )
             )
         except GpuprovError as error:
             done[host.host] = msgspec.structs.replace(host, state="unreachable", message=error.message, hint=error.hint)
@@ -145,7 +166,9 @@ def request(
     return [done.get(host.host, host) for host in hosts]
 
 
-def _record(host: Host, done: dict[str, Host], tell: Callable[[str], None]) -> Callable[[Answer], None]:
+def _record(
+    host: Host, done: dict[str, Host], tell: Callable[[str], None], wait: int | None
+) -> Callable[[Answer], None]:
     def note(answer: Answer) -> None:
         tell(host.host)
         if isinstance(answer, UnreachableError):
@@ -153,32 +176,68 @@ def _record(host: Host, done: dict[str, Host], tell: Callable[[str], None]) -> C
                 host, state="unreachable", message=answer.message, hint=answer.hint
             )
             return
-        done[host.host] = judge_answer(host, (split(answer) or {}).get("request", Output("", 1)))
+        output = (split(answer) or {}).get("request", Output(BEGUN, TIMED_OUT))
+        done[host.host] = judge_answer(host, output, wait)
 
     return note
 
 
-def judge_answer(host: Host, output: Output) -> Host:
-    """Return what came of a request: only a certificate that mokutil then lists waits."""
+def describe_others(pending: Sequence[str]) -> tuple[str, ...]:
+    """Return the note about other certificates that MokManager asks about together with the site's."""
+    if not pending:
+        return ()
+    return (f"MokManager asks about other certificates, too: {', '.join(pending)}; gpuprov enroll --again drops them",)
+
+
+def judge_answer(host: Host, output: Output, wait: int | None = None) -> Host:
+    """Return what came of a request: only a certificate that mokutil then lists waits. No request was made if mokutil
+    refused it, was never run, or lists others. wait: what `Request` has."""
     fingerprint = certificates.of_file(host.certificate)["fingerprint"]
+    lines = output.text.splitlines()
     try:
-        pending = MOK_STATE.parse(output).pending
+        mok = MOK_STATE.parse(output)
     except ValueError:
-        pending = frozenset()
-    if any(fingerprint.startswith(each) for each in pending if each):
-        if SKIPPED in output.text.splitlines():
-            message = f"{AT_CONSOLE}, by a request that came before this one"
-            return msgspec.structs.replace(host, state="waiting", message=message, hint="", requested=False)
-        return msgspec.structs.replace(host, state="waiting", message=AT_CONSOLE, hint="")
-    lines = [line for line in (output.error or output.text).splitlines() if line.strip() and "|" not in line]
-    reason = " ".join(" ".join(lines).split())[:300] or f"exit status {output.status}"
+        mok = MokState()
+    others = list_others(mok.pending, fingerprint)
+    if len(others) < len(mok.pending):
+        notes = (*describe_wait(wait, failed=NO_WAIT in lines), *describe_others(others))
+        if SKIPPED in lines or REPLACED in lines:
+            when = "before this one" if SKIPPED in lines else "between"
+            message = f"{AT_CONSOLE}, by a request that came {when}"
+            return msgspec.structs.replace(
+                host, state="waiting", message=message, hint="", requested=False, notes=notes
+            )
+        return msgspec.structs.replace(host, state="waiting", message=AT_CONSOLE, hint="", notes=notes)
+    is_listed = output.status == 0 and LISTED in lines
+    has_begun = BEGUN in lines or output.status == TIMED_OUT
+    if has_begun and REFUSED not in lines and not is_listed:
+        why = f"mokutil did not end within {LIMIT:g} s" if output.status == TIMED_OUT else _find_reason(output)
+        message = f"nobody knows whether the request was made: {why}"
+        hint = "its password is on the sheet; gpuprov enroll says whether the host waits"
+        return msgspec.structs.replace(host, state="unknown", message=message, hint=hint)
     hint = "the variables' file system must be writable and have room; see the firmware's settings of Secure Boot"
-    return msgspec.structs.replace(host, state="failed", message=f"mokutil made no request: {reason}", hint=hint)
+    message = f"mokutil made no request: {_find_reason(output)}"
+    return msgspec.structs.replace(host, state="failed", message=message, hint=hint)
+
+
+def describe_wait(wait: int | None, *, failed: bool) -> tuple[str, ...]:
+    """Return the note about how long MokManager waits for a key, if this run was to set it."""
+    if wait is None:
+        return ()
+    if failed:
+        return ("mokutil --timeout failed: the wait for a key is what it was (10 seconds if nobody set another)",)
+    return (f"MokManager waits {'until a key is pressed' if wait == -1 else f'{wait} seconds for a key'}",)
+
+
+def _find_reason(output: Output) -> str:
+    lines = [line for line in (output.error or output.text).splitlines() if line.strip() and "|" not in line]
+    return " ".join(" ".join(dict.fromkeys(lines)).split())[:300] or f"exit status {output.status}"
 
 
 def group_hosts(hosts: Iterable[Host]) -> dict[tuple[State, str, str], list[str]]:
-    """Return names of hosts by state, message and hint; the worst last."""
+    """Return names of hosts by state, message with notes, and hint; the worst last."""
     groups: dict[tuple[State, str, str], list[str]] = {}
     for host in sorted(hosts, key=lambda host: [*OUTCOMES].index(host.state)):
-        groups.setdefault((host.state, host.message, host.hint), []).append(host.host)
+        message = "; ".join(filter(None, (host.message, *host.notes)))
+        groups.setdefault((host.state, message, host.hint), []).append(host.host)
     return groups

@@ -1,9 +1,10 @@
 """The sheet for the console: for each host that waits, the steps in MokManager, in its own words."""
 
 import base64
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from gpuprov.core.sanitize import cleaned
 from gpuprov.fleet.enroll import Host
 from gpuprov.rules import certificates
 
@@ -11,6 +12,21 @@ LINE = 10
 """Bytes of a fingerprint in a line of MokManager's screen."""
 SITES_OWN = "the site's, whose hash was given with --hash-file"
 EARLIER = "on the sheet of the run that made the request; gpuprov enroll --again makes another"
+
+STEPS = (
+    "1. Open the host's console (BMC), and reboot the host.",
+    '2. "Press any key to perform MOK management": press a key, within 10 seconds if no note and no earlier sheet of the',
+    "   host says otherwise.",
+    "   If the host boots on instead, the request is gone: run gpuprov enroll again.",
+    '3. "Perform MOK management": choose "Enroll MOK".',
+    '4. "[Enroll MOK]": choose "View key 0", and compare subject and fingerprint with those below.',
+    '   If they differ, or there are other keys, stop: choose nothing more, and power the host off. Else "Continue".',
+    '5. "Enroll the key(s)?": choose "Yes".',
+    '6. "Password:": type the password of this host. It is not shown. The keyboard is a US one.',
+    '7. "Perform MOK management": choose "Reboot".',
+    "8. On this machine: gpuprov verify, then gpuprov apply.",
+)
+"""The same for all hosts: https://github.com/rhboot/shim/blob/main/MokManager.c"""
 
 
 def describe_certificate(file: str) -> list[str]:
@@ -25,16 +41,14 @@ def describe_certificate(file: str) -> list[str]:
     return ["[Subject]", f"  {', '.join(parts) or '(empty)'}", "[Fingerprint]", *(f"  {line}" for line in lines)]
 
 
-def compose_sheet(
-    hosts: Sequence[Host], passwords: Mapping[str, str], *, shared: bool, wait: int | None, now: datetime
-) -> str:
+def compose_sheet(hosts: Sequence[Host], passwords: Mapping[str, str], *, shared: bool, now: datetime) -> str:
     """Return the sheet. `passwords`: one-time ones, by host; `shared`: this run's requests have the site's."""
     waiting = [host for host in hosts if host.at_console]
     head = [
         f"Secure Boot: certificates to enroll at the console, {now:%Y-%m-%d %H:%M} UTC",
         f"Hosts: {len(waiting)}. Keep this sheet secret while a host waits; destroy it afterwards.",
         "",
-        *_describe_steps(wait),
+        *STEPS,
     ]
     parts = ["\n".join(head)]
     for file in dict.fromkeys(host.certificate for host in waiting):
@@ -43,24 +57,9 @@ def compose_sheet(
     return "\n\n".join(parts) + "\n"
 
 
-def _describe_steps(wait: int | None) -> Iterable[str]:
-    """Yield the steps, the same for all hosts: https://github.com/rhboot/shim/blob/main/MokManager.c"""
-    limit = "It waits until a key is pressed." if wait == -1 else f"You have {10 if wait is None else wait} seconds."
-    yield from (
-        "1. Open the host's console (BMC), and reboot the host.",
-        f'2. "Press any key to perform MOK management": press a key. {limit}',
-        "   If the host boots on instead, the request is gone: run gpuprov enroll again.",
-        '3. "Perform MOK management": choose "Enroll MOK".',
-        '4. "[Enroll MOK]": choose "View key 0", and compare subject and fingerprint with those below.',
-        '   If they differ, or there are other keys, stop: choose nothing more, and power the host off. Else "Continue".',
-        '5. "Enroll the key(s)?": choose "Yes".',
-        '6. "Password:": type the password of this host. It is not shown. The keyboard is a US one.',
-        '7. "Perform MOK management": choose "Reboot".',
-        "8. On this machine: gpuprov verify, then gpuprov apply.",
-    )
-
-
 def _describe_host(host: Host, passwords: Mapping[str, str], *, shared: bool) -> str:
     password = SITES_OWN if shared else passwords.get(host.host, EARLIER)
     password = password if host.requested else EARLIER
-    return f"[ ] {host.host}\n    password: {password}"
+    lost = (f"it may have no request: {host.message}",) if host.state in ("unknown", "unreachable") else ()
+    notes = (f"note: {' '.join(cleaned(note).split())}" for note in (*lost, *host.notes))
+    return "\n    ".join((f"[ ] {host.host}", f"password: {password}", *notes))

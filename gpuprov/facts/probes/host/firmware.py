@@ -12,7 +12,7 @@ VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}")
 
 class Firmware(msgspec.Struct, frozen=True, kw_only=True):
     """The firmware of one device. `board`: what devices must have in common to be compared; `names`: those by which a
-    spec may declare its version."""
+    spec may declare its version; `version`: empty if it cannot be read."""
 
     kind: str
     board: str
@@ -30,9 +30,10 @@ def parse(output: Output) -> tuple[Firmware, ...]:
             continue
         address, board, model, version = (cell.strip() for cell in cells)
         names = tuple(dict.fromkeys(filter(None, (board, model))))
-        if names and VERSION.fullmatch(version) and version != "N/A":
+        if names:
             name = f"{names[0]} ({names[1]})" if len(names) > 1 else names[0]
-            device = Firmware(kind=kind, board=name, names=names, address=address, version=version)
+            known = version if VERSION.fullmatch(version) and version != "N/A" else ""
+            device = Firmware(kind=kind, board=name, names=names, address=address, version=known)
             devices.setdefault((kind, address), device)
     return tuple(devices[key] for key in sorted(devices))
 
