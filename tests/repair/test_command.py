@@ -172,7 +172,15 @@ def test_a_ticket_is_a_page_and_a_document(tmp_path: Path, monkeypatch: pytest.M
     assert {page.suffix, document.suffix} == {".html", ".json"}
     assert done.hosts[0].ticket == (str(page), str(document))
     text = page.read_text()
-    for words in ("What was found and tried", "health.recovery", "reset", "reboot", "then not fit", "given up", "GPU 1"):
+    for words in (
+        "What was found and tried",
+        "health.recovery",
+        "reset",
+        "reboot",
+        "then not fit",
+        "given up",
+        "GPU 1",
+    ):
         assert words in text, words
     assert "<x>" not in text.partition("</head>")[2]
     told = json.loads(document.read_text())
