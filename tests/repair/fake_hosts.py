@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpuprov.facts.probes.base import Facts, Output
-from gpuprov.fleet.drain import Step
+from gpuprov.fleet.drain import State, Step, format_undrain
 from gpuprov.repair.hosts import Answer, Judged
 from gpuprov.repair.model import Gpu, HostPlan, Options, Scope
 from gpuprov.verify.evaluate import Result
@@ -87,15 +87,20 @@ class FakeHosts:
 
 @dataclass
 class FakeDrains:
-    """A scheduler that gives this step, and notes what was asked."""
+    """A scheduler that gives this step, and notes what was asked. `back`: its state when the host is given back."""
 
     step: Step
+    back: State = "done"
     asked: list[str] = field(default_factory=list)
 
-    def take_out(self, plan: HostPlan, *_: Any) -> Step:
+    def take_out(self, plan: HostPlan, tell: Callable[[Step], None], *_: Any) -> Step:
         self.asked.append("out")
+        tell(self.step)
         return self.step
 
-    def give_back(self, plan: HostPlan, *_: Any) -> Step:
+    def give_back(self, plan: HostPlan) -> Step:
         self.asked.append("back")
-        return Step(host=plan.host, node=plan.host, state="done")
+        return Step(host=plan.host, node=plan.host, state=self.back)
+
+    def format_undrain(self, plan: HostPlan) -> str:
+        return format_undrain(plan.drain, "r1", host=plan.host)
