@@ -65,6 +65,7 @@ def _look(plan: HostPlan, hosts: Hosts) -> None:
 def run(pairs: Pairs, hosts: Hosts, options: Options, show: Callable[[str], None]) -> Repaired:
     """Repair the hosts. `show` gets the plan. Raises GpuprovError if a person does not agree."""
     began = time.monotonic()
+    drains.check(options)
     total = options.total or len(pairs)
     policy = policy_of_repairs(options.max_out, options.max_fail, total)
     plans = make_plans(pairs, hosts, options)

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable, Mapping
 
+from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.drain import Step, adapter, check_client, format_undrain, many
-from gpuprov.fleet.drain.choose import By
+from gpuprov.fleet.drain.choose import By, check_options
 from gpuprov.fleet.drain.noted import Noted
 from gpuprov.repair.model import HostPlan, Options
 from gpuprov.spec.model import RawHost
@@ -48,6 +49,15 @@ class Drains:
         options = self._options
         command, context = _select_options(plan.drain, options)
         return format_undrain(plan.drain, options.run, host=plan.host, command=command, context=context)
+
+
+def check(options: Options) -> None:
+    """Raise GpuprovError for options of a scheduler that is not asked, or does not have them."""
+    check_options(options.by, command=options.command, context=options.context)
+    given = {"--by": options.by, "--context": options.context, "--wait": options.wait is not None}
+    if not options.drain and any(given.values()):
+        names = " and ".join(name for name, value in given.items() if value)
+        raise GpuprovError(f"--no-drain asks no scheduler: {names} would do nothing", "leave out --no-drain, or these")
 
 
 def make(plans: Mapping[str, HostPlan], hosts: Mapping[str, RawHost], options: Options) -> Drains:

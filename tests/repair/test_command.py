@@ -99,6 +99,26 @@ def test_a_budget_that_is_none_is_refused_before_a_host_is_read(option: str, val
         run({"gpu1": FakeHost()}, **{option: value})
 
 
+@pytest.mark.parametrize("is_check", [True, False])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"by": "command"}, "--by command wants the site's command"),
+        ({"by": "slurm", "command": "true"}, "slurm takes no command"),
+        ({"command": "true"}, "--command goes with --by command"),
+        ({"by": "slurm", "context": "x"}, "--by slurm does not use kubectl"),
+        ({"drain": False, "by": "slurm"}, "--no-drain asks no scheduler: --by would do nothing"),
+        ({"drain": False, "wait": 0.0}, "--wait would do nothing"),
+        ({"drain": False, "context": "x", "wait": 5.0}, "--context and --wait would do nothing"),
+    ],
+)
+def test_options_that_contradict_are_refused_before_a_host_is_read(
+    options: dict[str, Any], message: str, is_check: bool
+) -> None:
+    with pytest.raises(GpuprovError, match=message):
+        run({"gpu1": FakeHost(ends="unread")}, check=is_check, **options)
+
+
 def test_check_shows_the_plan_and_does_nothing() -> None:
     done, fleet, shown = run({"gpu1": FakeHost(), "gpu2": FakeHost(action="drain")}, check=True)
     assert (states(done), fleet.asked) == ({"gpu1": "planned", "gpu2": "given up"}, ["look"])
