@@ -212,8 +212,8 @@ class Chain:
         if not self._is_ours:
             return
         undo = self._drains.format_undrain(self._plan)
-        begun = any(tried.act in get_args(Act) for tried in self._outcome.tries)
-        if self._outcome.state == "given up" or (begun and self._outcome.state != "repaired"):
+        stays = self._outcome.is_begun and self._outcome.state != "repaired"
+        if stays or self._outcome.state == "given up":
             self._outcome.out = f"drained by this run: {undo}"
             return
         began = time.time()
