@@ -75,15 +75,19 @@ class Chain:
         began, host = time.time(), self._plan.host
 
         def tell(step: Step) -> None:
-            self._is_ours = not step.others and (self._is_ours or step.state != "refused")
+            if step.others:
+                words = (f"drained by others: {step.message}", step.hint)
+                self._outcome.out, self._is_ours = "; ".join(filter(None, words)), False
+            elif step.state in ("done", "waiting"):
+                self._outcome.out, self._is_ours = "", True
+            elif step.state == "unknown":  # it may have been drained, unless others had it
+                self._is_ours = not self._outcome.out
             if not step.is_free:
                 self._say(host, f"not free: {step.words}")
 
         self._say(host, f"draining ({self._plan.drain})")
         step = self._drains.take_out(self._plan, tell, self._sleep)
         self._note("drain", began, "" if step.state == "done" else step.words)
-        if step.others:
-            self._outcome.out = "; ".join(filter(None, (f"drained by others: {step.message}", step.hint)))
         if not step.is_free:
             self._end("refused", f"not drained: {step.words}", "" if step.others else step.hint)
         return step.is_free

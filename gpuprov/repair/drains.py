@@ -24,11 +24,10 @@ class Drains:
         """Take the host out, or find it out by others, and wait until its last job has left, for as long as the options
         say. `tell` gets each answer that is new. `sleep` returns False when the run is to end."""
         began, options = time.monotonic(), self._options
-        unanswered, last = 0, ""
+        unanswered, last, by_others = 0, "", False
         while True:
-            (step,) = many.take_out(
-                self._adapters[plan.drain], [plan.host], options.run, wait=0, poll=options.poll, tell=lambda _: None
-            )
+            step = self._look(plan, by_others=by_others)
+            by_others = step.others or (by_others and step.state == "unknown")
             if step.words != last:
                 tell(step)
             last = step.words
@@ -37,6 +36,16 @@ class Drains:
             over = options.wait is not None and time.monotonic() + options.poll > began + options.wait
             if is_final or over or not sleep(options.poll):
                 return step
+
+    def _look(self, plan: HostPlan, *, by_others: bool) -> Step:
+        """Look once. A host that others had out by the last look is drained only if they have given it back."""
+        chosen, options = self._adapters[plan.drain], self._options
+        if by_others:
+            step = chosen.drained(plan.host, options.run)
+            if step.others or step.state == "unknown":
+                return step
+        (step,) = many.take_out(chosen, [plan.host], options.run, wait=0, poll=options.poll, tell=lambda _: None)
+        return step
 
     def give_back(self, plan: HostPlan) -> Step:
         """Give back a host that is green, or on which nothing was begun."""

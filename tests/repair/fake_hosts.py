@@ -87,15 +87,18 @@ class FakeHosts:
 
 @dataclass
 class FakeDrains:
-    """A scheduler that gives this step, and notes what was asked. `back`: its state when the host is given back."""
+    """A scheduler that gives this step, and notes what was asked. `back`: its state when the host is given back; `before`: answers
+    before the last."""
 
     step: Step
     back: State = "done"
+    before: tuple[Step, ...] = ()
     asked: list[str] = field(default_factory=list)
 
     def take_out(self, plan: HostPlan, tell: Callable[[Step], None], *_: Any) -> Step:
         self.asked.append("out")
-        tell(self.step)
+        for step in (*self.before, self.step):
+            tell(step)
         return self.step
 
     def give_back(self, plan: HostPlan) -> Step:

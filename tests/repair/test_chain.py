@@ -148,6 +148,22 @@ def test_what_is_not_given_back_is_told_with_the_way_back(answer: Step, back: St
     assert (outcome.state, outcome.out) == ("refused", f"not given back: {back}; {UNDO}")
 
 
+@pytest.mark.parametrize(
+    ("before", "last", "asked", "out"),
+    [
+        (others("root: bad HCA", "job 7"), step("unknown"), ["out"], "drained by others: root: bad HCA"),
+        (others("root: bad HCA", "job 7"), JOBS, ["out", "back"], ""),
+        (JOBS, step("unknown"), ["out", "back"], ""),
+        (JOBS, others("root: bad HCA", "job 7"), ["out"], "drained by others: root: bad HCA"),
+        (JOBS, step("refused", message="the site's command ended with 3"), ["out", "back"], ""),
+    ],
+)
+def test_only_what_this_run_drained_is_given_back(before: Step, last: Step, asked: list[str], out: str) -> None:
+    drains = FakeDrains(last, before=(before,))
+    outcome, _ = repair(FakeHost(), drains, drain="slurm")
+    assert (outcome.state, drains.asked, outcome.out) == ("refused", asked, out)
+
+
 def test_what_a_scheduler_answers_is_shown() -> None:
     shown: list[str] = []
     drains: Any = FakeDrains(others("run r2 has it", "job 7", "job 8"))

@@ -60,24 +60,26 @@ def made(scheduler: Scheduler, **options: Any) -> Drains:
         ([JOBS], {}, False, JOBS, [JOBS]),
         ([OTHERS], {}, True, OTHERS, [OTHERS]),
         ([BUSY, BUSY, OTHERS], {}, True, OTHERS, [BUSY, OTHERS]),
+        ([BUSY, UNKNOWN, OTHERS], {}, True, OTHERS, [BUSY, UNKNOWN, OTHERS]),
         ([BUSY], {"wait": 0.0}, True, BUSY, [BUSY]),
         ([UNKNOWN, UNKNOWN, JOBS, UNKNOWN, UNKNOWN, FREE], {}, True, FREE, [UNKNOWN, JOBS, UNKNOWN, FREE]),
         ([JOBS, UNKNOWN, UNKNOWN, UNKNOWN], {}, True, UNKNOWN, [JOBS, UNKNOWN]),
         ([NO_NODE], {}, True, NO_NODE, [NO_NODE]),
     ],
     ids=["free", "jobs leave", "no longer than told", "the run is ended", "drained by others", "their jobs leave",
-         "their jobs stay", "answers come late", "no answers come", "refused"],
+         "they leave while it does not answer", "their jobs stay", "answers come late", "no answers come", "refused"],
 )  # fmt: skip
 def test_jobs_are_waited_for(
     answers: list[Step], options: dict[str, Any], goes_on: bool, last: Step, told: list[Step]
 ) -> None:
-    scheduler = Scheduler(*answers)
+    scheduler, by_others = Scheduler(*answers), answers[0].others
     host = plan(drain="slurm")
     chosen = made(scheduler, **options)
     heard: list[Step] = []
     assert chosen.take_out(host, heard.append, lambda _: goes_on) == last
     assert (heard, scheduler.answers) == (told, [])
     assert {*scheduler.asked} == {"drain gpu1 r1"}
+    assert len(scheduler.asked) == 1 or not by_others, "what others have out is only looked at"
     assert chosen.give_back(host).state == "done"
     assert scheduler.asked[-1] == "return gpu1 r1 True"
 

@@ -114,6 +114,7 @@ def test_what_runs_on_a_node_that_others_drained_is_named(
     cluster.put(state, reason, jobs)
     step = Slurm().drain("gpu1", "fri")
     assert (step.state, step.others, step.waits_for) == ("refused", others, waits)
+    assert Slurm().drained("gpu1", "fri").others == others
     assert (step.is_free, cluster.changes) == (others and not waits, [])
 
 

@@ -133,8 +133,7 @@ class Kubernetes:
         if note is None:
             groups = self._cluster.groups()
             if other := others(node) or describe_order(self._cluster, groups, node.metadata.name):
-                refused = Told("refused", node, other, "it is left as it is")
-                return self._leave(refused) if other == CORDONED else refused
+                return self._refuse_for_others(node, other)
             away = hands_off_labels(groups, node)
             before = {key: node.metadata.labels.get(key) for key in away}
             return self._cordoned(node, Note(run, apply=self._apply, hands_off=before), away)
@@ -149,9 +148,9 @@ class Kubernetes:
     def _drained(self, node: Node, run: str) -> Told:
         note = noted(node)
         if note is None:
-            return Told(
-                "refused", node, others(node) or "it is in service: it was not drained, or somebody has given it back"
-            )
+            if other := others(node):
+                return self._refuse_for_others(node, other)
+            return Told("refused", node, "it is in service: it was not drained, or somebody has given it back")
         if wrong := self._unless_ours(node, note, run):
             return wrong
         pods = self._cluster.pods(node.metadata.name)
@@ -204,6 +203,10 @@ class Kubernetes:
         if other := describe_work(node):
             return Told("refused", node, f"{other} meanwhile", "it is left as it is")
         return None
+
+    def _refuse_for_others(self, node: Node, other: str) -> Told:
+        refused = Told("refused", node, other, "it is left as it is")
+        return self._leave(refused) if other == CORDONED else refused
 
     def _refuse_for_run(self, node: Node, note: Note) -> Told:
         if note.run == "?":
