@@ -67,7 +67,7 @@ def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
              gpuprov drain 'rack7' inventory.yaml --by kubernetes --wait 3600
     """
     from gpuprov.core import terminal
-    from gpuprov.fleet.drain import adapter, many
+    from gpuprov.fleet.drain import adapter, format_undrain, many
     from gpuprov.fleet.drain.base import checked_run
     from gpuprov.fleet.drain.noted import Noted
     from gpuprov.plan.extra import new_run
@@ -91,7 +91,8 @@ def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
     _say_untold(noted.untold)
     terminal.result(many.as_json(steps, run) if given["as_json"] else many.as_text(steps, "drained"))
     if any(step.state != "refused" for step in steps) and not given["as_json"]:
-        terminal.hint(f"give them back: gpuprov undrain HOST INVENTORY --by {given['by']} --run {run}")
+        undo = format_undrain(given["by"], run, command=given["command"], context=given["context"])
+        terminal.hint(f"give them back: {undo}")
     return many.exit_code(steps)
 
 

@@ -26,7 +26,9 @@ from gpuprov.core.errors import GpuprovError
 @click.option(
     "--max-out", metavar="N|N%", default="1", show_default=True, help="Hosts of the inventory that may be out at once."
 )
-@click.option("--max-fail", metavar="N|N%", default="0", show_default=True, help="Hosts given up before the run stops.")
+@click.option(
+    "--max-fail", metavar="N|N%", default="0", show_default=True, help="Hosts given up or refused before the run stops."
+)
 @options.break_lock
 @click.option("--run", metavar="ID", help="Name of the run, which the scheduler shows as the reason (a new name).")
 @click.option("--ticket-dir", type=Written(folder=True), help="Folder for the tickets of hosts that are given up.")

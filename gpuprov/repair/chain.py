@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Literal, get_args
 
+from gpuprov.fleet.drain import Step
 from gpuprov.host_code import process
 from gpuprov.host_code.locked import explain_refusal
 from gpuprov.repair.drains import Drains
@@ -72,19 +73,26 @@ class Chain:
         return self._goes_on()
 
     def _take_out(self) -> bool:
-        """Return whether the host is out of its scheduler, by this run or by somebody else."""
-        began = time.time()
-        self._say(self._plan.host, f"draining ({self._plan.drain})")
-        step = self._drains.take_out(self._plan, lambda _: None, self._sleep)
-        self._is_ours = step.state == "done"
-        words = "; ".join(filter(None, (step.message, *step.waits_for[:3])))
-        self._note("drain", began, "" if self._is_ours else words or step.state)
-        if step.others:
-            self._outcome.out = f"drained by others: {step.message}"
-        elif not self._is_ours:
-            self._end("refused", f"not drained: {words or step.state}", step.hint)
-            self._outcome.out = "it may be drained by this run" if step.state == "waiting" else ""
-        return self._is_ours or step.others
+        """Return whether the host is out of its scheduler, by this run or by somebody else, and free of jobs."""
+        began, host = time.time(), self._plan.host
+
+        def tell(step: Step) -> None:
+            if step.others:
+                words = (f"drained by others: {step.message}", step.hint)
+                self._outcome.out, self._is_ours = "; ".join(filter(None, words)), False
+            elif step.state in ("done", "waiting"):
+                self._outcome.out, self._is_ours = "", True
+            elif step.state == "unknown":  # it may have been drained, unless others had it
+                self._is_ours = not self._outcome.out
+            if not step.is_free:
+                self._say(host, f"not free: {step.words}")
+
+        self._say(host, f"draining ({self._plan.drain})")
+        step = self._drains.take_out(self._plan, tell, self._sleep)
+        self._note("drain", began, "" if step.state == "done" else step.words)
+        if not step.is_free:
+            self._end("refused", f"not drained: {step.words}", "" if step.others else step.hint)
+        return step.is_free
 
     def _repair(self) -> None:
         answer = self._take_lock()
@@ -227,14 +235,16 @@ class Chain:
         return any(finding.check in unread for finding in self._plan.findings if finding.action in get_args(Act))
 
     def _give_back(self) -> None:
+        """Give the host back if it is repaired, or nothing was begun on it."""
         if not self._is_ours:
             return
-        if self._outcome.state not in ("repaired", "fit"):
-            undo = f"gpuprov undrain HOST INVENTORY --by {self._plan.drain} --run {self._options.run}"
+        undo = self._drains.format_undrain(self._plan)
+        stays = self._outcome.is_begun and self._outcome.state != "repaired"
+        if stays or self._outcome.state == "given up":
             self._outcome.out = f"drained by this run: {undo}"
             return
         began = time.time()
-        step = self._drains.give_back(self._plan, lambda _: None)
-        self._note("return", began, "" if step.state == "done" else step.message or step.state)
+        step = self._drains.give_back(self._plan)
+        self._note("return", began, "" if step.state == "done" else step.words)
         if step.state != "done":
-            self._outcome.out = f"not given back: {step.message or step.state}"
+            self._outcome.out = f"not given back: {step.words}; {undo}"

@@ -14,7 +14,7 @@ from gpuprov.fleet.policy.in_memory import InMemory
 from gpuprov.fleet.policy.options import REPAIR_OPTIONS, policy_of_repairs
 from gpuprov.fleet.policy.planned import Member, planned
 from gpuprov.repair import drains
-from gpuprov.repair.chain import Chain
+from gpuprov.repair.chain import IN_USE, Chain
 from gpuprov.repair.hosts import Hosts
 from gpuprov.repair.model import HostPlan, HostRepair, Options, Repaired, State, Step
 from gpuprov.repair.planning import plan_host
@@ -25,12 +25,15 @@ ACTING: tuple[Step, ...] = ("reset", "reboot")
 STATES: Mapping[Step, State] = {
     "nothing": "fit",
     "ticket": "given up",
+    "refused": "refused",
     "not proven": "not proven",
     "unreachable": "unreachable",
 }
 """Outcomes of hosts on which nothing is done."""
 Pairs = Sequence[tuple[RawHost, HostSpec]]
 GREEN: tuple[State, ...] = ("fit", "repaired")
+ANOTHER_TIME: tuple[State, ...] = ("locked", "unreachable")
+"""States of hosts that may be repaired at another time."""
 AT_ONCE = 8
 """Hosts that are asked for services and users at a time."""
 DOMAIN = "the inventory"
@@ -59,12 +62,15 @@ def _look(plan: HostPlan, hosts: Hosts) -> None:
     if answer.here and plan.step == "reboot":
         plan.step, plan.message = "ticket", "only a reboot repairs it, and it is the machine that gpuprov runs on"
         plan.hint = "reboot it yourself, or repair it from another machine"
+    elif plan.holders and not plan.drain:
+        plan.step, plan.message, plan.hint = "refused", f"in use by {', '.join(plan.holders[:5])}", IN_USE
     plan.reboot = plan.reboot and not answer.here
 
 
 def run(pairs: Pairs, hosts: Hosts, options: Options, show: Callable[[str], None]) -> Repaired:
     """Repair the hosts. `show` gets the plan. Raises GpuprovError if a person does not agree."""
     began = time.monotonic()
+    drains.check(options)
     total = options.total or len(pairs)
     policy = policy_of_repairs(options.max_out, options.max_fail, total)
     plans = make_plans(pairs, hosts, options)
@@ -133,4 +139,7 @@ def _roll(engine: InMemory, plans: Mapping[str, HostPlan], outcomes: dict[str, H
 
 
 def _judge(outcome: HostRepair) -> Verdict:
-    return "green" if outcome.state in GREEN else "failed"
+    """Return what the host costs of the budget: nothing if it was not touched, and is not kept out by this run."""
+    kept = any(tried.act == "return" and tried.problem for tried in outcome.tries)
+    is_untouched = outcome.state in ANOTHER_TIME and not outcome.is_begun and not kept
+    return "green" if outcome.state in GREEN or is_untouched else "failed"

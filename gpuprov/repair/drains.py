@@ -3,13 +3,15 @@
 import time
 from collections.abc import Callable, Mapping
 
-from gpuprov.fleet.drain import Step, adapter, check_client, many
-from gpuprov.fleet.drain.choose import By
+from gpuprov.core.errors import GpuprovError
+from gpuprov.fleet.drain import Step, adapter, check_client, format_undrain, many
+from gpuprov.fleet.drain.choose import By, check_options
 from gpuprov.fleet.drain.noted import Noted
 from gpuprov.repair.model import HostPlan, Options
 from gpuprov.spec.model import RawHost
 
-UNSURE = ("waiting", "unknown")
+UNANSWERED = 3
+"""Looks in a row without an answer, after which a scheduler is asked no more."""
 
 
 class Drains:
@@ -19,22 +21,52 @@ class Drains:
         self._adapters, self._options = adapters, options
 
     def take_out(self, plan: HostPlan, tell: Callable[[Step], None], sleep: Callable[[float], bool]) -> Step:
-        """Take the host out, and wait until its last job has left, for as long as the options say. `sleep` returns
-        False when the run is to end."""
+        """Take the host out, or find it out by others, and wait until its last job has left, for as long as the options
+        say. `tell` gets each answer that is new. `sleep` returns False when the run is to end."""
         began, options = time.monotonic(), self._options
+        unanswered, last, by_others = 0, "", False
         while True:
-            (step,) = many.take_out(
-                self._adapters[plan.drain], [plan.host], options.run, wait=0, poll=options.poll, tell=tell
-            )
+            step = self._look(plan, by_others=by_others)
+            by_others = step.others or (by_others and step.state == "unknown")
+            if step.words != last:
+                tell(step)
+            last = step.words
+            unanswered = unanswered + 1 if step.state == "unknown" else 0
+            is_final = step.is_free or (step.state == "refused" and not step.others) or unanswered == UNANSWERED
             over = options.wait is not None and time.monotonic() + options.poll > began + options.wait
-            if step.state not in UNSURE or over or not sleep(options.poll):
+            if is_final or over or not sleep(options.poll):
                 return step
 
-    def give_back(self, plan: HostPlan, tell: Callable[[Step], None]) -> Step:
-        """Give back a host that is green."""
+    def _look(self, plan: HostPlan, *, by_others: bool) -> Step:
+        """Look once. A host that others had out by the last look is drained only if they have given it back."""
         chosen, options = self._adapters[plan.drain], self._options
-        (step,) = many.give_back(chosen, {plan.host: True}, options.run, poll=options.poll, tell=tell)
+        if by_others:
+            step = chosen.drained(plan.host, options.run)
+            if step.others or step.state == "unknown":
+                return step
+        (step,) = many.take_out(chosen, [plan.host], options.run, wait=0, poll=options.poll, tell=lambda _: None)
         return step
+
+    def give_back(self, plan: HostPlan) -> Step:
+        """Give back a host that is green, or on which nothing was begun."""
+        chosen, options = self._adapters[plan.drain], self._options
+        (step,) = many.give_back(chosen, {plan.host: True}, options.run, poll=options.poll, tell=lambda _: None)
+        return step
+
+    def format_undrain(self, plan: HostPlan) -> str:
+        """Return the command that gives the host back later."""
+        options = self._options
+        command, context = _select_options(plan.drain, options)
+        return format_undrain(plan.drain, options.run, host=plan.host, command=command, context=context)
+
+
+def check(options: Options) -> None:
+    """Raise GpuprovError for options of a scheduler that is not asked, or does not have them."""
+    check_options(options.by, command=options.command, context=options.context)
+    given = {"--by": options.by, "--context": options.context, "--wait": options.wait is not None}
+    if not options.drain and any(given.values()):
+        names = " and ".join(name for name, value in given.items() if value)
+        raise GpuprovError(f"--no-drain asks no scheduler: {names} would do nothing", "leave out --no-drain, or these")
 
 
 def make(plans: Mapping[str, HostPlan], hosts: Mapping[str, RawHost], options: Options) -> Drains:
@@ -46,8 +78,12 @@ def make(plans: Mapping[str, HostPlan], hosts: Mapping[str, RawHost], options: O
     adapters: dict[str, Noted] = {}
     for by, names in needed.items():
         check_client(by)
-        command = options.command if by == "command" else ""
-        context = options.context if by == "kubernetes" else ""
+        command, context = _select_options(by, options)
         chosen = adapter(by, {name: hosts[name].connection for name in names}, command=command, context=context)
         adapters[by] = Noted(chosen, {name: hosts[name] for name in names})
     return Drains(adapters, options)
+
+
+def _select_options(by: str, options: Options) -> tuple[str, str]:
+    """Return --command and --context as they belong to this scheduler."""
+    return options.command if by == "command" else "", options.context if by == "kubernetes" else ""

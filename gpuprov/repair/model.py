@@ -11,8 +11,8 @@ from gpuprov.fleet.drain import By
 from gpuprov.host_page.identify import Gpu as Card
 from gpuprov.verify.evaluate import Result
 
-Step = Literal["nothing", "reset", "reboot", "ticket", "not proven", "unreachable"]
-"""What is done first. ticket: no software repairs it."""
+Step = Literal["nothing", "reset", "reboot", "ticket", "refused", "not proven", "unreachable"]
+"""What is done first. ticket: no software repairs it. refused: in use, and nothing drains it."""
 State = Literal[
     "fit",
     "planned",
@@ -163,6 +163,11 @@ class HostRepair(msgspec.Struct, kw_only=True):
     @property
     def host(self) -> str:
         return self.plan.host
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether an act was begun on the host itself."""
+        return any(tried.act in ("reset", "reboot") for tried in self.tries)
 
 
 class Repaired(msgspec.Struct, kw_only=True):

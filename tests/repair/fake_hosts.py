@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gpuprov.facts.probes.base import Facts, Output
-from gpuprov.fleet.drain import Step
+from gpuprov.fleet.drain import State, Step, format_undrain
 from gpuprov.repair.hosts import Answer, Judged
 from gpuprov.repair.model import Gpu, HostPlan, Options, Scope
 from gpuprov.verify.evaluate import Result
@@ -90,15 +90,23 @@ class FakeHosts:
 
 @dataclass
 class FakeDrains:
-    """A scheduler that gives this step, and notes what was asked."""
+    """A scheduler that gives this step, and notes what was asked. `back`: its state when the host is given back; `before`: answers
+    before the last."""
 
     step: Step
+    back: State = "done"
+    before: tuple[Step, ...] = ()
     calls: list[str] = field(default_factory=list)
 
-    def take_out(self, plan: HostPlan, *_: Any) -> Step:
+    def take_out(self, plan: HostPlan, tell: Callable[[Step], None], *_: Any) -> Step:
         self.calls.append("out")
+        for step in (*self.before, self.step):
+            tell(step)
         return self.step
 
-    def give_back(self, plan: HostPlan, *_: Any) -> Step:
+    def give_back(self, plan: HostPlan) -> Step:
         self.calls.append("back")
-        return Step(host=plan.host, node=plan.host, state="done")
+        return Step(host=plan.host, node=plan.host, state=self.back)
+
+    def format_undrain(self, plan: HostPlan) -> str:
+        return format_undrain(plan.drain, "r1", host=plan.host)

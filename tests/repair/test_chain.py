@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.fleet.drain import Step
+from gpuprov.fleet.drain import State, Step
 from gpuprov.host_code import process
 from gpuprov.repair import chain
 from gpuprov.repair.chain import Chain
@@ -103,18 +103,32 @@ def test_services_that_do_not_start_are_told_and_health_decides() -> None:
     assert outcome.tries[0].problem == "dcgm.service does not start: exit 1; not recorded on the host: full"
 
 
-def step(state: str, *, others: bool = False, message: str = "") -> Step:
-    return Step(host="gpu1", node="gpu1", state=state, others=others, message=message)  # type: ignore[arg-type]
+def step(state: State, **more: Any) -> Step:
+    return Step(host="gpu1", node="gpu1", state=state, **more)
 
 
+def others(message: str, *waits_for: str, hint: str = "") -> Step:
+    return step("refused", others=True, message=message, waits_for=waits_for, hint=hint)
+
+
+IN_USE = {"take": Answer(holders=("python3 (pid 7, kim)",))}
+UNDO = "gpuprov undrain gpu1 INVENTORY --by slurm --run r1"
+JOBS = step("waiting", message="jobs run on it")
 DRAINED: list[tuple[str, Step, FakeHost, str, list[str], str]] = [
+    # what it is; the scheduler's answer; the host; its state; what the scheduler was asked; why it stays out
     ("drained by us, and repaired", step("done"), FakeHost(), "repaired", ["out", "back"], ""),
-    ("drained by us, and given up", step("done"), FakeHost(ends=""), "given up", ["out"], "undrain HOST"),
-    ("drained by us, and not set up", step("done"), FakeHost(after=(NOT_SET_UP,)), "differs", ["out"], "--run r1"),
-    ("drained by others", step("refused", others=True, message="root: Xid 79"), FakeHost(), "repaired", ["out"], "drained by others"),
+    ("drained by us, and given up", step("done"), FakeHost(ends=""), "given up", ["out"], f"drained by this run: {UNDO}"),
+    ("drained by us, and not set up", step("done"), FakeHost(after=(NOT_SET_UP,)), "differs", ["out"], UNDO),
+    ("drained by others", others("root: Xid 79"), FakeHost(), "repaired", ["out"], "drained by others: root: Xid 79"),
+    ("drained by another run", others("run r2 has it", hint="gpuprov undrain --run r2"), FakeHost(), "repaired", ["out"],
+     "run r2 has it; gpuprov undrain --run r2"),
+    ("jobs run, and others drained it", others("run r2 has it", "job 7"), FakeHost(), "refused", ["out"], "run r2 has it"),
+    ("drained by us, and in use", step("done"), FakeHost(answers=IN_USE), "refused", ["out", "back"], ""),
+    ("drained by us, and a process comes before the reset", step("done"),
+     FakeHost(answers={"reset": Answer(holders=("python3",))}), "refused", ["out"], UNDO),
     ("refused", step("refused", message="Slurm knows no node"), FakeHost(), "refused", ["out"], ""),
-    ("jobs do not end", step("waiting", message="jobs run on it"), FakeHost(), "refused", ["out"], "may be drained"),
-    ("no answer", step("unknown"), FakeHost(), "refused", ["out"], ""),
+    ("jobs do not end", JOBS, FakeHost(), "refused", ["out", "back"], ""),
+    ("no answer", step("unknown", message="no controller"), FakeHost(), "refused", ["out", "back"], ""),
 ]  # fmt: skip
 
 
@@ -129,7 +143,40 @@ def test_drained_first_and_given_back_only_when_green(
     assert (outcome.state, drains.calls) == (state, calls)
     assert out in outcome.out
     assert bool(outcome.out) == bool(out)
-    assert ("take" in hosts.calls) == (state != "refused")
+    assert ("take" in hosts.calls) == answer.is_free
+    if not answer.is_free:
+        assert answer.message in outcome.message, "why is said"
+
+
+@pytest.mark.parametrize("back", ["waiting", "refused", "unknown"])
+@pytest.mark.parametrize("answer", [JOBS, step("done")])
+def test_what_is_not_given_back_is_told_with_the_way_back(answer: Step, back: State) -> None:
+    outcome, _ = repair(FakeHost(answers=IN_USE), FakeDrains(answer, back), drain="slurm")
+    assert (outcome.state, outcome.out) == ("refused", f"not given back: {back}; {UNDO}")
+
+
+@pytest.mark.parametrize(
+    ("before", "last", "asked", "out"),
+    [
+        (others("root: bad HCA", "job 7"), step("unknown"), ["out"], "drained by others: root: bad HCA"),
+        (others("root: bad HCA", "job 7"), JOBS, ["out", "back"], ""),
+        (JOBS, step("unknown"), ["out", "back"], ""),
+        (JOBS, others("root: bad HCA", "job 7"), ["out"], "drained by others: root: bad HCA"),
+        (JOBS, step("refused", message="the site's command ended with 3"), ["out", "back"], ""),
+    ],
+)
+def test_only_what_this_run_drained_is_given_back(before: Step, last: Step, asked: list[str], out: str) -> None:
+    drains = FakeDrains(last, before=(before,))
+    outcome, _ = repair(FakeHost(), drains, drain="slurm")
+    assert (outcome.state, drains.calls, outcome.out) == ("refused", asked, out)
+
+
+def test_what_a_scheduler_answers_is_shown() -> None:
+    shown: list[str] = []
+    drains: Any = FakeDrains(others("run r2 has it", "job 7", "job 8"))
+    hosts: Any = FakeHosts({"gpu1": FakeHost()})
+    Chain(plan(drain="slurm"), hosts, drains, OPTIONS, say=lambda host, text: shown.append(text)).run()
+    assert shown == ["draining (slurm)", "not free: run r2 has it; job 7; job 8"]
 
 
 def test_a_run_that_is_ended_begins_no_further_act() -> None:

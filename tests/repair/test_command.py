@@ -19,7 +19,7 @@ from gpuprov.host_page.read import ReadHost
 from gpuprov.repair import chain, command, ticket
 from gpuprov.repair.document import build_document
 from gpuprov.repair.hosts import Answer, Judged, ReachedHosts
-from gpuprov.repair.model import Options, Repaired
+from gpuprov.repair.model import HostRepair, Options, Repaired, Try
 from gpuprov.repair.text import as_text
 from gpuprov.report.document import as_json
 from gpuprov.spec.model import HostSpec, RawHost
@@ -83,6 +83,30 @@ def test_a_host_that_stays_out_takes_its_place_in_the_budget() -> None:
     assert "gpu[1:2]" in done.stopped or "gpu1, gpu2" in done.stopped
 
 
+@pytest.mark.parametrize(
+    ("answers", "state", "left"),
+    [
+        ({"take": Answer(problem="no route", silent=True)}, "unreachable", "repaired"),
+        ({"take": Answer(locked={"holder": None, "id": "x"})}, "locked", "repaired"),
+        ({"reset": Answer(problem="another run", lost=True)}, "locked", "not started"),
+        ({"take": Answer(holders=("python3",))}, "refused", "not started"),
+        ({"look": Answer(holders=("python3",))}, "refused", "repaired"),
+    ],
+    ids=["not reached", "another run has it", "its lock is lost midway", "in use by now", "in use when planned"],
+)
+def test_only_a_host_that_was_begun_or_refused_costs_the_budget(
+    answers: dict[str, Answer], state: str, left: str
+) -> None:
+    done, _, _ = run({"gpu1": FakeHost(ends="", answers=answers), "gpu2": FakeHost()})
+    assert states(done) == {"gpu1": state, "gpu2": left}
+
+
+def test_a_host_that_its_scheduler_did_not_take_back_costs_the_budget() -> None:
+    back = Try(act="return", at="", seconds=1.0, problem="no controller")
+    kept = HostRepair(plan=plan(), state="unreachable", tries=(back,))
+    assert command._judge(kept) == "failed"
+
+
 @pytest.mark.parametrize(("total", "max_out", "batch"), [(4, "50%", 2), (400, "1%", 4), (4, "1%", 1)])
 def test_a_share_is_one_of_the_inventory(total: int, max_out: str, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[int] = []
@@ -104,6 +128,26 @@ def test_a_budget_that_is_none_is_refused_before_a_host_is_read(option: str, val
         run({"gpu1": FakeHost()}, **{option: value})
 
 
+@pytest.mark.parametrize("is_check", [True, False])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"by": "command"}, "--by command wants the site's command"),
+        ({"by": "slurm", "command": "true"}, "slurm takes no command"),
+        ({"command": "true"}, "--command goes with --by command"),
+        ({"by": "slurm", "context": "x"}, "--by slurm does not use kubectl"),
+        ({"drain": False, "by": "slurm"}, "--no-drain asks no scheduler: --by would do nothing"),
+        ({"drain": False, "wait": 0.0}, "--wait would do nothing"),
+        ({"drain": False, "context": "x", "wait": 5.0}, "--context and --wait would do nothing"),
+    ],
+)
+def test_options_that_contradict_are_refused_before_a_host_is_read(
+    options: dict[str, Any], message: str, is_check: bool
+) -> None:
+    with pytest.raises(GpuprovError, match=message):
+        run({"gpu1": FakeHost(ends="unread")}, check=is_check, **options)
+
+
 def test_check_shows_the_plan_and_does_nothing() -> None:
     done, fleet, shown = run({"gpu1": FakeHost(), "gpu2": FakeHost(action="drain")}, check=True)
     assert (states(done), fleet.calls) == ({"gpu1": "planned", "gpu2": "given up"}, ["look"])
@@ -112,6 +156,15 @@ def test_check_shows_the_plan_and_does_nothing() -> None:
     assert "gpu1: not fit for work until its GPUs are reset\n  because   health.recovery [reset]" in text
     assert "gpu2: given up: no reset and no reboot repairs it" in text
     assert done.exit_code == 3
+
+
+@pytest.mark.parametrize(("by", "state", "code"), [("", "refused", 3), ("slurm", "planned", 1)])
+def test_a_host_in_use_is_refused_when_planned_unless_it_is_drained_first(by: Any, state: str, code: int) -> None:
+    in_use = {"look": Answer(holders=("python3 (pid 7, kim)",))}
+    done, _, _ = run({"gpu1": FakeHost(answers=in_use)}, check=True, by=by)
+    assert (states(done), done.exit_code) == ({"gpu1": state}, code)
+    assert "in use" in as_text(done)
+    assert "python3 (pid 7, kim)" in as_text(done)
 
 
 def test_what_needs_hands_is_not_touched() -> None:

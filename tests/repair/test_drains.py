@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.drain import Step
@@ -19,21 +20,26 @@ JOBS = Step(host="gpu1", node="gpu1", state="waiting", waits_for=("job 7",))
 FREE = Step(host="gpu1", node="gpu1", state="done")
 
 
+OTHERS = Step(host="gpu1", node="gpu1", state="refused", others=True, message="root: bad HCA")
+BUSY = structs.replace(OTHERS, waits_for=("job 7",))
+UNKNOWN = Step(host="gpu1", node="gpu1", state="unknown", message="no controller")
+NO_NODE = Step(host="gpu1", node="gpu1", state="refused", message="Slurm knows no node gpu1")
+
+
 class Scheduler:
-    """Its jobs leave after so many looks."""
+    """It answers so, look by look."""
 
     name = "slurm"
 
-    def __init__(self, looks: int) -> None:
-        self.looks, self.calls = looks, list[str]()
+    def __init__(self, *answers: Step) -> None:
+        self.answers, self.calls = list(answers), list[str]()
 
     def drain(self, host: str, run: str) -> Step:
         self.calls.append(f"drain {host} {run}")
-        return FREE
+        return self.drained(host, run) if self.answers[0].state == "refused" else FREE
 
     def drained(self, host: str, run: str) -> Step:
-        self.looks -= 1
-        return FREE if self.looks < 0 else JOBS
+        return self.answers.pop(0)
 
     def returned(self, host: str, run: str, green: bool) -> Step:
         self.calls.append(f"return {host} {run} {green}")
@@ -46,18 +52,45 @@ def made(scheduler: Scheduler, **options: Any) -> Drains:
 
 
 @pytest.mark.parametrize(
-    ("looks", "options", "goes_on", "state"),
-    [(0, {}, True, "done"), (3, {}, True, "done"), (3, {"wait": 0.0}, True, "waiting"), (3, {}, False, "waiting")],
-    ids=["free", "jobs leave", "no longer than told", "the run is ended"],
-)
-def test_jobs_are_waited_for(looks: int, options: dict[str, Any], goes_on: bool, state: str) -> None:
-    scheduler = Scheduler(looks)
+    ("answers", "options", "goes_on", "last", "told"),
+    [
+        ([FREE], {}, True, FREE, [FREE]),
+        ([JOBS, JOBS, JOBS, FREE], {}, True, FREE, [JOBS, FREE]),
+        ([JOBS], {"wait": 0.0}, True, JOBS, [JOBS]),
+        ([JOBS], {}, False, JOBS, [JOBS]),
+        ([OTHERS], {}, True, OTHERS, [OTHERS]),
+        ([BUSY, BUSY, OTHERS], {}, True, OTHERS, [BUSY, OTHERS]),
+        ([BUSY, UNKNOWN, OTHERS], {}, True, OTHERS, [BUSY, UNKNOWN, OTHERS]),
+        ([BUSY], {"wait": 0.0}, True, BUSY, [BUSY]),
+        ([UNKNOWN, UNKNOWN, JOBS, UNKNOWN, UNKNOWN, FREE], {}, True, FREE, [UNKNOWN, JOBS, UNKNOWN, FREE]),
+        ([JOBS, UNKNOWN, UNKNOWN, UNKNOWN], {}, True, UNKNOWN, [JOBS, UNKNOWN]),
+        ([NO_NODE], {}, True, NO_NODE, [NO_NODE]),
+    ],
+    ids=["free", "jobs leave", "no longer than told", "the run is ended", "drained by others", "their jobs leave",
+         "they leave while it does not answer", "their jobs stay", "answers come late", "no answers come", "refused"],
+)  # fmt: skip
+def test_jobs_are_waited_for(
+    answers: list[Step], options: dict[str, Any], goes_on: bool, last: Step, told: list[Step]
+) -> None:
+    scheduler, by_others = Scheduler(*answers), answers[0].others
     host = plan(drain="slurm")
     chosen = made(scheduler, **options)
-    assert chosen.take_out(host, lambda _: None, lambda _: goes_on).state == state
+    heard: list[Step] = []
+    assert chosen.take_out(host, heard.append, lambda _: goes_on) == last
+    assert (heard, scheduler.answers) == (told, [])
     assert {*scheduler.calls} == {"drain gpu1 r1"}
-    assert chosen.give_back(host, lambda _: None).state == "done"
+    assert len(scheduler.calls) == 1 or not by_others, "what others have out is only looked at"
+    assert chosen.give_back(host).state == "done"
     assert scheduler.calls[-1] == "return gpu1 r1 True"
+
+
+@pytest.mark.parametrize(
+    ("by", "more"),
+    [("slurm", ""), ("kubernetes", "--context 'site a' "), ("command", "--command '/opt/drain $GPUPROV_HOST' ")],
+)
+def test_the_way_back_has_the_options_of_its_scheduler(by: Any, more: str) -> None:
+    chosen = Drains({}, Options(run="r1", command="/opt/drain $GPUPROV_HOST", context="site a"))
+    assert chosen.format_undrain(plan(drain=by)) == f"gpuprov undrain gpu1 INVENTORY --by {by} {more}--run r1"
 
 
 def test_only_the_schedulers_that_plans_need_must_be_here(monkeypatch: pytest.MonkeyPatch) -> None:

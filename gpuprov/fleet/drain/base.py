@@ -6,6 +6,7 @@ byte.
 """
 
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Literal, Protocol
 
@@ -30,7 +31,7 @@ RUN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one step. `read`: the scheduler's state of the node after it, in its own words; data, never cleaned
     here. `untold`: why the host itself does not know that it is out, or in service again (`noted`). `others`: it is
-    refused because somebody else has it out."""
+    refused because somebody else has it out; `waits_for` then names what still runs on it."""
 
     host: str
     node: str
@@ -42,6 +43,16 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
     untold: str = ""
     others: bool = False
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the host is out, by whomever, and nothing of a user runs on it."""
+        return self.state == "done" or (self.others and not self.waits_for)
+
+    @property
+    def words(self) -> str:
+        """The state in a line."""
+        return "; ".join(filter(None, (self.message, *self.waits_for[:3]))) or self.state
 
 
 class Adapter(Protocol):
@@ -76,6 +87,14 @@ def checked_run(run: str) -> str:
             "allowed: at most 63 letters, digits, dots, - and _, with a letter or digit at both ends",
         )
     return run
+
+
+def format_undrain(by: str, run: str, *, host: str = "HOST", command: str = "", context: str = "") -> str:
+    """Return the command that gives a host back, with the options of its scheduler."""
+    words = ["gpuprov", "undrain", host, "INVENTORY", "--by", by]
+    words += ["--command", command] if command else []
+    words += ["--context", context] if context else []
+    return shlex.join([*words, "--run", run])
 
 
 def find_node_name(host: str, names: Mapping[str, str]) -> str:

@@ -24,6 +24,19 @@ def check_client(by: By) -> None:
         require_program(CLIENTS[by])
 
 
+def check_options(by: By | Literal[""], *, command: str = "", context: str = "", empty_dir: bool = False) -> None:
+    """Raise GpuprovError for an option that the scheduler does not have. `by`: empty if the hosts' specs name it."""
+    if by == "command" and not command:
+        raise GpuprovError("--by command wants the site's command", "--by command --command 'COMMAND'")
+    if command and by != "command":
+        message = f"--by {by} takes no command" if by else "--command goes with --by command"
+        raise GpuprovError(message, "leave out --command, or give --by command --command 'COMMAND'")
+    if by in ("slurm", "command") and (context or empty_dir):
+        raise GpuprovError(
+            f"--by {by} does not use kubectl", "--context and --delete-emptydir-data go with --by kubernetes"
+        )
+
+
 def adapter(
     by: By,
     variables: Mapping[str, Mapping[str, object]],
@@ -34,13 +47,7 @@ def adapter(
 ) -> Adapter:
     """Make the adapter. `variables`: those of each host, by its name. Raises GpuprovError for an option that it does
     not have."""
-    if bool(command) != (by == "command"):
-        message = "--by command wants the site's command" if by == "command" else f"{by} takes no command"
-        raise GpuprovError(message, "gpuprov drain ... --by command --command 'COMMAND'")
-    if by != "kubernetes" and (context or empty_dir):
-        raise GpuprovError(
-            f"--by {by} does not use kubectl", "--context and --delete-emptydir-data go with --by kubernetes"
-        )
+    check_options(by, command=command, context=context, empty_dir=empty_dir)
     nodes = {host: str(known.get(VARIABLES.get(by, "")) or "") for host, known in variables.items()}
     if by == "slurm":
         return Slurm(nodes)

@@ -8,7 +8,7 @@ import time
 import msgspec
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.fleet.drain.base import Step, checked_run
+from gpuprov.fleet.drain.base import Step, checked_run, format_undrain
 from gpuprov.fleet.drain.kubernetes.adapter import NOT_OURS, Kubernetes
 
 POLL = 5.0
@@ -97,9 +97,9 @@ def stays(node: str, run: str) -> str:
     return f"node {node} stays cordoned: its host is not known to be as its spec says. {later(run)}"
 
 
-def later(run: str) -> str:
+def later(run: str, context: str = "") -> str:
     """Describe how to give back a node that stays out."""
-    return f"Give it back later: gpuprov undrain HOST INVENTORY --by kubernetes --run {run}"
+    return f"Give it back later: {format_undrain('kubernetes', run, context=context)}"
 
 
 def give_back(given: Asked, node: str, run: str, *, green: bool) -> tuple[bool, str]:
@@ -107,7 +107,7 @@ def give_back(given: Asked, node: str, run: str, *, green: bool) -> tuple[bool, 
     GpuprovError."""
     step = Kubernetes(context=given.context, apply=True).returned(node, run, green)
     if step.state == "refused":
-        return False, f"node {step.node}: {step.message}. {later(run)}"
+        return False, f"node {step.node}: {step.message}. {later(run, given.context)}"
     if step.state != "done":
         raise GpuprovError(f"node {step.node} was not given back: {step.message}", "apply again")
     return step.message != NOT_OURS, ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,20 @@ def test_drain_refuses_and_says_why(
     assert "\x1b" not in out + errors
     assert "somebody else (root) has taken it out, DRAIN: bad \\u001b[31mHCA" in out
     assert "give them back" not in errors
+
+
+def test_the_way_back_that_is_printed_is_taken(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(cluster.folder)
+    command = 'test "$GPUPROV_HOST" = gpu1'
+    words = ("gpu1", "inventory.yaml", "--by", "command", "--command", command, "--run", "fri")
+    assert run_main(monkeypatch, "drain", *words) == 0
+    printed = next(line for line in capsys.readouterr().err.splitlines() if "give them back: " in line)
+    _, verb, *rest = shlex.split(printed.partition("give them back: ")[2])
+    rest = [{"HOST": "gpu1", "INVENTORY": "inventory.yaml"}.get(word, word) for word in rest]
+    assert run_main(monkeypatch, verb, *rest, "--unverified") == 0
+    assert "gpu1: in service" in capsys.readouterr().out
 
 
 @pytest.mark.install

@@ -52,6 +52,7 @@ def test_one_change_cordons_and_names_the_run(kubectl: Kubectl) -> None:
         ({"labels": {"nvidia.com/gpu-driver-upgrade-state": "drain-required"}}, "the GPU operator upgrades its driver"),
         ({"annotations": {"gpuprov/drain": '{"run": "thu"}'}, "unschedulable": True}, "run thu has it"),
         ({"annotations": {"gpuprov/drain": "{"}, "unschedulable": True}, "cannot be read"),
+        ({"annotations": {"gpuprov/drain": '{"run": "x; reboot"}'}, "unschedulable": True}, "cannot be read"),
         ({"annotations": {"gpuprov/drain": "[" * 5000}, "unschedulable": True}, "cannot be read"),
     ],
 )
@@ -62,8 +63,26 @@ def test_what_is_somebody_elses_stays(kubectl: Kubectl, there: dict[str, object]
     steps = [adapter.drain("gpu1", "fri"), adapter.drained("gpu1", "fri"), adapter.returned("gpu1", "fri", green=True)]
     assert {step.state for step in steps} == {"refused"}
     assert all(said in step.message for step in steps)
-    assert steps[0].others == (said in ("somebody else has cordoned it", "run thu has it"))
+    others = said in ("somebody else has cordoned it", "run thu has it")
+    waits = ("pod ml/train",) if others else ()
+    assert {(step.others, step.waits_for) for step in steps[:2]} == {(others, waits)}
+    assert not steps[0].is_free
     assert (kubectl.changes, kubectl.node) == ([], before)
+
+
+@pytest.mark.parametrize("annotations", [{}, {"gpuprov/drain": '{"run": "thu"}'}])
+def test_a_node_that_others_cordoned_is_free_once_its_pods_have_left(
+    kubectl: Kubectl, annotations: dict[str, str]
+) -> None:
+    kubectl.put(annotations=annotations, unschedulable=True, pods=[pod("plugin", "DaemonSet")])
+    assert Kubernetes().drain("gpu1", "fri").is_free
+    quarantined = {"dgxc.nvidia.com/nvsentinel-state": "draining"}
+    kubectl.put(annotations=annotations, unschedulable=True, labels=quarantined)
+    assert not Kubernetes().drain("gpu1", "fri").others
+    kubectl.put(annotations={"gpuprov/drain": '{"run": "thu"}'})
+    step = Kubernetes(context="site a").drain("gpu1", "fri")
+    assert not step.others, "somebody has uncordoned it"
+    assert "--by kubernetes --context 'site a' --run thu" in step.hint
 
 
 def test_a_run_of_a_question_mark_has_nothing(kubectl: Kubectl) -> None:

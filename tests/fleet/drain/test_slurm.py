@@ -87,10 +87,40 @@ def test_whose_it_is_is_said(cluster: Cluster) -> None:
     cluster.put("IDLE+DRAIN", "bad HCA")
     step = Slurm().drain("gpu1", "fri")
     assert step.message == "somebody else (root) has taken it out, DRAIN: bad HCA"
-    assert step.others
+    assert (step.others, step.is_free) == (True, True)
     cluster.put("IDLE+DRAIN", "gpuprov thu")
     step = Slurm().drain("gpu1", "fri")
-    assert (step.message, step.hint) == ("run thu has it (DRAIN)", "gpuprov undrain --run thu gives it back")
+    assert (step.message, step.hint) == (
+        "run thu has it (DRAIN)",
+        "gpuprov undrain HOST INVENTORY --by slurm --run thu gives it back",
+    )
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "jobs", "others", "waits"),
+    [
+        ("IDLE+DRAIN", "bad HCA", (), True, ()),
+        ("DOWN*", "Not responding", (), True, ()),
+        ("ALLOCATED+DRAIN", "replace PSU after jobs", ("7 RUNNING",), True, ("job 7 RUNNING",)),
+        ("MIXED+DRAIN", "gpuprov thu", ("7 RUNNING",), True, ("job 7 RUNNING",)),
+        ("MIXED+DRAIN", "bad HCA", (), True, ("jobs that squeue does not show to this user",)),
+        ("MIXED+REBOOT_REQUESTED", "kernel", ("7 RUNNING",), False, ()),
+        ("IDLE+DRAIN+REBOOT_REQUESTED", "kernel", (), False, ()),
+    ],
+)
+def test_what_runs_on_a_node_that_others_drained_is_named(
+    cluster: Cluster, state: str, reason: str, jobs: tuple[str, ...], others: bool, waits: tuple[str, ...]
+) -> None:
+    cluster.put(state, reason, jobs)
+    step = Slurm().drain("gpu1", "fri")
+    assert (step.state, step.others, step.waits_for) == ("refused", others, waits)
+    assert Slurm().drained("gpu1", "fri").others == others
+    assert (step.is_free, cluster.changes) == (others and not waits, [])
+
+
+def test_a_reason_that_is_no_run_is_no_word_of_a_command(cluster: Cluster) -> None:
+    cluster.put("IDLE+DRAIN", "gpuprov fri; reboot")
+    assert "undrain" not in Slurm().drain("gpu1", "fri").hint
 
 
 def test_an_old_reason_of_a_node_in_service_is_nobodys(cluster: Cluster) -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from gpuprov.core import safe_parse
-from gpuprov.fleet.drain.base import Holds, State, Step, checked_run, find_node_name
+from gpuprov.fleet.drain.base import RUN, Holds, State, Step, checked_run, find_node_name, format_undrain
 from gpuprov.fleet.drain.kubernetes.cluster import PATH, Cluster, Node, Refused
 from gpuprov.fleet.drain.kubernetes.operators import HANDS_OFF, describe_order, describe_work, hands_off_labels
-from gpuprov.fleet.drain.kubernetes.pods import evict_pods, list_operands
+from gpuprov.fleet.drain.kubernetes.pods import evict_pods, list_operands, list_pods
 from gpuprov.fleet.drain.program import LIMIT, Unanswered
 
 NOTE = "gpuprov/drain"
@@ -83,7 +83,7 @@ class Kubernetes:
         apply: bool = False,
     ) -> None:
         self._nodes, self._cluster = nodes or {}, Cluster(limit, context)
-        self._empty_dir, self._apply = empty_dir, apply
+        self._empty_dir, self._apply, self._context = empty_dir, apply, context
 
     def drain(self, host: str, run: str) -> Step:
         """Cordon the node. Its pods stay for now."""
@@ -133,7 +133,7 @@ class Kubernetes:
         if note is None:
             groups = self._cluster.groups()
             if other := others(node) or describe_order(self._cluster, groups, node.metadata.name):
-                return Told("refused", node, other, "it is left as it is", others=other == CORDONED)
+                return self._refuse_for_others(node, other)
             away = hands_off_labels(groups, node)
             before = {key: node.metadata.labels.get(key) for key in away}
             return self._cordoned(node, Note(run, apply=self._apply, hands_off=before), away)
@@ -148,9 +148,9 @@ class Kubernetes:
     def _drained(self, node: Node, run: str) -> Told:
         note = noted(node)
         if note is None:
-            return Told(
-                "refused", node, others(node) or "it is in service: it was not drained, or somebody has given it back"
-            )
+            if other := others(node):
+                return self._refuse_for_others(node, other)
+            return Told("refused", node, "it is in service: it was not drained, or somebody has given it back")
         if wrong := self._unless_ours(node, note, run):
             return wrong
         pods = self._cluster.pods(node.metadata.name)
@@ -177,7 +177,7 @@ class Kubernetes:
             other = others(node)
             return Told("refused", node, other, "it is left as it is") if other else Told("done", node)
         if note.run != run:
-            return _refuse_for_run(node, note)
+            return self._refuse_for_run(node, note)
         if not green:
             return Told("refused", node, "it stays cordoned: it is not known to be as its spec says")
         if other := describe_work(node):
@@ -194,16 +194,34 @@ class Kubernetes:
         note = noted(node)
         return Told("done", node, note.run if note and note.apply else "")
 
-    @staticmethod
-    def _unless_ours(node: Node, note: Note, run: str) -> Told | None:
+    def _unless_ours(self, node: Node, note: Note, run: str) -> Told | None:
         if note.run != run:
-            return _refuse_for_run(node, note)
+            return self._refuse_for_run(node, note)
         if not node.spec.unschedulable:
-            fix = f"somebody else has uncordoned it: gpuprov undrain --run {run} takes the run's note off it"
+            fix = f"somebody else has uncordoned it: {self._format_undrain(run)} takes the run's note off it"
             return Told("refused", node, "it is in service", fix)
         if other := describe_work(node):
             return Told("refused", node, f"{other} meanwhile", "it is left as it is")
         return None
+
+    def _refuse_for_others(self, node: Node, other: str) -> Told:
+        refused = Told("refused", node, other, "it is left as it is")
+        return self._leave(refused) if other == CORDONED else refused
+
+    def _refuse_for_run(self, node: Node, note: Note) -> Told:
+        if note.run == "?":
+            return Told("refused", node, f"its annotation {NOTE} cannot be read", "it is left as it is")
+        refused = Told("refused", node, f"run {note.run} has it", f"{self._format_undrain(note.run)} gives it back")
+        is_out = node.spec.unschedulable and not describe_work(node)
+        return self._leave(refused) if is_out else refused
+
+    def _leave(self, refused: Told) -> Told:
+        """Refuse a node that somebody else has out, with the pods that are still on it. None is evicted."""
+        pods = list_pods(self._cluster.pods(refused.node.metadata.name))
+        return msgspec.structs.replace(refused, waits=pods, others=True)
+
+    def _format_undrain(self, run: str) -> str:
+        return format_undrain(self.name, run, context=self._context)
 
 
 def noted(node: Node) -> Note | None:
@@ -212,9 +230,10 @@ def noted(node: Node) -> Note | None:
     if text is None:
         return None
     try:
-        return safe_parse.parse_typed_json(text, Note)
+        note = safe_parse.parse_typed_json(text, Note)
     except safe_parse.Unreadable:
         return Note(run="?")
+    return note if RUN.fullmatch(note.run) else Note(run="?")
 
 
 def others(node: Node) -> str:
@@ -252,13 +271,6 @@ def _patch(note: Note | None, labels: Mapping[str, str | None], *, cordoned: boo
     metadata: dict[str, Any] = {"annotations": {NOTE: text}}
     metadata |= {"labels": dict(labels)} if labels else {}
     return {"metadata": metadata, "spec": {"unschedulable": True if cordoned else None}}
-
-
-def _refuse_for_run(node: Node, note: Note) -> Told:
-    if note.run == "?":
-        return Told("refused", node, f"its annotation {NOTE} cannot be read", "it is left as it is")
-    fix = f"gpuprov undrain --run {note.run} gives it back"
-    return Told("refused", node, f"run {note.run} has it", fix, others=True)
 
 
 def _step(host: str, node: str, state: State, message: str, hint: str = "") -> Step:

@@ -46,6 +46,11 @@ def _kept(pod: Pod, *, empty_dir: bool) -> str:
     return ""
 
 
+def list_pods(pods: Iterable[Pod]) -> tuple[str, ...]:
+    """List pods that leave a node that is drained."""
+    return limit_names([f"pod {pod.shown}" for pod in pods if not pod.stays])
+
+
 def list_operands(pods: Iterable[Pod], paused: Sequence[str]) -> tuple[str, ...]:
     """List pods of DaemonSets that choose their nodes by these labels."""
     return limit_names(

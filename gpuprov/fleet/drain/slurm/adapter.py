@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from gpuprov.fleet.drain.base import MARK, State, Step, checked_run, find_node_name
+from gpuprov.fleet.drain.base import MARK, RUN, State, Step, checked_run, find_node_name, format_undrain
 from gpuprov.fleet.drain.program import LIMIT, Unanswered
 from gpuprov.fleet.drain.slurm.client import Client
 from gpuprov.fleet.drain.slurm.node import BUSY, HELD, REBOOTING, Node
@@ -105,23 +105,32 @@ class Slurm:
 
     def _drain(self, node: Node, run: str) -> Told:
         if node.states & (HELD | REBOOTING):
-            return Told("done", node) if is_ours(node, run) else refuse_others(node)
+            return Told("done", node) if is_ours(node, run) else self._leave(node)
         problem = self._client.change("update", f"NodeName={node.name}", "State=DRAIN", f"Reason={make_reason(run)}")
         after = self._again(node)
         if not after.states & HELD:
             return _refuse_change(after, problem, "it takes jobs as before")
-        return Told("done", after) if is_ours(after, run) else refuse_others(after)
+        return Told("done", after) if is_ours(after, run) else self._leave(after)
 
     def _drained(self, node: Node, run: str) -> Told:
         if not node.states & HELD:
             return Told("refused", node, "it is in service: it was not drained, or somebody has resumed it")
         if not is_ours(node, run):
-            return refuse_others(node)
+            return self._leave(node)
+        jobs = self._list_jobs(node)
+        return Told("waiting", node, "jobs run on it", waits=jobs) if jobs else Told("done", node)
+
+    def _leave(self, node: Node) -> Told:
+        """Refuse a node that this run has not taken out, with the jobs that still run on it."""
+        refused = refuse_others(node)
+        return msgspec.structs.replace(refused, waits=self._list_jobs(node)) if refused.others else refused
+
+    def _list_jobs(self, node: Node) -> tuple[str, ...]:
         jobs = self._client.jobs(node.name)
         if not jobs and node.states & BUSY:
             jobs = ("jobs that squeue does not show to this user",)
         more = (f"and {len(jobs) - NAMED} more",) if len(jobs) > NAMED else ()
-        return Told("waiting", node, "jobs run on it", waits=(*jobs[:NAMED], *more)) if jobs else Told("done", node)
+        return (*jobs[:NAMED], *more)
 
     def _returned(self, node: Node, run: str, *, green: bool) -> Told:
         if not node.states & HELD:
@@ -172,18 +181,19 @@ def _parse_run(node: Node) -> str:
     """Return the run that has the node; empty if it is not gpuprov's."""
     text, *added = node.reason.split(" : ")
     mark, _, run = text.partition(" ")
-    return run if mark == MARK and set(added) <= APPENDED else ""
+    return run if mark == MARK and RUN.fullmatch(run) and set(added) <= APPENDED else ""
 
 
 def refuse_others(node: Node) -> Told:
-    """Refuse a node that this run has not taken out: describe who has."""
+    """Refuse a node that this run has not taken out: describe who has. One that waits for a reboot may still get jobs."""
+    others = bool(node.states & HELD) and not node.states & REBOOTING
     words = "+".join(sorted(node.states & (HELD | REBOOTING)))
     if run := _parse_run(node):
-        fix = f"gpuprov undrain --run {run} gives it back"
-        return Told("refused", node, f"run {run} has it ({words})", fix, others=True)
+        fix = f"{format_undrain('slurm', run)} gives it back"
+        return Told("refused", node, f"run {run} has it ({words})", fix, others=others)
     by = f" ({node.user})" if node.user else ""
     message = f"somebody else{by} has taken it out, {words}: {node.reason or 'no reason given'}"
-    return Told("refused", node, message, "it is left as it is", others=True)
+    return Told("refused", node, message, "it is left as it is", others=others)
 
 
 def _check_answering(node: Node) -> Told:
