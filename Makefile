@@ -37,7 +37,7 @@ lint: style            ## also ansible-lint, which takes a minute
 quick: setup           ## the contracts, and the tests of the rooms that a change touches; BASE=COMMIT names what to compare with
 	$(BIN)/python tests/quick.py $(BASE)
 
-check: style           ## everything fast: under 90 seconds
+check: style           ## everything fast
 	$(BIN)/pytest -n 2 --dist worksteal
 
 test: lint check tools site ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
