@@ -21,8 +21,6 @@ RESET_SECONDS = 300
 """Limit of `nvidia-smi --gpu-reset`: eight GPUs with their NVSwitches take most of a minute."""
 FIRST = ("nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persistenced.service", clients.OURS)
 """Units that start before the GPUs are set up."""
-BOOT_UNITS = ("gpuprov-mig.service", "gpuprov-gpu-settings.service")
-"""Units of gpuprov that set GPUs up at boot, in their order: a reset takes that from the GPUs."""
 REBOOT = 'sleep 2; exec shutdown -r 0 "$1"'
 """Shell that reboots the host after the answer, announced to all who are logged in. shutdown(8)."""
 Request = Mapping[str, Any]
@@ -62,7 +60,7 @@ def reset(request: Request) -> dict[str, Any]:
     except OSError as error:
         problem = str(error)
     at, done = time.time(), not problem and not holders
-    failed = _start_again(request["services"], set_up=done)
+    failed = _start_again(request["services"], request["boot_units"] if done else ())
     why = problem or "a process holds a GPU" * (not done)
     unrecorded = _record(run, "reset", gpus, checks, why, at)
     return {"problem": problem, "holders": holders, "failed": failed, "unrecorded": unrecorded}
@@ -79,12 +77,12 @@ def _record(
     return ""
 
 
-def _start_again(services: Sequence[str], *, set_up: bool) -> dict[str, str]:
-    """Start what was stopped; before those that read the GPUs' MIG devices, set the GPUs up as at boot. Return why some
-    do not start."""
+def _start_again(services: Sequence[str], boot_units: Sequence[str]) -> dict[str, str]:
+    """Start what was stopped; before those that read the GPUs' MIG devices, have units set the GPUs up as at boot. Return
+    why some do not start."""
     stopped = clients.list_stopped(services)
     _, failed = clients.start_services([unit for unit in stopped if unit in FIRST])
-    for unit in BOOT_UNITS if set_up else ():
+    for unit in boot_units:
         if is_active(unit):
             status, _, errors = systemctl("restart", "--", unit)
             failed.update({unit: errors or f"systemctl ended with {status}"} if status else {})

@@ -42,7 +42,7 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What a repair found and did: a label and a text each."""
+    """The findings and acts of a repair: a label and a text each."""
 
     rows: tuple[tuple[str, str], ...]
 

@@ -13,6 +13,7 @@ from gpuprov.catalog.drivers.sets import list_gpu_services
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.collect.pace import Pace
 from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.gpus import gpu_settings, mig
 from gpuprov.facts.probes.host.repairs import REPAIRS
 from gpuprov.facts.probes.host.system import CLOCK
 from gpuprov.hardware.topology.fabric import UNIT as FABRIC_MANAGER
@@ -32,6 +33,8 @@ SHORT = 20.0
 """Seconds for a question to a host that may be rebooting."""
 RESTORED = frozenset(capability.name for capability in CAPABILITIES if capability.ends_with_reset)
 """Capabilities whose state units have to bring back after a reset."""
+BOOT_UNITS = (mig.UNIT, gpu_settings.UNIT)
+"""Units that set GPUs up at boot, in their order: a reset takes that from the GPUs."""
 REBOOT_TIMEOUT = "host_reboot_timeout"
 USUAL_REBOOT = 1800.0
 """As in roles/host."""
@@ -121,6 +124,7 @@ class ReachedHosts:
             "owner": of_host(self.owner, plan.host),
             "known": known,
             "services": select_services(known, plan),
+            "boot_units": [*BOOT_UNITS],
             "gpus": [gpu.address for gpu in plan.scope.all] if not plan.scope.whole else [],
             "ids": [gpu.id for gpu in plan.scope.all] if not plan.scope.whole else [],
             "checks": [*plan.checks],

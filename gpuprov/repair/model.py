@@ -166,7 +166,7 @@ class HostRepair(msgspec.Struct, kw_only=True):
 
     @property
     def is_begun(self) -> bool:
-        """Whether an act was begun on the host itself."""
+        """Return whether an act was begun on the host itself."""
         return any(tried.act in ("reset", "reboot") for tried in self.tries)
 
 
@@ -185,7 +185,7 @@ class Repaired(msgspec.Struct, kw_only=True):
 
     @property
     def outcome(self) -> Outcome:
-        """Of the whole run, if it was interrupted; else the worst of its hosts is."""
+        """Return that of the whole run if it was interrupted, else the worst of its hosts."""
         return "interrupted" if self.interrupted else find_worst(self.outcomes.values())
 
     @property

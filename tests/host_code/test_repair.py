@@ -17,6 +17,7 @@ from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host.repairs import REPAIRS
 from gpuprov.host_code import clients, lock, process, reasons, repair, repairs
 from gpuprov.plan.host_code import program as carried
+from gpuprov.repair.hosts import BOOT_UNITS
 from tests.here import program
 from tests.host_code.test_clients import SYSTEMCTL, user  # noqa: F401 (a fixture)
 
@@ -57,15 +58,15 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ask(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
-    def asked(action: str, **more: Any) -> dict[str, Any]:
+    def answer_one(action: str, **more: Any) -> dict[str, Any]:
         request = {"action": action, "owner": OWNER, "known": SERVICES, "services": SERVICES[:2], "gpus": ["0000:19:00.0"],
-                   "ids": ["GPU-1"], "checks": ["health.recovery"], "message": "why", **more}  # fmt: skip
+                   "ids": ["GPU-1"], "checks": ["health.recovery"], "message": "why", "boot_units": BOOT_UNITS, **more}  # fmt: skip
         monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
         repair.main()
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
         return answer
 
-    return asked
+    return answer_one
 
 
 def log(place: Path) -> list[str]:

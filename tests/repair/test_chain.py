@@ -156,7 +156,7 @@ def test_what_is_not_given_back_is_told_with_the_way_back(answer: Step, back: St
 
 
 @pytest.mark.parametrize(
-    ("before", "last", "asked", "out"),
+    ("before", "last", "calls", "out"),
     [
         (others("root: bad HCA", "job 7"), step("unknown"), ["out"], "drained by others: root: bad HCA"),
         (others("root: bad HCA", "job 7"), JOBS, ["out", "back"], ""),
@@ -165,10 +165,10 @@ def test_what_is_not_given_back_is_told_with_the_way_back(answer: Step, back: St
         (JOBS, step("refused", message="the site's command ended with 3"), ["out", "back"], ""),
     ],
 )
-def test_only_what_this_run_drained_is_given_back(before: Step, last: Step, asked: list[str], out: str) -> None:
+def test_only_what_this_run_drained_is_given_back(before: Step, last: Step, calls: list[str], out: str) -> None:
     drains = FakeDrains(last, before=(before,))
     outcome, _ = repair(FakeHost(), drains, drain="slurm")
-    assert (outcome.state, drains.calls, outcome.out) == ("refused", asked, out)
+    assert (outcome.state, drains.calls, outcome.out) == ("refused", calls, out)
 
 
 def test_what_a_scheduler_answers_is_shown() -> None:

@@ -52,7 +52,7 @@ def made(scheduler: Scheduler, **options: Any) -> Drains:
 
 
 @pytest.mark.parametrize(
-    ("answers", "options", "goes_on", "last", "told"),
+    ("answers", "options", "goes_on", "last", "expected"),
     [
         ([FREE], {}, True, FREE, [FREE]),
         ([JOBS, JOBS, JOBS, FREE], {}, True, FREE, [JOBS, FREE]),
@@ -70,14 +70,14 @@ def made(scheduler: Scheduler, **options: Any) -> Drains:
          "they leave while it does not answer", "their jobs stay", "answers come late", "no answers come", "refused"],
 )  # fmt: skip
 def test_jobs_are_waited_for(
-    answers: list[Step], options: dict[str, Any], goes_on: bool, last: Step, told: list[Step]
+    answers: list[Step], options: dict[str, Any], goes_on: bool, last: Step, expected: list[Step]
 ) -> None:
     scheduler, by_others = Scheduler(*answers), answers[0].others
     host = plan(drain="slurm")
     chosen = made(scheduler, **options)
     heard: list[Step] = []
     assert chosen.take_out(host, heard.append, lambda _: goes_on) == last
-    assert (heard, scheduler.answers) == (told, [])
+    assert (heard, scheduler.answers) == (expected, [])
     assert {*scheduler.calls} == {"drain gpu1 r1"}
     assert len(scheduler.calls) == 1 or not by_others, "what others have out is only looked at"
     assert chosen.give_back(host).state == "done"

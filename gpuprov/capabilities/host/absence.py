@@ -1,4 +1,4 @@
-"""What contradicts `nvidia_absent` in a spec."""
+"""Contradictions of `nvidia_absent` in a spec."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any

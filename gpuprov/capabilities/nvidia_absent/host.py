@@ -1,4 +1,4 @@
-"""What a host has of NVIDIA's software."""
+"""NVIDIA's software on a host, by its facts."""
 
 import re
 

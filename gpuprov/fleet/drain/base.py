@@ -46,7 +46,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_free(self) -> bool:
-        """Whether the host is out, by whomever, and nothing of a user runs on it."""
+        """Return whether the host is out, by whomever, and nothing of a user runs on it."""
         return self.state == "done" or (self.others and not self.waits_for)
 
     @property

@@ -53,7 +53,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at_console(self) -> bool:
-        """Whether a person may be asked about it at the console: also if nobody knows what became of the request."""
+        """Return whether a person may be asked about it at the console: also if nobody knows what became of the request."""
         return self.state == "waiting" or (self.requested and self.state in ("not enrolled", "unknown", "unreachable"))
 
     @property

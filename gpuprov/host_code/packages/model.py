@@ -75,7 +75,7 @@ class Transaction:
 
     @property
     def verb(self) -> str:
-        """What it does with what it is of, for messages."""
+        """The verb for messages."""
         return "install" if self.install else "do"
 
 
