@@ -42,8 +42,7 @@ check: style           ## everything fast
 
 test: lint check tools site ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
 	$(MAKE) --no-print-directory guided
-	$(BIN)/pytest -n 2 --dist loadfile -m 'install and not e2e and not slow'
-	$(BIN)/pytest -n 2 --dist loadscope -m 'e2e and not slow' --durations=25 --durations-min=20
+	$(BIN)/pytest -n 3 --dist loadscope -m '(install or e2e) and not slow' --durations=25 --durations-min=20
 
 fuzz: setup            ## a million mutated outputs, inventories, specs and command lines; CASES=N for another number
 	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),1000000)
