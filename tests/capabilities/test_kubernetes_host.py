@@ -34,7 +34,7 @@ from tests.capabilities.kubernetes_rows import (
     managed,
     told,
 )  # fmt: skip  # fmt: skip
-from tests.capabilities.toolkit_host import containerd, crio, docker
+from tests.capabilities.toolkit_host import FILLED, containerd, crio, docker, k3s, microk8s
 
 GPU, PLACE = "nvidia.com/gpu", "/etc/gpuprov/kubernetes"
 FILES, LABELS, COUNT = "kubernetes.files", "kubernetes.labels", "kubernetes.allocatable"
@@ -220,7 +220,7 @@ RUNTIMES = [
     Row("the runtime", RUNTIME, {}, {}, {}, "pass", "runtime nvidia in containerd, crio"),
     Row("cri-o", RUNTIME, BY_CDI, {}, engines(crio()), "pass", "in crio, GPUs by cdi-cri"),
     Row("no kubelet, no engine", RUNTIME, {}, {}, told(unit=""), "skip", "no kubelet on this host"),
-    Row("docker only", RUNTIME, {}, {}, engines(docker()), "skip", "neither containerd nor cri-o"),
+    Row("docker only", RUNTIME, {}, {}, engines(docker()), "skip", "no containerd, cri-o, k3s, RKE2 or MicroK8s"),
     Row("containerd lost it", RUNTIME, {}, {}, engines(containerd(drop_in="")), "fail",
         "containerd has no runtime nvidia", "container_toolkit: {runtimes: [containerd]}"),
     Row("containerd is broken", RUNTIME, {}, {}, engines(containerd(dump=None)), "fail",
@@ -231,6 +231,16 @@ RUNTIMES = [
         "containerd 1.6.20 knows no CDI", "[envvar]"),
     Row("CDI off", RUNTIME, BY_CDI, {}, engines(containerd(version="1.7.27", drop_in=CDI_2, dump=CDI_2)), "fail",
         "CDI is off in containerd"),
+    Row("k3s'", RUNTIME, {}, {}, engines(k3s(), containerd(drop_in="")), "pass", "runtime nvidia in k3s"),
+    Row("k3s' lacks it", RUNTIME, {}, {}, engines(k3s(runtime="")), "fail", "k3s has no runtime nvidia",
+        "container_toolkit: {runtimes: [k3s]}"),
+    Row("k3s with docker", RUNTIME, {}, {}, engines(k3s().partition("@file")[0]), "fail", "runs pods in docker"),
+    Row("CDI in an old k3s", RUNTIME, BY_CDI, {}, engines(k3s(version="1.31.5")), "fail",
+        "CDI is off in the containerd of k3s 1.31.5, which has it from 1.31.6 and 1.32.2 on", "upgrade k3s; or [envvar]"),
+    Row("CDI in a newer one", RUNTIME, BY_CDI, {}, engines(k3s(version="1.31.6")), "pass"),
+    Row("CDI in MicroK8s", RUNTIME, BY_CDI, {}, engines(microk8s()), "pass", "in microk8s, GPUs by cdi-cri"),
+    Row("CDI in an old MicroK8s", RUNTIME, BY_CDI, {}, engines(microk8s(FILLED.replace("enable_cdi = true", ""), version="1.7.27")),
+        "fail", "CDI is off in the containerd of microk8s 1.7.27", "container_toolkit: {runtimes: [microk8s]}"),
     Row("CDI by itself", RUNTIME, BY_CDI, {}, engines(containerd(version="2.1.4", drop_in=CDI_2, dump=CDI_2)),
         "pass"),
     Row("volume mounts off", RUNTIME, BY_MOUNTS, {}, {}, "fail", f"{ACCEPT}-as-volume-mounts is not true", "cdi-cri"),

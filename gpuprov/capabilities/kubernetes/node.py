@@ -16,6 +16,7 @@ from gpuprov.facts.probes.containers.container_toolkit import TOOLKIT
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.host import pci
 from gpuprov.rules import engines, resolve
+from gpuprov.rules.cluster_engines import RANCHER, is_cluster_engine, read_written, takes_cdi
 
 Ctx = Context[Kubernetes]
 VOLUME_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
@@ -56,27 +57,27 @@ def runtime(ctx: Ctx) -> Outcome:
         return not_asked("the operator registers the runtime")
     if not ctx.facts.get(kubernetes.NODE).services:
         return skip("no kubelet on this host, so no engine that its pods would run in")
-    runtimes = {name: engine for name, engine in ctx.facts.get(ENGINES).items() if name in ("containerd", "crio")}
+    everyone = ctx.facts.get(ENGINES)
+    bundled = {name: engine for name, engine in everyone.items() if is_cluster_engine(name)}
+    runtimes = bundled or {name: engine for name, engine in everyone.items() if name in ("containerd", "crio")}
     live = {name: engine for name, engine in runtimes.items() if engine["active"] == "active"} or runtimes
     if not live:
-        return skip("neither containerd nor cri-o has a unit here: k3s, RKE2 and MicroK8s bring an engine of their own")
+        return skip("no containerd, cri-o, k3s, RKE2 or MicroK8s has a unit here")
     ways = ctx.fragment.device_plugin.device_list_strategy if ctx.fragment.plugin == "nvidia" else ()
     expected = f"runtime {engines.NAME} in {', '.join(live)}" + (f", GPUs by {', '.join(ways)}" if ways else "")
     toolkit = ctx.facts.get(TOOLKIT)
     for name, engine in live.items():
         try:
-            registration = engines.registered(name, engines.configuration(name, engine))
+            config = read_written(name, engine) if name in bundled else engines.configuration(name, engine)
+            registration = engines.registered(name, config)
         except ValueError as error:
             return fail(expected, str(error), "fix it; see container_toolkit.configured")
         if registration["path"] not in engines.PROGRAMS:
             hint = f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
             return fail(expected, f"{name} has no runtime {engines.NAME}", hint)
-        if (
-            set(ways) & set(CDI)
-            and name == "containerd"
-            and (why := without_cdi(engine["version"], registration["cdi"]))
-        ):
-            return fail(expected, why, f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}; or [envvar]")
+        if set(ways) & set(CDI) and (why := without_cdi(name, engine, registration["cdi"])):
+            fix = f"upgrade {name}" if name in RANCHER else f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
+            return fail(expected, why, f"{fix}; or [envvar]")
     if "volume-mounts" in ways and engines.at(toolkit.settings, VOLUME_MOUNTS) is not True:
         return fail(expected, f"{VOLUME_MOUNTS} is not true in {CONFIG}", f"set it there, or {CDI[1]}")
     if ways == ("envvar",) and engines.at(toolkit.settings, ENVVAR) is False:
@@ -86,8 +87,16 @@ def runtime(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-def without_cdi(version: str, cdi_enabled: bool | None) -> str:
-    """Return why containerd takes no CDI devices; empty if it does."""
+def without_cdi(name: str, engine: engines.Engine, cdi_enabled: bool | None) -> str:
+    """Return why an engine takes no CDI devices; empty if it does."""
+    version = engine["version"]
+    if is_cluster_engine(name):
+        since = ", which has it from 1.31.6 and 1.32.2 on" if name in RANCHER else ""
+        return (
+            "" if takes_cdi(name, engine, cdi_enabled) else f"CDI is off in the containerd of {name} {version}{since}"
+        )
+    if name != "containerd":
+        return ""
     if engines.number(version) < engines.CDI_SINCE["containerd"]:
         return f"containerd {version} knows no CDI"
     if cdi_enabled is False or (cdi_enabled is None and engines.number(version) < (2,)):

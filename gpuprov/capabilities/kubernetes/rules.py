@@ -16,6 +16,7 @@ from gpuprov.capabilities.kubernetes.fragment import (
 )
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.gpus import find_gpu
+from gpuprov.rules.cluster_engines import WRITTEN
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, format_path, report_under
 
@@ -159,9 +160,11 @@ def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
         )
     toolkit = host.capabilities.get("container_toolkit")
     runtimes: Sequence[str] = getattr(toolkit, "runtimes", ())
-    if toolkit and runtimes and not {"containerd", "crio"} & set(runtimes):
+    if toolkit and runtimes and not {"containerd", "crio", *WRITTEN} & set(runtimes):
         message = f"is {', '.join(runtimes)}: a kubelet takes containerd or cri-o"
-        yield problem(("container_toolkit", "runtimes"), message, "add containerd or crio", warning=True)
+        yield problem(
+            ("container_toolkit", "runtimes"), message, "add containerd, crio, k3s, rke2 or microk8s", warning=True
+        )
     if block.plugin == "gpushare" and toolkit and not getattr(toolkit, "default_runtime", False):
         message = "is gpushare, whose pods ask for no RuntimeClass: they need NVIDIA's runtime as the default one"
         yield problem((HERE, "plugin"), message, "container_toolkit.default_runtime: true")
