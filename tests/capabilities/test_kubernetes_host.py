@@ -123,6 +123,8 @@ ROWS = [
         {},
         SINGLE,
         MPS,
+        {"configs": {"a": MPS["device_plugin"], "b": {"mig_strategy": "mixed"}}, "device_plugin": {"config": "a"}},
+        {"configs": {"a": {}, "b": {}}, "device_plugin": {"config": "b"}, "gpu_operator": {"enabled": True}},
         {"plugin": "gpushare", "gpushare": {"master_count": 5}},
         {"plugin": "hami", "hami": {"split_count": 4, "memory_scaling": 1.5}, "labels": {"team": "vision"}},
         {"plugin": "hami", "node": "n1", "hami": {"mode": "mig"}},

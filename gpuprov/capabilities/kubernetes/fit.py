@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 
-from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes, get_plugin
 from gpuprov.capabilities.kubernetes.layout import device_names
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.gpus.mig import MigState
@@ -40,7 +40,7 @@ def misfit(block: Kubernetes, gpus: Sequence[Seen]) -> tuple[str, str]:
         if block.hami.mig_strategy == "none" and block.hami.mode != "mig":
             return f"{named}, and hami.mig_strategy none gives no MIG devices out", "hami.mig_strategy: mixed"
         return "", ""
-    own = block.device_plugin
+    own = get_plugin(block)
     if own.sharing.mps.resources:
         return (
             f"{named}, where the device plugin's MPS does not work",

@@ -2,6 +2,8 @@
 
 from typing import Annotated, Literal
 
+import msgspec
+
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
@@ -68,12 +70,9 @@ class Sharing(Fragment, frozen=True):
     mps: MpsSharing = MpsSharing()
 
 
-class DevicePlugin(Fragment, frozen=True):
+class PluginConfig(Fragment, frozen=True):
     """A configuration of NVIDIA's device plugin, as in its ConfigMap."""
 
-    config: Annotated[Word, describe("its name in the ConfigMap, and the value of nvidia.com/device-plugin.config")] = (
-        "default"
-    )
     mig_strategy: Annotated[
         Literal["none", "single", "mixed"],
         describe(
@@ -96,6 +95,18 @@ class DevicePlugin(Fragment, frozen=True):
         False
     )
     sharing: Sharing = Sharing()
+
+
+class DevicePlugin(PluginConfig, frozen=True):
+    """The node's own configuration of NVIDIA's device plugin."""
+
+    config: Annotated[
+        Word,
+        describe(
+            "its name in the ConfigMap, and the value of nvidia.com/device-plugin.config; with configs, the one of them "
+            "that the node has"
+        ),
+    ] = "default"
 
 
 class GpuOperator(Fragment, frozen=True):
@@ -161,6 +172,20 @@ class Kubernetes(Fragment, frozen=True):
         bool, describe("set the labels with kubectl and the kubelet's own credentials; false: the site sets them")
     ] = False
     device_plugin: DevicePlugin = DevicePlugin()
+    configs: Annotated[
+        dict[Word, PluginConfig],
+        describe(
+            "all configurations of the cluster's one ConfigMap by name, the same for every node; "
+            "device_plugin.config says which one a node has"
+        ),
+    ] = {}
     gpu_operator: GpuOperator = GpuOperator()
     hami: Hami = Hami()
     gpushare: Gpushare = Gpushare()
+
+
+def get_plugin(block: Kubernetes) -> DevicePlugin:
+    """Return the node's configuration of the device plugin: its own, or the one that it has of the cluster's."""
+    name = block.device_plugin.config
+    chosen = block.configs.get(name)
+    return block.device_plugin if chosen is None else DevicePlugin(**msgspec.structs.asdict(chosen), config=name)

@@ -6,7 +6,7 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.compared import restart_unit
 from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.kubernetes.documents import CDI
-from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes, get_plugin
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.container_toolkit import CONFIG
 from gpuprov.catalog.gpus import find_by_pci_id
@@ -47,7 +47,7 @@ def kubelet(ctx: Ctx) -> Outcome:
 @check(
     "kubernetes.runtime",
     *(ENGINES, TOOLKIT, kubernetes.NODE),
-    fields=("device_plugin",),
+    fields=("device_plugin", "configs"),
     evidence=f"containerd config dump; crio status config; cat {CONFIG}",
 )
 def runtime(ctx: Ctx) -> Outcome:
@@ -63,7 +63,7 @@ def runtime(ctx: Ctx) -> Outcome:
     live = {name: engine for name, engine in runtimes.items() if engine["active"] == "active"} or runtimes
     if not live:
         return skip("no containerd, cri-o, k3s, RKE2 or MicroK8s has a unit here")
-    ways = ctx.fragment.device_plugin.device_list_strategy if ctx.fragment.plugin == "nvidia" else ()
+    ways = get_plugin(ctx.fragment).device_list_strategy if ctx.fragment.plugin == "nvidia" else ()
     expected = f"runtime {engines.NAME} in {', '.join(live)}" + (f", GPUs by {', '.join(ways)}" if ways else "")
     toolkit = ctx.facts.get(TOOLKIT)
     for name, engine in live.items():
@@ -144,13 +144,13 @@ OTHERS = {kubernetes.PLUGIN: ("nvidia", "hami"), kubernetes.HAMI: ("hami",), kub
 @check(
     "kubernetes.replicas",
     *(pci.NVIDIA_FUNCTIONS, nvidia.LIBRARIES),
-    fields=("device_plugin",),
+    fields=("device_plugin", "configs"),
     moment="preflight",
     evidence="lspci -nn -d 10de:; nvidia-smi",
 )
 def replicas(ctx: Ctx) -> Outcome:
     """With MPS, no GPU of the host gets more replicas than the plugin and the driver allow."""
-    requested = max((resource.replicas for resource in ctx.fragment.device_plugin.sharing.mps.resources), default=0)
+    requested = max((resource.replicas for resource in get_plugin(ctx.fragment).sharing.mps.resources), default=0)
     if not requested or ctx.fragment.plugin != "nvidia":
         return not_asked("no MPS by the device plugin")
     here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))

@@ -9,7 +9,7 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.kubernetes import documents, fit, layout
-from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes, get_plugin
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.core import safe_parse
 from gpuprov.core.sanitize import counted
@@ -26,7 +26,7 @@ GPUS = (mig.STATE, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
 @check(
     "kubernetes.files",
     kubernetes.FILES,
-    fields=("plugin", "node", "labels", "device_plugin", "gpu_operator", "hami", "gpushare"),
+    fields=("plugin", "node", "labels", "device_plugin", "configs", "gpu_operator", "hami", "gpushare"),
     moment="next-boot",
 )
 def files(ctx: Ctx) -> Outcome:
@@ -84,7 +84,7 @@ def mig_strategy(ctx: Ctx) -> Outcome:
     gpus, unknown = gpus_of(ctx)
     if unknown:
         return unknown
-    own = {"nvidia": ctx.fragment.device_plugin.mig_strategy, "hami": ctx.fragment.hami.mig_strategy}
+    own = {"nvidia": get_plugin(ctx.fragment).mig_strategy, "hami": ctx.fragment.hami.mig_strategy}
     expected = f"GPUs for plugin {ctx.fragment.plugin}, strategy {own.get(ctx.fragment.plugin, 'none')}"
     problem, hint = fit.misfit(ctx.fragment, gpus)
     if problem:

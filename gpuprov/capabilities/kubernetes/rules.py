@@ -13,6 +13,7 @@ from gpuprov.capabilities.kubernetes.fragment import (
     SharedResource,
     Sharing,
     TimeSlicing,
+    get_plugin,
 )
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.gpus import find_gpu
@@ -31,7 +32,35 @@ problem = report_under()
 
 
 def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
-    """Yield every problem of the block on this host."""
+    """Yield every problem of the block on this host; of a configuration of the cluster's, at its own place."""
+    yield from cluster_configs(block)
+    for problem_ in judge(host, msgspec.structs.replace(block, device_plugin=get_plugin(block))):
+        yield _at_config(problem_, block)
+
+
+def cluster_configs(block: Kubernetes) -> Iterable[Problem]:
+    """Yield problems of the node's choice of the cluster's configurations."""
+    name = block.device_plugin.config
+    if block.configs and block.plugin == "nvidia" and name not in block.configs:
+        hint = f"one of {', '.join(sorted(block.configs))}, or add it to kubernetes.configs"
+        yield problem((HERE, "device_plugin", "config"), f'is "{name}", which kubernetes.configs does not have', hint)
+    if name in block.configs and block.device_plugin != DevicePlugin(config=name):
+        message = f"has settings of its own beside the configuration {name} of kubernetes.configs, which would win"
+        yield problem((HERE, "device_plugin"), message, f"move them to kubernetes.configs.{name}")
+
+
+def _at_config(found: Problem, block: Kubernetes) -> Problem:
+    """Return a problem of the node's configuration at the place that it is written in."""
+    name = block.device_plugin.config
+    if name not in block.configs or found.path[:2] != (HERE, "device_plugin"):
+        return found
+    place: Path = (HERE, "configs", name)
+    message = found.message.replace(format_path(found.path[:2]), format_path(place), 1)
+    return msgspec.structs.replace(found, path=(*place, *found.path[2:]), message=message)
+
+
+def judge(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
+    """Yield every problem of the block, with the node's configuration in device_plugin."""
     yield from plugins(block)
     yield from sharing(host, block)
     yield from beside(host, block)
@@ -46,21 +75,27 @@ def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
-    """Yield configurations of the same name with different content: a cluster's ConfigMap has each name once."""
-    first: dict[str, tuple[str, Kubernetes]] = {}
+    """Yield configurations of the same name with different content, and hosts that know others than the first: a cluster
+    has one ConfigMap, with each name once."""
+    first: dict[str, tuple[str, str]] = {}
+    whole_map: tuple[str, set[str]] | None = None
     for host in hosts:
         block = host.capabilities.get(HERE)
         if not isinstance(block, Kubernetes) or block.plugin != "nvidia":
             continue
-        name = block.device_plugin.config
-        other, theirs = first.setdefault(name, (host.name, block))
-        if documents.plugin_config(theirs) != documents.plugin_config(block):
-            message = f'is "{name}", and {other} has another configuration of that name'
-            path: Path = (HERE, "device_plugin", "config")
-            yield (
-                host.name,
-                problem(path, message, "a name of its own, unless they are in different clusters", warning=True),
-            )
+        if block.configs:
+            whole_map = whole_map or (host.name, set(block.configs))
+            if others := whole_map[1] ^ set(block.configs):
+                message = f"differs from that of {whole_map[0]} in {', '.join(sorted(others))}"
+                hint = "kubernetes.configs in the vars of the whole cluster; or they are of different clusters"
+                yield host.name, problem((HERE, "configs"), message, hint, warning=True)
+        path: Path = (HERE, "configs") if block.configs else (HERE, "device_plugin", "config")
+        for name, text in documents.plugin_configs(block).items():
+            other, theirs = first.setdefault(name, (host.name, text))
+            if theirs != text:
+                message = f'has "{name}", and {other} has another configuration of that name'
+                hint = "a name of its own, or kubernetes.configs for all of them; unless they are in different clusters"
+                yield host.name, problem(path, message, hint, warning=True)
 
 
 def plugins(block: Kubernetes) -> Iterable[Problem]:
