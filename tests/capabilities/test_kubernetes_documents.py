@@ -231,12 +231,29 @@ def test_strategies_of_others() -> None:
     assert both["gpu-operator-values.yaml"]["devicePlugin"] == {"enabled": False}
 
 
+def test_dra_takes_the_place_of_the_device_plugin() -> None:
+    made = rendered({"dra": {"compute_domains": True, "feature_gates": {"TimeSlicingSettings": True}}}, **EIGHT)
+    assert set(made) == {"dra-driver-values.yaml", "node-labels.yaml"}
+    assert made["dra-driver-values.yaml"] == {
+        "nvidiaDriverRoot": "/",
+        "gpuResourcesEnabledOverride": True,
+        "resources": {"gpus": {"enabled": True}, "computeDomains": {"enabled": True}},
+        "featureGates": {"TimeSlicingSettings": True},
+    }
+    assert made["node-labels.yaml"]["metadata"]["labels"] == {"nvidia.com/gpu.present": "true"}
+    operator = rendered({"allocation": "dra", "gpu_operator": {"enabled": True, "driver": True}})
+    assert operator["dra-driver-values.yaml"]["nvidiaDriverRoot"] == "/run/nvidia/driver"
+    values = operator["gpu-operator-values.yaml"]
+    assert (values["devicePlugin"], values["cdi"]) == ({"enabled": False}, {"enabled": True})
+
+
 def test_every_file_is_known_so_that_it_can_be_removed() -> None:
     blocks: tuple[dict[str, Any], ...] = (
         {},
         {"gpu_operator": {"enabled": True}},
         {"plugin": "hami"},
         {"plugin": "gpushare"},
+        {"allocation": "dra"},
     )
     names = {name for block in blocks for name in rendered(block)} | set(
         rendered(MANAGER, mig={"layout": LAYOUT}, **EIGHT)

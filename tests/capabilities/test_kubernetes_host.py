@@ -13,7 +13,7 @@ from gpuprov.capabilities.kubernetes.reading import export
 from gpuprov.facts.probes.base import Output
 from tests.capabilities import kubernetes_host, toolkit_host
 from tests.capabilities.asking import H100, facts
-from tests.capabilities.kubernetes_host import node
+from tests.capabilities.kubernetes_host import node, slices
 from tests.capabilities.kubernetes_rows import (
     EIGHT,
     MIG,
@@ -125,6 +125,7 @@ ROWS = [
         MPS,
         {"configs": {"a": MPS["device_plugin"], "b": {"mig_strategy": "mixed"}}, "device_plugin": {"config": "a"}},
         {"configs": {"a": {}, "b": {}}, "device_plugin": {"config": "b"}, "gpu_operator": {"enabled": True}},
+        {"dra": {"compute_domains": True, "feature_gates": {"DynamicMIG": False}}, "labels": {"team": "vision"}},
         {"plugin": "gpushare", "gpushare": {"master_count": 5}},
         {"plugin": "hami", "hami": {"split_count": 4, "memory_scaling": 1.5}, "labels": {"team": "vision"}},
         {"plugin": "hami", "node": "n1", "hami": {"mode": "mig"}},
@@ -173,6 +174,17 @@ def test_nothing_to_export(text: str) -> None:
     assert export(facts(kubernetes_files=text)) is None
 
 
+DRA, SLICES, ALLOCATABLE = {"allocation": "dra"}, "kubernetes.resource_slices", "kubernetes.allocatable"
+PARTS = tuple((f"gpu-1-mig-1g.10gb-{n}", "mig", f"MIG-1-{n}") for n in range(7))
+TWO = (("gpu-0", "gpu", "GPU-0"), ("gpu-1", "gpu", "GPU-1"))
+
+
+def sliced(text: str, kubelet: str = "v1.34.2+k3s1") -> dict[str, Output | str]:
+    """A host with two GPUs, whose cluster says this of its ResourceSlices."""
+    told_node = kubernetes_host.node(slices=text, kubelet=kubelet, gpu_present="true")
+    return {"kubernetes_node": told_node, "mig": gpus(None, None)}
+
+
 KUBELET, ONE_MANAGER = "kubernetes.kubelet", "kubernetes.one_manager"
 REPLICAS, KUBECTL, RUNTIME = "kubernetes.replicas", "kubernetes.kubectl", "kubernetes.runtime"
 BY_CDI = {"device_plugin": {"device_list_strategy": ["cdi-cri"]}}
@@ -215,6 +227,40 @@ RUNTIMES = [
     Row("the operator's MIG manager", ONE_MANAGER, SINGLE, MIG, managed("nvidia-mig-mana"), "fail",
         "nvidia-mig-manager", "migManager.enabled=false"),
     Row("a MIG manager on a host without mig", ONE_MANAGER, {}, {}, managed("nvidia-mig-mana"), "pass"),
+    Row("DRA's driver beside a plugin", ONE_MANAGER, {}, {}, managed("gpu-kubelet-plu"), "fail", "gpu-kubelet-plu",
+        "DaemonSet"),
+    Row("a plugin beside DRA's driver", ONE_MANAGER, DRA, {}, managed("gpu-kubelet-plu", "nvidia-device-p"), "fail",
+        "another device plugin or DRA driver runs: nvidia-device-p"),
+    Row("DRA's driver", ONE_MANAGER, DRA, {}, managed("gpu-kubelet-plu"), "pass"),
+    Row("volcano's plugin", ONE_MANAGER, {"plugin": "hami"}, {}, managed("volcano-vgpu-de"), "fail", "volcano-vgpu-de"),
+    Row("DRA by CDI alone", RUNTIME, DRA, {}, engines(k3s(runtime="")), "pass", "GPUs by cdi-cri"),
+    Row("DRA without CDI", RUNTIME, DRA, {}, engines(k3s(version="1.31.5")), "fail",
+        "CDI is off in the containerd of k3s"),
+    Row("no DRA", SLICES, {}, {}, {}, "n/a", "by a device plugin"),
+    Row("counted nowhere", ALLOCATABLE, DRA, {}, {}, "n/a", "in ResourceSlices"),
+    Row("MIG devices", SLICES, DRA, {}, {**sliced(slices(TWO[0], *PARTS)), "mig": gpus(None, SEVEN)}, "pass", "8 devices"),
+    Row("MIG devices that were made later", SLICES, DRA, {}, {**sliced(slices(*TWO)), "mig": gpus(None, SEVEN[:1])}, "fail",
+        "not published: 1g.10gb of GPU 1 (MIG-1-0); published, and not there: gpu-1 (GPU-1)", "it reads GPUs and MIG devices when"),
+    Row("no cluster", SLICES, DRA, {}, told(asked=UNASKED), "skip", "ResourceSlices of gpu.nvidia.com with 1 device"),
+    Row("both GPUs", SLICES, DRA, {}, sliced(slices(*TWO)), "pass", "2 devices of node gpu1"),
+    Row("an older kubelet", SLICES, DRA, {}, sliced(slices(*TWO), kubelet="v1.33.5+rke2r1"), "fail",
+        "v1.33.5+rke2r1", "upgrade Kubernetes"),
+    Row("one GPU is lost", SLICES, DRA, {}, sliced(slices(TWO[0])), "fail", "not published: GPU 1 (GPU-1)",
+        "restart the DRA driver's"),
+    Row("a GPU that was replaced", SLICES, DRA, {}, sliced(slices(*TWO, ("gpu-2", "gpu", "GPU-9"))), "fail",
+        "published, and not there: gpu-2 (GPU-9)"),
+    Row("half of the pool", SLICES, DRA, {}, sliced(slices(*TWO, count=2)), "fail",
+        "1 of 2 slices of its pool are there"),
+    Row("another driver's", SLICES, DRA, {}, sliced(slices(*TWO, driver="tpu.example")), "fail",
+        "not published: GPU 0 (GPU-0), GPU 1"),
+    Row("no DRA in the cluster", SLICES, DRA, {},
+        sliced("Error from server (NotFound): the server could not find it"), "fail",
+        "Error from server (NotFound)", "resource.k8s.io/v1 served?"),
+    Row("not yet asked", SLICES, DRA, {}, sliced(""), "fail", "the cluster was not asked",
+        "dra-driver-values.yaml on the host"),
+    Row("MIG that the driver makes", SLICES, {"dra": {"feature_gates": {"DynamicMIG": True}}}, {},
+        sliced(slices(*TWO)), "pass",
+        "all that could be made"),
     Row("gpushare's plugin too", ONE_MANAGER, {}, {}, managed("gpushare-device"), "fail",
         "gpushare-device", "DaemonSet"),
     Row("NVIDIA's beside gpushare", ONE_MANAGER, {"plugin": "gpushare"}, {}, managed("nvidia-device-p"), "fail", "nvidia-device-p"),

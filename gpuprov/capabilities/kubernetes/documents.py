@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from gpuprov.capabilities.kubernetes import layout
+from gpuprov.capabilities.kubernetes.dra import dra_values
 from gpuprov.capabilities.kubernetes.fragment import (
     Kubernetes,
     MpsSharing,
@@ -14,6 +15,7 @@ from gpuprov.capabilities.kubernetes.fragment import (
     SharedResource,
     TimeSlicing,
     get_plugin,
+    get_strategy,
 )
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.spec.model import HostSpec
@@ -86,8 +88,8 @@ def _default(configs: Mapping[str, str]) -> str:
 def operator_values(host: HostSpec, block: Kubernetes) -> Document:
     """Return the values of the chart gpu-operator: on for what the spec asks of it, off for what the host provides."""
     operator, own = block.gpu_operator, get_plugin(block)
-    plugin: Document = {"enabled": block.plugin == "nvidia"}
-    if block.plugin == "nvidia":
+    plugin: Document = {"enabled": get_strategy(block) == "nvidia"}
+    if get_strategy(block) == "nvidia":
         data = plugin_configs(block)
         plugin["config"] = {"create": True, "name": "gpuprov-device-plugin", "default": _default(data), "data": data}
     manager: Document = {"enabled": operator.mig_manager}
@@ -96,7 +98,7 @@ def operator_values(host: HostSpec, block: Kubernetes) -> Document:
         name = layout.get_label(host)
         manager["config"] = {"create": True, "name": "gpuprov-mig-parted", "default": name, "data": data}
     return {
-        "cdi": {"enabled": set(own.device_list_strategy) == set(CDI)},
+        "cdi": {"enabled": get_strategy(block) == "dra" or set(own.device_list_strategy) == set(CDI)},
         "driver": {"enabled": operator.driver},
         "toolkit": {"enabled": operator.toolkit},
         "mig": {"strategy": own.mig_strategy},
@@ -143,10 +145,12 @@ def hami_values(block: Kubernetes) -> Document:
 def labels(host: HostSpec, block: Kubernetes) -> dict[str, str]:
     """Return every label that the node needs, and those that the spec adds."""
     made: dict[str, str] = {}
-    if block.plugin == "nvidia":
+    if get_strategy(block) == "nvidia":
         made[catalogue.PLUGIN_CONFIG] = block.device_plugin.config
         made |= {catalogue.MPS_CAPABLE: "true"} if get_plugin(block).sharing.mps.resources else {}
-    elif block.plugin == "hami":
+    elif get_strategy(block) == "dra":
+        made[catalogue.GPU_PRESENT] = "true"
+    elif get_strategy(block) == "hami":
         made[catalogue.HAMI_NODE] = "on"
     else:
         made[catalogue.GPUSHARE_NODE] = "true"
@@ -193,20 +197,22 @@ def documents(host: HostSpec, block: Kubernetes) -> dict[str, Document]:
     """Return every file of the node, by name. Raises layout.NotExpressible if the layout cannot be expressed for the
     MIG manager."""
     made: dict[str, Document] = {}
-    if block.plugin == "nvidia":
+    if get_strategy(block) == "nvidia":
         made[catalogue.DEVICE_PLUGIN] = plugin_config(get_plugin(block))
         made[catalogue.SUMMARY] = summary(host, block)
     if block.gpu_operator.enabled:
         made[catalogue.OPERATOR_VALUES] = operator_values(host, block)
         if block.gpu_operator.mig_manager and "mig" in host.capabilities:
             made[catalogue.MIG_CONFIG] = mig_config(host)
-    else:
+    elif get_strategy(block) != "dra":
         made[catalogue.RUNTIME_CLASS] = runtime_class()
-        if block.plugin == "nvidia":
+        if get_strategy(block) == "nvidia":
             made[catalogue.PLUGIN_VALUES] = plugin_values(block)
-    if block.plugin == "hami":
+    if get_strategy(block) == "dra":
+        made[catalogue.DRA_VALUES] = dra_values(block)
+    elif get_strategy(block) == "hami":
         made[catalogue.HAMI_VALUES] = hami_values(block)
-    elif block.plugin == "gpushare":
+    elif get_strategy(block) == "gpushare":
         made[catalogue.GPUSHARE_VALUES] = {"masterCount": block.gpushare.master_count}
     made[catalogue.NODE_LABELS] = {"metadata": {"labels": labels(host, block)}}
     return dict(sorted(made.items()))

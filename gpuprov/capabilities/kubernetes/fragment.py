@@ -144,6 +144,18 @@ class Gpushare(Fragment, frozen=True):
     master_count: Annotated[int, describe("control-plane nodes, whose scheduler gets the extender", ge=1, le=99)] = 3
 
 
+class Dra(Fragment, frozen=True):
+    """Values for the chart of the DRA driver for NVIDIA GPUs."""
+
+    compute_domains: Annotated[
+        bool, describe("also domains of multi-node NVLink, whose IMEX daemons the driver runs (GB200 and newer)")
+    ] = False
+    feature_gates: Annotated[
+        dict[Annotated[str, describe("a feature gate", pattern=r"^[A-Z][A-Za-z0-9]{1,62}$")], bool],
+        describe("the chart's featureGates, such as DynamicMIG"),
+    ] = {}
+
+
 class Kubernetes(Fragment, frozen=True):
     """The needs of a GPU node in Kubernetes, rendered to /etc/gpuprov/kubernetes and compared with the host. One
     strategy.
@@ -152,8 +164,15 @@ class Kubernetes(Fragment, frozen=True):
     changed.
     """
 
-    IMPLIES = {"hami": ("plugin", "hami"), "gpushare": ("plugin", "gpushare")}
+    IMPLIES = {"hami": ("plugin", "hami"), "gpushare": ("plugin", "gpushare"), "dra": ("allocation", "dra")}
 
+    allocation: Annotated[
+        Literal["device-plugin", "dra"],
+        describe(
+            "how pods get GPUs: counted by a device plugin, or described in ResourceSlices by the DRA driver, "
+            "which takes the plugin's place; without it, what the block dra says"
+        ),
+    ] = "device-plugin"
     plugin: Annotated[
         Literal["nvidia", "hami", "gpushare"],
         describe("the one device plugin of the node; without it, what the block hami or gpushare says, else nvidia"),
@@ -182,6 +201,12 @@ class Kubernetes(Fragment, frozen=True):
     gpu_operator: GpuOperator = GpuOperator()
     hami: Hami = Hami()
     gpushare: Gpushare = Gpushare()
+    dra: Dra = Dra()
+
+
+def get_strategy(block: Kubernetes) -> str:
+    """Return what gives out the node's GPUs: a device plugin's name, or dra."""
+    return "dra" if block.allocation == "dra" else block.plugin
 
 
 def get_plugin(block: Kubernetes) -> DevicePlugin:

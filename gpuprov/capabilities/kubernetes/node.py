@@ -6,7 +6,7 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.compared import restart_unit
 from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.kubernetes.documents import CDI
-from gpuprov.capabilities.kubernetes.fragment import Kubernetes, get_plugin
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes, get_plugin, get_strategy
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.container_toolkit import CONFIG
 from gpuprov.catalog.gpus import find_by_pci_id
@@ -47,7 +47,7 @@ def kubelet(ctx: Ctx) -> Outcome:
 @check(
     "kubernetes.runtime",
     *(ENGINES, TOOLKIT, kubernetes.NODE),
-    fields=("device_plugin", "configs"),
+    fields=("device_plugin", "configs", "allocation"),
     evidence=f"containerd config dump; crio status config; cat {CONFIG}",
 )
 def runtime(ctx: Ctx) -> Outcome:
@@ -63,7 +63,8 @@ def runtime(ctx: Ctx) -> Outcome:
     live = {name: engine for name, engine in runtimes.items() if engine["active"] == "active"} or runtimes
     if not live:
         return skip("no containerd, cri-o, k3s, RKE2 or MicroK8s has a unit here")
-    ways = get_plugin(ctx.fragment).device_list_strategy if ctx.fragment.plugin == "nvidia" else ()
+    ways: tuple[str, ...] = get_plugin(ctx.fragment).device_list_strategy
+    ways = {"nvidia": ways, "dra": (CDI[1],)}.get(get_strategy(ctx.fragment), ())
     expected = f"runtime {engines.NAME} in {', '.join(live)}" + (f", GPUs by {', '.join(ways)}" if ways else "")
     toolkit = ctx.facts.get(TOOLKIT)
     for name, engine in live.items():
@@ -72,7 +73,7 @@ def runtime(ctx: Ctx) -> Outcome:
             registration = engines.registered(name, config)
         except ValueError as error:
             return fail(expected, str(error), "fix it; see container_toolkit.configured")
-        if registration["path"] not in engines.PROGRAMS:
+        if registration["path"] not in engines.PROGRAMS and get_strategy(ctx.fragment) != "dra":
             hint = f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
             return fail(expected, f"{name} has no runtime {engines.NAME}", hint)
         if set(ways) & set(CDI) and (why := without_cdi(name, engine, registration["cdi"])):
@@ -107,14 +108,15 @@ def without_cdi(name: str, engine: engines.Engine, cdi_enabled: bool | None) -> 
 @check(
     "kubernetes.one_manager",
     kubernetes.NODE,
-    fields=("plugin", "gpu_operator"),
+    fields=("plugin", "allocation", "gpu_operator"),
     evidence=f"mount | grep {kubernetes.DRIVER_ROOT}; ls {kubernetes.TOOLKIT_ROOT}; ps -e | grep -E 'nvidia-|gpushare|vGPU'",
 )
 def one_manager(ctx: Ctx) -> Outcome:
     """Nothing in the cluster manages what the host manages: driver, toolkit, MIG; and only the node's own device plugin
     runs."""
     managers, operator = ctx.facts.get(kubernetes.NODE).managers, ctx.fragment.gpu_operator
-    expected = f"device plugin {ctx.fragment.plugin}, and nobody else who manages the host's GPUs"
+    own = get_strategy(ctx.fragment)
+    expected = f"{'DRA' if own == 'dra' else f'device plugin {own}'}, and nobody else who manages the host's GPUs"
     conflicts = []
     if kubernetes.DRIVER in managers and not (operator.enabled and operator.driver):
         conflicts.append((f"the operator's driver is at {kubernetes.DRIVER_ROOT}", "driver.enabled=false"))
@@ -127,18 +129,24 @@ def one_manager(ctx: Ctx) -> Outcome:
         return fail(
             expected, what, f"helm upgrade the operator with {catalogue.OPERATOR_VALUES} (--set {value}), then reboot"
         )
-    others = [name for name, plugins in OTHERS.items() if name in managers and ctx.fragment.plugin not in plugins]
+    others = [name for name, plugins in OTHERS.items() if name in managers and own not in plugins]
     if others:
         return fail(
             expected,
-            f"another device plugin runs: {', '.join(others)}",
+            f"another device plugin or DRA driver runs: {', '.join(others)}",
             "delete its DaemonSet, or its label of this node",
         )
     return ok(expected)
 
 
-OTHERS = {kubernetes.PLUGIN: ("nvidia", "hami"), kubernetes.HAMI: ("hami",), kubernetes.GPUSHARE: ("gpushare",)}
-"""Processes of device plugins, each with the strategies it belongs to."""
+OTHERS = {
+    kubernetes.PLUGIN: ("nvidia", "hami"),
+    kubernetes.HAMI: ("hami",),
+    kubernetes.GPUSHARE: ("gpushare",),
+    kubernetes.DRA: ("dra",),
+    **dict.fromkeys(kubernetes.VOLCANO, ()),
+}
+"""Processes that give out GPUs, each with the strategies it belongs to; volcano's plugins are none of gpuprov's."""
 
 
 @check(
@@ -151,7 +159,7 @@ OTHERS = {kubernetes.PLUGIN: ("nvidia", "hami"), kubernetes.HAMI: ("hami",), kub
 def replicas(ctx: Ctx) -> Outcome:
     """With MPS, no GPU of the host gets more replicas than the plugin and the driver allow."""
     requested = max((resource.replicas for resource in get_plugin(ctx.fragment).sharing.mps.resources), default=0)
-    if not requested or ctx.fragment.plugin != "nvidia":
+    if not requested or get_strategy(ctx.fragment) != "nvidia":
         return not_asked("no MPS by the device plugin")
     here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     installed = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "")

@@ -19,6 +19,7 @@ FOLLOWING = (
         catalogue.MIG_LABEL,
         catalogue.HAMI_NODE,
         catalogue.GPUSHARE_NODE,
+        catalogue.GPU_PRESENT,
     ),
 )
 """Labels that follow from the rest of a spec."""
@@ -53,6 +54,13 @@ def _block(read: dict[str, Any]) -> Fragment | None:
         values |= {
             "plugin": "gpushare",
             "gpushare": {"master_count": at(read[catalogue.GPUSHARE_VALUES], "masterCount")},
+        }
+    if catalogue.DRA_VALUES in read:
+        own = read[catalogue.DRA_VALUES]
+        domains = at(own, "resources", "computeDomains", "enabled") is True
+        values |= {
+            "dra": {"compute_domains": domains, "feature_gates": at(own, "featureGates") or {}},
+            "allocation": "dra",
         }
     if catalogue.OPERATOR_VALUES in read:
         values["gpu_operator"] = operator(read[catalogue.OPERATOR_VALUES])

@@ -6,6 +6,7 @@ import msgspec
 
 from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.kubernetes import documents, fit, layout
+from gpuprov.capabilities.kubernetes.dra import dra_rules
 from gpuprov.capabilities.kubernetes.fragment import (
     DevicePlugin,
     Kubernetes,
@@ -14,6 +15,7 @@ from gpuprov.capabilities.kubernetes.fragment import (
     Sharing,
     TimeSlicing,
     get_plugin,
+    get_strategy,
 )
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.gpus import find_gpu
@@ -41,7 +43,7 @@ def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 def cluster_configs(block: Kubernetes) -> Iterable[Problem]:
     """Yield problems of the node's choice of the cluster's configurations."""
     name = block.device_plugin.config
-    if block.configs and block.plugin == "nvidia" and name not in block.configs:
+    if block.configs and get_strategy(block) == "nvidia" and name not in block.configs:
         hint = f"one of {', '.join(sorted(block.configs))}, or add it to kubernetes.configs"
         yield problem((HERE, "device_plugin", "config"), f'is "{name}", which kubernetes.configs does not have', hint)
     if name in block.configs and block.device_plugin != DevicePlugin(config=name):
@@ -66,11 +68,12 @@ def judge(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     yield from beside(host, block)
     yield from operator(host, block)
     yield from hami(host, block)
+    yield from dra_rules(host, block)
     yield from node_labels(host, block)
     gpus = layout.planned(host)
     reason, hint = fit.misfit(block, layout.somewhere(host) if gpus is None else gpus)
     if reason:
-        path: Path = (HERE, "device_plugin", "mig_strategy") if block.plugin == "nvidia" else (HERE, "plugin")
+        path: Path = (HERE, "device_plugin", "mig_strategy") if get_strategy(block) == "nvidia" else (HERE, "plugin")
         yield Problem(path=path, message=f"{format_path(path)}: by mig, {reason}", hint=hint)
 
 
@@ -81,7 +84,7 @@ def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: 
     whole_map: tuple[str, set[str]] | None = None
     for host in hosts:
         block = host.capabilities.get(HERE)
-        if not isinstance(block, Kubernetes) or block.plugin != "nvidia":
+        if not isinstance(block, Kubernetes) or get_strategy(block) != "nvidia":
             continue
         if block.configs:
             whole_map = whole_map or (host.name, set(block.configs))
@@ -100,15 +103,17 @@ def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: 
 
 def plugins(block: Kubernetes) -> Iterable[Problem]:
     """Yield problems of more than one device plugin per node: settings for another would have no effect."""
-    if block.plugin != "nvidia" and block.device_plugin.sharing != Sharing():
-        message = f"has no effect: kubernetes.plugin is {block.plugin}, and one node has one strategy of sharing"
-        yield problem(SHARING, message, "plugin: nvidia, or leave it out")
+    dra = get_strategy(block) == "dra"
+    other = "allocation is dra" if dra else f"plugin is {block.plugin}"
+    fix = f"{'allocation: device-plugin' if dra else 'plugin: nvidia'}, or leave it out"
+    if get_strategy(block) != "nvidia" and block.device_plugin.sharing != Sharing():
+        message = f"has no effect: kubernetes.{other}, and one node has one strategy of sharing"
+        yield problem(SHARING, message, fix)
     kept = DevicePlugin(sharing=block.device_plugin.sharing)
     if block.gpu_operator.enabled:  # whose feature discovery goes by it too
         kept = msgspec.structs.replace(kept, mig_strategy=block.device_plugin.mig_strategy)
-    if block.plugin != "nvidia" and block.device_plugin != kept:
-        message = f"has no effect: kubernetes.plugin is {block.plugin}"
-        yield problem((HERE, "device_plugin"), message, "plugin: nvidia, or leave it out")
+    if get_strategy(block) != "nvidia" and block.device_plugin != kept:
+        yield problem((HERE, "device_plugin"), f"has no effect: kubernetes.{other}", fix)
     own = block.device_plugin.device_list_strategy
     for place, value in enumerate(own):
         if value in own[:place]:
@@ -185,11 +190,11 @@ def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
         if own.time_slicing.resources:
             message = "lets pods take turns on GPUs that the host's MPS (mps) has in EXCLUSIVE_PROCESS"
             yield problem((*SHARING, "time_slicing"), message, hint)
-        if block.plugin != "nvidia":
-            yield problem((HERE, "plugin"), f"is {block.plugin}, which shares GPUs by itself, beside the host's MPS (mps)",
+        if get_strategy(block) not in ("nvidia", "dra"):
+            yield problem((HERE, "plugin"), f"is {get_strategy(block)}, which shares GPUs by itself, beside the host's MPS (mps)",
                           "take mps out of the spec, or plugin: nvidia")  # fmt: skip
-    if "cgpu" in host.capabilities and (block.plugin == "hami" or documents.shared(block)):
-        path: Path = (HERE, "plugin") if block.plugin == "hami" else SHARING
+    if "cgpu" in host.capabilities and (get_strategy(block) == "hami" or documents.shared(block)):
+        path: Path = (HERE, "plugin") if get_strategy(block) == "hami" else SHARING
         yield problem(
             path, "shares GPUs that cgpu shares already", "cgpu: false, or take the sharing out of kubernetes"
         )
@@ -200,7 +205,7 @@ def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
         yield problem(
             ("container_toolkit", "runtimes"), message, "add containerd, crio, k3s, rke2 or microk8s", warning=True
         )
-    if block.plugin == "gpushare" and toolkit and not getattr(toolkit, "default_runtime", False):
+    if get_strategy(block) == "gpushare" and toolkit and not getattr(toolkit, "default_runtime", False):
         message = "is gpushare, whose pods ask for no RuntimeClass: they need NVIDIA's runtime as the default one"
         yield problem((HERE, "plugin"), message, "container_toolkit.default_runtime: true")
 
@@ -235,7 +240,7 @@ def operator(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
                 (*OPERATOR, "driver"), message, f"leave it out, with nvidia_driver in the spec, or {capability}: false"
             )
     cdi = set(block.device_plugin.device_list_strategy)
-    if block.plugin == "nvidia" and cdi & set(documents.CDI) and cdi != set(documents.CDI):
+    if get_strategy(block) == "nvidia" and cdi & set(documents.CDI) and cdi != set(documents.CDI):
         path: Path = (HERE, "device_plugin", "device_list_strategy")
         message = f"is {', '.join(block.device_plugin.device_list_strategy)}: with CDI the operator sets {' and '.join(documents.CDI)}"
         yield problem(path, message, f"[{', '.join(documents.CDI)}], or [envvar]")
@@ -249,7 +254,7 @@ def operator(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 
 def hami(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     """Yield problems of HAMi's own MIG mode."""
-    if block.plugin != "hami" or block.hami.mode != "mig":
+    if get_strategy(block) != "hami" or block.hami.mode != "mig":
         return
     path: Path = (HERE, "hami", "mode")
     if not block.node:
