@@ -51,17 +51,17 @@ def predict(name: str, engine: Engine) -> dict[str, Any]:
             raise ValueError(f"{TEMPLATE} is not there")
         return parse_toml(engine["files"][TEMPLATE]["text"].replace("${RUNTIME}", "runc"), TEMPLATE)
     written = read_written(name, engine)
-    if own_template(name, engine):
+    if find_own_template(name, engine):
         return written
     plugin = "io.containerd.cri.v1.runtime" if written.get("version") == 3 else SECTION[1]
-    containerd: dict[str, Any] = {"default_runtime_name": set_default(name, engine)}
+    containerd: dict[str, Any] = {"default_runtime_name": read_default(name, engine)}
     if program := engine.get("program"):
         shape = {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": program}}
         containerd["runtimes"] = {NAME: shape}
     return merged(written, {"plugins": {plugin: {"containerd": containerd}}})
 
 
-def own_template(name: str, engine: Engine) -> str:
+def find_own_template(name: str, engine: Engine) -> str:
     """Return the site's template that neither extends the base template nor lists the runtimes found; empty if there is
     none. Of two, k3s takes that of version 3."""
     texts = {path: file["text"] for path, file in engine["files"].items() if path.endswith(".tmpl")}
@@ -69,23 +69,23 @@ def own_template(name: str, engine: Engine) -> str:
     return path if path and not re.search(r'template "base"|ExtraRuntimes', texts[path]) else ""
 
 
-def set_default(name: str, engine: Engine, without: str = "") -> str:
+def read_default(name: str, engine: Engine, without: str = "") -> str:
     """Return the default runtime that k3s or RKE2 is told; empty if none. `without`: a file that is left out."""
     if flag := engine.get("default", ""):
         return str(flag)
-    said = ""
+    value = ""
     for path, file in sorted(engine["files"].items(), key=lambda item: (".d/" in item[0], item[0])):
         match = re.search(rf"^{KEY}: *[\"']?([\w.-]+)", file["text"], re.MULTILINE)
         if match and path.startswith(f"/etc/rancher/{name}/") and path != without:
-            said = match[1]
-    return said
+            value = match[1]
+    return value
 
 
 def derive_drop_in(name: str, engine: Engine, default: bool) -> str:
     """Return the setting that gives k3s or RKE2 the default runtime; empty if it needs none."""
     if default:
         return f"{KEY}: {NAME}\n"
-    return f"{KEY}: runc\n" if set_default(name, engine, without=SETTINGS[name]) == NAME else ""
+    return f"{KEY}: runc\n" if read_default(name, engine, without=SETTINGS[name]) == NAME else ""
 
 
 def refuse(name: str, engine: Engine, default: bool) -> str:
@@ -93,7 +93,7 @@ def refuse(name: str, engine: Engine, default: bool) -> str:
     an installation of the toolkit, they can."""
     if name not in RANCHER:
         return ""
-    if own := own_template(name, engine):
+    if own := find_own_template(name, engine):
         runtime = re.search(rf"runtimes\.[\"']?{NAME}\b", engine["files"][WRITTEN[name]]["text"])
         return (
             "" if runtime else f'{own} leaves out the runtimes that {name} found: add {{{{ template "base" . }}}} to it'
@@ -105,7 +105,7 @@ def refuse(name: str, engine: Engine, default: bool) -> str:
         return f"{name} {engine['version']} has no setting {KEY}, which came with {'.'.join(map(str, FLAG_SINCE))}"
     drop_in = {"text": derive_drop_in(name, engine, default), "changed": 0.0}
     coming = {**engine, "files": {**engine["files"], SETTINGS[name]: drop_in}}
-    if (result := set_default(name, coming)) and (result == NAME) != default:
+    if (result := read_default(name, coming)) and (result == NAME) != default:
         return f"a file that {name} reads after {SETTINGS[name]} has {KEY}: {result}: take it out there"
     return ""
 

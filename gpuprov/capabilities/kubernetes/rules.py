@@ -36,7 +36,7 @@ problem = report_under()
 def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     """Yield every problem of the block on this host; of a configuration of the cluster's, at its own place."""
     yield from cluster_configs(block)
-    for problem_ in judge(host, msgspec.structs.replace(block, device_plugin=get_plugin(block))):
+    for problem_ in find_problems(host, msgspec.structs.replace(block, device_plugin=get_plugin(block))):
         yield _at_config(problem_, block)
 
 
@@ -51,17 +51,17 @@ def cluster_configs(block: Kubernetes) -> Iterable[Problem]:
         yield problem((HERE, "device_plugin"), message, f"move them to kubernetes.configs.{name}")
 
 
-def _at_config(found: Problem, block: Kubernetes) -> Problem:
+def _at_config(described: Problem, block: Kubernetes) -> Problem:
     """Return a problem of the node's configuration at the place that it is written in."""
     name = block.device_plugin.config
-    if name not in block.configs or found.path[:2] != (HERE, "device_plugin"):
-        return found
+    if name not in block.configs or described.path[:2] != (HERE, "device_plugin"):
+        return described
     place: Path = (HERE, "configs", name)
-    message = found.message.replace(format_path(found.path[:2]), format_path(place), 1)
-    return msgspec.structs.replace(found, path=(*place, *found.path[2:]), message=message)
+    message = described.message.replace(format_path(described.path[:2]), format_path(place), 1)
+    return msgspec.structs.replace(described, path=(*place, *described.path[2:]), message=message)
 
 
-def judge(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
+def find_problems(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     """Yield every problem of the block, with the node's configuration in device_plugin."""
     yield from plugins(block)
     yield from sharing(host, block)

@@ -100,18 +100,18 @@ def parse_slices(text: str) -> tuple[tuple[Device, ...] | None, str]:
         current = [spec for spec in specs if int(spec["pool"]["generation"]) == newest]
         devices = [device for spec in current for device in spec.get("devices") or ()]
         total = int(current[0]["pool"]["resourceSliceCount"]) if current else 0
-        found = tuple(
+        parsed = tuple(
             Device(str(device["name"]), *(str(device["attributes"][key]["string"]) for key in ("type", "uuid")))
             for device in devices
         )
     except (ValueError, KeyError, AttributeError, TypeError):
         return None, " ".join(text.split())[:300] or "kubectl gave no answer"
-    return found, f"{len(current)} of {total} slices of its pool are there" if len(current) != total else ""
+    return parsed, f"{len(current)} of {total} slices of its pool are there" if len(current) != total else ""
 
 
 def parse_node(output: Output) -> Node:
-    text, asked, listed = output.text.partition("@slices\n")
-    slices, slices_complaint = parse_slices(listed) if asked else (None, "")
+    text, marker, listed = output.text.partition("@slices\n")
+    slices, slices_complaint = parse_slices(listed) if marker else (None, "")
     head, _, answer = text.partition("@node\n")
     rows = Output(head).rows()
     fields = {kind: values[-1] for kind, values in rows.items()}

@@ -87,8 +87,8 @@ def test_what_k3s_and_microk8s_write_is_read_without_secrets(tmp_path: Path, opt
     assert list(found) == ["k3s", "microk8s"], "no folder of RKE2's"
     k3s = found["k3s"]
     assert (k3s["version"], k3s["unit"], k3s["active"]) == ("1.33.5", "k3s-agent.service", "active")
-    assert cluster_engines.set_default("k3s", k3s) == told_default
-    assert cluster_engines.own_template("k3s", k3s) == ""
+    assert cluster_engines.read_default("k3s", k3s) == told_default
+    assert cluster_engines.find_own_template("k3s", k3s) == ""
     assert engines.in_force("k3s", k3s, default=False) == ""
     assert found["microk8s"]["unit"] == "snap.microk8s.daemon-containerd.service"
     assert "${SNAPSHOTTER}" in found["microk8s"]["files"][cluster_engines.TEMPLATE]["text"]
