@@ -90,10 +90,12 @@ def test_each_node_has_the_file_of_the_whole_cluster() -> None:
     nodes = {name: rendered({"configs": configs, "device_plugin": {"config": name}}, **EIGHT) for name in configs}
     assert nodes["sliced"]["device-plugin-values.yaml"] == nodes["mig"]["device-plugin-values.yaml"]
     values = nodes["mig"]["device-plugin-values.yaml"]["config"]
-    assert (list(values["map"]), values["default"]) == (["mig", "sliced"], "mig")
+    assert (list(values["map"]), values["default"]) == (["mig", "sliced"], "")
     assert {name: yaml.safe_load(text) for name, text in values["map"].items()} == {
         name: made["device-plugin.yaml"] for name, made in nodes.items()
     }
+    named = rendered({"configs": {**configs, "default": {}}, "device_plugin": {"config": "mig"}})
+    assert named["device-plugin-values.yaml"]["config"]["default"] == "default"
     assert nodes["sliced"]["allocatable.yaml"]["allocatable"] == {"nvidia.com/gpu": 32}
     assert nodes["mig"]["node-labels.yaml"]["metadata"]["labels"] == {"nvidia.com/device-plugin.config": "mig"}
     operators = [

@@ -81,8 +81,9 @@ def plugin_configs(block: Kubernetes) -> dict[str, str]:
 
 
 def _default(configs: Mapping[str, str]) -> str:
-    """Return the configuration of nodes without the label: the same in the file of each node."""
-    return "default" if "default" in configs else min(configs)
+    """Return the configuration of nodes without the label; empty for none of several, where the plugin does not start:
+    https://github.com/NVIDIA/k8s-device-plugin/blob/v0.20.0/cmd/config-manager/main.go (updateConfigName)"""
+    return "default" if "default" in configs else min(configs) if len(configs) == 1 else ""
 
 
 def operator_values(host: HostSpec, block: Kubernetes) -> Document:
