@@ -90,9 +90,8 @@ def back(engine: str, paths: Sequence[str], unless_changed: bool) -> dict[str, A
     return {"back": True}
 
 
-def tell(verb: str, engine: str) -> dict[str, Any]:
+def tell(verb: str, unit: str) -> dict[str, Any]:
     """Reload or restart the daemon, even one that failed too often."""
-    unit = f"{engine}.service"
     if verb == "restart":
         systemctl("reset-failed", "--", unit)
     status, _, error = systemctl(verb, "--", unit)

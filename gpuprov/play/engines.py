@@ -5,7 +5,7 @@ host without differences is read once, and nothing on it is changed. Check mode 
 
 state: registered has the runtime in the engines' files; in_force has the daemons apply it, docker by reload, the others by restart;
     restarted also restarts docker, if it needs that.
-names: docker, containerd or crio.
+names: docker, containerd, crio, k3s, rke2 or microk8s; k3s and rke2 register it by themselves, when they are restarted.
 users: Users whose own docker gets the runtime, too (registered).
 default: True if it is the runtime of every container.
 drop_ins: True if this release of nvidia-ctk writes files beside the main one.
@@ -74,12 +74,12 @@ class _Engines:
     def back(self) -> None:
         self.step("back", engine=self.name, paths=self.paths, unless_changed=False)
 
-    def tell(self, verb: str, name: str) -> None:
-        self.step("tell", verb=verb, engine=name)
+    def tell(self, verb: str, unit: str) -> None:
+        self.step("tell", verb=verb, unit=unit)
 
     def give_up(self, name: str) -> None:
         self.step("back", engine=name, paths=registration.FILES[name], unless_changed=True)
-        self.tell("restart", name)
+        self.tell("restart", engines.get_unit(name, engine_output.parse(self.read())[name]))
 
     def run_on_copy(self, command: list[str], text: str) -> tuple[int, str, str]:
         ran = self.step("run_on_copy", argv=command, text=text)
@@ -99,6 +99,7 @@ def _register(host: _Engines, given: dict[str, Any], *, checking: bool) -> dict[
         outcome = registration.register(host, name, given["default"], given["drop_ins"])
         if outcome != registration.DONE:
             fix = "let no file sort behind 99-nvidia.toml in its folder, and keep what one plugin has in one file"
+            fix = "correct the template" if name == "microk8s" else fix
             raise StepFailed(f"{name}: {outcome}; it is as it was. Fix: {fix}; {BY_HAND.format(name, 'runtimes')}")
         host.step("settled", engine=name, paths=registration.FILES[name])
         done.append(f"{name}: the runtime is registered, which had: {'; '.join(lacking)}")

@@ -171,8 +171,11 @@ def _walk_union(value: object, kind: shape.UnionType, path: Path) -> list[Findin
         return []
     structured = (shape.StructType, shape.DictType, shape.VarTupleType, shape.ListType)
     containers = [m for m in kind.types if isinstance(unwrap(m), structured)]
-    if len(containers) == 1 and isinstance(value, Mapping | list | tuple):
-        return _walk(value, containers[0], path)
+    mappings = (shape.StructType, shape.DictType)
+    alike = [m for m in containers if isinstance(unwrap(m), mappings) == isinstance(value, Mapping)]
+    chosen = alike if len(alike) == 1 else containers
+    if len(chosen) == 1 and isinstance(value, Mapping | list | tuple):
+        return _walk(value, chosen[0], path)
     return [report_refused(value, kind, path)]
 
 

@@ -55,6 +55,8 @@ BAD = [
     (H100 | cut([{"profile": "3g.40gb", "placement": 0, "count": 2}]), "mig.layout[0]", "cannot all start", "gpuprov explain"),
     (H100 | cut([{"profile": "1c.3g.40gb"}]), "mig.layout[0]", "name the GPU instance here", "gpuprov explain"),
     (H100 | cut("3g.40gb"), "mig.layout[0].instances", "a mapping (key: value) or a list", ""),
+    (H100 | cut({9: 2}), "mig.layout[0].instances.9", "the key 9 is no text", 'quote it: "9"'),
+    (H100 | cut({"9": 2}), "mig.layout[0].instances", '"9" is no MIG profile', '"3g.40gb", which has that id on H100-SXM5-80GB'),
     (H100 | cut({"3g.40gb": 1}, []), "mig.layout[0].gpus", "empty list", "gpus: all"),
     (H100 | cut({"4g.24gb": 1}, ["A30"]), "mig.layout[0].gpus[0]", "the GPUs of the host are H100-SXM5-80GB", "gpu.model"),
     (cut({"4g.24gb": 2}, ["A30"]), "mig.layout[0].instances", "does not fit on A30", "2 x 2g.12gb"),

@@ -82,7 +82,8 @@ class Mig(Fragment, frozen=True):
     config_file: Annotated[
         str,
         describe(
-            "the absolute path of a mig-parted v1 file on the controller, in place of layout", pattern=r"^(/.*)?$"
+            "the absolute path of a mig-parted v1 file on the controller, or of a ConfigMap with one, in place of layout",
+            pattern=r"^(/.*)?$",
         ),
     ] = ""
     selected: Annotated[str, describe("the label in config_file; it may be left out where the file has one only")] = ""

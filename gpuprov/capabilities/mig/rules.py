@@ -9,6 +9,7 @@ from gpuprov.capabilities.mig.fitting import HERE, entry_problems
 from gpuprov.capabilities.mig.fragment import GpuInstances, Mig, ProfileCounts, plain_entry
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
+from gpuprov.catalog.mig import list_profiles
 from gpuprov.hardware.mig import model_of
 from gpuprov.hardware.mig.judge import of_model
 from gpuprov.host_code.mig import layout as mig_layout
@@ -21,11 +22,11 @@ OFF = "switch it off for these hosts: mig: false"
 
 def rules(host_spec: HostSpec, block: Mig) -> Iterable[Problem]:
     yield from contradictions(block)
-    shapes = list(shape_problems(block))
+    gpu = gpus.find_gpu(host_spec.gpu.model) if host_spec.gpu else None
+    shapes = list(shape_problems(block, gpu))
     yield from shapes
     if block.mode == "disabled" and not block.layout and not block.config_file:
         return
-    gpu = gpus.find_gpu(host_spec.gpu.model) if host_spec.gpu else None
     if gpu:
         yield from hardware_problems(gpu, asked_version(host_spec))
         yield from fabric_problems(host_spec, gpu)
@@ -57,7 +58,7 @@ def contradictions(block: Mig) -> Iterable[Problem]:
         yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
 
 
-def shape_problems(block: Mig) -> Iterable[Problem]:
+def shape_problems(block: Mig, gpu: Gpu | None) -> Iterable[Problem]:
     """Yield what cannot be read in the layout, or in the file that replaces it."""
     for number, entry in enumerate(block.layout):
         path: Path = (HERE, "layout", number)
@@ -67,7 +68,7 @@ def shape_problems(block: Mig) -> Iterable[Problem]:
             try:
                 mig_layout.parse_profile(name)
             except mig_layout.LayoutError as error:
-                hint = "gpuprov catalog mig lists profiles"
+                hint = name_of_id(name, gpu) or "gpuprov catalog mig lists profiles"
                 problems.append(((*path, "instances"), f"mig.layout[{number}].instances: {error}", hint))
         yield from (Problem(path=where, message=message, hint=hint) for where, message, hint in problems)
         if not entry.gpus:
@@ -84,6 +85,12 @@ def shape_problems(block: Mig) -> Iterable[Problem]:
             yield Problem(
                 path=(HERE, trouble.field), message=f"mig.{trouble.field}: {trouble.message}", hint=trouble.hint
             )
+
+
+def name_of_id(text: str, gpu: Gpu | None) -> str:
+    """Return what to write in place of a profile's number in nvidia-smi mig -lgip; empty if it is none of this GPU's."""
+    named = [profile.name for profile in list_profiles(gpu) if str(profile.nvsmi_id) == text] if gpu else []
+    return f'"{named[0]}", which has that id on {gpu.key}; ids differ between models' if gpu and named else ""
 
 
 def named_profiles(instances: Any) -> list[str]:
