@@ -258,6 +258,8 @@ RUNTIMES = [
         "Error from server (NotFound)", "resource.k8s.io/v1 served?"),
     Row("not yet asked", SLICES, DRA, {}, sliced(""), "fail", "the cluster was not asked",
         "dra-driver-values.yaml on the host"),
+    Row("MIG that the driver makes, half of the pool", SLICES, {"dra": {"feature_gates": {"DynamicMIG": True}}}, {},
+        sliced(slices(*TWO, count=2)), "fail", "1 of 2 slices of its pool are there"),
     Row("MIG that the driver makes", SLICES, {"dra": {"feature_gates": {"DynamicMIG": True}}}, {},
         sliced(slices(*TWO)), "pass",
         "all that could be made"),

@@ -113,7 +113,7 @@ def resource_slices(ctx: Ctx) -> Outcome:
     if node.slices is None:
         hint = f"is {catalogue.DRA_VALUES} on the host, the API server reachable, and resource.k8s.io/v1 served?"
         return fail(expected, node.slices_complaint or "the cluster was not asked", hint)
-    if block.dra.feature_gates.get(DYNAMIC_MIG):
+    if block.dra.feature_gates.get(DYNAMIC_MIG) and node.slices and not node.slices_complaint:
         return ok(
             f"{counted(len(node.slices), 'device')}; with {DYNAMIC_MIG} they are all that could be made", expected
         )
