@@ -9,7 +9,9 @@ from gpuprov.capabilities.health.log import Finding, failed, findings, quoted, r
 from gpuprov.capabilities.health.past import moment
 from gpuprov.capabilities.health.reported import shown
 from gpuprov.catalog import health as catalogue
+from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.kernel import ADDRESS
+from gpuprov.catalog.topology import always_has_nvlinks
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
@@ -44,8 +46,9 @@ def nvlink_errors(ctx: Ctx) -> Outcome:
     bit error rate above its limit; CRC errors are reported. Counters that a GPU does not have are not reported."""
     state, limit = ctx.facts.get(NVLINK_ERRORS), ctx.fragment.nvlink_errors
     linked = [gpu for gpu in state.gpus if gpu.links]
-    if state.nameless and len(shown(ctx)) == 1:
-        return not_asked(f"{state.complaint}, {ALONE}")
+    gpus = shown(ctx) if state.nameless else ()
+    if gpus and (len(gpus) == 1 or not any(always_has_nvlinks(find_gpu(gpu.name)) for gpu in gpus)):
+        return not_asked(state.complaint + f", {ALONE}" * (len(gpus) == 1))
     if state.complaint:
         raise ProbeFailed(f"NVLink's errors are not known: {state.complaint}", "see health.gpus")
     if not linked:
