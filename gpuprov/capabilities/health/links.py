@@ -141,9 +141,10 @@ def pcie_replays(ctx: Ctx) -> Outcome:
 
 
 def counting_ports(ctx: Ctx) -> list[PortErrors]:
-    """Return the ports of adapters that carry data, with their counters."""
-    others = {device.name for device in ctx.facts.get(DEVICES) if not device.works}
-    return [port for port in ctx.facts.get(PORT_ERRORS) if port.device not in others]
+    """Return the ports of adapters that carry data, with their counters; port 0 is the adapter itself."""
+    known = {device.name: {0, *(port.number for port in device.ports)} for device in ctx.facts.get(DEVICES)}
+    known |= {device.name: set() for device in ctx.facts.get(DEVICES) if not device.works}
+    return [port for port in ctx.facts.get(PORT_ERRORS) if port.port in known.get(port.device, {port.port})]
 
 
 @check(
