@@ -120,7 +120,7 @@ def health(
 def refuse_reset_done(at: str | None, gpus: tuple[str, ...], records: tuple[Path, ...], limit: str | None) -> None:
     """Raise GpuprovError where --reset-done and its --reset-gpu cannot work, before a host is read."""
     from gpuprov.core.errors import GpuprovError
-    from gpuprov.repair.reset_done import check_time
+    from gpuprov.repair.reset_done import check_request
 
     if at is None:
         if gpus:
@@ -132,7 +132,7 @@ def refuse_reset_done(at: str | None, gpus: tuple[str, ...], records: tuple[Path
         )
     if not limit:
         raise GpuprovError("--reset-done is about named hosts, and --limit names none", "add --limit HOST")
-    check_time(at)
+    check_request(at, gpus)
 
 
 def record_resets(fleet: Fleet, at: str, gpus: tuple[str, ...], timeout: float, forks: int | None) -> None:

@@ -1,13 +1,14 @@
 """`gpuprov health --reset-done`: record a reset that somebody else has done, where the kernel logs none: Xids before it are
 past."""
 
+import re
 import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuprov.capabilities.health.past import find_endings, moment
 from gpuprov.catalog.verdicts import Verdict, judge_line
-from gpuprov.core.errors import GpuprovError
+from gpuprov.core.errors import CODES, GpuprovError, UnreachableError
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.gpus.gpu_settings import normalize_address
 from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG, KernelLog, seconds
@@ -17,7 +18,14 @@ from gpuprov.repair.model import Gpu, HostPlan, Scope
 from gpuprov.verify.evaluate import Result
 
 ALLOWED = "allowed: now, a span since then (10m, 2h, 1d) or a time (2026-11-20T14:02), not in the future"
+ADDRESS = r"([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(\.[0-7])?"
 NOTHING = "gpuprov health says what it asks for; what asks for no reset needs no record of one"
+
+
+class LockedError(GpuprovError):
+    """Another run works on the host."""
+
+    exit_code = CODES["locked"]
 
 
 class Mark(NamedTuple):
@@ -32,12 +40,21 @@ def resolve_time(text: str, now: float) -> float:
     """Return a time of the command line in Unix time. Raises ValueError."""
     if text == "boot":
         raise ValueError("a boot ends what a reset ends, and needs no record")
-    given = "" if text == "now" else seconds(text, now)
-    return float(given[1:]) if given.startswith("@") else now + float(given or 0)
+    if text == "now":
+        return now
+    try:
+        given = seconds(text, now)
+    except ValueError as error:
+        raise ValueError("that is in the future" if "future" in str(error) else "that is no time") from error
+    return float(given[1:]) if given.startswith("@") else now + float(given)
 
 
-def check_time(text: str) -> None:
-    """Raise GpuprovError if a time is none, or is in the future of this machine's clock."""
+def check_request(text: str, gpus: Sequence[str]) -> None:
+    """Raise GpuprovError if a time is none, or is in the future of this machine's clock, or an address is none."""
+    if strange := [gpu for gpu in gpus if not re.fullmatch(ADDRESS, gpu.strip(), re.IGNORECASE)]:
+        raise GpuprovError(
+            f'--reset-gpu "{strange[0][:60]}": that is no PCI address', "as health shows it: 0000:19:00.0"
+        )
     try:
         resolve_time(text, time.time())
     except ValueError as error:
@@ -54,7 +71,8 @@ def record_resets(names: Sequence[str], hosts: Hosts, text: str, gpus: Sequence[
         plan = HostPlan(host=name, step="reset", findings=mark.findings, scope=scope)
         answer = hosts.act("mark", plan, at=mark.at)
         if answer.locked is not None:
-            raise GpuprovError(f"{name}: {'; '.join(explain_refusal(answer.locked, (), 'record it with'))}")
+            why, _ = explain_refusal(answer.locked, (), "record it with")
+            raise LockedError(f"{name}: {why}", "record it again when the other run has ended")
         if answer.problem:
             raise GpuprovError(f"{name}: the reset is not recorded: {answer.problem}")
     return marks
@@ -80,7 +98,7 @@ def plan_mark(name: str, judged: Judged, text: str, gpus: Sequence[str] = ()) ->
 def _read_log(name: str, results: Sequence[Result], facts: Facts | None) -> KernelLog:
     unreached = next((result for result in results if result.status == "unreachable"), None)
     if unreached or facts is None:
-        raise GpuprovError(f"{name}: {unreached.found if unreached else 'it was not read'}; nothing is recorded")
+        raise UnreachableError(f"{name}: {unreached.found if unreached else 'it was not read'}; nothing is recorded")
     try:
         log: KernelLog = facts.get(KERNEL_LOG)
     except ProbeFailed as error:
@@ -101,7 +119,8 @@ def _choose_gpus(name: str, asking: Sequence[Result], gpus: Sequence[str]) -> tu
 
 
 def _complete(address: str) -> str:
-    text = normalize_address(address)
+    text = normalize_address(address.strip())
+    text = text if text.count(":") > 1 else f"0000:{text}"
     return text if "." in text else f"{text}.0"
 
 

@@ -72,9 +72,10 @@ def test_what_is_recorded_ends_the_xid_and_a_later_one_stands() -> None:
     assert standing(parse(Output(log(GSP, GSP, at=int(at) - 30) + row))) != []
 
 
-def test_only_the_gpu_that_was_named() -> None:
+@pytest.mark.parametrize("given", ["0000:3B:00", "3b:00.0", "00000000:3B:00.0"])
+def test_only_the_gpu_that_was_named(given: str) -> None:
     hosts = reached(of_log(devices=(GPU, OTHER)), lines=log(GSP, xid(119, bus="0000:3b:00"), at=CAME))
-    record_resets(["gpu1"], hosts, "now", ["0000:3B:00"])
+    record_resets(["gpu1"], hosts, "now", [given])
     assert hosts.noted[0][2] == (OTHER,)
 
 
@@ -133,9 +134,10 @@ def test_a_span_goes_by_the_clock_of_the_host() -> None:
         (["--limit", "gpu1", "--reset-done", "soon"], 'error: --reset-done "soon"'),
         (["--limit", "gpu1", "--reset-done", "2999-01-01"], "in the future"),
         (["--limit", "gpu1", "--reset-done", "now", "--from", "."], "a record cannot be changed"),
+        (["--limit", "gpu1", "--reset-done", "now", "--reset-gpu", "x;rm"], "that is no PCI address"),
         (["--limit", "gpu1", "--reset-gpu", "0000:19:00.0"], "--reset-done, which is not given"),
     ],
-    ids=["no host named", "no time", "future", "a record", "a GPU without a reset"],
+    ids=["no host named", "no time", "future", "a record", "no address", "a GPU without a reset"],
 )
 def test_the_command_refuses_before_a_host_is_read(
     tmp_path: Path, words: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
