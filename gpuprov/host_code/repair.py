@@ -23,6 +23,8 @@ FIRST = ("nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persiste
 """Units that start before the GPUs are set up."""
 REBOOT = 'sleep 2; exec shutdown -r 0 "$1"'
 """Shell that reboots the host after the answer, announced to all who are logged in. shutdown(8)."""
+CLOCK_STEP = 2.0
+"""Seconds that a clock may be set back by between two looks at it."""
 Request = Mapping[str, Any]
 
 
@@ -46,6 +48,21 @@ def take(request: Request) -> dict[str, Any]:
     if holders:
         lock.release_lock(request["owner"])
     return {"holders": holders, "boot": lock.identify_boot()}
+
+
+def mark(request: Request) -> dict[str, Any]:
+    """Record a reset that somebody else has done; nothing else changes."""
+    owner, at = request["owner"], float(request["at"])
+    if at > time.time() + CLOCK_STEP:
+        return {"problem": "its time is in the future of this host's clock"}
+    taken = lock.take(owner, request.get("broken", ()), request.get("stale"))
+    if not taken["taken"]:
+        return {"locked": taken}
+    try:
+        repairs.note(str(owner["run"]), "reset", request["gpus"], request["checks"], at=at)
+    finally:
+        lock.release_lock(owner)
+    return {}
 
 
 def reset(request: Request) -> dict[str, Any]:
@@ -152,6 +169,8 @@ def answer_request(request: Request) -> dict[str, Any]:
         return {"problem": "repair needs root on the host: set ansible_become, or log in as root"}
     if action == "look":
         return look(request)
+    if action == "mark":
+        return mark(request)
     if action == "take":
         return take(request)
     if action == "release":

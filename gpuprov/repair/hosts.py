@@ -131,7 +131,7 @@ class ReachedHosts:
             "broken": [*self._options.break_lock],
             **more,
         }
-        limit = SHORT if action in ("seen", "release", "note") else LIMIT
+        limit = SHORT if action in ("seen", "release", "note", "mark") else LIMIT
         result = run_on_hosts(repair, {plan.host: (raw, request)}, Answer, limit=limit)[plan.host]
         if result.answer is None:
             return Answer(problem=result.problem or "it gave no answer", silent=True)

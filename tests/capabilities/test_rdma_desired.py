@@ -119,7 +119,7 @@ def test_files_of_each_fabric() -> None:
 def test_a_host_that_is_right_gets_nothing_but_its_files() -> None:
     answer = made(RXE, rdma_devices=rdma_host.rxe(), rdma_host=rdma_host.SOFT)
     assert answer["files"]["/etc/gpuprov/rdma-soft.conf"].endswith("\nrxe ens4\n")
-    modules = ("__init__", "program", "devices", "network", "soft")
+    modules = ("__init__", "program", "devices", "devices_reader", "network", "soft")
     assert answer["program"] == {f"{HOME}/{name}.py": f"{name}.py" for name in modules}
     unit = answer["units"][f"{UNITS}/gpuprov-rdma-soft.service"]
     assert "\nEnvironment=PYTHONPATH=/usr/local/lib/gpuprov\nExecStart=@PYTHON@ -B -m rdma.soft apply 60\n" in unit

@@ -197,3 +197,19 @@ def test_the_record_keeps_the_newest(place: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_host_gets_the_whole_program() -> None:
     compile(carried(repair.__name__), "repair", "exec")
+
+
+def test_a_reset_that_somebody_else_has_done_is_recorded_and_nothing_else_is_done(place: Path, ask: Ask) -> None:
+    at = time.time() - 600
+    assert ask("mark", at=at) == {}
+    (act,) = REPAIRS.parse(Output((place / "repairs.jsonl").read_text()))
+    assert (act.act, act.gpus, act.checks, act.at) == ("reset", ("0000:19:00.0",), ("health.recovery",), round(at, 3))
+    assert log(place) == []
+    assert ask("take")["boot"], "the lock is free again"
+
+
+def test_a_reset_in_the_future_or_of_a_locked_host_is_not_recorded(place: Path, ask: Ask) -> None:
+    assert "in the future" in ask("mark", at=time.time() + 60)["problem"]
+    assert ask("take", owner={**OWNER, "run": "r2"})["boot"]
+    assert ask("mark", at=time.time() - 60)["locked"]["id"] == "r2"
+    assert record(place) == []
