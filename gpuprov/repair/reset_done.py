@@ -62,8 +62,8 @@ def check_request(text: str, gpus: Sequence[str]) -> None:
 
 
 def record_resets(names: Sequence[str], hosts: Hosts, text: str, gpus: Sequence[str] = ()) -> dict[str, Mark]:
-    """Record the reset on each of these hosts, all or none. Raises GpuprovError with the reason why one cannot be
-    recorded."""
+    """Record the reset on each of these hosts; on none before it can be recorded for all. Raises GpuprovError with the
+    reason why it cannot, or could not be written on one of them."""
     judged = hosts.judge(names)
     marks = {name: plan_mark(name, judged[name], text, gpus) for name in names}
     for name, mark in marks.items():
