@@ -14,7 +14,7 @@ PURPOSES = {
     "Hosts in service": (
         *("health", "repair", "drift", "rollback", "diff", "show", "export", "topology", "accept", "capture"),
     ),
-    "Fleets and closed sites": ("rollout", "fleet", "drain", "undrain", "enroll", "bundle", "bake", "render"),
+    "Fleets, closed sites": ("rollout", "fleet", "drain", "undrain", "enroll", "bundle", "bake", "render"),
     "Tests": ("test", "simulate"),
     "What gpuprov knows": ("explain", "catalog", "mig", "schema"),
 }
