@@ -24,7 +24,22 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (r"AnsibleVaultFormatError|not enough values to unpack", "is damaged: it begins like an ansible-vault text", ""),
     (r"Tabs are usually invalid", "a tab is not allowed here", "indent with spaces"),
-    (r"missing quotes around a template", "a template that is not quoted", 'write it as key: "{{ name }}"'),
+    (
+        r"missing quotes around a template|found unhashable key",
+        "a template that is not quoted",
+        'write it as key: "{{ name }}"',
+    ),
+    (
+        r"found character (['\"].['\"] )?that cannot start any token",
+        "a value begins with a character that YAML keeps for itself: @, ` or %",
+        "quote the whole value",
+    ),
+    (r"found undefined alias", "refers to an anchor (&NAME) that is not there", "quote a text that begins with *"),
+    (
+        r"could not determine a constructor for the tag '([^']+)'",
+        r"the tag \1 is none that Ansible knows",
+        "quote a text that begins with !",
+    ),
     (r"Colons in unquoted values", "a colon inside a value that is not quoted", "quote the whole value"),
     (r"must end with the same quote", "a quote that does not end where the value ends", "quote the whole value once"),
     (r"surrogates not allowed|codec can't decode", "is not UTF-8 text", "save it as UTF-8"),
