@@ -485,6 +485,14 @@ def test_a_report_of_before_is_written_over(good: Path) -> None:
     assert (good.parent / "report.html").read_text() != "of yesterday"
 
 
+def test_a_saved_plan_that_reached_no_host_is_not_offered(tmp_path: Path) -> None:
+    away = "ansible_host: 127.0.0.1, ansible_port: 1"
+    (tmp_path / "inventory.yaml").write_text(GOOD.replace("ansible_connection: local", away))
+    done = gpuprov("plan", "inventory.yaml", "-o", "friday.plan", cwd=tmp_path)
+    assert done.returncode == 4, done.stderr
+    assert "saved in friday.plan, which cannot be applied: no host was reached" in done.stderr
+
+
 def test_a_plan_is_saved_and_applied(reached: Path, tmp_path: Path) -> None:
     reached.write_text(reached.read_text().replace("gpu[1:4]", "gpu[1:2]"))
     file = tmp_path / "friday.plan"

@@ -80,7 +80,10 @@ def enroll(
     shared = _read_hash(hash_file) if hash_file else ""
     signing = enrolling.list_signing(options.load(sources, reading).pairs)
     if not signing:
-        raise GpuprovError("no host has nvidia_driver.signing", "docs: how-to/secure-boot")
+        raise GpuprovError(
+            "no host has nvidia_driver.signing",
+            "write nvidia_driver: {signing: {key_file: FILE, certificate_file: FILE, enroll: prepared}}",
+        )
     pace = options.pace(reading)
     with terminal.Progress([raw.name for raw, _ in signing], "reading", quiet=True):
         hosts = enrolling.read_hosts(signing, again=again, pace=pace, timeout=timeout)
