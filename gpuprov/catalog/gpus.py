@@ -32,6 +32,7 @@ __all__ = [
     "list_gpus",
     "list_meant",
     "list_of_stem",
+    "strip_system",
 ]
 
 
@@ -115,7 +116,11 @@ def index_by_label() -> dict[str, Gpu]:
 _COUNTED = re.compile(r"([1-9][0-9]?) ?[x\N{MULTIPLICATION SIGN}*] ?(\S.*)")
 """A count written before a model: 8xH100."""
 _SYSTEM = re.compile(r"\A\s*(?:nvidia )?(?:dgx|hgx)[ _-]+", re.IGNORECASE)
-"""A machine's name before that of its GPUs."""
+
+
+def strip_system(text: str) -> str:
+    """Return a name without the machine's before it: DGX H100 is H100."""
+    return _SYSTEM.sub("", text)
 
 
 def explain_unknown(text: str) -> tuple[str, str]:
@@ -128,7 +133,7 @@ def explain_unknown(text: str) -> tuple[str, str]:
         modules = NEEDS[generation.flavour]
         last = f", branch {generation.last_branch} is its last" if generation.last_branch else ""
         return f"is {described(text)}: no model of the catalogue", f"leave gpu out; its driver: {modules}{last}"
-    near = find_nearest_types(text) or find_nearest(_SYSTEM.sub("", text))
+    near = find_nearest_types(text) or find_nearest(strip_system(text))
     names = ", ".join(f'"{key}"' for key in near)
     if not near and is_type(text):
         return "is an instance type that is not in the catalogue", "write the model of its GPUs, and count"

@@ -63,9 +63,14 @@ def index_by_type() -> dict[str, InstanceTypes]:
     return {name.casefold(): row for row in read_instances_file().instances for name in row.types}
 
 
+def fold_type(text: str) -> str:
+    """Return an instance type as it is compared: without case and SageMaker's prefix."""
+    return text.strip().casefold().removeprefix(_HYPERPOD)
+
+
 def find_instance(text: str) -> InstanceTypes | None:
     """The row of an instance type, in any case; None if it is not known."""
-    return index_by_type().get(text.strip().casefold().removeprefix(_HYPERPOD))
+    return index_by_type().get(fold_type(text))
 
 
 def is_type(text: str) -> bool:
@@ -91,7 +96,7 @@ def count_most(model: str) -> int:
 def find_vendor(text: str) -> str:
     """Return the vendor of a card that is not NVIDIA's, by its name, its PCI id or an instance type with it; "" if
     there is none."""
-    plain = text.strip().casefold().removeprefix(_HYPERPOD)
+    plain = fold_type(text)
     squeezed = re.sub(r"[^a-z0-9]", "", plain)
     for row in read_instances_file().vendors:
         by_name = any(squeezed.startswith(begin) for begin in row.begins)
