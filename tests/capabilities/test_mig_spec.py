@@ -137,6 +137,8 @@ def written(folder: Path, content: Any) -> str:
         ({"version": "v1", "mig-configs": {}}, "", "config_file", "mig-configs has no configuration", "name one"),
         (FILE | {"mig-config": {}}, "balanced", "config_file", 'unknown key "mig-config"', 'did you mean "mig-configs"?'),
         ("[1, 2", "", "config_file", "not YAML", "correct the file"),
+        ({"kind": "ConfigMap", "data": {"config.yaml": "[1, 2"}}, "", "config_file", "not YAML", "correct the file"),
+        ({"kind": "ConfigMap", "data": {"other": "x"}}, "", "config_file", "ConfigMap without config.yaml", "version: v1"),
         ("just text", "", "config_file", "is no mig-parted file", "version: v1"),
         ({"version": "v1", "mig-configs": {"a": []}}, "", "config_file", "has no entry", "at least one"),
         ({"version": "v1", "mig-configs": {"a": ["x"]}}, "a", "config_file", "a[0]", "correct the file"),
@@ -172,6 +174,8 @@ def test_a_file_as_it_is(tmp_path: Path) -> None:
     assert len(host.entries(Mig(config_file=path, selected="balanced"))) == 2
     only = written(tmp_path, {"version": "v1", "mig-configs": {"one": FILE["mig-configs"]["all-disabled"]}})
     assert config_file.read(only, "").entries == FILE["mig-configs"]["all-disabled"]
+    placed = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"config.yaml": yaml.safe_dump(FILE)}}
+    assert config_file.read(written(tmp_path, placed), "all-disabled").entries == FILE["mig-configs"]["all-disabled"]
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:

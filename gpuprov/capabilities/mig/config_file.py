@@ -16,6 +16,9 @@ from gpuprov.host_code.mig.layout import PARTED_KEYS as ENTRY_KEYS
 from gpuprov.spec.build import report_unknown_key, show
 
 KEYS = ("version", "mig-configs")
+IN_CONFIG_MAP = "config.yaml"
+"""The GPU operator's name for such a file in a ConfigMap:
+https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-mig.html"""
 
 
 class Trouble(NamedTuple):
@@ -48,7 +51,11 @@ def read(path: str, label: str) -> Selected:
 
 @lru_cache(maxsize=8)
 def _load(path: str, _changed: int, _size: int) -> object:
-    return safe_parse.parse_yaml(safe_parse.read_contents(path), safe_parse.FILE)
+    loaded = safe_parse.parse_yaml(safe_parse.read_contents(path), safe_parse.FILE)
+    texts = loaded.get("data") if isinstance(loaded, Mapping) and loaded.get("kind") == "ConfigMap" else None
+    if isinstance(texts, Mapping) and isinstance(text := texts.get(IN_CONFIG_MAP), str):
+        return safe_parse.parse_yaml(text, safe_parse.FILE)
+    return loaded
 
 
 def _refused(field: str, message: str, hint: str) -> Selected:
@@ -58,6 +65,10 @@ def _refused(field: str, message: str, hint: str) -> Selected:
 def _select(path: str, label: str, loaded: object) -> Selected:
     if not isinstance(loaded, Mapping):
         return _refused("config_file", f"{path} is no mig-parted file", "it has version: v1 and mig-configs")
+    if loaded.get("kind") == "ConfigMap":
+        return _refused(
+            "config_file", f"{path} is a ConfigMap without {IN_CONFIG_MAP}", "it holds version: v1 and mig-configs"
+        )
     if loaded.get("version") != "v1":
         hint = 'write version: v1, and the configurations under "mig-configs"'
         return _refused("config_file", f"{path}: version is {show(loaded.get('version'))}, and not v1", hint)
