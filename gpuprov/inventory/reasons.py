@@ -84,7 +84,8 @@ def convert_error(error: BaseException, file: str, subject: str = "the file") ->
         place = Origin(show_path(file) if file else place.file, *position) if position else place
         allowed = f"allowed: {beyond.allowed}" if beyond.allowed else ""
         return Problem(message=beyond.message, origin=place, hint=f"it said: {stderr}" if stderr else allowed)
-    for explained in (spelling.open_quote, spelling.open_bracket, spelling.find_shell_range):
+    spelled = (spelling.open_quote, spelling.open_bracket, spelling.find_open_section, spelling.find_shell_range)
+    for explained in spelled:
         if problem := explained(whole, place, read_lines(place, file)):
             return problem
     if problem := find_wrong_indentation(whole, place, file) or find_line_without_key(whole, place, file):
@@ -166,6 +167,7 @@ def clean_text(text: str) -> str:
     """Return Ansible's text without boilerplate, in one line that can follow a colon."""
     text = _NOISE.sub("", " ".join(text.split())).rstrip(".")
     text = re.sub(r"<class '(?:[\w.]+\.)?_?(?:AnsibleTagged)?(\w+)'>", r"\1", text)
+    text = re.sub(r"\[Errno \d+\] ([^:]+): '[^']*'\Z", r"cannot be read: \1", text)
     text = re.sub(r"TOML file '[^']*' is invalid: ", "not valid TOML: ", text)
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
 

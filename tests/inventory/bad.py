@@ -276,6 +276,12 @@ TEXT = [
         ['hosts:2:1: the range in "hgx[01-08]" cannot be read; write hgx[01:08]'],
         "hosts",
     ),
+    Bad(
+        "ini section that is not closed",
+        {"hosts": "[gpu\ngpu01\n"},
+        ["hosts:1:1: the [ that opens a section here is not closed; write [gpu]"],
+        "hosts",
+    ),
     Bad("ini section", {"a.ini": "[a:b]\ngpu01\n"}, ["a.ini:1:1: section [a:b] has unknown type: b"], "a.ini"),
     Bad(
         "ini child",
