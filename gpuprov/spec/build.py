@@ -116,7 +116,6 @@ MEANT = {
     "profile": "layout",
     "profiles": "instances",
     "devices": "gpus",
-    "mig-configs": "config_file",
     "type": "model",
     "product": "model",
     "number": "count",
@@ -138,7 +137,7 @@ def report_unknown_key(path: Path, key: object, known: list[str]) -> Finding:
     close = [meant] if meant in known else difflib.get_close_matches(str(key), known, n=1, cutoff=0.65)
     name, colon, value = str(key).partition(":")
     if colon and name in known:
-        return (*path, str(key)), f"unknown key {show(str(key))}", f"write a space after the colon: {name}: {value}"
+        return (*path, str(key)), f"unknown key {show(str(key))}", f"put a space after the colon: {name}: {value}"
     hint = f'did you mean "{close[0]}"?' if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
     if key in SWITCHES and not close:
         hint = "take it out: a block that is there is managed, one that is false is switched off"

@@ -208,7 +208,7 @@ def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
     if isinstance(value, str) and (unspaced := _UNSPACED.fullmatch(value)) and unspaced[1] in names:
         name, text = unspaced.groups()
         shown = format_as_typed(text) if is_accepted(text, names[name]) else text
-        yield Fix(Unknown, f"write a space after the colon: {name}: {shown}")
+        yield Fix(Unknown, f"put a space after the colon: {name}: {shown}")
         return
     if isinstance(value, str) and (counted := _COUNTED.fullmatch(value)) and {"model", "count"} <= set(names):
         made = {"model": counted[1], "count": int(counted[2])}

@@ -10,6 +10,7 @@ from gpuprov.capabilities.mig.fragment import GpuInstances, Mig, ProfileCounts, 
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.catalog.mig import list_profiles
+from gpuprov.core.safe_parse import is_whole
 from gpuprov.hardware.mig import model_of
 from gpuprov.hardware.mig.judge import of_model
 from gpuprov.host_code.mig import layout as mig_layout
@@ -97,8 +98,8 @@ def split_ids(instances: Any) -> tuple[Any, list[str]]:
 
     def is_named(item: Any) -> bool:
         text = str(item.get("profile") if isinstance(item, dict) else item)
-        ids.extend([text] * text.isdecimal())
-        return not text.isdecimal()
+        ids.extend([text] * is_whole(text))
+        return not is_whole(text)
 
     if isinstance(instances, dict):
         return {name: count for name, count in instances.items() if is_named(name)}, ids
@@ -108,7 +109,7 @@ def split_ids(instances: Any) -> tuple[Any, list[str]]:
 def explain_id(number: str, gpu: Gpu | None) -> str:
     """Return the name to write in place of an id: what an id means differs from GPU to GPU."""
     names = [profile.name for profile in list_profiles(gpu) if str(profile.nvsmi_id) == number] if gpu else []
-    return f"write {names[0]}" if names else "gpuprov catalog mig lists the names and ids of each GPU"
+    return f"its name is {names[0]}" if names else "gpuprov catalog mig lists the names and ids of each GPU"
 
 
 def named_profiles(instances: Any) -> list[str]:
