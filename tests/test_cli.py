@@ -274,7 +274,7 @@ OFFERED = [
     ("gpuprov capture gpu01 inv", ["file,inv"]),
     ("gpuprov plan --only nouveau,nv", ["plain,nouveau,nvidia_absent", "plain,nouveau,nvidia_driver"]),
     ("gpuprov accept --only rdma,n", ["plain,rdma,nccl", "plain,rdma,nvbandwidth"]),
-    ("gpuprov schema --of dr", ["plain,drift"]),
+    ("gpuprov schema --of dri", ["plain,drift"]),
     ("gpuprov mig fit --gpu h200-s", ["plain,H200-SXM"]),
     ("gpuprov catalog mig H200-N", ["plain,H200-NVL"]),
     ("gpuprov catalog drivers H200-N", []),
