@@ -97,7 +97,7 @@ def health(
             )  # fmt: skip
     results = of_health(verified)
     verbose = reading["verbose"]
-    page = about("health", sources, reading, None, files) if files["html"] else None
+    page = about("health", sources, reading, None, {"from": records, **files}) if files["html"] else None
 
     def as_text() -> str:
         width = min(terminal.width(), 120)

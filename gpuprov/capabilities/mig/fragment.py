@@ -44,7 +44,7 @@ INSTANCES_SCHEMA = {
     },
 }
 Instances = Annotated[
-    dict[str, Any] | tuple[Any, ...],
+    dict[str | int, Any] | tuple[Any, ...],
     describe(
         "how many MIG devices of which profile, or a list with profile, placement, count, compute",
         extra_json_schema={"allOf": [{"anyOf": [COUNTS_SCHEMA, INSTANCES_SCHEMA]}]},

@@ -10,6 +10,7 @@ from gpuprov.capabilities.mig.fragment import GpuInstances, Mig, ProfileCounts, 
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.catalog.mig import list_profiles
+from gpuprov.core.safe_parse import is_whole
 from gpuprov.hardware.mig import model_of
 from gpuprov.hardware.mig.judge import of_model
 from gpuprov.host_code.mig import layout as mig_layout
@@ -63,12 +64,16 @@ def shape_problems(block: Mig, gpu: Gpu | None) -> Iterable[Problem]:
     for number, entry in enumerate(block.layout):
         path: Path = (HERE, "layout", number)
         kind: Any = ProfileCounts if isinstance(entry.instances, dict) else GpuInstances
-        _, problems = convert(entry.instances, kind, (*path, "instances"))
-        for name in named_profiles(entry.instances):
+        instances, ids = split_ids(entry.instances)
+        _, problems = convert(instances, kind, (*path, "instances"))
+        for profile_id in ids:
+            message = f"mig.layout[{number}].instances: {profile_id} is an id of nvidia-smi, and no profile's name"
+            problems.append(((*path, "instances"), message, explain_id(profile_id, gpu)))
+        for name in named_profiles(instances):
             try:
                 mig_layout.parse_profile(name)
             except mig_layout.LayoutError as error:
-                hint = name_of_id(name, gpu) or "gpuprov catalog mig lists profiles"
+                hint = "gpuprov catalog mig lists profiles"
                 problems.append(((*path, "instances"), f"mig.layout[{number}].instances: {error}", hint))
         yield from (Problem(path=where, message=message, hint=hint) for where, message, hint in problems)
         if not entry.gpus:
@@ -87,10 +92,24 @@ def shape_problems(block: Mig, gpu: Gpu | None) -> Iterable[Problem]:
             )
 
 
-def name_of_id(text: str, gpu: Gpu | None) -> str:
-    """Return what to write in place of a profile's number in nvidia-smi mig -lgip; empty if it is none of this GPU's."""
-    named = [profile.name for profile in list_profiles(gpu) if str(profile.nvsmi_id) == text] if gpu else []
-    return f'"{named[0]}", which has that id on {gpu.key}; ids differ between models' if gpu and named else ""
+def split_ids(instances: Any) -> tuple[Any, list[str]]:
+    """Return the instances without those that are named by an id of `nvidia-smi mig -lgip`, and these ids."""
+    ids: list[str] = []
+
+    def is_named(item: Any) -> bool:
+        text = str(item.get("profile") if isinstance(item, dict) else item)
+        ids.extend([text] * is_whole(text))
+        return not is_whole(text)
+
+    if isinstance(instances, dict):
+        return {name: count for name, count in instances.items() if is_named(name)}, ids
+    return [item for item in instances if is_named(item)], list(dict.fromkeys(ids))
+
+
+def explain_id(number: str, gpu: Gpu | None) -> str:
+    """Return the name to write in place of an id: what an id means differs from GPU to GPU."""
+    names = [profile.name for profile in list_profiles(gpu) if str(profile.nvsmi_id) == number] if gpu else []
+    return f"its name is {names[0]}" if names else "gpuprov catalog mig lists the names and ids of each GPU"
 
 
 def named_profiles(instances: Any) -> list[str]:
