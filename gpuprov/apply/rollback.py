@@ -19,6 +19,7 @@ from gpuprov.facts.probes.host import house
 from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS
 from gpuprov.fleet.specs import Fleet, judge
 from gpuprov.host_code import locked, process
+from gpuprov.host_code.fence import Owner
 from gpuprov.host_code.machine import find_duplicates
 from gpuprov.plan.extra import checked_run, new_run, owner
 from gpuprov.plan.host_lock import of_host
@@ -172,7 +173,7 @@ def _begin(
     outcomes: dict[str, HostOutcome],
     show: Show,
     pace: Pace,
-    run_owner: Mapping[str, object],
+    run_owner: Owner,
     broken: Sequence[str],
 ) -> None:
     """Take each host's lock, record its target there, and offer the packages that it kept; leave a host alone if that
@@ -228,7 +229,7 @@ def _end(
     how: Mapping[str, Mapping[str, Any]],
     show: Show,
     pace: Pace,
-    run_owner: Mapping[str, object],
+    run_owner: Owner,
 ) -> None:
     """End the rollback on these hosts, each as its fields in `how` say."""
     requests = {

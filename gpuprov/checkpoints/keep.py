@@ -1,7 +1,7 @@
 """Keeping of checkpoints: after an apply, green hosts keep the spec that was applied, with the resulting versions."""
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.host import house
 from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS
 from gpuprov.fleet.specs import build_spec, with_site
+from gpuprov.host_code.fence import Owner
 from gpuprov.plan.host_lock import of_host
 from gpuprov.plan.read import Pair, Reading
 from gpuprov.render import digests
@@ -33,7 +34,7 @@ def is_kept(reading: Reading) -> bool:
     return now is not None and now is checkpoints.last
 
 
-def keep(pairs: Sequence[Pair], owner: Mapping[str, object], pace: Pace | None = None) -> dict[str, str]:
+def keep(pairs: Sequence[Pair], owner: Owner, pace: Pace | None = None) -> dict[str, str]:
     """Write a checkpoint of the run on each host. Returns the problem, by host, of those where it failed."""
     run = str(owner["run"])
     versioned = {raw.name: _list_versioned(spec) for raw, spec in pairs}

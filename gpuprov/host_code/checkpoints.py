@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any, Iterator, Mapping, Sequence
 
 from . import family, kept_debs, kept_rpms, lock
+from .fence import Owner
 from .files import compute_digest, settle, write
 from .kept_files import Kept, is_of
 from .packages.commands import shorten_end
@@ -134,12 +135,12 @@ def forget_target(request: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _is_others(owner: Mapping[str, Any]) -> bool:
+def _is_others(owner: Owner) -> bool:
     held = lock.read_owner_file()
     return held is not None and not lock.is_mine(held, owner)
 
 
-def _refuse_others(owner: Mapping[str, Any]) -> None:
+def _refuse_others(owner: Owner) -> None:
     if _is_others(owner):
         raise ValueError(f"another run has the host's lock by now ({lock.name_of(lock.read_owner_file() or '')})")
 

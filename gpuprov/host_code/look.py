@@ -18,6 +18,7 @@ from typing import Any, Iterator, Mapping
 from . import ahead, family, streams
 from .packages import actions, choice, other_driver
 from .packages.model import LISTS_MAX_AGE, Manager, Refused, Settings
+from .sources import Source
 
 LONGEST = 64 << 10
 """The largest file whose text is returned, in bytes."""
@@ -91,7 +92,7 @@ def _try_transaction(manager: Manager, transaction: Mapping[str, Any]) -> dict[s
     return {"rows": rows, "refused": "", "another_driver": False}
 
 
-def _try_source(manager: Manager, source: Mapping[str, Any], sources: ahead.Ahead) -> dict[str, Any]:
+def _try_source(manager: Manager, source: Source, sources: ahead.Ahead) -> dict[str, Any]:
     try:
         result = sources.try_source(manager, source)
     except (Refused, ValueError) as refused:

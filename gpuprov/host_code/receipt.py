@@ -13,6 +13,7 @@ import os
 import re
 from typing import Any, Collection, Dict, Iterable, Iterator, Mapping
 
+from .fence import Owner
 from .files import compute_digest, read, remove, settle, write
 from .lasting import SETTING, UNREAD, Lasting, format_setting, is_over, merge_settings, parse_settings
 from .restore.kinds import explain_stay
@@ -36,7 +37,7 @@ def list_half_way() -> list[str]:
 
 
 def begin(
-    run: Mapping[str, object],
+    run: Owner,
     names: Collection[str],
     known: Collection[str],
     changing: Mapping[str, Collection[str]] = {},
@@ -48,7 +49,7 @@ def begin(
     return half
 
 
-def write_mark(run: Mapping[str, object], names: Collection[str], changing: Mapping[str, Collection[str]] = {}) -> None:
+def write_mark(run: Owner, names: Collection[str], changing: Mapping[str, Collection[str]] = {}) -> None:
     """Write the mark. Where an apply was cut off after it had changed a setting, the value before that stays."""
     settings = read_changing()
     for name, lines in changing.items():
@@ -129,7 +130,7 @@ def list_resources(resources: Iterable[str], before: Iterable[str] = ()) -> Iter
 
 
 def merge_applied(
-    run: Mapping[str, object],
+    run: Owner,
     names: Collection[str],
     digests: Mapping[str, str],
     version: str,

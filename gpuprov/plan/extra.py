@@ -7,6 +7,7 @@ from gpuprov import __version__
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.time_limits import ACT_LIMIT, LEASE
 from gpuprov.host_code import lock, process
+from gpuprov.host_code.fence import Owner
 
 
 def new_run() -> str:
@@ -29,13 +30,13 @@ def of_rollback(run: str) -> str:
     return f"{run[:58]}-back"
 
 
-def owner(run: str, lease: float = LEASE) -> dict[str, object]:
+def owner(run: str, lease: float = LEASE) -> Owner:
     """Return this process as the owner of hosts' locks."""
     return {**process.describe(run, __version__), "lease": lease}
 
 
 def extra_variables(
-    leader: Mapping[str, object],
+    leader: Owner,
     only: Mapping[str, Mapping[str, str]],
     *,
     reboot: bool = False,

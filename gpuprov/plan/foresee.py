@@ -18,6 +18,7 @@ from gpuprov.facts.probes.host import contents
 from gpuprov.host_code import repository_key
 from gpuprov.host_code.files import ABOVE, PYTHON
 from gpuprov.host_code.packages.model import Refused
+from gpuprov.host_code.sources import Source
 from gpuprov.play.preflight import judging
 from gpuprov.resources import Difference, File, Lines, Packages, differences
 from gpuprov.resources.file import ABSENT, ANOTHER_TEXT, PLAIN, set_keys
@@ -52,7 +53,7 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     texts: dict[str, tuple[Text, ...]] = {}
     packages: dict[str, tuple[Packages, ...]] = {}
     moves: dict[str, frozenset[Change]] = {}
-    sources: dict[str, dict[str, Any]] = {}
+    sources: dict[str, Source] = {}
     driver: dict[str, Any] = {}
     without: tuple[str, ...] = ()
     settings: dict[str, Any] = {}
@@ -137,11 +138,11 @@ def foresee(
     )
 
 
-def _source(name: str, made: Mapping[str, Any]) -> dict[str, Any]:
+def _source(name: str, made: Mapping[str, Any]) -> Source:
     """Return the package source that a role adds: a repository with its key, or Debian's components, whose keys are on
     the host."""
     if block := made.get("repository"):
-        return {**SOURCE, **block}
+        return msgspec.convert({**SOURCE, **block}, Source)
     return {"of": name, "files": files} if name == judging.DRIVER and (files := made["components"]) else {}
 
 
@@ -152,7 +153,7 @@ def _selected(spec: HostSpec, only: Collection[str] | None) -> list[str]:
 def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
     """Return the same with the keys of its package sources, which this machine reads or fetches, or the reason why a
     key is missing. keys: those tried so far, shared by the hosts of a fleet."""
-    sources, unknown = dict[str, dict[str, Any]](), dict(foreseen.unknown)
+    sources, unknown = dict[str, Source](), dict(foreseen.unknown)
     for name, block in foreseen.sources.items():
         if "files" in block:
             sources[name] = block

@@ -48,7 +48,7 @@ def mirror(description: Description, folder: Path) -> dict[str, Any]:
     block = {
         "url": f"{URL}/{nvidia_place(description.known)}",
         "key_file": str(key),
-        "fingerprint": openpgp.parse_keys(key.read_bytes())[0]["fingerprint"],
+        "fingerprint": openpgp.parse_keys(key.read_bytes())[0].fingerprint,
         "signed": "both",
     }
     return {"nvidia_driver": {"source": "mirror", "repository": block}}

@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.core import safe_parse
 from gpuprov.host_code import openpgp
+from gpuprov.host_code.sources import Source
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, Say, report_under
 from gpuprov.spec.url import build_pattern
@@ -154,14 +155,14 @@ def select_files(block: object) -> list[tuple[str, str]]:
     return [(key, getattr(block, key)) for key in block.__struct_fields__ if key in FILES]
 
 
-def list_fingerprints(block: Mapping[str, Any]) -> list[str]:
+def list_fingerprints(block: Source) -> list[str]:
     """Return the fingerprints of keys that the host may trust for it: the listed ones, or that of the only key in
     `key_file`.
 
     Raises OSError and openpgp.NotAKey.
     """
-    fingerprints = openpgp.parse_fingerprints(str(block["fingerprint"]))
+    fingerprints = openpgp.parse_fingerprints(block["fingerprint"])
     if fingerprints or not block["key_file"]:
         return fingerprints
-    text = base64.b64encode(safe_parse.read_named(str(block["key_file"]))).decode()
-    return [str(key["fingerprint"]) for key in openpgp.parse_keys(text)]
+    text = base64.b64encode(safe_parse.read_named(block["key_file"])).decode()
+    return [key.fingerprint for key in openpgp.parse_keys(text)]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gpuprov.host_code import checkpoints, files, kept_debs, kept_files, kept_rpms, lock, process
+from gpuprov.host_code.fence import Owner
 from gpuprov.host_code.packages.model import Refused
 from tests.here import program
 
@@ -38,11 +39,11 @@ def keep(run: str, **spec: Any) -> None:
     checkpoints.keep({"run": run, "owner": MINE, "checkpoint": {"schema": 1, "spec": spec, "digests": []}})
 
 
-def begin(run: Any, owner: dict[str, object] = MINE) -> dict[str, Any]:
+def begin(run: Any, owner: Owner = MINE) -> dict[str, Any]:
     return checkpoints.begin({"run": run, "owner": owner})
 
 
-def end(owner: dict[str, object] = MINE, *, over: bool = False, there: str = "") -> None:
+def end(owner: Owner = MINE, *, over: bool = False, there: str = "") -> None:
     checkpoints.end_request({"owner": owner, "over": over, "there": there})
 
 

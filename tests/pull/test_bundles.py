@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from gpuprov.cli import cli
 from gpuprov.core.errors import GpuprovError
+from gpuprov.host_code import process
 from gpuprov.host_code.pull import bundle, config, reboot, results, signed
 from gpuprov.host_code.pull import run as running
 from gpuprov.host_code.pull.refused import Refused, Unfetched
@@ -219,7 +220,7 @@ def test_a_host_reboots_only_where_nothing_is_in_the_way(monkeypatch: pytest.Mon
     monkeypatch.setattr(clients, "list_holders", lambda _services, guests: ["python (pid 7, ada)"])
     assert reboot.request_reboot(asked, ask) == "1 process(es) hold a GPU: python (pid 7, ada)"
     monkeypatch.setattr(clients, "list_holders", lambda _services, guests: [])
-    other = dict.fromkeys(lock.NEEDED, "x") | {"run": "friday", "lease": 300}
+    other = process.describe("friday", "")
     assert lock.take(other)["taken"]
     assert reboot.request_reboot(asked, ask) == "another run holds the host: friday"
     assert not done

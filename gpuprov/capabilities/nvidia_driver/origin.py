@@ -85,7 +85,7 @@ def repository(ctx: Ctx) -> Outcome:
         return not_asked("provided by the host's own package sources")
     repo_state = ctx.facts.get(REPOSITORIES)
     if not ctx.fragment.repository.url and sources.derive_path(requested["name"], kind) not in repo_state["files"]:
-        named = [row["url"] for row in repo_state["sources"] if re.search("nvidia|cuda", row["url"], re.IGNORECASE)]
+        named = [row.url for row in repo_state["sources"] if re.search("nvidia|cuda", row.url, re.IGNORECASE)]
         if named or sources.find_others(repo_state, requested, kind):
             return ok(f"provided by the host's own sources: {', '.join(named) or requested['url']}")
         return skip(

@@ -11,6 +11,7 @@ import sys
 from typing import Any, Callable
 
 from .. import clients, lock, process
+from ..fence import Owner
 from ..systemd import systemctl
 
 LEASE = 300
@@ -18,7 +19,7 @@ LEASE = 300
 
 def request_reboot(request: dict[str, Any], reboot: Callable[[], tuple[int, str, str]]) -> str:
     """Request a reboot; return the reason why the host is not rebooted, "" if the reboot was requested."""
-    owner = {**process.describe(f"{request['run']}-reboot", ""), "lease": LEASE}
+    owner: Owner = {**process.describe(f"{request['run']}-reboot", ""), "lease": LEASE}
     taken = lock.take(owner)
     if not taken["taken"]:
         return f"another run holds the host: {taken.get('id', 'unknown')}"
