@@ -86,7 +86,7 @@ def _reboot(
     known: state.State,
     python: wheels.Python,
     place: str,
-    manifest: dict[str, Any],
+    manifest: bundles.Manifest,
     summary: dict[str, Any],
 ) -> None:
     """Reboot, once for a bundle. The result is sent before it; the next boot continues where this one ended."""
