@@ -3,6 +3,8 @@ over."""
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from gpuprov.apply.aftermath import leave
 from gpuprov.facts.probes.host import house
 from gpuprov.host_code import process
@@ -27,14 +29,5 @@ def _dead(reading: Reading, own_process: Owner) -> Owner:
     lock = reading.facts.known(house.LOCK)
     if lock is None or lock.damaged or not lock.run:
         return {}
-    owner = Owner(
-        user=lock.user,
-        host=lock.host,
-        pid=lock.pid,
-        since=lock.since,
-        run=lock.run,
-        controller=lock.controller,
-        pid_start=lock.pid_start,
-        name=lock.name,
-    )
+    owner = msgspec.convert(msgspec.structs.asdict(lock), Owner)
     return owner if process.is_dead(owner, own_process) else {}

@@ -45,6 +45,13 @@ class Taken(TypedDict, total=False):
     running: list[str]
 
 
+class Left(TypedDict):
+    """The answer to a run that leaves: whether the lock is still held for the processes that it started."""
+
+    held: bool
+    running: list[str]
+
+
 def format_fence(token: str, owner: Owner) -> str:
     """Return the text of the fence for an owner who takes the lock now."""
     who = [format_word(owner.get(key)) for key in ("run", "user", "host")]

@@ -22,7 +22,7 @@ import tempfile
 import time
 from typing import Callable, Collection, Iterator
 
-from .fence import Owner, Taken, find_other_name, format_fence, parse_taker
+from .fence import Left, Owner, Taken, find_other_name, format_fence, parse_taker
 from .marked import list_running
 
 BASE = "/run/gpuprov"
@@ -186,7 +186,7 @@ def read_token() -> str:
     return read_taker().get("token", "")
 
 
-def leave(owner: Owner, wait: float, most: float) -> dict[str, object]:
+def leave(owner: Owner, wait: float, most: float) -> Left:
     """Release the lock once everything that the run started here has ended.
 
     Wait `wait` seconds in this process, then up to `most` seconds in a detached one. Return what is still `running`, and whether the

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import inspect as shape
 
 from gpuprov.capabilities.base import Capability
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec import described
 from gpuprov.spec.kinds import unwrap
 
@@ -36,7 +37,7 @@ def _options(block: shape.StructType) -> dict[str, Any]:
     }
 
 
-def _kind(kind: shape.Type) -> dict[str, Any]:
+def _kind(kind: shape.Type) -> dict[str, Json]:
     """Return type, choices, elements and options. `raw` is for values that may be null or of several types, which
     Ansible's types cannot express."""
     plain = unwrap(kind)

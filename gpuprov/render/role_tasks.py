@@ -1,6 +1,6 @@
 """The task files of a role, from the tasks that its capability declares."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -8,6 +8,7 @@ import yaml
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.tasks import Block, Part, Taken, Task, each_task
 from gpuprov.core.sanitize import wrapped
+from gpuprov.host_code.json_members import Json
 
 SHARED = " # noqa: var-naming[no-role-prefix] (all roles share it)"
 """What ansible-lint has to know of the variable in which the judge's answer is kept."""
@@ -156,7 +157,7 @@ class _TaskDumper(Dumper):
     """A dumper of tasks: short options on one line, templates in double quotes."""
 
 
-class _Short(dict[str, Any]):
+class _Short(dict[str, Json]):
     """Options on one line."""
 
 
@@ -173,7 +174,7 @@ _TaskDumper.add_representer(str, _write_text)
 _TaskDumper.add_representer(_Short, _write_short)
 
 
-def _shorten(options: dict[str, Any]) -> dict[str, Any]:
+def _shorten(options: Mapping[str, Json]) -> dict[str, Json]:
     """Return options that go on one line, if they fit there."""
     inner = {key: _shorten(value) if isinstance(value, dict) else value for key, value in options.items()}
     return _Short(inner) if len(str(options)) < SHORT else inner

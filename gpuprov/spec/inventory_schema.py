@@ -5,6 +5,7 @@ import copy
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.model import RACK
 from gpuprov.spec.schema import IDENTIFIER
 
@@ -25,7 +26,7 @@ NO_MODEL = "No GPU model of the catalogue, and no PCI id: gpuprov catalog gpus l
 """Message of editors in place of a list of every model (errorMessage is a keyword of VS Code, and of the YAML language
 server)."""
 
-GROUP: dict[str, Any] = {
+GROUP: dict[str, Json] = {
     "description": "A group of hosts: variables, hosts, groups inside of it",
     "type": ["object", "null"],
     "additionalProperties": False,

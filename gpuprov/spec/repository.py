@@ -3,11 +3,12 @@
 import base64
 from collections.abc import Iterable, Mapping
 from pathlib import Path as File
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
 from gpuprov.core import safe_parse
+from gpuprov.core.safe_parse import Tree, TreeView
 from gpuprov.host_code import openpgp
 from gpuprov.host_code.sources import Source
 from gpuprov.spec.model import Fragment
@@ -105,7 +106,7 @@ def find_key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
 def locate_files(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
     """Return the fragment with absolute paths of its blocks' files on this machine, relative to the file that names
     them."""
-    changes: dict[str, Any] = {}
+    changes: Tree = {}
     for field in fragment.__struct_fields__:
         block = getattr(fragment, field)
         files = {key: value for key, value in select_files(block) if value and not value.startswith("/")}
@@ -116,9 +117,9 @@ def locate_files(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
     return msgspec.structs.replace(fragment, **changes) if changes else fragment
 
 
-def locate_values(values: Mapping[str, Any], origins: Mapping[Path, Origin]) -> dict[str, Any]:
+def locate_values(values: TreeView, origins: Mapping[Path, Origin]) -> Tree:
     """Return the same for a merged, still untyped spec: its meaning no longer depends on where it was written."""
-    located: dict[str, Any] = {}
+    located: Tree = {}
     for name, block in values.items():
         located[name] = {**block} if isinstance(block, Mapping) else block
         for field, inner in block.items() if isinstance(block, Mapping) else ():

@@ -145,8 +145,10 @@ def test_a_blocked_host_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_driver_is_not_guarded_against_itself() -> None:
     """Packages of others are judged by the driver that this run brings."""
     beside = Packages(of="DCGM", install=("datacenter-gpu-manager-4-core",))
-    asked = request(Foreseen(packages={"nvidia_driver": (DRIVER,), "dcgm": (beside,)}, driver={"names": {"debian": 1}}))
-    assert [one["driver"] for one in asked["transactions"]] == [{}, {"names": {"debian": 1}}]
+    asked = request(
+        Foreseen(packages={"nvidia_driver": (DRIVER,), "dcgm": (beside,)}, driver={"names": {"debian": {}}})
+    )
+    assert [one["driver"] for one in asked["transactions"]] == [{}, {"names": {"debian": {}}}]
 
 
 @pytest.mark.parametrize("told", ['{"transactions": [{}]}', '{"texts": {"/etc/x": 5}}', "[]", '{"problem": 1}'])

@@ -210,7 +210,7 @@ def test_a_host_reboots_only_where_nothing_is_in_the_way(monkeypatch: pytest.Mon
 
     for name in ("BASE", "LOCK", "KEPT"):
         monkeypatch.setattr(lock, name, str(tmp_path / getattr(lock, name).lstrip("/")))
-    asked = {"run": "pull-1", "services": ["nvidia-persistenced.service"]}
+    asked: reboot.Request = {"run": "pull-1", "services": ["nvidia-persistenced.service"], "reasons": []}
     done: list[str] = []
 
     def ask() -> tuple[int, str, str]:

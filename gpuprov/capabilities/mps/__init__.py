@@ -15,6 +15,7 @@ from gpuprov.catalog import mps as catalogue
 from gpuprov.core import safe_parse
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.gpus import mps
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
@@ -66,7 +67,7 @@ def export(facts: Facts) -> Fragment | None:
     return block if isinstance(block, Mps) else None
 
 
-def _written(text: str) -> dict[str, Any]:
+def _written(text: str) -> dict[str, Json]:
     try:
         parsed = safe_parse.parse_json(text)
     except ValueError:

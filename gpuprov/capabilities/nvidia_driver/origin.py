@@ -1,8 +1,6 @@
 """Origin of the driver: the wanted source, the repository and its key; and the CUDA version that it runs."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
@@ -28,6 +26,7 @@ from gpuprov.facts.probes.software.packages import INDEX, PACKAGES
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from gpuprov.host_code import sources
 from gpuprov.rules import resolve
+from gpuprov.rules.package_rules import Rule
 
 Ctx = Context[NvidiaDriver]
 
@@ -66,7 +65,7 @@ def source(ctx: Ctx) -> Outcome:
     return ok(f"{target}: {counted(len(own_names), 'package')}", target)
 
 
-def rule_of(rules: tuple[dict[str, Any], ...], name: str, version: str) -> Mapping[str, Any]:
+def rule_of(rules: tuple[Rule, ...], name: str, version: str) -> Rule:
     """Return the rule by which a package of this name and version is in the set."""
     return resolve.fitting(rules, version).get(name, {})
 

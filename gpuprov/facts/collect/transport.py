@@ -14,6 +14,7 @@ from gpuprov.facts.collect.reasons import BY_HAND, LOGGED_IN, Login, Reason, rea
 from gpuprov.facts.collect.settings import Settings
 from gpuprov.facts.collect.silence import SILENCE, keep_alive
 from gpuprov.facts.collect.unreached import Unreached, without_host
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.model import RawHost
 
 Answer = bytes | UnreachableError
@@ -180,7 +181,7 @@ def _build_testinfra_address(settings: Settings) -> str:
     return f"{settings.kind}://{login}@{host}{end}" if login else f"{settings.kind}://{host}{end}"
 
 
-def _build_testinfra_ssh(settings: Settings, control_path: str) -> dict[str, object]:
+def _build_testinfra_ssh(settings: Settings, control_path: str) -> dict[str, Json]:
     if settings.kind == "paramiko":
         return {"ssh_identity_file": settings.text("key") or None}
     if settings.kind != "ssh":

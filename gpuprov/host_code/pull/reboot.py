@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Callable
+from typing import Callable, TypedDict
 
 from .. import clients, lock, process
 from ..fence import Owner
@@ -17,7 +17,15 @@ from ..systemd import systemctl
 LEASE = 300
 
 
-def request_reboot(request: dict[str, Any], reboot: Callable[[], tuple[int, str, str]]) -> str:
+class Request(TypedDict):
+    """The run, services that may hold GPUs, and reasons."""
+
+    run: str
+    services: list[str]
+    reasons: list[str]
+
+
+def request_reboot(request: Request, reboot: Callable[[], tuple[int, str, str]]) -> str:
     """Request a reboot; return the reason why the host is not rebooted, "" if the reboot was requested."""
     owner: Owner = {**process.describe(f"{request['run']}-reboot", ""), "lease": LEASE}
     taken = lock.take(owner)
