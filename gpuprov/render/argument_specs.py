@@ -18,7 +18,7 @@ PLAIN: dict[type[shape.Type], str] = {
 }
 
 
-def options(capability: Capability) -> dict[str, Any]:
+def options(capability: Capability) -> dict[str, Json]:
     """Return the options by the variable of each field, in the model's order. None is required: unset values are filled
     in from the host's spec, and defaults are in the model alone."""
     info = shape.type_info(capability.fragment)
@@ -46,7 +46,7 @@ def _kind(kind: shape.Type) -> dict[str, Json]:
         return {"type": names.pop(), "choices": list(plain.values)} if len(names) == 1 else {"type": "raw"}
     if isinstance(plain, shape.VarTupleType):
         inner = _kind(plain.item_type)
-        more: dict[str, Any] = {key: inner[key] for key in ("choices", "options") if key in inner}
+        more: dict[str, Json] = {key: inner[key] for key in ("choices", "options") if key in inner}
         return {"type": "list", "elements": inner["type"], **more}
     if isinstance(plain, shape.StructType):
         return {"type": "dict", "options": _options(plain)}

@@ -58,7 +58,7 @@ def _text(name: str, stage: str, declared: Task | Block | Part, answers: set[str
     if isinstance(declared, Task):
         return _commented(declared.why, _dump([_task(name, declared, answers)]))
     inner = "\n".join(_text(name, stage, task, answers) for task in declared.tasks)
-    top: dict[str, Any] = {"name": declared.title}
+    top: dict[str, Json] = {"name": declared.title}
     if declared.key:
         top["when"] = _needed(name, declared.key)
     undo = _indent(_text(name, stage, declared.undo, answers))
@@ -69,7 +69,7 @@ def _indent(text: str) -> str:
     return "".join(f"    {line}" if line.strip() else line for line in text.splitlines(keepends=True))
 
 
-def _task(name: str, task: Task, answers: set[str]) -> dict[str, Any]:
+def _task(name: str, task: Task, answers: set[str]) -> dict[str, Json]:
     made: dict[str, Any] = {"name": task.title, task.module: _shorten(_options(name, task))}
     variable = f"__{name}_{task.key}"
     if task.module == "gpuprov_judge" and not task.key:
@@ -91,14 +91,14 @@ def _task(name: str, task: Task, answers: set[str]) -> dict[str, Any]:
     return made
 
 
-def _options(name: str, task: Task) -> dict[str, Any]:
+def _options(name: str, task: Task) -> dict[str, Json]:
     place = "item" if task.each else _entry(name, task.key)
     given: dict[str, Any] = {
         key: f"{{{{ {place}.{value.name} }}}}" if isinstance(value, Taken) else value
         for key, value in task.options.items()
     }
     part, action = given.pop("part", ""), given.pop("action", "")
-    arguments: dict[str, Any] = dict(given.pop("arguments", {}))
+    arguments: dict[str, Json] = dict(given.pop("arguments", {}))
     taking = arguments if task.module == "gpuprov_step" else given
     taking |= {key: _answer(name, at) for key, at in task.takes.items()}
     if task.module == "gpuprov_judge":
@@ -106,7 +106,7 @@ def _options(name: str, task: Task) -> dict[str, Any]:
     if task.module not in OWN or (task.module == "gpuprov_step" and not task.key):
         return given | ({"arguments": arguments} if arguments else {})
     first = {key: given.pop(key) for key in ("name",) if key in given}
-    whole: dict[str, Any] = {**({"action": action} if action not in ("", "settle") else {}), **first}
+    whole: dict[str, Json] = {**({"action": action} if action not in ("", "settle") else {}), **first}
     whole["capability"] = f"{name}.{part}" if part else name
     if task.key and task.key not in (first.get("name"), IMPLIED.get(task.module)):
         whole["task"] = task.key

@@ -35,9 +35,9 @@ def _catalog() -> dict[str, object]:
     return dict(sorted(tables.items()))
 
 
-def host_variables(spec: HostSpec) -> dict[str, Any]:
+def host_variables(spec: HostSpec) -> dict[str, Json]:
     """Return all variables of one host: the house's, then each role's."""
-    variables: dict[str, Any] = {
+    variables: dict[str, Json] = {
         "gpuprov_capabilities": list(spec.capabilities),
         "gpuprov_reboot": spec.reboot,
         "gpuprov_on_failure": spec.on_failure,

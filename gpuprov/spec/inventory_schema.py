@@ -2,7 +2,7 @@
 them."""
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from gpuprov.host_code.json_members import Json
@@ -88,7 +88,7 @@ def build_inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[
     }
 
 
-def _tell_fields(block: dict[str, Any], blocks: dict[str, Any]) -> None:
+def _tell_fields(block: dict[str, Any], blocks: Mapping[str, Json]) -> None:
     """Give a field without a description that of its block or its only type; completion never writes `null`."""
     for field in block.get("properties", {}).values():
         if field.get("default", ...) is None:

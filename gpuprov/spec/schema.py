@@ -36,7 +36,7 @@ def format_document_schema(kind: type, title: str) -> str:
     return format_document(build_document_schema(kind, title))
 
 
-def build_schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], str]]) -> dict[str, Any]:
+def build_schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], str]]) -> dict[str, Json]:
     """Return a closed schema: the house's keys, and a block or `false` for each capability (with its one-line
     description)."""
     kinds = [house, *(fragment for fragment, _ in fragments.values())]

@@ -243,7 +243,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     return {"told": message, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.source else {}
 
 
-def make(ctx: Ctx) -> Mapping[str, object]:
+def make(ctx: Ctx) -> Mapping[str, Json]:
     """Return the role's values. `of`: its name. The transaction: `install`, `remove`, `hold`, `release`; `later`: what
     it waits for. The values of its files and lines. `reboot`: the reason for one. `runtime`: the units at a boot, once
     the package is there.

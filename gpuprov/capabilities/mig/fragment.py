@@ -96,5 +96,5 @@ def plain_layout(block: Mig) -> list[dict[str, Json]]:
 
 def plain_entry(entry: LayoutEntry) -> dict[str, Json]:
     """Return an entry as a plain dict, without fields at their defaults."""
-    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(entry))
+    values: dict[str, Json] = msgspec.json.decode(msgspec.json.encode(entry))
     return values

@@ -3,8 +3,6 @@ clients."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.mps import clients, now, preflight
 from gpuprov.capabilities.mps.desired import DESIRED, RESOURCES, plain
@@ -30,7 +28,7 @@ def export(facts: Facts) -> Fragment | None:
         return None
     gpus = {gpu.uuid: gpu for gpu in state.gpus}
     first = daemons[0]
-    values: dict[str, Any] = {"scope": "host", "protocol": first.protocol}
+    values: dict[str, Json] = {"scope": "host", "protocol": first.protocol}
     if any(device.startswith("MIG-") for device in first.devices):
         values |= {"scope": "mig"}
     elif [daemon.devices for daemon in daemons] != [tuple(gpus)]:

@@ -150,7 +150,7 @@ def site_host(raw: RawHost, control_path: str = "") -> object:
             f"{settings.name}: testinfra cannot reach it with this connection, become method or become password",
             "use ssh, paramiko, local, podman or docker, and sudo without a password, for site tests",
         )
-    options: dict[str, object] = {"sudo": settings.sudo, "sudo_user": settings.become_user if settings.sudo else None}
+    options: dict[str, Json] = {"sudo": settings.sudo, "sudo_user": settings.become_user if settings.sudo else None}
     return testinfra.get_host(
         _build_testinfra_address(settings), **options, **_build_testinfra_ssh(settings, control_path)
     )
