@@ -17,22 +17,32 @@ restart: Engines that apply it only at a restart, which has not been done yet.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypedDict
 
 from gpuprov.capabilities.container_toolkit import registration
 from gpuprov.core import ended
+from gpuprov.core.safe_parse import Tree
 from gpuprov.facts.probes.containers.container_engines import ENGINES
-from gpuprov.play.host import Host, StepFailed
+from gpuprov.play.host import Host, Result, StepFailed
 from gpuprov.rules import engine_output, engines
 
 BY_HAND = "or register the runtime by hand and take {} out of container_toolkit.{}"
 
-ARGUMENTS = frozenset("state names users default drop_ins drained".split())
+
+class Arguments(TypedDict, total=False):
+    """Those of the task."""
+
+    state: str
+    names: list[str]
+    users: list[str]
+    default: bool
+    drop_ins: bool
+    drained: bool
 
 
-def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
+def run(host: Host, arguments: Arguments) -> Result:
     """Register the runtime in files, or have the daemons take it. Raises StepFailed."""
-    given = {"users": [], "default": False, "drop_ins": True, "drained": False, **arguments}
+    given: Arguments = {"users": [], "default": False, "drop_ins": True, "drained": False, **arguments}
     work = _register if given["state"] == "registered" else _put_in_force
     return {"restart": [], **work(_Engines(host), given, checking=host.check_mode)}
 
@@ -43,7 +53,7 @@ class _Engines:
     def __init__(self, host: Host) -> None:
         self._host, self.name = host, ""
 
-    def step(self, name: str, **given: Any) -> dict[str, Any]:
+    def step(self, name: str, **given: Any) -> Tree:
         answer = self._host.step("engines", step=name, given=given)
         if answer.get("failed") or answer.get("unreachable") or "answer" not in answer:
             raise StepFailed(ended.answer(answer) or "the host gave no answer")
@@ -86,7 +96,7 @@ class _Engines:
         return ran["status"], ran["error"], ran["text"]
 
 
-def _register(host: _Engines, given: dict[str, Any], *, checking: bool) -> dict[str, Any]:
+def _register(host: _Engines, given: Arguments, *, checking: bool) -> Result:
     """Register it in files of root's engines, then in those of users."""
     done = []
     for name, engine in _read_engines(host, given["names"]).items():
@@ -107,7 +117,7 @@ def _register(host: _Engines, given: dict[str, Any], *, checking: bool) -> dict[
     return {"changed": bool(done), "msg": "\n".join(done), "diff": {"prepared": "".join(f"{line}\n" for line in done)}}
 
 
-def _register_own(host: _Engines, user: str, given: dict[str, Any], *, checking: bool) -> list[str]:
+def _register_own(host: _Engines, user: str, given: Arguments, *, checking: bool) -> list[str]:
     own = host.step("own", user=user)
     memory = registration.InMemory(own["text"], host.run_on_copy)
     lacking = engines.differences("docker", engine_output.parse(memory.read())["docker"], given["default"])
@@ -121,7 +131,7 @@ def _register_own(host: _Engines, user: str, given: dict[str, Any], *, checking:
     return [f"{own['path']}: the runtime is registered, which had: {'; '.join(lacking)}"]
 
 
-def _put_in_force(host: _Engines, given: dict[str, Any], *, checking: bool) -> dict[str, Any]:
+def _put_in_force(host: _Engines, given: Arguments, *, checking: bool) -> Result:
     done, restart = [], []
     for name, engine in _read_engines(host, given["names"]).items():
         wrong = registration.lacks(name, engine, given["default"])
@@ -139,7 +149,7 @@ def _put_in_force(host: _Engines, given: dict[str, Any], *, checking: bool) -> d
     return {"changed": bool(done), "msg": "\n".join(done), "diff": shown, "restart": restart}
 
 
-def _read_engines(host: _Engines, names: list[str]) -> dict[str, Any]:
+def _read_engines(host: _Engines, names: list[str]) -> dict[str, engine_output.Engine]:
     """Read the engines of these names, once."""
     answers = engine_output.parse(host.read()) if names else {}
     if absent := [name for name in names if name not in answers]:

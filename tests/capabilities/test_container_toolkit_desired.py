@@ -34,7 +34,7 @@ from tests.capabilities.toolkit_host import (
 
 REPOSITORY: dict[str, object] = {"container_toolkit_repository": "https://mirror.example/toolkit stable main extra",
               "container_toolkit_repository_key": "/keys/toolkit.asc"}  # fmt: skip
-BLOCK = {"name": "container-toolkit", "of": "container_toolkit_repository", "url": "https://mirror.example/toolkit",
+BLOCK: sources.Source = {"name": "container-toolkit", "of": "container_toolkit_repository", "url": "https://mirror.example/toolkit",
          "suite": "stable", "components": ["main", "extra"], "key_file": "/keys/toolkit.asc", "key_url": "",
          "fingerprint": "", "signed": "index"}  # fmt: skip
 SOURCES = "@arch amd64\n@machine x86_64\n@end\n"

@@ -73,7 +73,7 @@ SITE = "http://m.example/nvidia/ubuntu2404"
 NVIDIAS = NvidiaDriver(source="nvidia", kernel_modules="open")
 FROM_MIRROR = NvidiaDriver(source="mirror", repository=MIRROR)
 DKMS = "rpm|dkms|0|3.2.0|1.el9|noarch\n"
-_WRITTEN = sources.format_text({"name": "nvidia", **msgspec.to_builtins(MIRROR)}, "redhat")
+_WRITTEN = sources.format_text(msgspec.to_builtins(MIRROR) | {"name": "nvidia"}, "redhat")
 ADDED = (
     "@file /etc/yum.repos.d/gpuprov-nvidia.repo\n" + "".join(f" {line}\n" for line in _WRITTEN.splitlines()) + "@end\n"
 )

@@ -43,11 +43,11 @@ class Machine:
             "args": [], "path": "nvidia-container-runtime"}}}.items() if key != self.loses})  # fmt: skip
         return {"status": 0, "error": "", "texts": {FILE: made}, "text": made, "reloaded": True}
 
-    def ask(self, *, checking: bool = False, **asked: Any) -> dict[str, Any]:
+    def ask(self, *, checking: bool = False, **asked: Any) -> Any:
         """What the step answers."""
         self.check_mode = checking
         self.steps.clear()
-        return engines.run(self, {"names": ["docker"], **asked})  # type: ignore[arg-type]
+        return engines.run(self, {"names": ["docker"]} | asked)  # type: ignore[arg-type]
 
     def step(self, name: str, *, step: str, given: dict[str, Any]) -> dict[str, Any]:
         assert name == "engines"

@@ -16,13 +16,14 @@ import pytest
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host.repairs import REPAIRS
 from gpuprov.host_code import clients, lock, process, reasons, repair, repairs
+from gpuprov.host_code.fence import Owner
 from gpuprov.plan.host_code import program as carried
 from gpuprov.repair.hosts import BOOT_UNITS
 from tests.here import program
 from tests.host_code.test_clients import SYSTEMCTL, user  # noqa: F401 (a fixture)
 
 SERVICES = ["nvidia-dcgm.service", "nvidia-persistenced.service", "nvidia-fabricmanager.service"]
-OWNER = {
+OWNER: Owner = {
     "controller": "elsewhere", "pid": 77, "pid_start": "1", "user": "kim", "host": "ops1", "since": "now", "run": "r1",
     "lease": 300,
 }  # fmt: skip

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
@@ -89,12 +90,12 @@ class Mig(Fragment, frozen=True):
     selected: Annotated[str, describe("the label in config_file; it may be left out where the file has one only")] = ""
 
 
-def plain_layout(block: Mig) -> list[dict[str, Any]]:
+def plain_layout(block: Mig) -> list[dict[str, Json]]:
     """Return the layout as plain dicts, as the program on the host takes it."""
     return [plain_entry(entry) for entry in block.layout]
 
 
-def plain_entry(entry: LayoutEntry) -> dict[str, Any]:
+def plain_entry(entry: LayoutEntry) -> dict[str, Json]:
     """Return an entry as a plain dict, without fields at their defaults."""
-    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(entry))
+    values: dict[str, Json] = msgspec.json.decode(msgspec.json.encode(entry))
     return values

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path as File
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -10,6 +10,7 @@ from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import format_document
 from gpuprov.fleet.policy.windows import SPAN, Zone, parsed, zone
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.build import Finding, convert
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
@@ -254,7 +255,7 @@ def _windows(windows: Windows) -> Iterator[Finding]:
         )
 
 
-def schema() -> dict[str, Any]:
+def schema() -> dict[str, Json]:
     """Return the JSON Schema of a policy."""
     from gpuprov.spec.schema import build_document_schema
 

@@ -1,8 +1,6 @@
 """A Kubernetes node as seen on its host: kubelet, gpuprov's files, other managers of the GPUs, and the cluster's
 view of it."""
 
-from typing import Any
-
 import msgspec
 
 from gpuprov.catalog.kubernetes import DRA_DRIVER, DRA_VALUES
@@ -118,7 +116,7 @@ def parse_node(output: Output) -> Node:
     labels, allocatable, complaint, kubelet = None, None, "", ""
     if fields.get("kubectl") and fields.get("kubeconfig"):
         try:
-            answer_data: dict[str, Any] = safe_parse.parse_json(answer)
+            answer_data: safe_parse.Tree = safe_parse.parse_json(answer)
             labels = {str(key): str(value) for key, value in answer_data["metadata"].get("labels", {}).items()}
             kubelet = str(answer_data["status"].get("nodeInfo", {}).get("kubeletVersion", ""))
             allocatable = {str(key): str(value) for key, value in answer_data["status"].get("allocatable", {}).items()}
