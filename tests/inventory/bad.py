@@ -165,6 +165,16 @@ FORM = [
         f':8:5: the range in "d[08-01x]" cannot be read; host range must be begin:end or begin:end:step; {RANGE}',
     ),
     yaml(
+        "a host with the name of a group that every inventory has",
+        "all:\n  hosts:\n    ungrouped: {}\n",
+        ':3:5: a host is called "ungrouped", which is a group of Ansible\'s own: rename the host',
+    ),
+    yaml(
+        "a host with the name of the group of all",
+        "all:\n  hosts:\n    gpu01: {}\n    all: {}\n",
+        ':4:5: a host is called "all", which is a group of Ansible\'s own: rename the host',
+    ),
+    yaml(
         "groups in a circle",
         "a:\n  children:\n    b:\n      children:\n        a: {}\n  hosts: {gpu01: {}}\n",
         ":3:5: adding group 'b' as child to 'a' creates a recursive dependency loop",
