@@ -208,6 +208,12 @@ def _across(policy: Policy) -> Iterator[Finding]:
             f"canary has hosts and count: {policy.canary.count}",
             "name the hosts, or a number of them",
         )
+    if policy.batches.by_domain and policy.batches.size != Batches().size:
+        yield (
+            ("batches", "size"),
+            f"batches has by_domain and size: {policy.batches.size}",
+            "a batch is a failure domain, or has a size",
+        )
     if policy.domain is None:
         for path, value in (
             (("batches", "by_domain"), policy.batches.by_domain),
@@ -246,6 +252,11 @@ def _windows(windows: Windows) -> Iterator[Finding]:
             f'windows.time_zone is "{windows.time_zone}"',
             "allowed: a name of the tz database, such as Europe/Berlin or UTC",
         )
+    for number, text in enumerate(windows.open):
+        begin, _, end = text.rpartition(" ")[2].partition("-")
+        if begin == end:
+            message = f'windows.open[{number}] is "{text}", which begins and ends at the same time'
+            yield ("windows", "open", number), message, "a later end; a whole day is 00:00-24:00"
     longest = max(span.length for span in map(parsed, windows.open))
     if seconds(windows.margin) >= longest * 60:
         yield (
