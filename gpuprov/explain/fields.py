@@ -90,7 +90,9 @@ def _field(item: shape.Field, place: str, above: tuple[str, ...], common: dict[s
 def find_block(kind: shape.Type) -> shape.StructType | None:
     """Return the block that a field is, is a list of, or maps names to."""
     mapped = (member for member in map(unwrap, described.list_members(kind)) if isinstance(member, shape.DictType))
-    return described.find_block(kind) or next(filter(None, (described.find_block(one.value_type) for one in mapped)), None)
+    return described.find_block(kind) or next(
+        filter(None, (described.find_block(one.value_type) for one in mapped)), None
+    )
 
 
 def _inside(item: shape.Field, above: Field, common: dict[str, Any]) -> Iterator[Field]:

@@ -32,7 +32,9 @@ class Data(InventoryData):  # type: ignore[misc]
         if len(self.hosts) >= ranges.MOST and host not in self.hosts:
             raise AnsibleError("too many hosts") from safe_parse.Unreadable("too many hosts", f"{ranges.MOST}")
         if host in OWN_GROUPS:
-            raise AnsibleError(f'a host is called "{host}", which is a group of Ansible\'s own: rename the host', obj=host)
+            raise AnsibleError(
+                f'a host is called "{host}", which is a group of Ansible\'s own: rename the host', obj=host
+            )
         return super().add_host(host, group, port)
 
     def set_variable(self, entity: str, varname: str, value: Any) -> None:

@@ -87,10 +87,30 @@ def plan_shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
         alone = {**spec.capabilities, "nvidia_driver": msgspec.structs.replace(driver, build_host="")}
         spec = msgspec.structs.replace(spec, capabilities=alone)
         notes.append(f"nvidia_driver.build_host {driver.build_host}: the simulated host builds its modules itself")
+    if description.kind == "container":
+        spec = remove_sysctls(spec, notes)
     notes += [f"{name}: {why}: left out" for name, why in LEFT_OUT.items() if name in spec.capabilities]
     left = {name: block for name, block in spec.capabilities.items() if name not in LEFT_OUT}
     spec = msgspec.structs.replace(spec, capabilities=left)
     return Shape(name=name, hosts=hosts, raw=raw, spec=spec, description=description, notes=tuple(notes))
+
+
+def remove_sysctls(spec: HostSpec, notes: list[str]) -> HostSpec:
+    """Remove kernel settings that containers share with the machine below them, which keeps its own. Of net.core, a network
+    namespace has net.core.somaxconn in every supported kernel:
+    https://www.kernel.org/doc/html/latest/admin-guide/sysctl/net.html"""
+    kernel = spec.capabilities.get("kernel")
+    if not isinstance(kernel, Kernel):
+        return spec
+    shared = [key for key in kernel.sysctl if not key.startswith("net.") or key.startswith("net.core.")]
+    if shared := [key for key in shared if key != "net.core.somaxconn"]:
+        notes.append(
+            f"kernel.sysctl {', '.join(shared)}: of the machine below a container: left out; --kind machine has them"
+        )
+        own = {key: value for key, value in kernel.sysctl.items() if key not in shared}
+        kept = {**spec.capabilities, "kernel": msgspec.structs.replace(kernel, sysctl=own)}
+        return msgspec.structs.replace(spec, capabilities=kept)
+    return spec
 
 
 def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Description, list[str]]:
@@ -114,6 +134,7 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
     values.setdefault("container_toolkit", "container_toolkit" in spec.capabilities)
     values |= shape_engines.plan_engines(spec, str(values["distribution"]), override, notes)
     values.setdefault("cgpu", "cgpu" in spec.capabilities)
+    values.setdefault("ofed", shape_rdma.needs_ofed(spec) and not known.rpms)
     if "driver" not in override and (driver := plan_driver(spec, str(values["distribution"]))):
         values["driver"] = driver
         if not known.stands_in:
@@ -124,13 +145,6 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
             "nvidia_driver.source is nvidia: a stand-in of NVIDIA's repository is served beside the distribution's"
         )
     notes += [f"{VARIABLE} says {key}" for key in override]
-    kernel = spec.capabilities.get("kernel")
-    shared = [key for key in (kernel.sysctl if isinstance(kernel, Kernel) else ()) if not key.startswith("net.")]
-    if shared and values["kind"] == "container":
-        fix = "rehearse it with --kind machine"
-        raise GpuprovError(
-            f"{raw.name}: kernel.sysctl {shared[0]} is the machine's below a container, which keeps it", fix
-        )
     described = convert(values, place if override else raw.name)
     if known.stands_in:
         notes.append(f"{known.key} is simulated on a Debian userland, with its own package manager")

@@ -26,6 +26,11 @@ def needs_board(spec: HostSpec) -> bool:
     return isinstance(rdma, Rdma) and rdma.fabric != "soft"
 
 
+def needs_ofed(spec: HostSpec) -> bool:
+    rdma = spec.capabilities.get("rdma")
+    return isinstance(rdma, Rdma) and rdma.stack == "doca-ofed"
+
+
 class Hcas(TypedDict, total=False):
     """The fields of a description."""
 
@@ -112,6 +117,11 @@ def remove_fabric(spec: HostSpec, notes: list[str]) -> HostSpec:
     if rdma.opensm.hosts:
         notes.append("rdma.opensm.hosts is left out: opensm finds no fabric that it could manage")
         changed["opensm"] = Opensm(elsewhere=True)
+    if needs_ofed(spec):
+        notes.append(
+            "rdma.stack is doca-ofed: a stand-in of NVIDIA's doca-host is on the simulated host, of any version"
+        )
+        changed["ofed"] = msgspec.structs.replace(rdma.ofed, version="", url="", file="", sha256="")
     if rdma.nccl.sharp:
         notes.append("rdma.nccl.sharp is left out: its plugin comes with HPC-X, which is not rehearsed")
         changed["nccl"] = msgspec.structs.replace(rdma.nccl, sharp=False)

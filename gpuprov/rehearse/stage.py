@@ -12,6 +12,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.core.signals import ENDING, handled
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
+from gpuprov.simulate.standins import ofed
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -77,7 +78,10 @@ class Stage:
         if self._over.is_set():
             raise GpuprovError(f"{name}: the rehearsal was ended before it was begun")
         self._begun.append(name)
-        return self._backend.up(name, description)
+        host = self._backend.up(name, description)
+        if description.ofed:
+            self._backend.run(name, ofed.INSTALL)
+        return host
 
     def _down(self, name: str) -> bool:
         for attempt in range(ATTEMPTS):

@@ -19,7 +19,7 @@ from gpuprov.fleet.specs import load_fleet
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.model import Options
 from gpuprov.rehearse.shape import STAND_INS, Shape, plan_shapes
-from gpuprov.simulate.description import Description
+from gpuprov.simulate.description import Description, Kind
 from gpuprov.simulate.host import NAME
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import GpuSpec
@@ -213,6 +213,17 @@ def test_what_no_simulated_host_has_is_left_out() -> None:
         "rdma.nccl.sharp is left out",
     ):
         assert any(note.startswith(words) for note in made.notes), words
+
+
+@pytest.mark.parametrize(("kind", "kept"), [("container", 2), ("machine", 4)])
+def test_settings_of_the_machine_below_a_container_are_left_out(kind: Kind, kept: int) -> None:
+    sysctl: dict[str, int | str] = {"net.ipv4.tcp_rmem": "4096 1 2", "net.core.somaxconn": 4096}
+    sysctl |= {"vm.swappiness": 10, "net.core.rmem_max": 536870912}
+    made = one(pair("gpu01", capabilities={"kernel": Kernel(sysctl=sysctl)}), kind=kind)
+    block = made.spec.capabilities["kernel"]
+    assert isinstance(block, Kernel)
+    assert len(block.sysctl) == kept
+    assert any("vm.swappiness, net.core.rmem_max: of the machine" in note for note in made.notes) is (kept == 2)
 
 
 def test_modules_of_a_build_host_are_built_by_the_simulated_host_itself() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector
+from gpuprov.capabilities.rdma.ofed.fragment import Ofed
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.model import Options
@@ -42,6 +43,20 @@ def test_hcas_are_those_that_the_spec_asks_for(block: Rdma, shown: tuple[int, st
     assert (made.description.hcas, made.description.fabric, made.description.rate) == shown
     assert any("no number of HCAs" in note for note in made.notes) is (block.count == 0)
     assert any("16 of 64 HCAs" in note for note in made.notes) is (block.count == 64)
+
+
+def test_the_source_of_doca_ofed_is_a_stand_in() -> None:
+    ofed = Ofed(version="25.10", url="https://example.com/doca-host.deb", sha256="0" * 64, hold=False)
+    made = shape(given(Rdma(fabric="infiniband", stack="doca-ofed", ofed=ofed)))
+    assert made.description
+    assert made.description.ofed
+    block = made.spec.capabilities["rdma"]
+    assert isinstance(block, Rdma)
+    assert block.ofed == Ofed(hold=False)
+    assert any("a stand-in of NVIDIA's doca-host" in note for note in made.notes)
+    made = shape(given(Rdma(fabric="infiniband")))
+    assert made.description
+    assert not made.description.ofed
 
 
 def test_the_inventory_has_the_last_word() -> None:

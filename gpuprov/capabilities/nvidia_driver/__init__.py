@@ -129,7 +129,9 @@ def cuda_problems(driver: NvidiaDriver, gpu: gpus.Gpu | None) -> Iterable[Proble
     else:
         hint = f'version: "{branch}" or a newer branch, or leave version out'
     if support.runs is False:
-        stands = f"nvidia_driver.version is {driver.version}" if driver.version == version else f"{last} is the GPU's last"
+        stands = (
+            f"nvidia_driver.version is {driver.version}" if driver.version == version else f"{last} is the GPU's last"
+        )
         message = f"nvidia_driver.cuda {driver.cuda} runs from driver {needed} on, and {stands}"
         yield Problem(path=(HERE, "cuda"), message=message, hint=hint)
     elif support.full is False:
