@@ -255,6 +255,7 @@ class Capability:
     cause is only likely, it stays a finding of its own. `at_boot`: by own check of now, the check of the next boot which proves that a
     unit then sets up what fails now.
     `taken_away`: the block that removes what it set up, for a host that goes back to where it had none; None: that stays.
+    `stays`: by path, what --prune leaves on the host, each with the reason for a person.
     `until_boot`: what of it nevertheless stays until the next boot, for a person. `pruned`: if --prune removes it, the values that the
     role gets beside its files, units and holds (roles/host/tasks/prune.yml); it may raise ProbeFailed. `sets_up`: it sets up something
     that could stay. `prunes`: a run that applies it also takes away what the spec no longer has, as --prune does. `ends_with_reset`: a
@@ -284,6 +285,7 @@ class Capability:
     presupposes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     at_boot: Mapping[str, str] = field(default_factory=dict)
     taken_away: Mapping[str, Any] | None = None
+    stays: Mapping[str, str] = field(default_factory=dict)
     until_boot: str = ""
     pruned: Callable[[HostSpec, Facts], Mapping[str, Any]] | None = None
     sets_up: bool = True

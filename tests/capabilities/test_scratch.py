@@ -77,6 +77,8 @@ ROWS = [
     refused("one is missing", "1 of 2 disks are there", "scratch.count", disk("nvme1n1"), block=Scratch(count=2)),
     holds("a file system", f"/dev/nvme2n1 (3.49 TiB, Amazon EC2 NVMe Instance Storage, AWS24BBF51AF55097008): ext4 \"home\" {OTHER}",
           "wipefs -a /dev/nvme2n1", f"signature|{OTHER},home,ext4"),
+    holds("a label with commas", "ext4 \"my\\x20home,\\x20linux_raid_member\" 11", "wipefs",
+          f"signature|{OTHER},my\\x20home,\\x20linux_raid_member,ext4"),
     holds("a partition table", "1 partition (nvme2n1p1), gpt", "wipefs -a /dev/nvme2n1", "part|nvme2n1p1", "signature|,,gpt"),
     holds("LVM in use", "used by dm-0 (vg-data), LVM2_member", "if nothing of it is needed", "holder|dm-0|vg-data",
           "signature|x1-y2,,LVM2_member"),

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gpuprov.capabilities.scratch.desired import MODULES
-from gpuprov.host_code.at_boot.scratch_state import ENDS
+from gpuprov.host_code.at_boot.scratch_state import ENDS, READER, parse
 from tests.capabilities import at_boot
+from tests.capabilities.scratch_host import ARRAY
 
 SIZE = 4 * ENDS
 SETTINGS = "# managed\nmount {0}/scratch\nfilesystem ext4\nmode 1777\ncount 0\ndisk nvme-QEMU_*\nremote Amazon Elastic Block Store\n"
@@ -204,3 +205,28 @@ def test_usage(host: Host, words: tuple[str, ...]) -> None:
 def test_no_disk_is_told(host: Host) -> None:
     done = host.run()
     assert done.stderr.startswith("scratch: no NVMe disk has nvme-QEMU_*; there are: none")
+
+
+SUPERBLOCK = (
+    b"\xfc\x4e\x2b\xa9\x01\0\0\0"
+    + b"\0" * 8
+    + bytes.fromhex("407b8d224e9fed01aa2310cbf9554f3b")
+    + b"gpu1:gpuprov-scratch"
+)
+"""The beginning of version 1.2, at 4 KiB: https://github.com/torvalds/linux/blob/master/include/uapi/linux/raid/md_p.h"""
+
+
+def test_the_real_wipefs_is_understood(host: Host) -> None:
+    """A member of an array as mdadm lays it out, a swap area, and a blank disk."""
+    for name in ("nvme1n1", "nvme2n1", "nvme3n1"):
+        host.add(name)
+    member = SUPERBLOCK.ljust(144, b"\0") + (8).to_bytes(8, "little")
+    for name, place, data in (("nvme1n1", 4096, member), ("nvme2n1", 4086, b"SWAPSPACE2")):
+        with (host.root / "dev" / name).open("r+b") as file:
+            file.seek(place)
+            file.write(data)
+    state = parse(at_boot.shell(f"mount={host.root}/scratch\n{host.place(READER)}"))
+    found = {disk.name: [str(signature) for signature in disk.signatures] or disk.blank for disk in state.disks}
+    assert found["nvme1n1"] == [f'linux_raid_member "gpu1:gpuprov-scratch" {ARRAY}']
+    assert found["nvme2n1"] is not True
+    assert found["nvme3n1"] is True

@@ -27,7 +27,8 @@ WantedBy=multi-user.target
 END
 systemctl daemon-reload; systemctl enable containerd 2>/dev/null"""
 """A stand-in of an engine, of which the order of its start alone matters."""
-FOREIGN = f"mkfs.ext4 -q -L home /dev/disk/by-id/{LINK}2; echo 'label: gpt' | sfdisk -q /dev/disk/by-id/{LINK}1"
+FOREIGN = "command -v sfdisk >/dev/null || apt-get -qq install -y fdisk >&2\n"
+FOREIGN += f"mkfs.ext4 -q -L home /dev/disk/by-id/{LINK}2; echo 'label: gpt' | sfdisk -q /dev/disk/by-id/{LINK}1"
 SUMS = f"sync; for n in 0 1 2; do dd if=/dev/disk/by-id/{LINK}$n bs=1M count=64 2>/dev/null | sha256sum; done"
 WHERE = "findmnt -n -o SOURCE,FSTYPE /scratch"
 ARRAY = "mdadm --detail --export /dev/md/*gpuprov-scratch | sed -n s/^MD_UUID=//p"
@@ -91,6 +92,8 @@ def test_blank_disks_are_made_one_file_system_that_is_there_after_a_reboot(host:
 
 
 def test_the_block_goes_and_the_data_stay(host: Booted) -> None:
+    code, told = host.gpuprov("plan", {}, "--prune")
+    assert "its data on the disks" in json.dumps(told)
     code, told = host.gpuprov("apply", {}, "--yes", "--prune")
     assert code == 0, told
     assert host.sh("systemctl list-unit-files gpuprov-scratch.service --no-legend || true") == ""

@@ -11,6 +11,7 @@ from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host.scratch import SCRATCH
 from gpuprov.host_code.at_boot import scratch as onhost
 from gpuprov.host_code.at_boot.program import Refused
+from gpuprov.host_code.at_boot.scratch_state import RECORD
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
@@ -47,6 +48,9 @@ CAPABILITY = Capability(
     driverless=True,
     at_boot={"mounted": "scratch.enabled"},
     presupposes={"mounted": ("scratch.disks",)},
+    stays={
+        RECORD: "the file system stays mounted until the next boot, and its data on the disks: scratch brings it back"
+    },
     until_boot="mounts",
     shown_by="tests/e2e/test_scratch.py",
     not_rehearsed="no simulated host has local NVMe disks but those of tests",

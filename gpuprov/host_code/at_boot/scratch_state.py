@@ -11,7 +11,7 @@ RECORD = "/var/lib/gpuprov/scratch"
 """UUIDs of the array and of the file system that gpuprov made here: lines `array UUID`, `filesystem UUID`, `disks COUNT`."""
 ENDS = 1 << 20
 """Bytes at the beginning and at the end of a disk that are read where nothing has a signature."""
-READER = rf"""r=/sys/class/block md=''
+READER = rf"""PATH=$PATH:/usr/sbin:/sbin r=/sys/class/block md=''
 users() {{
   v=''; read -r v <"$r/$2/dev"
   [ -n "$v" ] && awk -v d="$v" -v n="$1" '$3 == d {{ print "mount|" n "|" $5 }}' /proc/self/mountinfo
@@ -29,8 +29,8 @@ look() {{
   done
   d=/dev/$1
   [ -b "$d" ] || {{ echo "unreadable|$1|no $d"; return; }}
-  s=$(LC_ALL=C wipefs -n -p "$d" 2>&1) || {{ echo "unreadable|$1|$(echo "$s" | tail -n 1 | tr '|' ' ')"; return; }}
-  [ -n "$s" ] && {{ echo "$s" | tr '|' ' ' | sed -n "s/^0x[0-9a-f]*,/signature|$1|/p"; return; }}
+  s=$(LC_ALL=C wipefs -n -p "$d" 2>&1) || {{ echo "unreadable|$1|$(printf '%s\n' "$s" | tail -n 1 | tr '|' ' ')"; return; }}
+  [ -n "$s" ] && {{ printf '%s\n' "$s" | tr '|' ' ' | sed -n "s/^0x[0-9a-f]*,/signature|$1|/p"; return; }}
   n=0; read -r n <"$r/$1/size"
   for k in 0 $((n - {ENDS // 512})); do
     g=$(dd if="$d" bs=512 skip=$k count={ENDS // 512} 2>/dev/null | wc -c)
@@ -52,9 +52,7 @@ for l in /dev/disk/by-id/*; do
 done
 for n in $md; do z=0; read -r z <"$r/$n/size"; echo "array|$n|$z"; look "$n"; done
 systemd-detect-virt --container --quiet 2>/dev/null && echo 'contained|'
-for t in mdadm mkfs.xfs mkfs.ext4; do
-  for f in "$t" "/usr/sbin/$t" "/sbin/$t"; do command -v "$f" >/dev/null && echo "tool|$t" && break; done
-done
+for t in mdadm mkfs.xfs mkfs.ext4; do command -v $t >/dev/null && echo "tool|$t"; done
 [ -r {RECORD} ] && sed 's/^/own|/; s/ /|/' {RECORD}
 if [ -n "$mount" ]; then
   a=$(awk -v w="$mount" '$5 == w {{ for (i = 7; i < NF && $i != "-"; i++); v = $3 "|" $(i + 1) }}
@@ -178,5 +176,7 @@ def parse(text: str) -> State:
 
 
 def _parse_signature(text: str) -> Signature:
-    uuid, label, kind = text.split(",", 2)
+    # libblkid encodes spaces and backslashes of a label, and no commas.
+    uuid, _, more = text.partition(",")
+    label, _, kind = more.rpartition(",")
     return Signature(kind, uuid, label)
