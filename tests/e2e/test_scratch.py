@@ -91,6 +91,20 @@ def test_blank_disks_are_made_one_file_system_that_is_there_after_a_reboot(host:
     assert host.gpuprov("verify", SPEC)[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("plant", "check"),
+    [("umount /scratch", "scratch.mounted"), ("chmod 755 /scratch", "scratch.mounted"),
+     ("systemctl disable gpuprov-scratch 2>&1", "scratch.enabled")],
+)  # fmt: skip
+def test_a_fault_is_found_and_apply_mends_it(host: Booted, plant: str, check: str) -> None:
+    host.sh(plant)
+    code, told = host.gpuprov("verify", SPEC)
+    assert code == 1
+    assert check in failing(told)
+    assert host.gpuprov("apply", SPEC, "--yes")[0] == 0
+    assert host.sh("cat /scratch/file") == "kept\n"
+
+
 def test_the_block_goes_and_the_data_stay(host: Booted) -> None:
     code, told = host.gpuprov("plan", {}, "--prune")
     assert "its data on the disks" in json.dumps(told)

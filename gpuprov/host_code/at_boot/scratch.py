@@ -186,7 +186,7 @@ def explain_taken(disk: Device, wanted: Wanted) -> Obstacle | None:
     holds = [f"mounted on {' '.join(disk.mounts)}"] * bool(disk.mounts) + ["swap"] * disk.swap
     holds += [f"used by {name} ({label})" if label else f"used by {name}" for name, label in disk.holders]
     holds += [f"{len(disk.parts)} partition{'s' * (len(disk.parts) > 1)} ({' '.join(disk.parts)})"] * bool(disk.parts)
-    holds += [str(signature) for signature in disk.signatures]
+    holds += dict.fromkeys(map(str, disk.signatures))
     holds += ["data without a signature in its first or last MiB"] * disk.data
     holds += [f"it cannot be read: {disk.unreadable}"] * bool(disk.unreadable)
     holds += ["the kernel does not say how it is attached"] * (not attached)
