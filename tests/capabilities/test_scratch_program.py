@@ -28,6 +28,8 @@ MOUNT = """echo "mount $*" >>{0}/log
 n=$(cat {0}/class/block/${{5##*/}}/dev); echo "36 25 $n / $6 rw,noatime shared:1 - $2 $5 rw" >>{0}/proc/self/mountinfo"""
 WIPEFS = 'f="$3".signature; [ ! -e "$f" ] || { echo "# offset,uuid,label,type"; cat "$f"; }'
 
+SLEEP = "import subprocess, time; time.sleep = lambda seconds: subprocess.check_call(['sleep', str(seconds)])"
+
 
 class Host:
     """A host's disks in a folder."""
@@ -73,10 +75,16 @@ class Host:
     def run(self, *words: str, **programs: str) -> subprocess.CompletedProcess[str]:
         given = {"mdadm": MDADM, "mkfs.ext4": MKFS, "mount": MOUNT, **programs}
         commands = {name: text.format(self.root) for name, text in given.items()}
-        commands |= {"wipefs": WIPEFS, "udevadm": "true", "systemd-detect-virt": "exit 1", "restorecon": "true"}
+        commands = {
+            "wipefs": WIPEFS,
+            **commands,
+            "udevadm": "true",
+            "systemd-detect-virt": "exit 1",
+            "restorecon": "true",
+        }
         (self.root / "scratch.conf").write_text(SETTINGS.format(self.root))
         env = at_boot.stand_in(self.root / "bin", commands)
-        return at_boot.run(self.root, "scratch", MODULES, self.place, *(words or ("apply", "0")), env=env)
+        return at_boot.run(self.root, "scratch", MODULES, self.place, *(words or ("apply", "0")), env=env, before=SLEEP)
 
     def place(self, text: str) -> str:
         for old, new in (
@@ -137,6 +145,19 @@ def test_disks_that_came_back_blank_get_a_new_one(host: Host) -> None:
     assert host.run().returncode == 0
     assert [line.split()[0] for line in host.log] == ["mdadm", "mkfs.ext4", "mount"]
     assert host.record["array"] != before["array"]
+
+
+def test_it_waits_for_disks_that_come_late(host: Host) -> None:
+    """As many as its array had before: without a count, it would else make one of those that are there already."""
+    host.add("nvme1n1")
+    host.add("nvme2n1")
+    host.run()
+    host.stop()
+    late = [host.root / "class/block/nvme2n1", host.root / "late"]
+    late[0].rename(late[1])
+    done = host.run("apply", "20", sleep="mv {0}/late {0}/class/block/nvme2n1")
+    assert done.returncode == 0, done.stderr
+    assert "--raid-devices=2" in host.log[0]
 
 
 def test_one_disk_is_no_array(host: Host) -> None:

@@ -258,9 +258,15 @@ def do(*argv: str) -> None:
     run("udevadm", "settle", "--timeout=60")
 
 
+def has_all_disks(state: State, wanted: Wanted) -> bool:
+    """Return whether as many disks are there as the spec asks for, or else as there were when the array was made."""
+    before = state.own.get("disks", "")
+    return len(select_disks(state, wanted)) >= (wanted.count or (int(before) if before.isdigit() else 1))
+
+
 def apply(seconds: int) -> None:
     wanted = parse_wanted(read_rows(CONFIG))
-    wait(seconds, lambda: len(select_disks(look(wanted), wanted)) >= max(wanted.count, 1))
+    wait(seconds, lambda: has_all_disks(look(wanted), wanted))
     for _ in range(ROUNDS):
         state = look(wanted)
         decision = decide(state, wanted)
