@@ -8,7 +8,7 @@ TOOLS := $(patsubst locks/%.in,%,$(wildcard locks/*.in))
 pinned = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: quick counts faults fuzz guided collection release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs site bench clean
+.PHONY: quick counts faults fuzz guided collection release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs mkdocs site bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || \
@@ -40,10 +40,9 @@ quick: setup           ## the contracts, and the tests of the rooms that a chang
 check: style           ## everything fast
 	$(BIN)/pytest -n 2 --dist worksteal
 
-test: lint check tools site ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
+test: lint check tools mkdocs ## all but the slow tests: also the wheel, and simulated hosts (root, podman)
 	$(MAKE) --no-print-directory guided
-	$(BIN)/pytest -n 2 --dist loadfile -m 'install and not e2e and not slow'
-	$(BIN)/pytest -n 2 --dist loadscope -m 'e2e and not slow' --durations=25 --durations-min=20
+	$(BIN)/pytest -n 3 --dist loadscope -m '(install or e2e) and not slow' --durations=25 --durations-min=20
 
 fuzz: setup            ## a million mutated outputs, inventories, specs and command lines; CASES=N for another number
 	$(BIN)/python -m tests.fuzz --cases $(or $(CASES),1000000)
@@ -99,8 +98,10 @@ release: setup         ## wheel, sdist, collection, SBOM and SHA256SUMS of the l
 docs: setup            ## what follows from the code: reference, schemas, man pages, roles' metadata
 	$(BIN)/python docs/generate.py
 
-site: setup            ## the documentation as a site into build/site; a link that leads nowhere fails. Search needs a server: python -m http.server
+mkdocs: setup
 	$(pinned) locks/mkdocs-material.txt
+
+site: mkdocs           ## the documentation as a site into build/site; a link that leads nowhere fails. Search needs a server: python -m http.server
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: setup

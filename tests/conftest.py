@@ -33,7 +33,11 @@ gc.set_threshold(50_000, 20, 100)
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]
     """A scheduler that keeps the tests of a file together, and all tests that use the lab, of which a machine has one:
-    other tests run beside them."""
+    other tests run beside them. Files begin in the order of the collection."""
+
+    def __init__(self, config: pytest.Config, log: Any) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
@@ -63,6 +67,12 @@ def load_catalogue() -> None:
     for name in symptoms.FILES:
         reader.load(name, symptoms.SymptomsFile)
     read_drivers_file()  # whose lists name groups of distributions
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests of the lab first, then those of other simulated hosts: the longest, which would else leave a worker
+    alone at the end."""
+    items.sort(key=lambda item: (not _uses_lab(item.nodeid.partition("::")[0]), not item.get_closest_marker("e2e")))
 
 
 def pytest_collection_finish() -> None:

@@ -50,7 +50,7 @@ def test_every_command_shows_an_example(name: str) -> None:
 
 
 def test_the_list_of_commands_is_whole_at_80_columns() -> None:
-    text = CliRunner().invoke(cli, ["--help"], terminal_width=80).stdout
+    text = CliRunner().invoke(cli, ["--help"], env={"COLUMNS": "80"}).stdout
     assert len(text.splitlines()) <= 30
     assert set(cli.commands) <= set(text.partition("Everyday commands:")[2].split())
     usage, *lines = text.splitlines()
@@ -274,7 +274,7 @@ OFFERED = [
     ("gpuprov capture gpu01 inv", ["file,inv"]),
     ("gpuprov plan --only nouveau,nv", ["plain,nouveau,nvidia_absent", "plain,nouveau,nvidia_driver"]),
     ("gpuprov accept --only rdma,n", ["plain,rdma,nccl", "plain,rdma,nvbandwidth"]),
-    ("gpuprov schema --of dr", ["plain,drift"]),
+    ("gpuprov schema --of dri", ["plain,drift"]),
     ("gpuprov mig fit --gpu h200-s", ["plain,H200-SXM"]),
     ("gpuprov catalog mig H200-N", ["plain,H200-NVL"]),
     ("gpuprov catalog drivers H200-N", []),
@@ -483,6 +483,14 @@ def test_a_report_of_before_is_written_over(good: Path) -> None:
     done = gpuprov("verify", "--only", "nouveau", "--html", "report.html", cwd=good.parent)
     assert "overwritten" not in done.stderr
     assert (good.parent / "report.html").read_text() != "of yesterday"
+
+
+def test_a_saved_plan_that_reached_no_host_is_not_offered(tmp_path: Path) -> None:
+    away = "ansible_host: 127.0.0.1, ansible_port: 1"
+    (tmp_path / "inventory.yaml").write_text(GOOD.replace("ansible_connection: local", away))
+    done = gpuprov("plan", "inventory.yaml", "-o", "friday.plan", cwd=tmp_path)
+    assert done.returncode == 4, done.stderr
+    assert "saved in friday.plan, which cannot be applied: no host was reached" in done.stderr
 
 
 def test_a_plan_is_saved_and_applied(reached: Path, tmp_path: Path) -> None:

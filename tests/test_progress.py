@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -216,7 +217,7 @@ def test_lengths_of_time(seconds: float, expected: str) -> None:
 )
 def test_what_a_task_waits_for(task: str, module: str, expected: str) -> None:
     ledger = Ledger()
-    data = {"host": "a", "role": task.partition(" : ")[0], "task": task, "task_action": module}
+    data: Any = {"host": "a", "role": task.partition(" : ")[0], "task": task, "task_action": module}
     data["task_path"] = f"/project/roles/host/tasks/{'drain_users' if module == 'gpuprov_step' else 'main'}.yml:3"
     step = ledger.feed({"event": "runner_on_start", "event_data": data})
     assert step
@@ -230,7 +231,7 @@ def test_a_result_names_its_step() -> None:
     """ansible-runner's events have no arguments of tasks, unless Ansible displays them."""
     ledger = Ledger()
     result = {"changed": True, "step": "settings", "restored": ["vm.swappiness"]}
-    data = {"host": "a", "role": "host", "task": "Put settings back", "task_action": "gpuprov_step", "res": result}
+    data: Any = {"host": "a", "role": "host", "task": "Put settings back", "task_action": "gpuprov_step", "res": result}
     ledger.feed({"event": "runner_on_ok", "event_data": data})
     assert [(one.kind, one.name, one.after) for one in ledger.hosts["a"].made] == [
         ("setting", "vm.swappiness", "put back")
@@ -278,7 +279,7 @@ def test_what_runs_on_the_hosts_is_named_and_how_it_ends() -> None:
     ledger = Ledger()
     for number in range(1, 8):
         task = "nvidia_driver : Install" if number < 5 else f"kernel : Step {number}"
-        data = {"host": f"gpu{number}", "role": task.partition(" ")[0], "task": task, "task_action": "x"}
+        data: Any = {"host": f"gpu{number}", "role": task.partition(" ")[0], "task": task, "task_action": "x"}
         ledger.feed({"event": "runner_on_start", "event_data": data})
     assert describe_interruption(ledger).splitlines() == [
         "interrupted: Ansible is being ended; running now:",

@@ -13,6 +13,7 @@ from gpuprov.accept.remote import AT_A_TIME
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import UnreachableError
 from gpuprov.host_code import process
+from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.lock import LOCK
 from gpuprov.host_code.locked import explain_refusal
 from gpuprov.plan.host_lock import command
@@ -170,7 +171,7 @@ def _explain_unreleased(ran: Ran) -> str:
     return (" ".join(ran.text.split())[-200:] or f"exit status {ran.status}") if ran.status else ""
 
 
-def _parse_answer(ran: Ran) -> tuple[dict[str, object], str | UnreachableError]:
+def _parse_answer(ran: Ran) -> tuple[dict[str, Json], str | UnreachableError]:
     """Parse the answer of the lock's program, or explain why there is none."""
     if ran.lost:
         return {}, ran.lost

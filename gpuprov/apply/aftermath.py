@@ -10,6 +10,7 @@ from gpuprov.facts.collect.children import Job, run_all
 from gpuprov.facts.collect.script import compose_one, split
 from gpuprov.facts.collect.transport import Answer, job
 from gpuprov.facts.probes.base import Output
+from gpuprov.host_code.fence import Owner
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.events import Ledger
 from gpuprov.plan.host_lock import command
@@ -46,7 +47,7 @@ class Left(msgspec.Struct, frozen=True):
 
 def leave(
     hosts: Sequence[RawHost],
-    owner: Mapping[str, object],
+    owner: Owner,
     *,
     wait: float = WAIT,
     limit: float = LIMIT,

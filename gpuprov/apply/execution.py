@@ -4,7 +4,6 @@ verify, not by "failed=0"."""
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -25,7 +24,7 @@ from gpuprov.fleet.drain import in_play
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan import durations, playbook
 from gpuprov.plan.events import Ledger, given_up
-from gpuprov.plan.extra import checked_run, extra_variables, new_run, owner
+from gpuprov.plan.extra import Extra, checked_run, extra_variables, new_run, owner
 from gpuprov.plan.interrupt import GRACE
 from gpuprov.plan.model import HOST, HostPlan
 from gpuprov.plan.read import Pair, Reading, duplicates, for_ansible, read
@@ -204,7 +203,7 @@ class _Execution:
         # After an interrupt nobody knows how far the events have come: a lock that none of them tells of may be there.
         self._give_back([name for name in batch if self.interrupted or ledger.cut_off(name)])
 
-    def _extra_variables(self, batch: Sequence[str]) -> dict[str, Any]:
+    def _extra_variables(self, batch: Sequence[str]) -> Extra:
         """Return the variables of the batch's playbook, on top of the inventory."""
         options = self.options
         only = {name: self.outcomes[name].ran for name in batch}
@@ -218,7 +217,9 @@ class _Execution:
             seen={name: token for name in batch if (token := self.readings[name].fence) is not None},
             pruned={name: self.readings[name].prune for name, ran in only.items() if HOST in ran},
         )
-        return extra | ({"gpuprov_break_lock": list(options.break_lock)} if options.break_lock else {})
+        if options.break_lock:
+            extra["gpuprov_break_lock"] = list(options.break_lock)
+        return extra
 
     def _judged(self, name: str, ledger: Ledger, ended: playbook.Ended, log: Log, started: float) -> HostOutcome:
         """Return the outcome of a host according to Ansible's events."""

@@ -13,6 +13,7 @@ from gpuprov.facts.collect.children import Job, run_all
 from gpuprov.facts.collect.script import split
 from gpuprov.facts.collect.transport import Answer, job
 from gpuprov.facts.probes.base import Output
+from gpuprov.host_code.fence import Owner
 from gpuprov.plan.host_lock import command
 from gpuprov.spec.model import RawHost
 
@@ -25,7 +26,7 @@ LIMIT = 20.0
 class Keeper:
     """Times of the last contact with each host. A task on a host renews its lease by itself."""
 
-    def __init__(self, hosts: Sequence[RawHost], owner: Mapping[str, object], lease: float, at_a_time: int = 0) -> None:
+    def __init__(self, hosts: Sequence[RawHost], owner: Owner, lease: float, at_a_time: int = 0) -> None:
         self._hosts, self._lease, self._at_a_time = hosts, lease, at_a_time or WORKERS
         self._owner = owner
         self._heard: dict[str, float] = {}

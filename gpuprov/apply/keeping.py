@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from gpuprov import checkpoints
 from gpuprov.apply.model import HostOutcome
 from gpuprov.facts.collect.pace import Pace
+from gpuprov.host_code.fence import Owner
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.read import Pair, Reading
 
@@ -13,7 +14,7 @@ def keep(
     pairs: Sequence[Pair],
     outcomes: Mapping[str, HostOutcome],
     readings: Mapping[str, Reading],
-    owner: Mapping[str, object],
+    owner: Owner,
     pace: Pace,
     say: Callable[[str], None],
 ) -> None:

@@ -19,6 +19,7 @@ from gpuprov.facts.probes.base import Output
 from gpuprov.fleet.drain import in_play, noted
 from gpuprov.fleet.drain.in_play import Asked
 from gpuprov.fleet.drain.many import AT_ONCE
+from gpuprov.host_code.fence import Owner
 from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.host_lock import command
 from gpuprov.spec.model import RawHost
@@ -35,7 +36,7 @@ def give_back(
     options: Asked,
     hosts: Sequence[RawHost],
     outcomes: Mapping[str, HostOutcome],
-    owner: Mapping[str, object],
+    owner: Owner,
     say: Say,
     known: Known,
 ) -> None:
@@ -75,7 +76,7 @@ def update_message(outcome: HostOutcome, raw: RawHost, run: str, back: HostOutco
         outcome.hint = outcome.hint.replace(before, "").strip("; ")
 
 
-def _given_back(options: Asked, raw: RawHost, owner: Mapping[str, object], *, green: bool) -> Told:
+def _given_back(options: Asked, raw: RawHost, owner: Owner, *, green: bool) -> Told:
     node, own_run = node_of(raw), str(owner["run"])
     whose = in_play.left(options, node, own_run)
     if not whose:
@@ -97,7 +98,7 @@ def _given_back(options: Asked, raw: RawHost, owner: Mapping[str, object], *, gr
     return (f"node {node}{by} is in service again" if changed else ""), why
 
 
-def _locked(raw: RawHost, owner: Mapping[str, object]) -> bool:
+def _locked(raw: RawHost, owner: Owner) -> bool:
     """Return whether this run has the host's lock now. If the answer was lost, it may still have it: the holder gets it
     again."""
     end = time.monotonic() + LIMIT  # of all tries together: a host that has vanished answers none

@@ -2,7 +2,6 @@
 question."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -11,6 +10,7 @@ from gpuprov.apply.first_look import duplicate, lost
 from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
 from gpuprov.checkpoints import Back, Refused, back, on_hosts, trusted
 from gpuprov.checkpoints.choose import describe_checkpoint
+from gpuprov.checkpoints.program import CheckpointsAnswer
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.collect import gather
 from gpuprov.facts.collect.pace import Pace
@@ -19,6 +19,8 @@ from gpuprov.facts.probes.host import house
 from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS
 from gpuprov.fleet.specs import Fleet, judge
 from gpuprov.host_code import locked, process
+from gpuprov.host_code.fence import Owner
+from gpuprov.host_code.kept_files import Request
 from gpuprov.host_code.machine import find_duplicates
 from gpuprov.plan.extra import checked_run, new_run, owner
 from gpuprov.plan.host_lock import of_host
@@ -65,19 +67,19 @@ def rollback(
         options, act="apply", run=run, only=None, checkpoint=False, asked_at="", prune=True, prune_only=pruned
     )
 
-    def end(how: Mapping[str, Mapping[str, Any]]) -> None:
+    def end(how: Mapping[str, Request]) -> None:
         _end(raws, how, show, pace, run_owner)
 
     try:
         _begin(raws, begun, outcomes, show, pace, run_owner, options.break_lock)
         done = apply([pair for pair in fleet.pairs if pair[0].name in begun], plain, show, confirm=confirm)
     except BaseException:
-        end({name: {"over": True} for name in raws})
+        end({name: Request(over=True) for name in raws})
         raise
     # A host that is not among them was not looked at: the run was interrupted before.
     ended = {host.host: host for host in done.hosts}
     ended |= {name: HostOutcome(host=name, state="not-started") for name in begun if name not in ended}
-    unclear = {name: {"over": True} for name in raws if name not in begun and outcomes[name].state != "locked"}
+    unclear = {name: Request(over=True) for name in raws if name not in begun and outcomes[name].state != "locked"}
     end(unclear | {name: _ended(outcome, begun[name].checkpoint.run) for name, outcome in ended.items()})
     for name, outcome in ended.items():
         words = "rolled back" if outcome.state in DONE else "was to go back"
@@ -172,12 +174,12 @@ def _begin(
     outcomes: dict[str, HostOutcome],
     show: Show,
     pace: Pace,
-    run_owner: Mapping[str, object],
+    run_owner: Owner,
     broken: Sequence[str],
 ) -> None:
     """Take each host's lock, record its target there, and offer the packages that it kept; leave a host alone if that
     fails."""
-    requests: dict[str, tuple[RawHost, dict[str, Any]]] = {
+    requests: dict[str, tuple[RawHost, Request]] = {
         name: (
             raws[name],
             {
@@ -190,29 +192,29 @@ def _begin(
         for name, target in begun.items()
     }
     answers = on_hosts(requests, pace)
-    left = {name: answer["locked"] for name, answer in answers.items() if answer.get("locked")}
-    again = {
+    left = {name: answer.locked for name, answer in answers.items() if answer.locked}
+    again: dict[str, tuple[RawHost, Request]] = {
         name: (raws[name], {**requests[name][1], "stale": str(answer.get("text", ""))})
         for name, answer in left.items()
         if process.is_dead(answer["holder"] if isinstance(answer.get("holder"), dict) else {}, run_owner)
     }
     for name, answer in {**answers, **on_hosts(again, pace)}.items():
-        if answer.get("locked"):
-            message, hint = locked.explain_refusal(answer["locked"], broken, "roll back with")
+        if answer.locked:
+            message, hint = locked.explain_refusal(answer.locked, broken, "roll back with")
             outcomes[name] = HostOutcome(host=name, state="locked", message=message, hint=hint)
             del begun[name]
             continue
-        if "problem" in answer:
+        if answer.problem is not None:
             outcomes[name] = HostOutcome(
-                host=name, state="blocked", message=str(answer["problem"]), hint="then roll back again"
+                host=name, state="blocked", message=answer.problem, hint="then roll back again"
             )
             del begun[name]
         _report_packages(name, answer, show)
 
 
-def _report_packages(name: str, answer: Mapping[str, Any], show: Show) -> None:
+def _report_packages(name: str, answer: CheckpointsAnswer, show: Show) -> None:
     """Print which packages the host takes from the files that it kept, and which it lacks."""
-    unasked, offered, missing = (answer.get(each) for each in ("unasked", "offered", "missing"))
+    unasked, offered, missing = answer.unasked, answer.offered, answer.missing
     if unasked:
         show.say(f"{name}: its repositories cannot be asked: {unasked}")
     if offered:
@@ -220,27 +222,27 @@ def _report_packages(name: str, answer: Mapping[str, Any], show: Show) -> None:
         show.say(f"{name}: {why}they come from the files the host kept: {', '.join(offered)}")
     if missing:
         why = "not kept" if unasked else "in no repository, and not kept"
-        show.say(f"{name}: {why}: {', '.join(map(str, missing))}")
+        show.say(f"{name}: {why}: {', '.join(missing)}")
 
 
 def _end(
     raws: Mapping[str, RawHost],
-    how: Mapping[str, Mapping[str, Any]],
+    how: Mapping[str, Request],
     show: Show,
     pace: Pace,
-    run_owner: Mapping[str, object],
+    run_owner: Owner,
 ) -> None:
     """End the rollback on these hosts, each as its fields in `how` say."""
-    requests = {
-        name: (raws[name], {"action": "end", "owner": of_host(run_owner, name), **fields})
+    requests: dict[str, tuple[RawHost, Request]] = {
+        name: (raws[name], {**fields, "action": "end", "owner": of_host(run_owner, name)})
         for name, fields in how.items()
     }
     for name, answer in on_hosts(requests, pace).items():
-        if "problem" in answer:
-            show.say(f"{name}: what rollback put there is still there ({answer['problem']}); {GO_ON}")
+        if answer.problem is not None:
+            show.say(f"{name}: what rollback put there is still there ({answer.problem}); {GO_ON}")
 
 
-def _ended(outcome: HostOutcome, run: str) -> dict[str, Any]:
+def _ended(outcome: HostOutcome, run: str) -> Request:
     """Return the answer for the host: `over` if it was left alone, `there` if it has reached its target. A host that
     waits for a reboot has not."""
     return {"over": outcome.state in ("blocked", "not-started", "locked"), "there": run if outcome.green else ""}

@@ -28,6 +28,7 @@ from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
 from gpuprov.facts.probes.host.contents import CONTENTS
 from gpuprov.fleet import specs
 from gpuprov.host_code import lock, receipt
+from gpuprov.host_code.fence import Owner
 from gpuprov.jobs import frozen, outcome, stored
 from gpuprov.jobs.model import HostResult
 from gpuprov.plan.extra import new_run, owner
@@ -123,7 +124,7 @@ def describe(report: Report) -> Iterator[str]:
 
 
 @contextmanager
-def _held(leader: dict[str, object], host_outcome: HostOutcome) -> Iterator[dict[str, object] | None]:
+def _held(leader: Owner, host_outcome: HostOutcome) -> Iterator[Owner | None]:
     """Hold this host's lock inside; yields None if another run has it."""
     answer = lock.take(leader)
     if not answer["taken"]:
@@ -141,7 +142,7 @@ def _held(leader: dict[str, object], host_outcome: HostOutcome) -> Iterator[dict
         lock.release_lock(leader)
 
 
-def _finish(pair: Pair, leader: dict[str, object], host_outcome: HostOutcome, changed: list[str]) -> None:
+def _finish(pair: Pair, leader: Owner, host_outcome: HostOutcome, changed: list[str]) -> None:
     """Judge the hardware, bring about what differs, and write the receipt, whatever verify finds then."""
     facts = _read(pair)
     if obstacle := next(filter(_stops, evaluate(pair[1], facts, stops=True)), None):

@@ -1,10 +1,11 @@
 """Options of a bake, and its outcome."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from gpuprov import __version__
 from gpuprov.core.errors import CODES, Code
 from gpuprov.core.time_limits import ACT_LIMIT
 from gpuprov.verify.evaluate import Result
@@ -52,8 +53,16 @@ class Baked(msgspec.Struct, kw_only=True):
         return tuple(result for result in self.results if result.status in ("fail", "error"))
 
     @property
-    def exit_code(self) -> Code:
+    def code(self) -> Code:
         """Return the exit code of bake: the image differs, too, where something of a host is left in it."""
         if self.state != "baked":
             return CODES["interrupted" if self.state == "interrupted" else "failed"]
         return CODES["differs" if self.failing or self.left else "ok"]
+
+
+class BakedDocument(Baked, kw_only=True):
+    """The document of --json."""
+
+    gpuprov_bake: Annotated[int, msgspec.Meta(description="Version of this format")] = 1
+    gpuprov: str = __version__
+    exit_code: Code

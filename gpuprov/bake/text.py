@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpuprov.bake.model import Baked
+from gpuprov.bake.model import Baked, BakedDocument
 from gpuprov.core.safe_parse import format_document
 from gpuprov.core.sanitize import counted
 from gpuprov.verify.images import AT_FIRST_BOOT
@@ -12,8 +12,7 @@ from gpuprov.verify.images import AT_FIRST_BOOT
 
 def as_json(made: Baked) -> str:
     """Return the outcome as JSON."""
-    plain = msgspec.to_builtins(made) | {"exit_code": made.exit_code}
-    return format_document(plain)
+    return format_document(BakedDocument(**msgspec.structs.asdict(made), exit_code=made.code))
 
 
 def as_text(made: Baked, *, verbose: bool = False) -> str:

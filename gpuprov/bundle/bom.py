@@ -1,22 +1,21 @@
 """Bill of materials of a bundle: CycloneDX 1.6, https://cyclonedx.org/docs/1.6/json/"""
 
 import uuid
-from typing import Any
 from urllib.parse import quote
 
 from gpuprov import __version__
 from gpuprov.bundle.licences import FREE, classes
 from gpuprov.bundle.model import Named, Package, Repository
 from gpuprov.catalog.licences import format_source
+from gpuprov.host_code.json_members import Json
 
 
-def build_bom(repositories: tuple[Repository, ...], downloads: tuple[Named, ...], made_at: str) -> dict[str, Any]:
+def build_bom(repositories: tuple[Repository, ...], downloads: tuple[Named, ...], made_at: str) -> dict[str, Json]:
     """Build the document. Its number follows from its content: the same packages have the same one."""
-    made = [_describe_package(entry, each) for entry in repositories for each in entry.packages] + [
-        _describe_file(entry) for entry in downloads
-    ]
-    rows = {row["bom-ref"]: row for row in made}
-    named = "\n".join(f"{reference} {row['hashes'][0]['content']}" for reference, row in sorted(rows.items()))
+    made = [(_describe_package(entry, each), each.sha256) for entry in repositories for each in entry.packages]
+    made += [(_describe_file(entry), entry.sha256) for entry in downloads]
+    rows = {str(row["bom-ref"]): (row, digest) for row, digest in made}
+    named = "\n".join(f"{reference} {rows[reference][1]}" for reference in sorted(rows))
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -27,11 +26,11 @@ def build_bom(repositories: tuple[Repository, ...], downloads: tuple[Named, ...]
             "tools": {"components": [{"type": "application", "name": "gpuprov", "version": __version__}]},
             "component": {"type": "data", "name": "gpuprov bundle", "bom-ref": "bundle"},
         },
-        "components": [rows[reference] for reference in sorted(rows)],
+        "components": [rows[reference][0] for reference in sorted(rows)],
     }
 
 
-def _describe_package(repository: Repository, package: Package) -> dict[str, Any]:
+def _describe_package(repository: Repository, package: Package) -> dict[str, Json]:
     # https://github.com/package-url/purl-spec/blob/main/types-doc: deb-definition.md, rpm-definition.md
     debian = repository.family == "debian"
     words = f"arch={package.architecture}&distro={repository.distribution}-{repository.release}"
@@ -39,7 +38,7 @@ def _describe_package(repository: Repository, package: Package) -> dict[str, Any
     words += f"&epoch={epoch}" if epoch else ""
     name = f"{'deb' if debian else 'rpm'}/{repository.distribution}/{quote(package.name, safe='')}"
     purl = f"pkg:{name}@{quote(version, safe='')}?{words}"
-    row: dict[str, Any] = {
+    row: dict[str, Json] = {
         "type": "library",
         "bom-ref": purl,
         "name": package.name,
@@ -53,7 +52,7 @@ def _describe_package(repository: Repository, package: Package) -> dict[str, Any
     return row
 
 
-def _describe_file(file: Named) -> dict[str, Any]:
+def _describe_file(file: Named) -> dict[str, Json]:
     """Describe a file that a spec names by its address."""
     name = file.url.rpartition("/")[2] or file.of
     words = f"checksum=sha256:{file.sha256}&download_url={quote(file.url, safe='')}"

@@ -24,6 +24,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.specs import Fleet
 from gpuprov.host_code import fetched, repository_key
 from gpuprov.host_code.packages.model import Refused
+from gpuprov.host_code.sources import Source
 from gpuprov.pull import signing
 from gpuprov.report.files import write_atomic
 
@@ -181,7 +182,7 @@ def _download(source: Named, target: Path, before: Path) -> None:
 def _fetch_keys(keys: Iterable[asking.Key], folder: Path) -> None:
     """Fetch the keys of package sources that the specs name by their address, and check their fingerprints."""
     for key in keys:
-        block = {"of": "the bundle", "url": key.source, "key_url": key.url, "fingerprint": key.fingerprint}
+        block: Source = {"of": "the bundle", "url": key.source, "key_url": key.url, "fingerprint": key.fingerprint}
         try:
             data, _ = repository_key.fetch_key(block, os.environ, repository_key.fetch_over_https)
         except Refused as error:

@@ -1,6 +1,6 @@
 """The parts of a capability: a typed fragment, rules, probes and checks."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from sys import intern
 from typing import Any, Generic, Literal, TypeVar
@@ -11,6 +11,7 @@ from gpuprov.capabilities.tasks import Stages
 from gpuprov.facts.probes.base import Facts, Probe
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.firmware import Firmware
+from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.unit_files import Loaded
 from gpuprov.resources import Packages, Resource, packages_of
 from gpuprov.spec.kernel import Kernel
@@ -230,9 +231,7 @@ def _no_rules(_host: HostSpec, _fragment: Any) -> Iterable[Problem]:
     return ()
 
 
-def _no_fleet_rules(
-    _hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool
-) -> Iterable[tuple[str, Problem]]:
+def _no_fleet_rules(*_given: object, whole: bool) -> Iterable[tuple[str, Problem]]:
     return ()
 
 
@@ -282,7 +281,7 @@ class Capability:
     room: Room | None = None
     presupposes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     at_boot: Mapping[str, str] = field(default_factory=dict)
-    taken_away: Mapping[str, Any] | None = None
+    taken_away: Mapping[str, Json] | None = None
     stays: Mapping[str, str] = field(default_factory=dict)
     until_boot: str = ""
     pruned: Callable[[HostSpec, Facts], Mapping[str, Any]] | None = None

@@ -1,6 +1,6 @@
 """`nouveau`: the in-tree drivers that take the GPU before NVIDIA's can, disabled permanently."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 
@@ -12,6 +12,7 @@ from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.kernel import initramfs, modules
 from gpuprov.facts.probes.kernel.modules import underscored
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import KernelModule, Modules
 from gpuprov.spec.kernel import Kernel, ModuleName, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
@@ -112,7 +113,7 @@ UNLOAD = step("Unload the in-tree drivers, or request a reboot", "unload", argum
 TASKS: Stages = {"configure": (UNLOAD,)}
 
 
-def desired(ctx: Context[Nouveau]) -> dict[str, Any]:
+def desired(ctx: Context[Nouveau]) -> dict[str, Json]:
     """Return what the role does: in-tree drivers are taken out of the kernel; in a container the loaded modules are the
     machine's."""
     names = [] if ctx.facts.get(system.CONTAINER) else [module.kernel_name for module in unloaded(ctx.fragment)]

@@ -14,7 +14,7 @@ from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import Family, family
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
-from gpuprov.host_code import checkpoints, openpgp, sources
+from gpuprov.host_code import checkpoints, openpgp, source_files, sources
 from gpuprov.resources import Difference
 from gpuprov.spec import repository as block
 
@@ -22,7 +22,7 @@ COMING = (system.OS_RELEASE, system.PLATFORM, REPOSITORIES)
 """Probes of `coming`."""
 DRIVER, CONTAINER_TOOLKIT = "nvidia", "container-toolkit"
 """gpuprov's names of the sources of the driver, and of the container toolkit."""
-SOURCE = {"suite": "/", "components": [], "fingerprint": "", "signed": "packages"}
+SOURCE: sources.Source = {"suite": "/", "components": [], "fingerprint": "", "signed": "packages"}
 """Defaults of a package source."""
 SHOWN = (
     "cat /etc/apt/sources.list.d/gpuprov-* /etc/yum.repos.d/gpuprov-* /etc/zypp/repos.d/gpuprov-*; "
@@ -30,7 +30,7 @@ SHOWN = (
 )
 
 
-def judge(repo_state: Mapping[str, Any], requested: Mapping[str, Any], kind: Family) -> Outcome:
+def judge(repo_state: sources.Host, requested: sources.Source, kind: Family) -> Outcome:
     """Return the outcome for the host's sources (the probe's facts), compared with the wanted block."""
     try:
         expected = block.list_fingerprints(requested)
@@ -57,31 +57,32 @@ def judge(repo_state: Mapping[str, Any], requested: Mapping[str, Any], kind: Fam
     if kind != "debian" and (missing := [f for f in judged["fingerprints"] if not sources.has_key(repo_state, f)]):
         return fail(should, f"rpm does not know the key {', '.join(missing)}", f"rpm --import {key}")
     if beside := sources.find_others(repo_state, effective, kind):
-        message = "; ".join(f"{row['file']} has {row['url']}, {_trust(row)}" for row in beside)
-        return fail(should, message, f"remove it from {beside[0]['file']}: two sources of one repository have two keys")
+        message = "; ".join(f"{row.file} has {row.url}, {_trust(row)}" for row in beside)
+        return fail(should, message, f"remove it from {beside[0].file}: two sources of one repository have two keys")
     late = [warning for warning in judged["warnings"] if " expired " in warning]
     if late:
         return fail("a key that has not expired", late[0], f"get the renewed key for {requested['of']} from its owner")
     return ok(f"{effective['url']}, trusted by {', '.join(judged['fingerprints'])}", should)
 
 
-def standing(repo_state: Mapping[str, Any], requested: Mapping[str, Any], kind: Family) -> Mapping[str, Any]:
+def standing(repo_state: sources.Host, values: Mapping[str, Any], kind: Family) -> sources.Source:
     """Return the source under the name that another capability gave it."""
+    requested = msgspec.convert(values, sources.Source)
     for row in sources.find_others(repo_state, requested, kind):
-        name = sources.derive_own_name(row["file"])
-        if name and repo_state["files"][row["file"]] == sources.format_text({**requested, "name": name}, kind):
+        name = sources.derive_own_name(row.file)
+        if name and repo_state["files"][row.file] == sources.format_text({**requested, "name": name}, kind):
             return {**requested, "name": name}
     return requested
 
 
-def driver_block(driver: Any, facts: Facts) -> dict[str, Any] | None:
+def driver_block(driver: Any, facts: Facts) -> sources.Source | None:
     """Return the source of the driver's packages that `nvidia_driver` adds to this host; None if the host's own are to
     be used."""
     release = facts.get(system.OS_RELEASE)
     distribution = find_distribution(release.id, release.version)
     if distribution is None:
         return None
-    named = {"name": DRIVER, "of": "nvidia_driver.repository"}
+    named: sources.Source = {"name": DRIVER, "of": "nvidia_driver.repository"}
     source = driver.source if driver.source != "auto" else pick_source(distribution)
     if source not in ("nvidia", "mirror"):
         return None
@@ -120,8 +121,8 @@ def later(what: str, url: str) -> Outcome:
     return Outcome(status="skip", found=f"not among the package sources yet: {what} is {message}", changes=changes)
 
 
-def _trust(row: Mapping[str, Any]) -> str:
-    return f"trusted by {row['signed_by']}" if row["signed_by"] else "without a key of its own"
+def _trust(row: source_files.Row) -> str:
+    return f"trusted by {row.signed_by}" if row.signed_by else "without a key of its own"
 
 
 @check("host.package_sources", REPOSITORIES)
@@ -133,8 +134,8 @@ def package_sources(ctx: Context[Any]) -> Outcome:
     foreign: list[str] = []
     for row in repo_state["sources"]:
         for weakness in () if _is_kept(row) else sources.list_weaknesses(row):
-            is_own = "nvidia" in row["url"].casefold() or sources.derive_own_name(row["file"])
-            (ours if is_own else foreign).append(f"{row['file']}: {weakness} for {row['url']}")
+            is_own = "nvidia" in row.url.casefold() or sources.derive_own_name(row.file)
+            (ours if is_own else foreign).append(f"{row.file}: {weakness} for {row.url}")
     for retired in catalogue.list_retired_keys():
         old = retired.fingerprint
         holders = [file for file, data in repo_state["keys"].items() if old in _fingerprints(data)]
@@ -151,13 +152,13 @@ def package_sources(ctx: Context[Any]) -> Outcome:
     return ok(f"{number} source{'' if number == 1 else 's'}{also}", "signed package sources")
 
 
-def _is_kept(row: Mapping[str, Any]) -> bool:
+def _is_kept(row: source_files.Row) -> bool:
     """Return whether it is the source of the files that the host itself keeps, whose digests rollback has compared."""
-    return (row["file"], row["url"].rstrip("/")) in checkpoints.OFFERS
+    return (row.file, row.url.rstrip("/")) in checkpoints.OFFERS
 
 
 def _fingerprints(data: str) -> list[str]:
     try:
-        return [key["fingerprint"] for key in openpgp.parse_keys(data)]
+        return [key.fingerprint for key in openpgp.parse_keys(data)]
     except openpgp.NotAKey:
         return []

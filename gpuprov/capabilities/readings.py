@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -17,6 +17,7 @@ from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host.readings import PROGRAM, READINGS, SERVICE, TIMER
 from gpuprov.host_code import readings as onhost
 from gpuprov.host_code.files import PYTHON
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import File, Resource, Unit, role_values
 from gpuprov.spec.model import Fragment
 
@@ -114,7 +115,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield Unit(name=TIMER, enabled=True, active=True)
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the values of its resources. The first reading is taken at once, if there is none."""
     hint = f"see journalctl -u {SERVICE} on the host"
     first = {"command": {"argv": ["systemctl", "start", SERVICE], "hint": hint}}

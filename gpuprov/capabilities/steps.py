@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov.capabilities.tasks import Stages, each_task, list_keys
+from gpuprov.host_code.json_members import Json
 
 Need = Literal["host-drained", "gpus-free"]
 BROUGHT_BY: Mapping[Need, str] = {"host-drained": "drain", "gpus-free": "stop_clients"}
@@ -28,10 +29,10 @@ class Step(msgspec.Struct, frozen=True):
     needs: Mapping[Need, str] = {}
 
 
-def hand_steps(steps: Iterable[Step], stages: Stages) -> dict[str, Any]:
+def hand_steps(steps: Iterable[Step], stages: Stages) -> dict[str, Json]:
     """Return the arguments of the tasks that are needed. Raises ValueError for a role in which what a step needs does
     not come before it."""
-    given = dict[str, Any]()
+    given = dict[str, Json]()
     for step in steps:
         if not step.needed:
             continue
@@ -41,6 +42,11 @@ def hand_steps(steps: Iterable[Step], stages: Stages) -> dict[str, Any]:
             given[key] = {}
         given[step.key] = step.arguments
     return given
+
+
+def select_values(values: Mapping[str, Json], *names: str) -> dict[str, Json]:
+    """Return the values with these names."""
+    return {name: values[name] for name in names}
 
 
 def comes_before(need: Need, key: str, later: str, stages: Stages) -> bool:

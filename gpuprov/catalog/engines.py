@@ -7,7 +7,7 @@ from typing import Literal
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.rules.engines import number
 
-Engine = Literal["docker", "containerd", "crio", "podman"]
+Engine = Literal["docker", "containerd", "crio", "podman", "k3s", "rke2"]
 
 
 class Reads(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -40,24 +40,28 @@ class EnginesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fields: tuple[Field, ...]
 
 
+BUNDLED = {"microk8s": "containerd"}
+"""Engines whose release is that of another."""
 read_engines_file = partial(load, "engines", EnginesFile)
 
 
 def find_newest_cdi(engine: str, version: str) -> str:
     """Return the newest version of a CDI file that this release reads; "" if it reads none, or its version is unknown."""
-    rows = [row for row in read_engines_file().reads if row.engine == engine and number(row.since) <= number(version)]
+    own = BUNDLED.get(engine, engine)
+    rows = [row for row in read_engines_file().reads if row.engine == own and number(row.since) <= number(version)]
     return rows[-1].cdi if rows else ""
 
 
 def find_first_reader(engine: str, cdi: str) -> str:
     """Return the first release of an engine that reads this version of a CDI file; "" if unknown."""
-    rows = read_engines_file().reads
-    return next((row.since for row in rows if row.engine == engine and number(row.cdi) >= number(cdi)), "")
+    rows, own = read_engines_file().reads, BUNDLED.get(engine, engine)
+    return next((row.since for row in rows if row.engine == own and number(row.cdi) >= number(cdi)), "")
 
 
 def find_newest_known(engine: str) -> str:
     """Return the newest examined release of an engine."""
-    return next(row.version for row in read_engines_file().known if row.engine == engine)
+    own = BUNDLED.get(engine, engine)
+    return next(row.version for row in read_engines_file().known if row.engine == own)
 
 
 def derive_needed_cdi(version: str, fields: Iterable[str]) -> str:

@@ -1,19 +1,19 @@
 """NVSwitch boards and Fabric Manager: the hardware that requires it, its packages, its settings."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from ipaddress import AddressValueError, IPv4Address
-from typing import Any
 
 from gpuprov.catalog import instances
-from gpuprov.catalog.distributions import find_distribution, list_managed
+from gpuprov.catalog.distributions import find_distribution
 from gpuprov.catalog.drivers import list_branches
 from gpuprov.catalog.drivers.data import Setting, read_drivers_file
 from gpuprov.catalog.gpus import Gpu, list_gpus
 from gpuprov.catalog.packages import list_origins, list_package_sets
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.rules import followers
+from gpuprov.rules.package_rules import Rule
 from gpuprov.rules.resolve import Rules
 
 UNIT = "nvidia-fabricmanager.service"
@@ -86,7 +86,7 @@ def explain_absence(gpu: Gpu) -> str:
 
 
 @cache
-def build_rules(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[dict[str, Any], ...]:
+def build_rules(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[Rule, ...]:
     """Return the package's names on a distribution (`part` imex: nvidia-imex's), for `gpuprov.rules.resolve`: `name`
     with {branch}, `min` and `max` branch, and `needs`, a package of the driver of one archive, if it only goes with
     that."""
@@ -99,7 +99,10 @@ def build_rules(os_id: str, version_id: str, part: str = "fabric-manager") -> tu
             for entry in list_package_sets(distribution.key, part, branch.branch, origin=origin.key):
                 bounds = int(entry.min_branch or 0), int(entry.max_branch or NO_LIMIT)
                 rows |= {(name, *bounds, entry.needs): None for name in entry.packages}
-    return tuple({"name": n, "min": low, "max": high} | ({"needs": pkg} if pkg else {}) for n, low, high, pkg in rows)
+    return tuple(
+        Rule(name=n, min=low, max=high, needs=pkg) if pkg else Rule(name=n, min=low, max=high)
+        for n, low, high, pkg in rows
+    )
 
 
 def list_names(os_id: str, version_id: str, part: str = "fabric-manager") -> tuple[str, ...]:
@@ -122,36 +125,29 @@ def read_libraries() -> dict[str, str]:
     return {entry.id: part for gpu, part in boards if part for entry in gpu.pci_ids}
 
 
-def list_followed(platforms: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """Return the data of `gpuprov.rules.followers`. `platforms`: ID and VERSION_ID of /etc/os-release by the
-    platform's key."""
-    data: dict[str, Any] = {"library": read_libraries()}
-    for prefix, part in (("", "fabric-manager"), ("imex_", "imex"), ("nscq_", "nscq"), ("nvsdm_", "nvsdm")):
-        known = {key: pair for key, pair in platforms.items() if part == "imex" or build_rules(*pair, part)}
-        data[f"{prefix}rules"] = {key: list(build_rules(*pair, part)) for key, pair in known.items()}
-        data[f"{prefix}names"] = {key: list(list_names(*pair, part)) for key, pair in known.items()}
-    return data
-
-
 def list_beside(
     capabilities: Mapping[str, object], gpu_ids: Callable[[], Sequence[str]], os_id: str, version_id: str
 ) -> tuple[tuple[Rules, tuple[str, ...]], ...]:
     """Return the packages with their own names that a spec with these blocks requests in the driver's version, on a
     host with these GPUs: the rules and all names of each."""
     block = capabilities.get(followers.FABRIC_MANAGER)
-    imex = getattr(block, "imex", None)
-    query = str(getattr(block, "query_library", "never"))
-    tray = {"nodes": getattr(imex, "nodes", ()), "service": getattr(imex, "service", "enabled")}
-    known = list_followed({"": (os_id, version_id)})
-    needed = not followers.of_tray(tray) and followers.wants_library(query, capabilities)
-    packages = followers.followers(gpu_ids() if needed else (), capabilities, tray, query, known, "")
-    return tuple(zip(packages["rules"], packages["names"], strict=True))
+    if block is None:
+        return ()
+    imex, query = getattr(block, "imex", None), str(getattr(block, "query_library", "never"))
+    parts = ["fabric-manager"]
+    if imex and (imex.nodes or imex.service == "disabled"):  # in place of Fabric Manager
+        parts = ["imex"]
+    elif followers.wants_library(query, capabilities) and (part := find_library(gpu_ids())):
+        # A distribution may have no such package. Nobody named it in the spec, so that nothing is missing.
+        parts += [part] if query == "always" or build_rules(os_id, version_id, part) else []
+    return tuple((build_rules(os_id, version_id, part), list_names(os_id, version_id, part)) for part in parts)
 
 
-def build_tables() -> dict[str, Any]:
-    """Return the data of nvidia_driver's role, which installs the packages that follow the driver; `rules` and `names`
-    by platform."""
-    return list_followed({entry.key: (entry.id, entry.version_id) for entry in list_managed()})
+def find_library(gpus: Iterable[str]) -> str:
+    """Return the library for boards with these GPUs (`10de:2330`): a key of `followers.LIBRARIES`; empty if none is
+    known."""
+    known = read_libraries()
+    return next((known[gpu] for gpu in gpus if gpu in known), "")
 
 
 def get_configuration_file() -> str:

@@ -5,7 +5,7 @@ from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 
 from gpuprov.catalog.chips import cards, described, generation_of
-from gpuprov.catalog.instances import find_instance, find_nearest_types, find_vendor, parse_label
+from gpuprov.catalog.instances import find_instance, find_nearest_types, find_vendor, is_type, parse_label
 from gpuprov.catalog.models import ARCHITECTURES, Architecture, Flavour, Gpu, GpusFile
 from gpuprov.catalog.reader import choose_fix, load
 from gpuprov.core.errors import GpuprovError
@@ -32,6 +32,7 @@ __all__ = [
     "list_gpus",
     "list_meant",
     "list_of_stem",
+    "strip_system",
 ]
 
 
@@ -114,6 +115,12 @@ def index_by_label() -> dict[str, Gpu]:
 
 _COUNTED = re.compile(r"([1-9][0-9]?) ?[x\N{MULTIPLICATION SIGN}*] ?(\S.*)")
 """A count written before a model: 8xH100."""
+_SYSTEM = re.compile(r"\A\s*(?:nvidia )?(?:dgx|hgx)[ _-]+", re.IGNORECASE)
+
+
+def strip_system(text: str) -> str:
+    """Return a name without the machine's before it: DGX H100 is H100."""
+    return _SYSTEM.sub("", text)
 
 
 def explain_unknown(text: str) -> tuple[str, str]:
@@ -126,8 +133,10 @@ def explain_unknown(text: str) -> tuple[str, str]:
         modules = NEEDS[generation.flavour]
         last = f", branch {generation.last_branch} is its last" if generation.last_branch else ""
         return f"is {described(text)}: no model of the catalogue", f"leave gpu out; its driver: {modules}{last}"
-    near = find_nearest_types(text) or find_nearest(text)
+    near = find_nearest_types(text) or find_nearest(strip_system(text))
     names = ", ".join(f'"{key}"' for key in near)
+    if not near and is_type(text):
+        return "is an instance type that is not in the catalogue", "write the model of its GPUs, and count"
     return "is not in the catalogue", f"did you mean {names}?" if near else "gpuprov catalog gpus lists all"
 
 

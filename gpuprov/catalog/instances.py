@@ -9,8 +9,11 @@ from gpuprov.catalog.reader import Fact, File, load
 
 Fabric = Literal["", "infiniband", "roce", "efa", "erdma"]
 _TYPE = re.compile(
-    r"[a-z][a-z0-9]*(-[a-z0-9]+)?\.[a-z0-9-]+|ecs\..+|standard_.+|[a-z]\d[a-z]*-[a-z]+-\d+g?|(bm|vm)\.gpu.+|gpu_\d+x_.+"
+    r"(ml\.)?[a-z][a-z0-9]*(-[a-z0-9]+)?\.[a-z0-9-]+|gx\d[a-z]*-\d+x\d+x.+|ecs\..+|standard_.+|[a-z]\d[a-z]*-[a-z]+-\d+g?|(bm|vm)\.gpu.+|gpu_\d+x_.+"
 )
+_HYPERPOD = "ml."
+"""SageMaker HyperPod's, before EC2's instance type in the label node.kubernetes.io/instance-type:
+https://github.com/aws-samples/awsome-distributed-training/tree/main/1.architectures/7.sagemaker-hyperpod-eks/slinky-slurm"""
 _PREFIX = "standard_"
 """Azure's, which people leave out."""
 
@@ -60,16 +63,26 @@ def index_by_type() -> dict[str, InstanceTypes]:
     return {name.casefold(): row for row in read_instances_file().instances for name in row.types}
 
 
+def fold_type(text: str) -> str:
+    """Return an instance type as it is compared: without case and SageMaker's prefix."""
+    return text.strip().casefold().removeprefix(_HYPERPOD)
+
+
 def find_instance(text: str) -> InstanceTypes | None:
     """The row of an instance type, in any case; None if it is not known."""
-    return index_by_type().get(text.strip().casefold())
+    return index_by_type().get(fold_type(text))
+
+
+def is_type(text: str) -> bool:
+    """Return whether a text looks like an instance type."""
+    return bool(_TYPE.fullmatch(text.strip().casefold()))
 
 
 def find_nearest_types(text: str) -> list[str]:
     """Return instance types one typing error, or Azure's prefix, away from a text that looks like one; may be empty."""
     if prefixed := index_by_type().get(_PREFIX + text.strip().casefold()):
         return [name for name in prefixed.types if name.casefold() == _PREFIX + text.strip().casefold()]
-    if not _TYPE.fullmatch(text.strip().casefold()):
+    if not is_type(text):
         return []
     names = {name.casefold(): name for row in read_instances_file().instances for name in row.types}
     return [names[near] for near in get_close_matches(text.strip().casefold(), names, n=3, cutoff=0.85)]
@@ -83,7 +96,7 @@ def count_most(model: str) -> int:
 def find_vendor(text: str) -> str:
     """Return the vendor of a card that is not NVIDIA's, by its name, its PCI id or an instance type with it; "" if
     there is none."""
-    plain = text.strip().casefold()
+    plain = fold_type(text)
     squeezed = re.sub(r"[^a-z0-9]", "", plain)
     for row in read_instances_file().vendors:
         by_name = any(squeezed.startswith(begin) for begin in row.begins)

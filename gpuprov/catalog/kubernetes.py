@@ -16,9 +16,10 @@ NODE_LABELS = "node-labels.yaml"
 SUMMARY = "allocatable.yaml"
 HAMI_VALUES = "hami-values.yaml"
 GPUSHARE_VALUES = "gpushare-values.yaml"
+DRA_VALUES = "dra-driver-values.yaml"
 FILES = (
     *(DEVICE_PLUGIN, PLUGIN_VALUES, OPERATOR_VALUES, MIG_CONFIG, RUNTIME_CLASS, NODE_LABELS, SUMMARY),
-    *(HAMI_VALUES, GPUSHARE_VALUES),
+    *(HAMI_VALUES, GPUSHARE_VALUES, DRA_VALUES),
 )
 """Every file that can be rendered; files that a spec does not request are removed."""
 PLUGIN_CONFIG, MIG_LABEL, MPS_CAPABLE = (
@@ -26,7 +27,8 @@ PLUGIN_CONFIG, MIG_LABEL, MPS_CAPABLE = (
     "nvidia.com/mig.config",
     "nvidia.com/mps.capable",
 )
-HAMI_NODE, GPUSHARE_NODE = "gpu", "gpushare"
+HAMI_NODE, GPUSHARE_NODE, GPU_PRESENT = "gpu", "gpushare", "nvidia.com/gpu.present"
+DRA_DRIVER = "gpu.nvidia.com"
 LAYOUT = "gpuprov"
 """Name of the layout of `mig` in the MIG manager's ConfigMap."""
 MIN_REPLICAS = 2
@@ -59,6 +61,24 @@ class Allowed(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key: str
 
 
+class DraNeeds(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The oldest releases that the DRA driver works with: of Kubernetes, of the GPU's driver, and of that with
+    ComputeDomains."""
+
+    kubernetes: str
+    driver: str
+    domain_driver: str
+
+
+class Gate(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A feature gate of the DRA driver."""
+
+    key: str
+    default: bool = False
+    excludes: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
+
+
 class KubernetesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/kubernetes.yaml"""
 
@@ -66,6 +86,8 @@ class KubernetesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True
     plugin_replicas: tuple[Replicas, ...]
     mps_clients: tuple[Clients, ...]
     kubelet_labels: tuple[Allowed, ...]
+    dra_needs: tuple[DraNeeds, ...]
+    dra_gates: tuple[Gate, ...]
 
 
 read_kubernetes_file = partial(load, "kubernetes", KubernetesFile)

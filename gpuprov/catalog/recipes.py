@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuprov.catalog.instances import Fabric, InstanceTypes
 from gpuprov.catalog.reader import Fact, File, load
+from gpuprov.core.safe_parse import Tree
 
 
 class Line(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -74,9 +75,9 @@ def lines_of(recipe: Recipe) -> tuple[Line, ...]:
     return tuple({line.at: line for line in (*shared, *recipe.lines)}.values())
 
 
-def spec_of(recipe: Recipe) -> dict[str, Any]:
+def spec_of(recipe: Recipe) -> Tree:
     """Return the recipe as the value of `gpuprov`."""
-    spec: dict[str, Any] = {"recipe": recipe.key, "gpu": {"model": recipe.model, "count": recipe.count}}
+    spec: Tree = {"recipe": recipe.key, "gpu": {"model": recipe.model, "count": recipe.count}}
     for line in lines_of(recipe):
         block = spec
         for name in line.at[:-1]:

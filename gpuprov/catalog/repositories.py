@@ -1,10 +1,10 @@
 """NVIDIA's package repositories by distribution and architecture, and the keys that sign them."""
 
 from functools import partial
-from typing import Any
 
 from gpuprov.catalog.distributions import Signed, list_distributions
 from gpuprov.catalog.reader import Fact, File, load
+from gpuprov.host_code.sources import Source
 
 
 class Key(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,7 +50,7 @@ def list_retired_keys() -> tuple[Retired, ...]:
     return read_repositories_file().retired
 
 
-def find_cuda_repository(distribution: str, machine: str = "x86_64") -> dict[str, Any] | None:
+def find_cuda_repository(distribution: str, machine: str = "x86_64") -> Source | None:
     """Return NVIDIA's CUDA repository, in the form of a spec's `repository` block; None if there is none.
 
     `fingerprint` is empty if no public source confirms it: the spec must then provide it.
@@ -64,7 +64,7 @@ def find_cuda_repository(distribution: str, machine: str = "x86_64") -> dict[str
     return None
 
 
-def find_toolkit_repository(family: str, machine: str = "x86_64") -> dict[str, Any] | None:
+def find_toolkit_repository(family: str, machine: str = "x86_64") -> Source | None:
     """Return the container toolkit's repository, in the same form; one for all distributions of a family."""
     names = DEBIAN if family == "debian" else {name: name for name in DEBIAN}
     if machine not in names:
@@ -74,7 +74,7 @@ def find_toolkit_repository(family: str, machine: str = "x86_64") -> dict[str, A
     return build_block(url, bases["container_toolkit_key"], get_key(TOOLKIT_KEY), "index")
 
 
-def build_block(url: str, key_url: str, signer: Key, signed: Signed) -> dict[str, Any]:
+def build_block(url: str, key_url: str, signer: Key, signed: Signed) -> Source:
     return {
         "url": url,
         "suite": "/",

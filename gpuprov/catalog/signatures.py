@@ -124,6 +124,16 @@ class Held(NamedTuple):
         of_a_kind = signature.coded or len(self.symptom.signatures) > MANY
         return signature.fallback, signature.coded or len(signature.words) < 2, of_a_kind, -len(signature.text)
 
+    @property
+    def is_harmless(self) -> bool:
+        """True if hosts that are well print this message, too."""
+        return self.signature.text in fold_harmless(self.symptom)
+
+
+@cache
+def fold_harmless(symptom: Symptom) -> frozenset[str]:
+    return frozenset(map(fold, symptom.harmless))
+
 
 def find_held(line: str) -> list[Held]:
     """Return the symptoms with a message in a folded line, the most specific first. If one message is a part of

@@ -31,7 +31,8 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `cause`, `check` and `fix` are of the likeliest cause; `others` follow in order of likelihood. `action`: of an Xid,
     the action that NVIDIA specifies. `decided_by`: keys of symptoms that decide its cause if they are seen beside it.
     `follows`: the message says that something failed, and another line says why: the answers to other lines come before
-    it.
+    it. `harmless`: those of its signatures that hosts print that are well, too: a message pasted by itself is answered,
+    and one among others is not.
 
     `needs`: required text in lines with signatures that other programs print too, unless the signature is the whole
     line. `unless`: words of lines that are not this symptom.
@@ -51,6 +52,7 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     others: tuple[Cause, ...] = ()
     decided_by: tuple[str, ...] = ()
     follows: bool = False
+    harmless: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 

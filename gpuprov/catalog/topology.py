@@ -45,6 +45,12 @@ def count_nvlinks(gpu: Gpu | None) -> int | None:
     return next((row.links for row in load("topology", TopologyFile).nvlinks if row.model == gpu.key), None)
 
 
+def always_has_nvlinks(gpu: Gpu | None) -> bool:
+    """Return whether each GPU of the model has NVLinks: those of cards hang on a bridge, and unknown models may have
+    none."""
+    return gpu is not None and gpu.nvlink == "yes"
+
+
 def find_board(gpu: Gpu | None) -> Board | None:
     """Return the board that GPUs of this form factor are on; None if nothing is known of it."""
     rows = load("topology", TopologyFile).pcie_slots

@@ -152,7 +152,8 @@ def _judge_driver_line(text: str) -> Verdict | None:
     if not text.startswith(NVIDIA):
         return None
     judged = {line.key for line in kernel_file().lines}
-    held = next((entry for entry in find_held(fold(text)) if entry.symptom.key not in judged), None)
+    every = (entry for entry in find_held(fold(text)) if not entry.is_harmless)
+    held = next((entry for entry in every if entry.symptom.key not in judged), None)
     return Verdict(key=held.symptom.key, check="driver_log", standing="reported") if held else None
 
 

@@ -1,11 +1,11 @@
 """Choice of the checkpoint that a host goes back to, and of the spec that brings it there. Pure."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from gpuprov.capabilities import BY_NAME
+from gpuprov.core.safe_parse import Tree, TreeView
 from gpuprov.facts.probes.host.checkpoints import Checkpoint, Checkpoints
 from gpuprov.facts.probes.host.house import Receipt
 from gpuprov.host_code.lasting import SETTING, parse_settings
@@ -20,7 +20,7 @@ class Back(msgspec.Struct, frozen=True):
     receipt, which no spec removes; `until_boot`: those of which something may stay until the next boot."""
 
     checkpoint: Checkpoint
-    values: dict[str, Any]
+    values: Tree
     pruned: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     stays: tuple[str, ...] = ()
@@ -73,14 +73,14 @@ def back(checkpoints: Checkpoints, receipt: Receipt | None, to: str = "", *, las
     )
 
 
-def _takes_away(spec: Mapping[str, Any], name: str) -> bool:
+def _takes_away(spec: TreeView, name: str) -> bool:
     """Return whether a block of the checkpoint, beside which the capability has no place, takes away what it set up."""
     capability = BY_NAME.get(name)
     prunes = any(BY_NAME[other].prunes for other in spec if other in BY_NAME and _is_requested(spec, other))
     return prunes and capability is not None and not capability.driverless
 
 
-def _removal_of(name: str) -> Mapping[str, Any] | None:
+def _removal_of(name: str) -> TreeView | None:
     return capability.taken_away if (capability := BY_NAME.get(name)) else None
 
 
@@ -141,7 +141,7 @@ def _choose(checkpoints: Checkpoints, receipt: Receipt | None, to: str, last: bo
     return Refused(f"nothing to go back to: the oldest checkpoint, {now.run}, is what was applied last", fix)
 
 
-def _is_requested(spec: Mapping[str, Any], name: str) -> bool:
+def _is_requested(spec: TreeView, name: str) -> bool:
     return spec.get(name, False) is not False
 
 

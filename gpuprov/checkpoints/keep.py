@@ -1,8 +1,7 @@
 """Keeping of checkpoints: after an apply, green hosts keep the spec that was applied, with the resulting versions."""
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -17,6 +16,8 @@ from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.host import house
 from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS
 from gpuprov.fleet.specs import build_spec, with_site
+from gpuprov.host_code.fence import Owner
+from gpuprov.host_code.kept_files import Checkpoint, Request
 from gpuprov.plan.host_lock import of_host
 from gpuprov.plan.read import Pair, Reading
 from gpuprov.render import digests
@@ -33,7 +34,7 @@ def is_kept(reading: Reading) -> bool:
     return now is not None and now is checkpoints.last
 
 
-def keep(pairs: Sequence[Pair], owner: Mapping[str, object], pace: Pace | None = None) -> dict[str, str]:
+def keep(pairs: Sequence[Pair], owner: Owner, pace: Pace | None = None) -> dict[str, str]:
     """Write a checkpoint of the run on each host. Returns the problem, by host, of those where it failed."""
     run = str(owner["run"])
     versioned = {raw.name: _list_versioned(spec) for raw, spec in pairs}
@@ -42,7 +43,7 @@ def keep(pairs: Sequence[Pair], owner: Mapping[str, object], pace: Pace | None =
         for raw, _ in pairs
     ]
     gathered = gather([entry for entry in probes_by_host if entry[1]], pace=pace)
-    requests: dict[str, tuple[RawHost, dict[str, Any]]] = {}
+    requests: dict[str, tuple[RawHost, Request]] = {}
     problems: dict[str, str] = {}
     for raw, spec in pairs:
         facts = gathered.get(raw.name, Facts({}))
@@ -51,13 +52,13 @@ def keep(pairs: Sequence[Pair], owner: Mapping[str, object], pace: Pace | None =
             continue
         exact = pin_versions(raw, spec, facts)
         made = [digests(each) for each in (spec, exact[1])]
-        checkpoint = {"schema": 1, "gpuprov_version": __version__, "spec": exact[0].values, "digests": made}
+        checkpoint: Checkpoint = {"schema": 1, "gpuprov_version": __version__, "spec": exact[0].values, "digests": made}
         requests[raw.name] = (
             raw,
             {"action": "keep", "run": run, "owner": of_host(owner, raw.name), "checkpoint": checkpoint},
         )
     answers = on_hosts(requests, pace)
-    return problems | {name: str(answer["problem"]) for name, answer in answers.items() if "problem" in answer}
+    return problems | {name: answer.problem for name, answer in answers.items() if answer.problem is not None}
 
 
 def pin_versions(raw: RawHost, spec: HostSpec, facts: Facts) -> Pair:

@@ -7,6 +7,7 @@ import msgspec
 
 from gpuprov.facts.collect.pace import Pace
 from gpuprov.host_code import checkpoints
+from gpuprov.host_code.kept_files import Request
 from gpuprov.plan.host_code import run_on_hosts
 from gpuprov.spec.model import RawHost
 
@@ -26,23 +27,23 @@ class CheckpointsAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
     locked: dict[str, Any] | None = None
 
 
-def on_hosts(
-    requests: Mapping[str, tuple[RawHost, Mapping[str, Any]]], pace: Pace | None = None
-) -> dict[str, dict[str, Any]]:
+def on_hosts(requests: Mapping[str, tuple[RawHost, Request]], pace: Pace | None = None) -> dict[str, CheckpointsAnswer]:
     """Return the answers by host; `problem` in one is the reason why the host did not do it."""
     results = run_on_hosts(checkpoints, requests, CheckpointsAnswer, limit=LIMIT, pace=pace)
     return {
-        name: _plain(result.answer) if result.answer else {"problem": result.problem}
+        name: _in_one_line(result.answer) if result.answer else CheckpointsAnswer(problem=result.problem)
         for name, result in results.items()
     }
 
 
-def _plain(answer: CheckpointsAnswer) -> dict[str, Any]:
-    return {
-        key: value if key == "locked" else _in_one_line(value) for key, value in msgspec.to_builtins(answer).items()
-    }
-
-
-def _in_one_line(value: Any) -> Any:
+def _in_one_line(answer: CheckpointsAnswer) -> CheckpointsAnswer:
     """Put each text in one line. That of a lock stays as it is: it is compared with an earlier one."""
-    return [_in_one_line(text) for text in value] if isinstance(value, list | tuple) else " ".join(value.split())
+    return msgspec.structs.replace(
+        answer,
+        problem=None if answer.problem is None else " ".join(answer.problem.split()),
+        kept=" ".join(answer.kept.split()),
+        unasked=" ".join(answer.unasked.split()),
+        left_out=tuple(" ".join(text.split()) for text in answer.left_out),
+        offered=tuple(" ".join(text.split()) for text in answer.offered),
+        missing=tuple(" ".join(text.split()) for text in answer.missing),
+    )

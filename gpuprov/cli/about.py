@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ def about(
     sources: tuple[str, ...],
     reading: dict[str, Any],
     only: Collection[str] | None = None,
-    files: dict[str, Path | None] | None = None,
+    files: Mapping[str, Path | Sequence[Path] | None] | None = None,
     host: str = "",
 ) -> About:
     """Return the origin. The command includes what selects hosts, checks and files. Extra variables and login options
@@ -31,8 +31,9 @@ def about(
     words += ["--limit", reading["limit"]] if reading.get("limit") else []
     words += ["--only", ",".join(sorted(only))] if only else []
     words += ["--quick"] if reading.get("quick") else []
-    for name, path in (files or {}).items():
-        words += [f"--{name}", str(path)] if path else []
+    for name, given in (files or {}).items():
+        for path in [given] if isinstance(given, Path) else given or ():
+            words += [f"--{name}", str(path)]
     return About(
         at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", inventory=", ".join(inventories), command=shlex.join(words)
     )

@@ -53,4 +53,4 @@ def bake(sources: tuple[str, ...], root: Path, wheels: Path, as_json: bool, **gi
     chosen = Options(root=root, wheels=wheels, **{name: given[name] for name in ("timeout", "verbose", "log_dir")})
     made = run.bake(fleet, chosen, Terminal(verbose=given["verbose"]))
     terminal.result(text.as_json(made) if as_json else text.as_text(made, verbose=given["verbose"]))
-    return made.exit_code
+    return made.code

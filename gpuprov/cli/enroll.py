@@ -13,6 +13,7 @@ from gpuprov.cli.sections import Command, Written
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpuprov.core.errors import Code
     from gpuprov.fleet.enroll import Host
 
 
@@ -79,15 +80,19 @@ def enroll(
     shared = _read_hash(hash_file) if hash_file else ""
     signing = enrolling.list_signing(options.load(sources, reading).pairs)
     if not signing:
-        raise GpuprovError("no host has nvidia_driver.signing", "docs: how-to/secure-boot")
+        raise GpuprovError(
+            "no host has nvidia_driver.signing",
+            "write nvidia_driver: {signing: {key_file: FILE, certificate_file: FILE, enroll: prepared}}",
+        )
     pace = options.pace(reading)
     with terminal.Progress([raw.name for raw, _ in signing], "reading", quiet=True):
         hosts = enrolling.read_hosts(signing, again=again, pace=pace, timeout=timeout)
     if sheet is not None and any(host.requested or host.state == "waiting" for host in hosts):
         raws = {raw.name: raw for raw, _ in signing}
         hosts = _request(hosts, raws, sheet, _Options(shared, again, wait, reading["forks"] or AT_A_TIME))
-    _show(hosts, as_json=as_json, requesting=sheet is not None)
-    return choose_code(host.outcome for host in hosts)
+    code = choose_code(host.outcome for host in hosts)
+    _show(hosts, code if as_json else None, requesting=sheet is not None)
+    return code
 
 
 def _check_new(sheet: Path | None) -> None:
@@ -153,11 +158,11 @@ def _request(hosts: Sequence[Host], raws: dict[str, Any], sheet: Path, chosen: _
     return done
 
 
-def _show(hosts: Sequence[Host], *, as_json: bool, requesting: bool) -> None:
-    """Print the hosts by state, and who is needed at a console."""
+def _show(hosts: Sequence[Host], code: Code | None, *, requesting: bool) -> None:
+    """Print the hosts by state, and who is needed at a console. `code`: the exit code, of a document in JSON."""
     from gpuprov.core import terminal
     from gpuprov.core.safe_parse import format_document
-    from gpuprov.fleet.enroll import group_hosts
+    from gpuprov.fleet.enroll import Enrolled, group_hosts
     from gpuprov.inventory.names import fold_names
 
     waiting = [host.host for host in hosts if host.state == "waiting"]
@@ -165,8 +170,8 @@ def _show(hosts: Sequence[Host], *, as_json: bool, requesting: bool) -> None:
         terminal.hint(f"a reboot with a person at the console is needed: {fold_names(waiting)}")
     elif not requesting and any(host.requested for host in hosts):
         terminal.hint("gpuprov enroll --sheet FILE requests it, and writes a sheet for the consoles")
-    if as_json:
-        terminal.result(format_document({"hosts": list(hosts)}))
+    if code is not None:
+        terminal.result(format_document(Enrolled(exit_code=code, hosts=tuple(hosts))))
         return
     lines = []
     for (state, message, hint), names in group_hosts(hosts).items():

@@ -1,8 +1,10 @@
 """The command `gpuprov health`: parse, call, return the exit code."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,11 +12,26 @@ from gpuprov.cli import options
 from gpuprov.cli.about import about
 from gpuprov.cli.sections import Command
 
+if TYPE_CHECKING:
+    from gpuprov.fleet.specs import Fleet
+
 
 @click.command(cls=Command, short_help="Say whether hosts are fit for work, and what NVIDIA says to do.")
 @options.inventory
 @options.reaching
 @click.option("--since", metavar="TIME", help="Judge the kernel log from then on: boot, 24h, 7d, 2026-11-20T14:02.")
+@click.option(
+    "--reset-done",
+    metavar="TIME",
+    help="Record on the hosts that their GPUs were reset then (now, 10m, 2026-11-20T14:02): what a reset ends is past.",
+)
+@click.option(
+    "--reset-gpu",
+    "gpus",
+    multiple=True,
+    metavar="ADDRESS",
+    help="With --reset-done: only this GPU was reset, by its PCI address; may be given again.",
+)
 @options.report_files
 @options.read_limit
 @options.recorded
@@ -22,12 +39,15 @@ from gpuprov.cli.sections import Command
 def health(
     sources: tuple[str, ...],
     since: str | None,
+    reset_done: str | None,
+    gpus: tuple[str, ...],
     timeout: float,
     records: tuple[Path, ...],
     as_json: bool,
     **reading: Any,
 ) -> int:
-    """Say whether each host is fit for work: yes, no, or not until it is reset or restarted. Changes nothing.
+    """Say whether each host is fit for work: yes, no, or not until it is reset or restarted. Changes nothing, but for
+    the record of a reset that --reset-done leaves on a host.
 
     The checks of the capability `health`, also of hosts whose spec does not ask for it. What is to be done is what
     NVIDIA says: return the card, drain, reboot, reset, restart the program. Exit code 0: all are fit; 1: some are not,
@@ -39,6 +59,7 @@ def health(
     Example: gpuprov health inventory.yaml --since 24h
              gpuprov health inventory.yaml --prometheus /var/lib/node_exporter/textfile/gpuprov-health.prom
              gpuprov health inventory.yaml --limit gpu017 --from gpu017.capture.json
+             gpuprov health inventory.yaml --limit gpu017 --reset-done 10m --reset-gpu 0000:19:00.0
     """
     import sys
 
@@ -58,9 +79,12 @@ def health(
         options.reaches_nobody("--from", reading)
         if since is not None:
             raise GpuprovError("--since and --from: a record is judged over all that it holds", "leave --since out")
+    refuse_reset_done(reset_done, gpus, records, reading["limit"])
     fleet = options.load(sources, reading)
     check_writable(*files.values())
     began = monotonic()
+    if reset_done is not None:
+        record_resets(fleet, reset_done, gpus, timeout, reading["forks"])
     pairs = [(raw, watched(spec, since)) for raw, spec in fleet.pairs]
     took: dict[str, float] = {}
     if records:
@@ -73,7 +97,7 @@ def health(
             )  # fmt: skip
     results = of_health(verified)
     verbose = reading["verbose"]
-    page = about("health", sources, reading, None, files) if files["html"] else None
+    page = about("health", sources, reading, None, {"from": records, **files}) if files["html"] else None
 
     def as_text() -> str:
         width = min(terminal.width(), 120)
@@ -91,3 +115,35 @@ def health(
     bad = ("fail", "error", "unreachable")
     retry.offer("health", list(dict.fromkeys(result.host for result in results if result.status in bad)), len(pairs))
     return health_code(results)
+
+
+def refuse_reset_done(at: str | None, gpus: tuple[str, ...], records: tuple[Path, ...], limit: str | None) -> None:
+    """Raise GpuprovError where --reset-done and its --reset-gpu cannot work, before a host is read."""
+    from gpuprov.core.errors import GpuprovError
+    from gpuprov.repair.reset_done import check_request
+
+    if at is None:
+        if gpus:
+            raise click.UsageError("--reset-gpu names the GPUs of --reset-done, which is not given")
+        return
+    if records:
+        raise GpuprovError(
+            "--reset-done and --from: a record cannot be changed", "leave --from out, to record it on the host"
+        )
+    if not limit:
+        raise GpuprovError("--reset-done is about named hosts, and --limit names none", "add --limit HOST")
+    check_request(at, gpus)
+
+
+def record_resets(fleet: Fleet, at: str, gpus: tuple[str, ...], timeout: float, forks: int | None) -> None:
+    """Record the reset on the fleet's hosts, and say so."""
+    from gpuprov.capabilities.health.past import moment
+    from gpuprov.core import terminal
+    from gpuprov.plan.extra import new_run
+    from gpuprov.repair import reset_done
+    from gpuprov.repair.hosts import ReachedHosts
+    from gpuprov.repair.model import Options
+
+    hosts = ReachedHosts(fleet.pairs, Options(run=new_run(), timeout=timeout, forks=forks or 0))
+    for name, mark in reset_done.record_resets([raw.name for raw, _ in fleet.pairs], hosts, at, gpus).items():
+        terminal.progress(f"{name}: recorded: {', '.join(mark.gpus) or 'all GPUs'} reset at {moment(mark.at)}")

@@ -111,9 +111,14 @@ DOCUMENTS = {
     "check": "gpuprov.report.check.Check",
     "topology": "gpuprov.hardware.topology.document.Topology",
     "show": "gpuprov.report.listing.Shown",
+    "drain": "gpuprov.fleet.drain.many.Drained",
+    "enroll": "gpuprov.fleet.enroll.Enrolled",
+    "bake": "gpuprov.bake.model.BakedDocument",
     "rollout-status": "gpuprov.rollout.status.Status",
 }
 """Commands whose --json is a document of its own, and its type."""
+SAME = {"rollback": "apply", "undrain": "drain"}
+"""Commands that print the document of another."""
 
 
 def document_schema(command: str) -> str:
@@ -123,6 +128,7 @@ def document_schema(command: str) -> str:
 
     from gpuprov.spec.schema import format_document_schema
 
+    command = SAME.get(command, command)
     if command in DOCUMENTS:
         return format_document_schema(_load(DOCUMENTS[command]), f"gpuprov {command.replace('-', ' ')} --json")
     kinds = reduce(or_, map(_load, VERBS.values()))
@@ -159,8 +165,8 @@ def _files(command: Any) -> Any:
     "--of",
     "command",
     metavar="COMMAND",
-    type=click.Choice([*VERBS, "rollback", *DOCUMENTS]),
-    help=f"Of what this command prints with --json: {', '.join([*VERBS, 'rollback', *DOCUMENTS])}.",
+    type=click.Choice([*VERBS, *DOCUMENTS, *SAME]),
+    help=f"Of what this command prints with --json: {', '.join([*VERBS, *DOCUMENTS, *SAME])}.",
 )
 def schema(kind: str | None, command: str | None) -> int:
     """Print a JSON Schema: of the `gpuprov` variable, a whole inventory, a roll-out's policy, or what gpuprov writes or

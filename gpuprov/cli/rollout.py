@@ -74,8 +74,6 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
         raise click.UsageError("--ask-vault-pass: the processes of a roll-out ask nobody; give --vault-password-file")
     rules = policies.load(policy)
     carrier = engine.chosen(reading)
-    if not yes:
-        options.must_be_able_to_ask("rollout start asks before it begins", "--yes")
     also = dict.fromkeys([*frozen.DOMAINS, *(by for by in (rules.domain, rules.site) if by)])
     fleet = options.load(sources, {**reading, "ask_become_pass": False}, also=tuple(also))
     made = frozen.freeze(fleet, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")

@@ -54,7 +54,10 @@ def write(
     )
     made = saved.made(request, fleet.pairs, readings, plans, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     write_atomic(path, saved.text(made, fleet.pairs), mode=0o600)
-    terminal.progress(f"saved: gpuprov apply {path} does this, and refuses if anything has changed by then")
+    if all(plan.unreachable for plan in plans):
+        terminal.progress(f"saved in {path}, which cannot be applied: no host was reached")
+    else:
+        terminal.progress(f"saved: gpuprov apply {path} does this, and refuses if anything has changed by then")
 
 
 def render_page(

@@ -14,7 +14,7 @@ PURPOSES = {
     "Hosts in service": (
         *("health", "repair", "drift", "rollback", "diff", "show", "export", "topology", "accept", "capture"),
     ),
-    "Fleets and closed sites": ("rollout", "fleet", "drain", "undrain", "enroll", "bundle", "bake", "render"),
+    "Fleets, closed sites": ("rollout", "fleet", "drain", "undrain", "enroll", "bundle", "bake", "render"),
     "Tests": ("test", "simulate"),
     "What gpuprov knows": ("explain", "catalog", "mig", "schema"),
 }
@@ -24,6 +24,8 @@ RENAMED = {name: f"fleet {name}" for name in ("freeze", "slice", "work", "fold",
 """Commands by their names before 0.1.0, which work for one more release."""
 READING = {"check", "plan", "verify", "health", "drift", "diff", "show", "export", "topology", "capture"}
 """Commands that change nothing on hosts."""
+INVENTORIES = (".yaml", ".yml", ".ini", ".json", ".toml")
+"""Ends of files that are an inventory, and no host's name."""
 READ = ("sources", "inventories", "vault_password_files", "fleet", "records")
 
 
@@ -111,7 +113,14 @@ class Command(click.Command):
     context_class = Context
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Raise UsageError if a file to be written is one that is read: `-o` is easily typed for `-i`."""
+        """Raise UsageError if a file to be written is one that is read: `-o` is easily typed for `-i`; or if the
+        inventory stands before the host."""
+        for name in ("host", "left"):
+            if os.path.isfile(given := str(ctx.params.get(name) or "")) and given.endswith(INVENTORIES):
+                words = (ctx.params.get("right") or "", *ctx.params.get("sources", ()))
+                hosts = [word for word in words if word and not os.path.exists(word)]
+                right = f"{ctx.command_path} {' '.join(hosts) or 'HOST'} {given}"
+                raise click.UsageError(f"HOST comes first, and {given} is an inventory: {right}")
         for parameter in self.params:
             target = ctx.params.get(parameter.name or "")
             if (

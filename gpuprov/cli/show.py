@@ -67,8 +67,7 @@ def show(
     check_writable(html)
     least = 0
     if html:
-        files = {"from": records[0] if records else None, "html": html}
-        origin = about("show", sources, reading, files=files, host=host)
+        origin = about("show", sources, reading, files={"from": records, "html": html}, host=host)
         readings, unread, least = _write_page(fleet, names, records, timeout, (html, origin, reading))
     else:
         readings, unread = _read(fleet, names, records, timeout, reading)

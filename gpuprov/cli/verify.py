@@ -67,7 +67,7 @@ def verify(
         also = (*PROBES, *also)
         hosts = {raw.name: raw for raw, _ in fleet.pairs}
         of_page["known"] = {name: known(raw) for name, raw in hosts.items()}
-        of_page["about"] = about("verify", sources, reading, options.only(only), files)
+        of_page["about"] = about("verify", sources, reading, options.only(only), {"from": records, **files})
 
     def note(host: str, outcome: Any) -> None:
         if files["html"] and isinstance(outcome, Facts):

@@ -54,18 +54,30 @@ def named(words: str) -> list[Field]:
     least nested first."""
     if any(map(str.isspace, words)):
         return []
-    target = tuple(word.partition("[")[0] for word in words.casefold().split("."))
+    target = _split(words.casefold())
     every = [field for name in BY_NAME for field in fields(name)]
-    exact = [field for field in every if field.path == target]
+    exact = [field for field in every if target in (field.path, _split(field.name.casefold()))]
+    exact = exact or [field for field in every if _is_named(field, target)]
     ending = (field for field in every if field.path[1:][-len(target) :] == target)
     return exact or sorted(ending, key=lambda field: len(field.path))
 
 
+def _split(name: str) -> tuple[str, ...]:
+    return tuple(word.partition("[")[0] for word in name.split("."))
+
+
+def _is_named(field: Field, words: tuple[str, ...]) -> bool:
+    """Return whether the words are its full name, with any word for a name in a mapping."""
+    own = _split(field.name)
+    return len(own) == len(words) and all(word in ("NAME", said) for word, said in zip(own, words, strict=True))
+
+
 def _field(item: shape.Field, place: str, above: tuple[str, ...], common: dict[str, Any]) -> Field:
-    block = described.find_block(item.type)
-    listed = any(isinstance(unwrap(member), shape.VarTupleType) for member in described.list_members(item.type))
+    block = find_block(item.type)
+    kinds = [type(unwrap(member)) for member in described.list_members(item.type)] if block else []
+    below = "[]" if shape.VarTupleType in kinds else ".NAME" if shape.DictType in kinds else ""
     return Field(
-        name=f"{place}.{item.encode_name}{'[]' * (listed and block is not None)}",
+        name=f"{place}.{item.encode_name}{below}",
         path=(*above, item.encode_name),
         does=described.format_sentence(described.find_description(item.type)),
         allowed=_allowed(item.type),
@@ -75,8 +87,16 @@ def _field(item: shape.Field, place: str, above: tuple[str, ...], common: dict[s
     )
 
 
+def find_block(kind: shape.Type) -> shape.StructType | None:
+    """Return the block that a field is, is a list of, or maps names to."""
+    mapped = (member for member in map(unwrap, described.list_members(kind)) if isinstance(member, shape.DictType))
+    return described.find_block(kind) or next(
+        filter(None, (described.find_block(one.value_type) for one in mapped)), None
+    )
+
+
 def _inside(item: shape.Field, above: Field, common: dict[str, Any]) -> Iterator[Field]:
-    block = described.find_block(item.type)
+    block = find_block(item.type)
     for part in block.fields if block else ():
         yield (field := _field(part, above.name, above.path, common))
         yield from _inside(part, field, common)

@@ -5,8 +5,17 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpuprov.catalog.gpus import Gpu, explain_unknown, find_gpu, find_nearest, find_stem, list_gpus, list_of_stem
-from gpuprov.catalog.instances import find_instance, find_nearest_types, find_vendor, read_instances_file
+from gpuprov.catalog.gpus import (
+    Gpu,
+    explain_unknown,
+    find_gpu,
+    find_nearest,
+    find_stem,
+    list_gpus,
+    list_of_stem,
+    strip_system,
+)
+from gpuprov.catalog.instances import find_instance, find_nearest_types, find_vendor, fold_type, read_instances_file
 from gpuprov.catalog.mig import Profile, find_class, list_classes
 from gpuprov.catalog.recipes import fitting_recipes
 
@@ -30,11 +39,12 @@ def explain_hardware(text: str) -> list[Hardware]:
     if not _is_name(text):
         return []
     gpu = find_gpu(text)
-    family = list_of_stem(text) if text.casefold() == find_stem(text) else []
+    bare = strip_system(text)
+    family = list_of_stem(bare) if bare.casefold() == find_stem(bare) else []
     if instance := _explain_instance(text):
         return [instance]
     if gpu or family:
-        return [_explain_gpu(gpu)] if gpu else [_explain_family(text, family)]
+        return [_explain_gpu(gpu)] if gpu else [_explain_family(bare, family)]
     return [*_explain_profile(_RESOURCE.sub("", text.casefold()))]
 
 
@@ -42,11 +52,11 @@ def suggest(text: str) -> str:
     """Return a hint for a word that looks like a name of hardware and is not known; "" if it does not."""
     if " " in text or not _is_name(text):
         return ""
-    if near := find_nearest_types(text):
-        return f"did you mean {', '.join(near)}?"
     if find_vendor(text):
         what, hint = explain_unknown(text)
         return f"it {what}; {hint}"
+    if near := find_nearest_types(text):
+        return f"did you mean {', '.join(near)}?"
     return f"did you mean {', '.join(near)}?" if find_stem(text) and (near := find_nearest(text)) else ""
 
 
@@ -60,7 +70,8 @@ def _explain_instance(text: str) -> Hardware | None:
     if row is None:
         return None
     sources = read_instances_file().sources
-    recipes = [recipe.key for recipe in fitting_recipes(row.model, row.count, row) if text in recipe.instances]
+    fitting, name = fitting_recipes(row.model, row.count, row), fold_type(text)
+    recipes = [recipe.key for recipe in fitting if name in map(fold_type, recipe.instances)]
     lines = (
         ("GPUs", f"{row.count} x {row.model} (gpuprov catalog gpus {row.model})"),
         ("fabric", row.fabric or "none, or not known"),

@@ -38,7 +38,8 @@ class Seen(msgspec.Struct, frozen=True):
 
     `verdict`: of the first line that the kernel logged; `ended`: whether no such line asks for anything any more, since
     something ended them or an Xid 154 of the same GPU decides; `past`: what ended the last of them; `by_part`: whether
-    only the part of the program that printed it is known, not the message.
+    only the part of the program that printed it is known, not the message; `harmless`: whether hosts that are well print
+    all of its lines, too.
     """
 
     symptom: Symptom
@@ -48,6 +49,7 @@ class Seen(msgspec.Struct, frozen=True):
     ended: bool = False
     past: str = ""
     by_part: bool = False
+    harmless: bool = False
 
 
 class _Shown(NamedTuple):
@@ -57,6 +59,7 @@ class _Shown(NamedTuple):
     symptom: Symptom
     verdict: Verdict | None = None
     by_part: bool = False
+    harmless: bool = False
 
 
 class _Pending(NamedTuple):
@@ -75,8 +78,10 @@ class _Log:
         self.pending: list[_Pending] = []
         self.judged: deque[Line] = deque(maxlen=_MOST_PENDING)
         self.boot = 0.0
+        self.count = 0
 
     def read(self, line: str) -> None:
+        self.count += 1
         shown = _shown_in(line)
         self.note(line, shown)
         stamped = read_stamp(line, _LEAP_YEAR)
@@ -92,15 +97,21 @@ class _Log:
                 self.pending.append(_Pending(devices, line, more))
 
     def note(self, line: str, shown: list[_Shown]) -> None:
-        for rank, symptom, verdict, by_part in shown:
+        for rank, symptom, verdict, by_part, harmless in shown:
             key = (
                 symptom.key,
                 f"{symptom.action} {symptom.cause}",
                 verdict.action if verdict and verdict.number else "",
             )
-            best, seen = self.known.get(key, (rank, Seen(symptom, 0, _short(line), by_part=by_part)))
+            first = Seen(symptom, 0, _short(line), by_part=by_part, harmless=harmless)
+            best, seen = self.known.get(key, (rank, first))
+            if harmless and not seen.harmless:
+                continue
             seen = msgspec.structs.replace(
-                seen, count=seen.count + 1, verdict=seen.verdict or verdict, by_part=seen.by_part and by_part
+                first if seen.harmless and not harmless else seen,
+                count=seen.count * (seen.harmless == harmless) + 1,
+                verdict=seen.verdict or verdict,
+                by_part=seen.by_part and by_part,
             )
             self.known[key] = (min(best, rank), seen)
 
@@ -108,7 +119,8 @@ class _Log:
         for entry in self.pending:
             if entry.devices & of_a_gpu:
                 self.note(entry.line, entry.more)
-        sightings = [seen for _, seen in sorted(self.known.values(), key=lambda pair: pair[0])]
+        ranked = sorted(self.known.values(), key=lambda pair: pair[0])
+        sightings = [seen for _, seen in ranked if not seen.harmless or self.count < 2]
         ends = _find_ends(tuple(self.judged), self.boot)
         return [
             msgspec.structs.replace(sighting, ended=True, past=ends[key])
@@ -137,8 +149,8 @@ def _find_ends(lines: tuple[Line, ...], boot: float) -> dict[tuple[str, Action],
 
 def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
     """Return each symptom once, the most specific first: Xids, then by `Held.rank`; lines that only follow from others
-    come last. A symptom whose lines need different actions appears once for each. A log that is a stream is read as it
-    comes, and never kept."""
+    come last. A symptom whose lines need different actions appears once for each. Messages that hosts print that are well
+    count only if the log is one line. A log that is a stream is read as it comes, and never kept."""
     stream = io.BytesIO("\n".join(log.splitlines()).encode("utf-8", "replace")) if isinstance(log, str) else log
     reader, gpus = _Log(), set[str]()
     for line in statements(join_messages(chosen(stream, lambda line: gpus.update(gpu_addresses((line,)))))):
@@ -164,6 +176,7 @@ def _shown_in(line: str) -> list[_Shown]:
             (follows, last, entry.rank),
             resolve_for_line(entry.symptom, find_sxid(line), line),
             by_part=entry.signature.fallback,
+            harmless=entry.is_harmless,
         )
         for entry in held
     ]

@@ -9,6 +9,7 @@ from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.mig import reality
 from gpuprov.catalog.gpus import find_by_pci_id
 from gpuprov.core.errors import UnreachableError, defect
+from gpuprov.core.safe_parse import Tree
 from gpuprov.core.sanitize import counted
 from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.export import defects
@@ -26,9 +27,9 @@ def probes() -> tuple[Probe[Any], ...]:
     return tuple({probe.name: probe for probe in (*own_probes, *defects.probes())}.values())
 
 
-def spec_of(facts: Facts) -> tuple[dict[str, Any], list[str]]:
+def spec_of(facts: Facts) -> tuple[Tree, list[str]]:
     """Build the `gpuprov` variable that describes the host, and a list of what could not be read."""
-    spec: dict[str, Any] = {}
+    spec: Tree = {}
     unread: list[str] = []
     try:
         models = [find_by_pci_id(gpu.identifier, gpu.subsystem) for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
@@ -65,10 +66,10 @@ class Exported(msgspec.Struct, frozen=True):
     (`again`: their names). `mig_parted`: the partitions of GPUs, as a mig-parted file with one configuration for each
     host with MIG."""
 
-    inventory: dict[str, Any]
+    inventory: Tree
     notes: tuple[str, ...]
     unreachable: tuple[str, ...]
-    mig_parted: dict[str, Any] = {}
+    mig_parted: Tree = {}
     again: tuple[str, ...] = ()
 
 
@@ -77,11 +78,11 @@ def export(
 ) -> Exported:
     """Read the hosts, in `timeout` seconds each. Connection variables are carried over, secrets left out with a note."""
     gathered = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
-    entries: dict[str, Any] = {}
+    entries: Tree = {}
     notes: list[str] = []
     unreachable: list[str] = []
     again: list[str] = []
-    configs: dict[str, Any] = {}
+    configs: Tree = {}
     for raw in hosts:
         facts = gathered[raw.name]
         if isinstance(facts, UnreachableError):
@@ -104,7 +105,7 @@ def export(
     return Exported({"all": {"hosts": entries}}, tuple(notes), tuple(unreachable), parted, tuple(again))
 
 
-def mig_config(facts: Facts) -> tuple[list[dict[str, Any]], str]:
+def mig_config(facts: Facts) -> tuple[list[Tree], str]:
     """Build the host's configuration for a mig-parted file, or the reason why it has none."""
     try:
         config = reality.parted(facts)
@@ -113,9 +114,9 @@ def mig_config(facts: Facts) -> tuple[list[dict[str, Any]], str]:
     return config, "" if config else "no GPU has MIG"
 
 
-def as_written(fragment: Fragment) -> dict[str, Any]:
+def as_written(fragment: Fragment) -> Tree:
     """Return the fields that differ from their defaults or have none; nested blocks likewise."""
-    fields: dict[str, Any] = {}
+    fields: Tree = {}
     for field in msgspec.structs.fields(fragment):
         value = getattr(fragment, field.name)
         if not field.required and value == (

@@ -7,6 +7,7 @@ from gpuprov.capabilities import BY_NAME, CAPABILITIES, HOUSE
 from gpuprov.capabilities.generated import without_spec
 from gpuprov.capabilities.health import HARDWARE, watched
 from gpuprov.capabilities.health.fragment import HERE as HEALTH
+from gpuprov.core.safe_parse import Tree
 from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
 from gpuprov.fleet.specs import build_spec
 from gpuprov.spec.model import HostSpec, RawHost
@@ -19,7 +20,7 @@ def probes() -> tuple[Probe[Any], ...]:
     return without_spec((probe for check in checks for probe in check.probes), BY_NAME)
 
 
-def doubts(facts: Facts, spec: dict[str, Any]) -> list[str]:
+def doubts(facts: Facts, spec: Tree) -> list[str]:
     """List likely defects of the host, one line each; consequences of another one are left out. A check that fails on a
     spec exported from the same host shows a contradiction: modules of one version and libraries of another, a
     half-installed package, a unit that should run and does not."""

@@ -8,6 +8,7 @@ import msgspec
 
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.core.errors import GpuprovError, UnreachableError
+from gpuprov.core.safe_parse import Tree, TreeView
 from gpuprov.core.sanitize import counted
 from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.export import as_written, probes, spec_of
@@ -28,7 +29,7 @@ class Side(msgspec.Struct, frozen=True):
     """A host, or a file about one. `unread`: capabilities whose state is unknown, with the reason."""
 
     name: str
-    spec: dict[str, Any]
+    spec: Tree
     unread: dict[str, str] = {}
     doubts: tuple[str, ...] = ()
 
@@ -74,7 +75,7 @@ def compare(left: Side, right: Side) -> Compared:
     return Compared(left.name, right.name, tuple(differences), unknown, doubts)
 
 
-def _flatten(block: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(block: TreeView, above: str = "") -> Iterator[tuple[str, Any]]:
     """Flatten `{"a": {"b": 1}}` to `a.b`; lists are compared as a whole."""
     for key, value in block.items():
         if isinstance(value, Mapping) and value:
@@ -116,7 +117,7 @@ def of_file(path: Path) -> Side:
             "export one: gpuprov export --limit HOST > FILE",
         )
     (raw,) = hosts
-    spec: dict[str, Any] = {}
+    spec: Tree = {}
     unread: dict[str, str] = {}
     if isinstance(gpu := raw.values.get("gpu"), dict):
         spec["gpu"] = gpu

@@ -19,7 +19,7 @@ import tempfile
 import time
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
-from . import bundle, openpgp, repository, source_files
+from . import bundle, openpgp, repository, source_files, sources
 from .packages import apt_files, apt_settings, zypper_locks
 from .packages.commands import shorten_end
 from .packages.model import Manager, Refused
@@ -49,11 +49,10 @@ class Ahead:
         self._told = os.path.join(folder, "told")
         self._rooms: dict[str, str] = {}
 
-    def try_source(self, manager: Manager, desired: Mapping[str, Any]) -> dict[str, Any]:
+    def try_source(self, manager: Manager, desired: sources.Source) -> repository.Done:
         """Verify a source; return the answer of `repository.settle` in check mode. Raises Refused, also if it is late
         or too large.
 
-        An apt source without a key from gpuprov is `files` by path, as the action `fetch` of gpuprov_packages takes it.
         """
         room = os.path.join(self._folder, f"source-{len(os.listdir(self._folder))}")
         os.mkdir(room, 0o755)
@@ -88,21 +87,20 @@ class Ahead:
         with set_environment(more):
             yield
 
-    def _try_files(self, what: str, files: Mapping[str, str], room: str) -> dict[str, Any]:
+    def _try_files(self, what: str, files: Mapping[str, str], room: str) -> repository.Done:
         ((path, text),) = files.items()
         if not os.environ.get(bundle.VARIABLE) and (problem := apt_files.try_source(room, text)):
             raise Refused(f"{what}: {shorten_end(problem, 600)}. Fix: correct what it reports; apply tries it again")
         return {"changed": True, "comes": True, "diff": [{"after_header": path, "after": text}]}
 
-    def _tell(self, files: Sequence[Mapping[str, str]]) -> None:
+    def _tell(self, files: Sequence[Any]) -> None:
         """Make the reader of a host's sources (`source_files`) report the source and its key as if they existed."""
         lines = []
         for file in files:
             lines += [f"@file {file['after_header']}", *(f" {line}" for line in file["after"].splitlines())]
         if self._family != "debian":  # the key is the last of the two
             lines += [
-                f"@rpmkey {public_key['fingerprint'].lower()}-0"
-                for public_key in openpgp.parse_keys(files[-1]["after"])
+                f"@rpmkey {public_key.fingerprint.lower()}-0" for public_key in openpgp.parse_keys(files[-1]["after"])
             ]
         with open(self._told, "a", encoding="utf-8") as stream:
             stream.write("".join(f"{line}\n" for line in lines))

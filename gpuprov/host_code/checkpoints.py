@@ -17,11 +17,12 @@ import re
 import shutil
 import sys
 from types import ModuleType
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Iterator, Sequence
 
 from . import family, kept_debs, kept_rpms, lock
+from .fence import Owner
 from .files import compute_digest, settle, write
-from .kept_files import Kept, is_of
+from .kept_files import Answer, Checkpoint, Kept, Request, Target, is_of
 from .packages.commands import shorten_end
 from .packages.model import Refused
 
@@ -47,14 +48,14 @@ FREE = 2 << 30
 """Bytes that stay free on the disk."""
 
 
-def keep(request: Mapping[str, Any]) -> dict[str, Any]:
+def keep(request: Request) -> Answer:
     """Write a checkpoint, with the packages that are held now; delete the oldest."""
     run = make_name(request["run"])
     _refuse_others(request["owner"])
     withdraw_offers()
     make_folder(FOLDER, 0o700)
     packages, files, left_out = list_packages()
-    made = {**request["checkpoint"], "run": run, "at": format_now(), "packages": packages, "files": files}
+    made: Checkpoint = {**request["checkpoint"], "run": run, "at": format_now(), "packages": packages, "files": files}
     make_folder(f"{FOLDER}/{run}", 0o700)
     write(f"{FOLDER}/{run}/checkpoint.json", json.dumps(made) + "\n", 0o600)
     note_arrival(run)
@@ -64,7 +65,7 @@ def keep(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"kept": run, "left_out": left_out}
 
 
-def begin(request: Mapping[str, Any]) -> dict[str, Any]:
+def begin(request: Request) -> Answer:
     """Take the host's lock, record the rollback's target, and make its package manager offer the kept files. `offered`
     and `missing`: packages that no repository has any more, or `unasked`, why the repositories could not be queried.
     `locked`: the answer of `lock.take` if another run has the lock. If offering fails, the host is left alone."""
@@ -86,7 +87,7 @@ def begin(request: Mapping[str, Any]) -> dict[str, Any]:
         raise
 
 
-def offer_rollback(kept: Mapping[str, Any]) -> dict[str, Any]:
+def offer_rollback(kept: Checkpoint) -> Answer:
     kind = KINDS.get(family.read_family())
     if kind is None:
         return {"offered": [], "missing": [], "unasked": ""}
@@ -104,7 +105,7 @@ def offer_rollback(kept: Mapping[str, Any]) -> dict[str, Any]:
     return {"offered": present, "missing": sorted(lacking.keys() - {*present}), "unasked": unasked}
 
 
-def end_request(request: Mapping[str, Any]) -> dict[str, Any]:
+def end_request(request: Request) -> Answer:
     """Withdraw the offers of `begin`, and release the lock. `over`: the host was left alone, and the previous contents
     of TARGET are restored. `there`: the checkpoint that it has reached. Anything begun by another run since then stays.
 
@@ -127,27 +128,27 @@ def end_request(request: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def forget_target(request: Mapping[str, Any]) -> dict[str, Any]:
+def forget_target(request: Request) -> Answer:
     """Forget the target of a rollback: it has reported that the host is there."""
     if read_target().get("of") == request["owner"]["run"]:
         os.unlink(TARGET)
     return {}
 
 
-def _is_others(owner: Mapping[str, Any]) -> bool:
+def _is_others(owner: Owner) -> bool:
     held = lock.read_owner_file()
     return held is not None and not lock.is_mine(held, owner)
 
 
-def _refuse_others(owner: Mapping[str, Any]) -> None:
+def _refuse_others(owner: Owner) -> None:
     if _is_others(owner):
         raise ValueError(f"another run has the host's lock by now ({lock.name_of(lock.read_owner_file() or '')})")
 
 
-def read_target() -> dict[str, Any]:
+def read_target() -> Target:
     """Return a rollback's record; empty if none has begun or the record is damaged."""
     with contextlib.suppress(OSError, ValueError), open(TARGET, encoding="utf-8") as file:
-        content = json.load(file)
+        content: Target = json.load(file)
         if isinstance(content, dict):
             return content
     return {}
@@ -220,7 +221,7 @@ def withdraw_offers() -> None:
 
 def _prune() -> None:
     """Delete checkpoints beyond the newest, and those identical to a newer one; then files that none of them names."""
-    kept: list[dict[str, Any]] = []
+    kept: list[Checkpoint] = []
     for checkpoint in sorted(read_all(), key=lambda item: str(item.get("at")), reverse=True):
         alike = any(
             (checkpoint.get("spec"), checkpoint.get("packages")) == (each["spec"], each["packages"]) for each in kept
@@ -235,15 +236,15 @@ def _prune() -> None:
             os.unlink(f"{POOL}/{file}")
 
 
-def read_all() -> Iterator[dict[str, Any]]:
+def read_all() -> Iterator[Checkpoint]:
     for run in os.listdir(FOLDER):
         with contextlib.suppress(OSError, ValueError):
             yield _read(run)
 
 
-def _read(run: str) -> dict[str, Any]:
+def _read(run: str) -> Checkpoint:
     with open(f"{FOLDER}/{run}/checkpoint.json", encoding="utf-8") as file:
-        content: dict[str, Any] = json.load(file)
+        content: Checkpoint = json.load(file)
     if content["run"] != run:
         raise ValueError(f"{FOLDER}/{run} is another run's")
     return content

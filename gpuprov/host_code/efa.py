@@ -14,6 +14,7 @@ from typing import Any, Mapping
 
 from .archives import Unsafe, unpack
 from .files import compute_digest, peek
+from .json_members import Json
 
 RECORD = "/var/lib/gpuprov/efa.json"
 """The record of the last run: the archive's SHA-256 and the options."""
@@ -27,7 +28,7 @@ class EfaError(Exception):
     """The reason why the step failed; one line."""
 
 
-def build_options(params: Mapping[str, Any]) -> list[str]:
+def build_options(params: Mapping[str, Json]) -> list[str]:
     """Return the installer's options for kmod, plugin (bools) and mpi. Its own test is left out: the checks are more
     thorough."""
     kmod = [] if params["kmod"] else ["--skip-kmod"]

@@ -15,9 +15,10 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from typing import Any, Callable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence
 
 from . import files, rootless
+from .json_members import Json
 from .rootless import Refused
 from .systemd import systemctl
 
@@ -26,13 +27,13 @@ WRITTEN = "written.json"
 """File beside the backups from before the last change: digests of the files after the change."""
 
 
-def read(script: str) -> dict[str, Any]:
+def read(script: str) -> dict[str, Json]:
     """Return the probe's answer."""
     done = subprocess.run(["sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     return {"text": done.stdout.decode(errors="replace")}
 
 
-def keep(engine: str, paths: Sequence[str]) -> dict[str, Any]:
+def keep(engine: str, paths: Sequence[str]) -> dict[str, Json]:
     """Back up the engine's files. Raises Refused for a file that could not be restored exactly."""
     for path in filter(os.path.exists, paths):
         with open(path, "rb") as file:
@@ -47,7 +48,7 @@ def keep(engine: str, paths: Sequence[str]) -> dict[str, Any]:
     return {}
 
 
-def begin(engine: str, paths: Sequence[str]) -> dict[str, Any]:
+def begin(engine: str, paths: Sequence[str]) -> dict[str, Json]:
     """Restore the kept files, without NVIDIA's drop-in file (each path but the first), and create their folders."""
     _put_back(engine, paths)
     for path in paths[1:]:
@@ -56,13 +57,13 @@ def begin(engine: str, paths: Sequence[str]) -> dict[str, Any]:
     return {}
 
 
-def run(argv: Sequence[str], paths: Sequence[str]) -> dict[str, Any]:
+def run(argv: Sequence[str], paths: Sequence[str]) -> dict[str, Json]:
     """Run nvidia-ctk; return its exit status, its first error, and the resulting files."""
     done = subprocess.run(list(argv), stdin=subprocess.DEVNULL, capture_output=True, check=False)
     return {"status": done.returncode, "error": find_complaint(done.stderr), "texts": read_texts(paths)}
 
 
-def write(texts: Mapping[str, str]) -> dict[str, Any]:
+def write(texts: Mapping[str, str]) -> dict[str, Json]:
     """Write these files, each with its present mode."""
     for path, text in texts.items():
         mode = stat.S_IMODE(os.stat(path).st_mode) if os.path.exists(path) else 0o644
@@ -70,13 +71,13 @@ def write(texts: Mapping[str, str]) -> dict[str, Any]:
     return {}
 
 
-def settled(engine: str, paths: Sequence[str]) -> dict[str, Any]:
+def settled(engine: str, paths: Sequence[str]) -> dict[str, Json]:
     """Record the digests of the changed files."""
     files.write(os.path.join(get_place(engine), WRITTEN), json.dumps(compute_digests(paths)))
     return {}
 
 
-def back(engine: str, paths: Sequence[str], unless_changed: bool) -> dict[str, Any]:
+def back(engine: str, paths: Sequence[str], unless_changed: bool) -> dict[str, Json]:
     """Restore the kept files. `unless_changed`: not if somebody has changed them since the change they were kept for,
     or if nothing was kept. Return whether it was done."""
     if unless_changed:
@@ -90,16 +91,15 @@ def back(engine: str, paths: Sequence[str], unless_changed: bool) -> dict[str, A
     return {"back": True}
 
 
-def tell(verb: str, engine: str) -> dict[str, Any]:
+def tell(verb: str, unit: str) -> dict[str, Json]:
     """Reload or restart the daemon, even one that failed too often."""
-    unit = f"{engine}.service"
     if verb == "restart":
         systemctl("reset-failed", "--", unit)
     status, _, error = systemctl(verb, "--", unit)
     return {"status": status, "error": error}
 
 
-def own(user: str) -> dict[str, Any]:
+def own(user: str) -> dict[str, Json]:
     """Return a user's own docker configuration."""
     account = rootless.find_account(user)
     text = rootless.read(account)
@@ -107,7 +107,7 @@ def own(user: str) -> dict[str, Any]:
     return {"path": account.file, "text": text}
 
 
-def run_on_copy(argv: Sequence[str], text: str) -> dict[str, Any]:
+def run_on_copy(argv: Sequence[str], text: str) -> dict[str, Json]:
     """Run nvidia-ctk on a copy of this text: it runs as root, and the file is a user's."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-ctk-") as folder:
         path = os.path.join(folder, "daemon.json")
@@ -117,13 +117,13 @@ def run_on_copy(argv: Sequence[str], text: str) -> dict[str, Any]:
         return {"status": done.returncode, "error": find_complaint(done.stderr), "text": files.read(path)}
 
 
-def write_own(user: str, text: str) -> dict[str, Any]:
+def write_own(user: str, text: str) -> dict[str, Json]:
     """Have the user write this text, and reload the user's daemon."""
     rootless.write(rootless.find_account(user), text)
     return {"reloaded": rootless.reload(user)}
 
 
-STEPS: dict[str, Callable[..., dict[str, Any]]] = {
+STEPS: dict[str, Callable[..., dict[str, Json]]] = {
     step.__name__: step for step in (read, keep, begin, run, write, settled, back, tell, own, run_on_copy, write_own)
 }
 """Each step is complete in itself: the connection may end between any two."""

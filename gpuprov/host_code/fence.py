@@ -4,10 +4,55 @@ from __future__ import annotations
 
 import re
 import time
-from typing import Mapping
+from typing import Mapping, TypedDict
 
 
-def format_fence(token: str, owner: Mapping[str, object]) -> str:
+class Owner(TypedDict, total=False):
+    """A run as the owner of a lock: the process that leads it, and `name`, this host's in its inventory.
+
+    `lease`, `token`, `boot`, `at`: of the lock it has. `seen`: the token that the host had when the run read it.
+    """
+
+    run: str
+    controller: str
+    pid: int
+    pid_start: str
+    user: str
+    host: str
+    since: str
+    version: str
+    name: str
+    lease: float
+    token: str
+    boot: str
+    at: float
+    seen: str
+
+
+class Taken(TypedDict, total=False):
+    """The answer to a run that wants a lock: `lock.take`."""
+
+    taken: bool
+    over: bool
+    token: str
+    twin: str
+    lost: Mapping[str, str]
+    passed: Mapping[str, str]
+    text: str
+    holder: Owner | None
+    id: str
+    left: float | None
+    running: list[str]
+
+
+class Left(TypedDict):
+    """The answer to a run that leaves: whether the lock is still held for the processes that it started."""
+
+    held: bool
+    running: list[str]
+
+
+def format_fence(token: str, owner: Owner) -> str:
     """Return the text of the fence for an owner who takes the lock now."""
     who = [format_word(owner.get(key)) for key in ("run", "user", "host")]
     return (
@@ -29,7 +74,7 @@ def parse_taker(text: str) -> dict[str, str]:
     return dict(zip(("token", "run", "user", "host", "since", "name"), words)) if whole else {}
 
 
-def find_other_name(holder: Mapping[str, object], owner: Mapping[str, object]) -> str:
+def find_other_name(holder: Owner | Mapping[str, str], owner: Owner) -> str:
     """Return the other name under which the owner's run has the host or had it last; "" if none.
 
     `holder`: of the lock, or of the fence, which records the run and no process.

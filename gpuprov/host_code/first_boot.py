@@ -80,7 +80,7 @@ def keep(run: str) -> str:
     for name, path in files.items():
         shutil.copyfile(path, f"{folder}/{name}.part")
         os.replace(f"{folder}/{name}.part", f"{folder}/{name}")
-    record = {
+    record: tools.Record = {
         "run": run,
         "boot_id": tools.read_text("/proc/sys/kernel/random/boot_id"),
         "kernel": kernel,

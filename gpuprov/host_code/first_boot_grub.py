@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from typing import Any, Mapping, Sequence
+from typing import Sequence
 
 from . import first_boot_tools as tools
-from .first_boot_tools import BACK, FIRST, ONCE, ROOT
+from .first_boot_tools import BACK, FIRST, ONCE, ROOT, Record
 
 NAME = "GRUB"
 GRUB = ROOT + "/boot/grub"
@@ -95,7 +95,7 @@ def folder(_kernel: str) -> str:
     return FOLDER
 
 
-def prepare(known: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+def prepare(known: Record, words: Sequence[str]) -> Record:
     if (
         not os.path.exists(HOOK)
         or not os.path.exists(WORDS)
@@ -115,11 +115,11 @@ def prepare(known: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
     return {}
 
 
-def again(_known: Mapping[str, Any]) -> dict[str, Any]:
+def again(_known: Record) -> Record:
     return {}
 
 
-def arm(_known: Mapping[str, Any], *, once: bool) -> None:
+def arm(_known: Record, *, once: bool) -> None:
     tools.call(["grub-editenv", ENVIRONMENT, "set", f"{VARIABLE}={ONCE if once else BACK}"])
 
 
@@ -134,11 +134,11 @@ def readable() -> bool:
     return os.path.exists(ENVIRONMENT)
 
 
-def forget(_known: Mapping[str, Any]) -> None:
+def forget(_known: Record) -> None:
     tools.call(["grub-editenv", ENVIRONMENT, "unset", VARIABLE])
 
 
-def drop(_known: Mapping[str, Any]) -> None:
+def drop(_known: Record) -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
 
 

@@ -17,11 +17,11 @@ import shutil
 import subprocess
 import sys
 import time
-from typing import Any, Sequence
+from typing import Sequence
 
 from . import first_boot_grub, first_boot_systemd
 from . import first_boot_tools as tools
-from .first_boot_tools import BACK, FIRST, KEPT, ROOT, Loader, read_text
+from .first_boot_tools import BACK, FIRST, KEPT, ROOT, Loader, Record, read_text
 
 STATE = ROOT + "/var/lib/gpuprov/first_boot.json"
 PANIC = "/proc/sys/kernel/panic"
@@ -52,7 +52,7 @@ def judge() -> str:
     return "started as it was before: what was changed did not come up"
 
 
-def end_first_boot(known: dict[str, Any]) -> str:
+def end_first_boot(known: Record) -> str:
     """Reboot if a first boot does not end, even if /boot and /var, with all records, are what is missing in it.
 
     A kexec may start a kernel with the first boot's words again, long after it: then the counter can be read, and
@@ -81,7 +81,7 @@ def end_first_boot(known: dict[str, Any]) -> str:
     return "a good first boot"
 
 
-def reset_panic(known: dict[str, Any]) -> None:
+def reset_panic(known: Record) -> None:
     """Reset kernel.panic to its value without the added words of the command line: the applied spec may have set it,
     too."""
     if f"panic={read_text(PANIC)}" not in FIRST:
@@ -105,7 +105,7 @@ def settle() -> None:
     if known and read_choice() == BACK:
         note_state({**known, "settled": True, "found": ""})
         if not has_newer_kernel(known["kernel"]):
-            again = {**read_record(), **find_loader().again(known)}
+            again: Record = {**read_record(), **find_loader().again(known)}
             note_state(again)
             find_loader().arm(again, once=True)
 
@@ -140,16 +140,16 @@ def find_process_at_work() -> str:
     return ""
 
 
-def note_finding(state: dict[str, Any], finding: str) -> str:
+def note_finding(state: Record, finding: str) -> str:
     note_state({**state, "found": finding})
     return finding
 
 
-def note_state(state: dict[str, Any]) -> None:
+def note_state(state: Record) -> None:
     tools.write(STATE, json.dumps(state) + "\n", 0o600)
 
 
-def _forget(known: dict[str, Any]) -> None:
+def _forget(known: Record) -> None:
     find_loader().forget(known)
     drop()
 
@@ -166,11 +166,11 @@ def read_choice() -> str:
     return find_loader().counted()
 
 
-def read_record() -> dict[str, Any]:
+def read_record() -> Record:
     """Return the record of the kept state and its outcome; empty if there is none or it is damaged."""
     try:
         with open(STATE, encoding="utf-8") as file:
-            content = json.load(file)
+            content: Record = json.load(file)
         return content if isinstance(content, dict) and content.get("kernel") else {}
     except (OSError, ValueError):
         return {}

@@ -11,10 +11,10 @@ import contextlib
 import os
 import re
 import shutil
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Iterable, Sequence
 
 from . import first_boot_tools as tools
-from .first_boot_tools import BACK, FIRST, ONCE, ROOT
+from .first_boot_tools import BACK, FIRST, ONCE, ROOT, Record
 
 NAME = "systemd-boot"
 VARIABLES = "/sys/firmware/efi/efivars"
@@ -109,7 +109,7 @@ def folder(kernel: str) -> str:
     return _place(_running(kernel)) + "/gpuprov"
 
 
-def prepare(known: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+def prepare(known: Record, words: Sequence[str]) -> Record:
     files = sorted(os.listdir(known["folder"]) if os.path.isdir(known["folder"]) else [])
     if f"vmlinuz-{known['kernel']}" not in files:
         raise LookupError(f"the kernel that was kept is not in {known['folder']} any more")
@@ -119,7 +119,7 @@ def prepare(known: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
     return {"kept": "\n".join([*lines, f"options {' '.join(words)}", ""])}
 
 
-def again(known: Mapping[str, Any]) -> dict[str, Any]:
+def again(known: Record) -> Record:
     """Return the site's default: bootctl's, with the site's own settings, for which gpuprov's are removed for a moment."""
     own = bool(counted())
     if own:
@@ -141,7 +141,7 @@ def again(known: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def arm(known: Mapping[str, Any], *, once: bool) -> None:
+def arm(known: Record, *, once: bool) -> None:
     """Arm the counter. Until the last step the site's default starts, or the new state, once."""
     kept, first = _own(known)
     tools.write(kept, known["kept"])
@@ -167,13 +167,13 @@ def readable() -> bool:
     return bool(os.path.isdir(ROOT + VARIABLES))
 
 
-def forget(known: Mapping[str, Any]) -> None:
+def forget(known: Record) -> None:
     _set(DEFAULT, known.get("site", ""))
     if variable(ONE_SHOT) == FIRST_ENTRY:
         _set(ONE_SHOT, "")
 
 
-def drop(known: Mapping[str, Any]) -> None:
+def drop(known: Record) -> None:
     if known.get("folder"):
         for path in _own(known):
             with contextlib.suppress(FileNotFoundError):
@@ -245,7 +245,7 @@ def _read(path: str) -> dict[str, list[str]]:
     return settings
 
 
-def _own(known: Mapping[str, Any]) -> tuple[str, str]:
+def _own(known: Record) -> tuple[str, str]:
     """Return the kept copy on its own partition; the first one next to the entry that it is a copy of."""
     kept = f"{os.path.dirname(known['folder'])}/loader/entries"
     first = f"{ROOT}{known['entries']}" if known.get("entries") else kept

@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from typing import Any, Mapping, Protocol, Sequence
+from typing import Protocol, Sequence, TypedDict
 
 ROOT = os.environ.get("GPUPROV_ROOT", "")
 ONCE, BACK = "once", "back"
@@ -18,8 +18,30 @@ KEPT = "gpuprov.kept"
 """Word on the command line of the kept entry."""
 
 
+class Record(TypedDict, total=False):
+    """The kept state, with the loader's notes (`kept`, `first`: texts of its entries; `site`: the site's own default)."""
+
+    run: str
+    boot_id: str
+    kernel: str
+    folder: str
+    words: list[str]
+    driver: str
+    answers: bool
+    panic: str
+    off: bool
+    tried: str
+    stays: bool
+    settled: bool
+    found: str
+    kept: str
+    first: str
+    site: str
+    entries: str
+
+
 class Loader(Protocol):
-    """A bootloader that counts boots. `known`: the record of the kept state, which includes the loader's own notes."""
+    """A bootloader that counts boots."""
 
     NAME: str
 
@@ -36,13 +58,13 @@ class Loader(Protocol):
     def folder(self, kernel: str) -> str:
         """Return the folder in which kernel and initramfs are kept."""
 
-    def prepare(self, known: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
+    def prepare(self, known: Record, words: Sequence[str]) -> Record:
         """Prepare a counted boot, with this command line for the kept state; return the loader's notes for the record."""
 
-    def again(self, known: Mapping[str, Any]) -> dict[str, Any]:
+    def again(self, known: Record) -> Record:
         """Do the same if only the site's own default is to be tried once more."""
 
-    def arm(self, known: Mapping[str, Any], *, once: bool) -> None:
+    def arm(self, known: Record, *, once: bool) -> None:
         """Count: start the new state once, and then, or otherwise at once, the kept one."""
 
     def counted(self) -> str:
@@ -51,10 +73,10 @@ class Loader(Protocol):
     def readable(self) -> bool:
         """Return whether `counted` can give an answer: its record may be on a file system that does not mount."""
 
-    def forget(self, known: Mapping[str, Any]) -> None:
+    def forget(self, known: Record) -> None:
         """Start the site's own default again."""
 
-    def drop(self, known: Mapping[str, Any]) -> None:
+    def drop(self, known: Record) -> None:
         """Remove the kept state."""
 
     def kernels(self) -> list[str]:

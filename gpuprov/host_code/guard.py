@@ -15,9 +15,9 @@ import os
 import shlex
 import stat
 import sys
-from typing import Any, Mapping
 
 from . import lock
+from .fence import Owner
 from .locked import BOOTED, LOST
 from .marked import MARK
 
@@ -70,7 +70,7 @@ def identify_boot() -> tuple[str, str]:
     return (lock.read("/proc/sys/kernel/random/boot_id") or "").strip(), stat_[19] if len(stat_) > 19 else ""
 
 
-def write_guard(owner: Mapping[str, Any], token: str) -> str:
+def write_guard(owner: Owner, token: str) -> str:
     """Write the program through which the owner runs others; those of the latest tokens stay, since they refuse."""
     path = f"{lock.KEPT}/guards/{token}"
     python = sys.executable or "/usr/bin/python3"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Mapping, Tuple
+from typing import Any, Mapping, Sequence, Tuple, Union
 
+Json = Union[None, bool, int, float, str, Sequence["Json"], Mapping[str, "Json"]]
+"""Any JSON document: for values that are only passed on."""
 SUFFIX = ".json"
 """Ending of the names of files that hold such a document."""
 

@@ -1,10 +1,12 @@
-"""A package that a checkpoint keeps, and its file."""
+"""A package that a checkpoint keeps, and its file; the requests to and answers of the program `checkpoints`."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
+
+from .fence import Owner, Taken
 
 
 class Kept(NamedTuple):
@@ -30,3 +32,49 @@ def copy_file(source: str, place: str) -> None:
     """Copy a file; the copy is complete or absent."""
     shutil.copyfile(source, f"{place}.part")
     os.replace(f"{place}.part", place)
+
+
+class Checkpoint(TypedDict, total=False):
+    """What is kept: the spec with exact versions, its digests, and the packages and their files that were held then."""
+
+    schema: int
+    gpuprov_version: str
+    spec: object
+    digests: object
+    run: str
+    at: str
+    packages: dict[str, str]
+    files: dict[str, str]
+
+
+class Request(TypedDict, total=False):
+    """A request: see `keep`, `begin`, `end_request` and `forget_target`."""
+
+    action: str
+    run: str
+    owner: Owner
+    checkpoint: Checkpoint
+    broken: list[str]
+    stale: str
+    over: bool
+    there: str
+
+
+class Answer(TypedDict, total=False):
+    """The answer to one."""
+
+    problem: str
+    kept: str
+    left_out: list[str]
+    locked: Taken
+    offered: list[str]
+    missing: list[str]
+    unasked: str
+
+
+class Target(TypedDict, total=False):
+    """The checkpoint to which run `of` goes back, and `before`, an earlier target."""
+
+    run: str
+    of: str
+    before: str

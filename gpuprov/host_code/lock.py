@@ -20,9 +20,9 @@ import shutil
 import sys
 import tempfile
 import time
-from typing import Any, Callable, Collection, Iterator, Mapping
+from typing import Callable, Collection, Iterator
 
-from .fence import find_other_name, format_fence, parse_taker
+from .fence import Left, Owner, Taken, find_other_name, format_fence, parse_taker
 from .marked import list_running
 
 BASE = "/run/gpuprov"
@@ -68,12 +68,11 @@ def read_owner_file() -> str | None:
     return kept
 
 
-def parse_owner(text: str) -> dict[str, Any] | None:
+def parse_owner(text: str) -> Owner | None:
     """Return the owner that the text describes; None if it is damaged."""
     with contextlib.suppress(ValueError):
-        owner = json.loads(text)
-        if isinstance(owner, dict) and set(owner) >= NEEDED:
-            return owner
+        owner: Owner = json.loads(text)
+        return owner if isinstance(owner, dict) and set(owner) >= NEEDED else None
     return None
 
 
@@ -85,11 +84,11 @@ def name_of(text: str) -> str:
     return f"damaged-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def is_mine(text: str | None, owner: Mapping[str, object]) -> bool:
+def is_mine(text: str | None, owner: Owner) -> bool:
     """Return whether the lock is this owner's. A run that is resumed is led by another process, and is another owner."""
     holder = parse_owner(text or "") or {}
     name, other = holder.get("name"), owner.get("name")
-    same = bool(holder) and all(holder.get(key) == owner[key] for key in PERSON if key in owner)
+    same = bool(holder) and all(holder.get(key) == owner.get(key) for key in PERSON if key in owner)
     return same and (name == other or not name or not other)
 
 
@@ -113,7 +112,7 @@ def count_left(text: str) -> float | None:
     return max(0.0, lease - (now - max(heard, default=0.0)))
 
 
-def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | None = None) -> dict[str, Any]:
+def take(owner: Owner, broken: Collection[str] = (), stale: str | None = None) -> Taken:
     """Take the lock for `owner`; in the answer, `taken` is whether it now has the lock, and `token` its number.
 
     The owner gets the lock if it is free, if it already has it, or if the lock's ID is in `broken`. If none of the processes that
@@ -130,10 +129,11 @@ def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | No
             return {"taken": False, "over": False, "twin": twin}
         if owner.get("token") and token != owner["token"]:
             return {"taken": False, "over": False, "lost": read_taker()}
-        owner, seen = {key: value for key, value in owner.items() if key != "seen"}, owner.get("seen")
+        owner = owner.copy()
+        seen = owner.pop("seen", None)
         if seen is not None and not is_own and not owner.get("token") and token != seen:
             return {"taken": False, "over": False, "passed": read_taker()}
-        described: dict[str, Any] = {}
+        described: Taken = {}
         forced = False
         if text is not None and not is_own:
             described = {"text": text, "holder": parse_owner(text), "id": name_of(text), "left": count_left(text)}
@@ -153,7 +153,7 @@ def take(owner: Mapping[str, Any], broken: Collection[str] = (), stale: str | No
         return {"taken": True, "over": bool(described), "token": token, **described}
 
 
-def renew_lease(owner: Mapping[str, object]) -> bool:
+def renew_lease(owner: Owner) -> bool:
     """Restart the lease if the lock is the owner's, even one from before the boot. Return whether it is.
 
     A lock whose token is not the host's belongs to nobody: the guard refuses its run.
@@ -170,7 +170,7 @@ def renew_lease(owner: Mapping[str, object]) -> bool:
         return is_own
 
 
-def release_lock(owner: Mapping[str, object]) -> bool:
+def release_lock(owner: Owner) -> bool:
     """Release the lock if it is the owner's. Return whether it was. The token stays."""
     with guard():
         is_own = is_mine(read_owner_file(), owner)
@@ -186,7 +186,7 @@ def read_token() -> str:
     return read_taker().get("token", "")
 
 
-def leave(owner: Mapping[str, Any], wait: float, most: float) -> dict[str, object]:
+def leave(owner: Owner, wait: float, most: float) -> Left:
     """Release the lock once everything that the run started here has ended.
 
     Wait `wait` seconds in this process, then up to `most` seconds in a detached one. Return what is still `running`, and whether the
@@ -219,7 +219,7 @@ def wait_for_processes(run: str) -> list[str]:
     return processes
 
 
-def give_token(owner: Mapping[str, Any], text: str | None) -> str:
+def give_token(owner: Owner, text: str | None) -> str:
     """Give the host the next token. Without a number to count from, use the time, which no earlier run can have had."""
     known = [str((parse_owner(text or "") or {}).get("token", "")), read_token()]
     numbers = [int(token.partition("-")[0]) for token in known if TOKEN.fullmatch(token)]
@@ -234,7 +234,7 @@ def read_taker() -> dict[str, str]:
     return parse_taker(read(f"{KEPT}/fence") or "")
 
 
-def _put(owner: Mapping[str, object]) -> None:
+def _put(owner: Owner) -> None:
     for name in os.listdir(BASE):  # a process that was killed here left it: the guard says that there is no other
         if name.startswith(".lock-"):
             shutil.rmtree(f"{BASE}/{name}", ignore_errors=True)

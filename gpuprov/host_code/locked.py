@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Collection, Mapping
+from typing import Collection, Mapping
 
 from . import lock, machine
 
@@ -12,7 +12,7 @@ BOOTED = "was rebooted while this run worked on it, and not by this run"
 """The phrase in that message if nobody has taken the lock over."""
 
 
-def explain_refusal(answer: Mapping[str, Any], broken: Collection[str], command: str) -> tuple[str, str]:
+def explain_refusal(answer: Mapping[str, object], broken: Collection[str], command: str) -> tuple[str, str]:
     """Return the reason why the lock is not available, and the fix. broken: the IDs that --break-lock named. command:
     the command that takes --break-lock."""
     holder, name = answer.get("holder"), str(answer.get("id", "?"))

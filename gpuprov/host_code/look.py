@@ -13,22 +13,71 @@ import os
 import signal
 import stat
 import sys
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, TypedDict
 
 from . import ahead, family, streams
 from .packages import actions, choice, other_driver
 from .packages.model import LISTS_MAX_AGE, Manager, Refused, Settings
+from .packages.other_driver import Option
+from .sources import Source
 
 LONGEST = 64 << 10
 """The largest file whose text is returned, in bytes."""
 
 
-def answer_request(request: Mapping[str, Any]) -> dict[str, Any]:
+class Transaction(TypedDict, total=False):
+    """A transaction, as the actions of gpuprov_packages take it."""
+
+    judge: bool
+    hold: list[str]
+    release: list[str]
+    driver: Option
+
+
+class Request(TypedDict, total=False):
+    """A request; `reading`: a script."""
+
+    transactions: list[Transaction]
+    sources: list[Source]
+    texts: list[str]
+    without: list[str]
+    reading: str
+    lock_timeout: int
+    max_age: int
+
+
+class Tried(TypedDict):
+    """The rows of a transaction, or the reason why it is refused."""
+
+    rows: list[str]
+    refused: str
+    another_driver: bool
+
+
+class Usable(TypedDict):
+    """The files of a package source that would be added, or why the host cannot use it."""
+
+    refused: str
+    files: list[Any]
+
+
+class Answers(TypedDict, total=False):
+    """The answer."""
+
+    problem: str
+    transactions: list[Tried]
+    sources: list[Usable]
+    installed: dict[str, str]
+    printed: str
+    texts: dict[str, str]
+
+
+def answer_request(request: Request) -> Answers:
     """Return `transactions` and `sources`: the changes by each one in the request, or the reason why it is refused;
     `printed`: the output of the script `reading` (`streams`); `installed`: the versions of the packages that would
     change; `texts`: those of the request's files; `problem`: the reason why the package manager gives no answer.
     Transactions and the script see the usable sources."""
-    answers: dict[str, Any] = {"problem": "", "transactions": [], "sources": [], "installed": {}, "printed": ""}
+    answers: Answers = {"problem": "", "transactions": [], "sources": [], "installed": {}, "printed": ""}
     answers["texts"] = {path: text for path in request["texts"] if (text := read_text(path)) is not None}
     try:
         manager = choice.choose_manager(
@@ -63,7 +112,7 @@ def read_text(path: str) -> str | None:
 
 
 @contextlib.contextmanager
-def open_sources(manager: Manager, request: Mapping[str, Any], answers: dict[str, Any]) -> Iterator[None]:
+def open_sources(manager: Manager, request: Request, answers: Answers) -> Iterator[None]:
     """Context in which the usable sources are seen; `sources` in the answers names them."""
     with contextlib.ExitStack() as stack:
         if request["sources"]:
@@ -77,7 +126,7 @@ def open_sources(manager: Manager, request: Mapping[str, Any], answers: dict[str
         yield
 
 
-def _try_transaction(manager: Manager, transaction: Mapping[str, Any]) -> dict[str, Any]:
+def _try_transaction(manager: Manager, transaction: Transaction) -> Tried:
     action = actions.judge_transaction if transaction["judge"] else actions.prepare_transaction
     try:
         rows = [*action(manager, transaction, True)["trial"]]
@@ -91,7 +140,7 @@ def _try_transaction(manager: Manager, transaction: Mapping[str, Any]) -> dict[s
     return {"rows": rows, "refused": "", "another_driver": False}
 
 
-def _try_source(manager: Manager, source: Mapping[str, Any], sources: ahead.Ahead) -> dict[str, Any]:
+def _try_source(manager: Manager, source: Source, sources: ahead.Ahead) -> Usable:
     try:
         result = sources.try_source(manager, source)
     except (Refused, ValueError) as refused:

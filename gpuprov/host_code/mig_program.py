@@ -6,17 +6,27 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any, Mapping, Sequence
+from typing import Sequence, TypedDict
 
 from .files import ABOVE, Difference, Wanted, bring_about, list_differences
+from .json_members import Json
 
 WANTED = "/etc/gpuprov/mig.json"
 WAIT = 30
 """Seconds within which the driver's GPUs have to appear."""
 
 
-def carry_out(config: Mapping[str, Any], services: Sequence[str], *, may_reset: bool) -> dict[str, Any]:
-    """Return the program's answer: `changed`, `steps`, `problem`, `reboot`. NVML's binding is beside the program, and
+class Answer(TypedDict, total=False):
+    """The program's answer: see `mig.apply.Judged.answer`."""
+
+    changed: bool
+    steps: list[str]
+    problem: str
+    reboot: bool
+
+
+def carry_out(config: Json, services: Sequence[str], *, may_reset: bool) -> Answer:
+    """Return the program's answer. NVML's binding is beside the program, and
     not with the modules."""
     command = [sys.executable, "-B", "-m", "mig", "apply", "--wanted=/dev/stdin", f"--wait={WAIT}"]
     command += [f"--services={','.join(services)}", *(["--may-reset"] if may_reset else [])]
@@ -25,19 +35,19 @@ def carry_out(config: Mapping[str, Any], services: Sequence[str], *, may_reset: 
     # -m takes what lies in the current folder first: over a local connection the one that gpuprov was started in.
     done = subprocess.run(command, input=request, capture_output=True, check=False, env=environment, cwd="/")
     try:
-        answer: dict[str, Any] = json.loads(done.stdout)
+        answer: Answer = json.loads(done.stdout)
     except ValueError:
         message = " ".join(done.stderr.decode(errors="replace").split()[-60:])
         return {"changed": True, "steps": [], "problem": f"the MIG program ended without an answer: {message}"}
     return answer
 
 
-def format_config(config: Mapping[str, Any]) -> str:
+def format_config(config: Json) -> str:
     """Return the contents of the file WANTED, which each boot reads."""
     return json.dumps(config, indent=4, sort_keys=True) + "\n"
 
 
-def keep(config: Mapping[str, Any], *, check: bool) -> list[Difference]:
+def keep(config: Json, *, check: bool) -> list[Difference]:
     """Keep the layout for each boot. Only what was actually done: the next boot must not apply a refused layout."""
     file = [Wanted(WANTED, format_config(config))]
     return list_differences(file) if check else bring_about(file)

@@ -13,7 +13,8 @@ import re
 import struct
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TypedDict
 
 # https://www.rfc-editor.org/rfc/rfc9580#section-5 (packet types), 5.2.1 (signature types), 5.2.3.7 (subpackets)
 SIGNATURE, SECRET_KEY, PUBLIC_KEY, SECRET_SUBKEY = 2, 5, 6, 7
@@ -28,30 +29,51 @@ class NotAKey(ValueError):
     """The data is no public key; the message says what it is instead."""
 
 
-def parse_keys(data: str | bytes) -> list[dict[str, Any]]:
-    """Return each key of the data: `fingerprint`, `created`, `expires` (0: never), `revoked`, `sha1` (self-signed with
-    SHA-1 only), `raw`.
+@dataclass
+class Key:
+    """A public key; `expires`: 0 for never, `hashes`: of its self-signatures, `signed`: when it got the newest."""
+
+    fingerprint: str
+    created: int
+    raw: bytes
+    expires: int = 0
+    revoked: bool = False
+    hashes: set[int] = field(default_factory=set)
+    signed: int = 0
+
+    @property
+    def sha1(self) -> bool:
+        """Return whether it is self-signed with SHA-1 only."""
+        return self.hashes == {SHA1}
+
+
+class Verdict(TypedDict):
+    """Whether a key may be trusted: `problem` is "" if it may."""
+
+    problem: str
+    warnings: list[str]
+    fingerprints: list[str]
+
+
+def parse_keys(data: str | bytes) -> list[Key]:
+    """Return each key of the data.
 
     Takes armoured and binary keys, and either of them in base64. Raises NotAKey.
     """
-    all_keys: list[dict[str, Any]] = []
+    all_keys: list[Key] = []
     for tag, body, raw in split_packets(decode_data(data)):
         if tag in (SECRET_KEY, SECRET_SUBKEY):
             raise NotAKey("it holds a private key, which belongs on no host")
         if tag == PUBLIC_KEY:
-            all_keys.append({**parse_key(body), "hashes": set(), "told": 0, "raw": raw})
+            all_keys.append(parse_key(body, raw))
             continue
         if not all_keys:
             raise NotAKey("it does not begin with a public key")
-        all_keys[-1]["raw"] += raw
+        all_keys[-1].raw += raw
         if tag == SIGNATURE:
             _read_signature(all_keys[-1], body)
     if not all_keys:
         raise NotAKey("it is empty")
-    for key in all_keys:
-        key.pop("told")
-        hashes = key.pop("hashes")
-        key["sha1"] = bool(hashes) and hashes <= {SHA1}
     return all_keys
 
 
@@ -60,18 +82,17 @@ def parse_fingerprints(text: str) -> list[str]:
     return [word for part in text.split(",") if (word := "".join(part.split()).upper())]
 
 
-def judge(data: str | bytes, accepted: str = "", now: float | None = None) -> dict[str, Any]:
+def judge(data: str | bytes, accepted: str = "", now: float | None = None) -> Verdict:
     """Check whether the key may be trusted as the one with this fingerprint (or one of several).
 
-    Returns `problem` ("" if it may), `warnings`, `fingerprints`. Without `accepted` the data must contain exactly one
-    key.
+    Without `accepted` the data must contain exactly one key.
     """
     expected = parse_fingerprints(accepted)
     try:
         all_keys = parse_keys(data)
     except NotAKey as error:
         return {"problem": f"it is no OpenPGP public key: {error}", "warnings": [], "fingerprints": []}
-    names = [key["fingerprint"] for key in all_keys]
+    names = [key.fingerprint for key in all_keys]
     strange = [name for name in names if expected and name not in expected]
     problem = ""
     if strange:
@@ -80,7 +101,7 @@ def judge(data: str | bytes, accepted: str = "", now: float | None = None) -> di
         problem = f"it holds {', '.join(names)}, and lacks {', '.join(lacking)}"
     elif not expected and len(names) > 1:
         problem = f"it holds {len(names)} keys ({', '.join(names)}), and no fingerprint says which are meant"
-    elif revoked := [key["fingerprint"] for key in all_keys if key["revoked"]]:
+    elif revoked := [key.fingerprint for key in all_keys if key.revoked]:
         problem = f"its owner has revoked {', '.join(revoked)}"
     return {"problem": problem, "warnings": list_warnings(all_keys, now), "fingerprints": names}
 
@@ -88,7 +109,7 @@ def judge(data: str | bytes, accepted: str = "", now: float | None = None) -> di
 def armour_keys(data: str | bytes, *, each: bool = False) -> str:
     """Return the keys as armoured text: all in one block (apt reads one), or each in its own (rpm imports one of each
     block)."""
-    raws = [key["raw"] for key in parse_keys(data)]
+    raws = [key.raw for key in parse_keys(data)]
     return "".join(armour_block(raw) for raw in (raws if each else [b"".join(raws)]))
 
 
@@ -103,25 +124,25 @@ def replace_rpm_keys(output: str) -> str:
 
 def complete_line(line: re.Match[str]) -> str:
     try:
-        return f"@rpmkey {parse_keys(line[3])[0]['fingerprint'].lower()}-{line[2]}"
+        return f"@rpmkey {parse_keys(line[3])[0].fingerprint.lower()}-{line[2]}"
     except NotAKey:
         return f"@rpmkey {line[1]}-{line[2]}"
 
 
-def list_warnings(all_keys: Sequence[dict[str, Any]], now: float | None) -> list[str]:
+def list_warnings(all_keys: Sequence[Key], now: float | None) -> list[str]:
     moment = time.time() if now is None else now
     texts = []
     for key in all_keys:
-        if key["expires"] and key["expires"] <= moment:
-            day = time.strftime("%Y-%m-%d", time.gmtime(key["expires"]))
-            texts.append(f"the key {key['fingerprint']} expired on {day}: package managers refuse what it signed since")
-        elif key["expires"] and key["expires"] <= moment + 30 * DAY:
-            day = time.strftime("%Y-%m-%d", time.gmtime(key["expires"]))
-            texts.append(f"the key {key['fingerprint']} expires on {day}")
-        if key["sha1"]:
+        if key.expires and key.expires <= moment:
+            day = time.strftime("%Y-%m-%d", time.gmtime(key.expires))
+            texts.append(f"the key {key.fingerprint} expired on {day}: package managers refuse what it signed since")
+        elif key.expires and key.expires <= moment + 30 * DAY:
+            day = time.strftime("%Y-%m-%d", time.gmtime(key.expires))
+            texts.append(f"the key {key.fingerprint} expires on {day}")
+        if key.sha1:
             # https://github.com/NVIDIA/cuda-repo-management/issues/34
             texts.append(
-                f"the key {key['fingerprint']} is self-signed with SHA-1 only: Debian 13's apt refuses it since 2026-02-01"
+                f"the key {key.fingerprint} is self-signed with SHA-1 only: Debian 13's apt refuses it since 2026-02-01"
             )
     return texts
 
@@ -193,7 +214,7 @@ def parse_length(data: bytes, place: int, first: int) -> tuple[int, int]:
     return place + 5, int(struct.unpack(">I", data[place + 1 : place + 5])[0])
 
 
-def parse_key(body: bytes) -> dict[str, Any]:
+def parse_key(body: bytes, raw: bytes) -> Key:
     """Parse a key. https://www.rfc-editor.org/rfc/rfc9580#section-5.5.4"""
     version = body[0] if body else 0
     if version == 4:
@@ -203,10 +224,10 @@ def parse_key(body: bytes) -> dict[str, Any]:
     else:
         raise NotAKey(f"it is a key of version {version}; known are 4 and 6")
     created = int.from_bytes(body[1:5], "big")
-    return {"fingerprint": digest.upper(), "created": created, "expires": 0, "revoked": False, "version": version}
+    return Key(digest.upper(), created, raw)
 
 
-def _read_signature(key: dict[str, Any], body: bytes) -> None:
+def _read_signature(key: Key, body: bytes) -> None:
     """Record the statements of a self-signature; of several, the newest counts."""
     if len(body) < 6 or body[0] not in (4, 6):
         return
@@ -218,20 +239,20 @@ def _read_signature(key: dict[str, Any], body: bytes) -> None:
     others = parse_subpackets(body[after + wide : after + wide + unhashed])
     issuer = (subpackets.get(ISSUER_FINGERPRINT) or others.get(ISSUER_FINGERPRINT) or b"")[1:].hex().upper()
     short = (subpackets.get(ISSUER) or others.get(ISSUER) or b"").hex().upper()
-    fingerprint = key["fingerprint"]
+    fingerprint = key.fingerprint
     if not (issuer == fingerprint or (not issuer and short and short in (fingerprint[-16:], fingerprint[:16]))):
         return
     if kind == REVOCATION:
-        key["revoked"] = True
+        key.revoked = True
     if kind not in CERTIFICATIONS and kind != DIRECT:
         return
-    key["hashes"].add(body[3])
+    key.hashes.add(body[3])
     when = int.from_bytes(subpackets.get(CREATED, b""), "big")
     # A direct signature often names revokers only.
-    if when >= key["told"] and (kind != DIRECT or EXPIRES in subpackets):
-        key["told"] = when
+    if when >= key.signed and (kind != DIRECT or EXPIRES in subpackets):
+        key.signed = when
         lasts = int.from_bytes(subpackets.get(EXPIRES, b""), "big")
-        key["expires"] = key["created"] + lasts if lasts else 0
+        key.expires = key.created + lasts if lasts else 0
 
 
 def parse_subpackets(area: bytes) -> dict[int, bytes]:

@@ -10,6 +10,8 @@ import os
 import platform
 from typing import Mapping
 
+from .fence import Owner
+
 
 def identify_machine() -> str:
     """Return the identity of the machine for process ids: machine id, host name and pid namespace, since containers may
@@ -49,7 +51,7 @@ def find_topmost(word: str) -> int:
     return top
 
 
-def describe(run: str, version: str, pid: int = 0) -> dict[str, object]:
+def describe(run: str, version: str, pid: int = 0) -> Owner:
     """Describe a process of this machine, by default this one, as the owner of a lock. Without `run` its start time
     names the run."""
     now = datetime.datetime.now(datetime.timezone.utc)

@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from typing import Any, Iterator
+from typing import Any, Iterator, TypedDict
 
 ROOT = os.environ.get("GPUPROV_ROOT", "")
 FOLDER = ROOT + "/var/lib/gpuprov/readings"
@@ -190,11 +190,22 @@ def take(days: int, at: str) -> str:
     return f"{len(changed)} of {len(now)} values changed since {last['at']}"
 
 
-def read_last() -> tuple[dict[str, Any], str]:
+class Reading(TypedDict, total=False):
+    """A reading of all values."""
+
+    at: str
+    values: dict[str, list[Any]]
+
+
+Line = TypedDict("Line", {"from": str, "to": str, "changed": object, "lost": str}, total=False)
+"""What changed between two readings."""
+
+
+def read_last() -> tuple[Reading, str]:
     """Return the last reading, or the reason why it was lost."""
     try:
         with open(f"{FOLDER}/{LAST}", encoding="utf-8") as file:
-            last = json.load(file)
+            last: Reading = json.load(file)
         if not isinstance(last["at"], str) or not isinstance(last["values"], dict):
             raise ValueError("other fields than expected")
         return last, ""
@@ -204,7 +215,7 @@ def read_last() -> tuple[dict[str, Any], str]:
         return {}, f"the last reading was damaged: {error}"
 
 
-def select_complete(last: str) -> list[dict[str, Any]]:
+def select_complete(last: str) -> list[Line]:
     """Return the complete lines. A line that continues from the last reading is from a call that was interrupted."""
     kept = []
     try:
@@ -222,7 +233,7 @@ def select_complete(last: str) -> list[dict[str, Any]]:
     return kept
 
 
-def select_young(lines: list[dict[str, Any]], days: int, at: str) -> list[dict[str, Any]]:
+def select_young(lines: list[Line], days: int, at: str) -> list[Line]:
     """Return the lines of these days, by their latest time that is not in the future. After a gap that may come from a
     wrong clock, nothing is dropped until the gap itself is as old."""
     oldest, latest, jumped = format_earliest(at, days), "", False

@@ -11,8 +11,9 @@ import datetime
 import json
 import os
 import re
-from typing import Any, Collection, Dict, Iterable, Iterator, Mapping
+from typing import Any, Collection, Dict, Iterable, Iterator, Mapping, TypedDict
 
+from .fence import Owner
 from .files import compute_digest, read, remove, settle, write
 from .lasting import SETTING, UNREAD, Lasting, format_setting, is_over, merge_settings, parse_settings
 from .restore.kinds import explain_stay
@@ -36,7 +37,7 @@ def list_half_way() -> list[str]:
 
 
 def begin(
-    run: Mapping[str, object],
+    run: Owner,
     names: Collection[str],
     known: Collection[str],
     changing: Mapping[str, Collection[str]] = {},
@@ -48,7 +49,7 @@ def begin(
     return half
 
 
-def write_mark(run: Mapping[str, object], names: Collection[str], changing: Mapping[str, Collection[str]] = {}) -> None:
+def write_mark(run: Owner, names: Collection[str], changing: Mapping[str, Collection[str]] = {}) -> None:
     """Write the mark. Where an apply was cut off after it had changed a setting, the value before that stays."""
     settings = read_changing()
     for name, lines in changing.items():
@@ -57,7 +58,7 @@ def write_mark(run: Mapping[str, object], names: Collection[str], changing: Mapp
             earlier = known.get(each.key)
             known[each.key] = each._replace(before=earlier.before) if earlier and each.before == earlier.value else each
         settings[name] = list(map(format_setting, known.values()))
-    mark: dict[str, Any] = {"run": run.get("run", ""), "since": run.get("since", ""), "capabilities": list(names)}
+    mark = {"run": run.get("run", ""), "since": run.get("since", ""), "capabilities": list(names)}
     kept = {name: lines for name, lines in settings.items() if name in names}
     write(MARK, json.dumps({**mark, "settings": kept} if kept else mark) + "\n")
 
@@ -72,6 +73,15 @@ def read_changing() -> dict[str, list[str]]:
 
 
 Entry = Dict[str, Any]
+
+
+class Merged(TypedDict):
+    """What became of the receipt. `fresh`: capabilities whose digest differs; the others have the time of this apply,
+    too. `gone`: deleted entries. `damaged`: the problem with the receipt before."""
+
+    fresh: list[str]
+    gone: list[str]
+    damaged: str
 
 
 def read_entries() -> tuple[dict[str, Entry], str]:
@@ -129,7 +139,7 @@ def list_resources(resources: Iterable[str], before: Iterable[str] = ()) -> Iter
 
 
 def merge_applied(
-    run: Mapping[str, object],
+    run: Owner,
     names: Collection[str],
     digests: Mapping[str, str],
     version: str,
@@ -137,20 +147,19 @@ def merge_applied(
     forgotten: Collection[str] = (),
     *,
     check: bool = False,
-) -> dict[str, Any]:
+) -> Merged:
     """Merge the applied capabilities that have a digest into the receipt, and remove them from the mark.
 
     `resources`: by capability, its resources on the host, files without their sums. `forgotten`: capabilities whose
-    entries are deleted, except settings that were to be put back and still stand there (`drop_settings`). `fresh`: those
-    whose digest differs; the others have the time of this apply, too. `gone`: deleted entries. An unreadable receipt is
-    kept as receipt.json.damaged.
+    entries are deleted, except settings that were to be put back and still stand there (`drop_settings`). An unreadable
+    receipt is kept as receipt.json.damaged.
     """
     entries, damaged = read_entries()
     given = {name: digests[name] for name in names if name in digests and name not in forgotten}
     fresh = {name: digest for name, digest in given.items() if entries.get(name, {}).get("digest") != digest}
     waiting = {name: list(_list_waiting(entries[name])) for name in forgotten if name in entries}
     gone = [name for name, lines in waiting.items() if not lines]
-    answer = {"fresh": sorted(fresh), "gone": sorted(gone), "damaged": damaged}
+    answer: Merged = {"fresh": sorted(fresh), "gone": sorted(gone), "damaged": damaged}
     if check:
         return answer
     if given or waiting:

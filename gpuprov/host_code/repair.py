@@ -12,9 +12,10 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence, TypedDict
 
 from . import clients, lock, process, repairs
+from .fence import Owner, Taken
 from .systemd import is_active, systemctl
 
 RESET_SECONDS = 300
@@ -23,10 +24,43 @@ FIRST = ("nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persiste
 """Units that start before the GPUs are set up."""
 REBOOT = 'sleep 2; exec shutdown -r 0 "$1"'
 """Shell that reboots the host after the answer, announced to all who are logged in. shutdown(8)."""
-Request = Mapping[str, Any]
+CLOCK_STEP = 2.0
+"""Seconds that a clock may be set back by between two looks at it."""
 
 
-def look(request: Request) -> dict[str, Any]:
+class Request(TypedDict, total=False):
+    """A request. `known`: services that may hold GPUs, `services`: those of them that are stopped for a reset."""
+
+    action: str
+    owner: Owner
+    known: list[str]
+    services: list[str]
+    boot_units: list[str]
+    gpus: list[str]
+    ids: list[str]
+    checks: list[str]
+    broken: list[str]
+    stale: str
+    act: str
+    at: float
+    message: str
+
+
+class Answer(TypedDict, total=False):
+    """The answer. `locked`: the lock is another run's; `lost`: it became so meanwhile."""
+
+    problem: str
+    services: list[str]
+    holders: list[str]
+    failed: dict[str, str]
+    boot: str
+    here: bool
+    lost: bool
+    locked: Taken
+    unrecorded: str
+
+
+def look(request: Request) -> Answer:
     """Report what a reset would stop and who is in its way; change nothing."""
     units = clients.list_active(request["services"])
     return {
@@ -37,7 +71,7 @@ def look(request: Request) -> dict[str, Any]:
     }
 
 
-def take(request: Request) -> dict[str, Any]:
+def take(request: Request) -> Answer:
     """Take the host's lock, unless a process holds a GPU."""
     taken = lock.take(request["owner"], request.get("broken", ()), request.get("stale"))
     if not taken["taken"]:
@@ -48,7 +82,22 @@ def take(request: Request) -> dict[str, Any]:
     return {"holders": holders, "boot": lock.identify_boot()}
 
 
-def reset(request: Request) -> dict[str, Any]:
+def mark(request: Request) -> Answer:
+    """Record a reset that somebody else has done; nothing else changes."""
+    owner, at = request["owner"], request["at"]
+    if at > time.time() + CLOCK_STEP:
+        return {"problem": "its time is in the future of this host's clock"}
+    taken = lock.take(owner, request.get("broken", ()), request.get("stale"))
+    if not taken["taken"]:
+        return {"locked": taken}
+    try:
+        repairs.note(str(owner["run"]), "reset", request["gpus"], request["checks"], at=at)
+    finally:
+        lock.release_lock(owner)
+    return {}
+
+
+def reset(request: Request) -> Answer:
     """Reset GPUs with the services stopped. `problem`: why it was not done; `failed`: services that do not start."""
     gpus, checks, run = request["gpus"], request["checks"], str(request["owner"]["run"])
     holders: list[str] = []
@@ -110,7 +159,7 @@ def _run_reset(ids: Sequence[str]) -> str:
     return f"{' '.join(command[:2])}: {words or f'status {ran.returncode}'}" if ran.returncode else ""
 
 
-def reboot(request: Request) -> dict[str, Any]:
+def reboot(request: Request) -> Answer:
     """Reboot the host in two seconds. `problem`: why it is not rebooted."""
     owner, problem = request["owner"], ""
     if holders := clients.list_holders(request["known"], guests=True):
@@ -126,18 +175,18 @@ def reboot(request: Request) -> dict[str, Any]:
     return {"problem": problem, "unrecorded": unrecorded}
 
 
-def note(request: Request) -> dict[str, Any]:
+def note(request: Request) -> Answer:
     """Record how the repair ended."""
     run = str(request["owner"]["run"])
     return {"unrecorded": _record(run, request["act"], request["gpus"], request["checks"])}
 
 
-def seen(_request: Request) -> dict[str, Any]:
+def seen(_request: Request) -> Answer:
     """Report the boot."""
     return {"boot": lock.identify_boot()}
 
 
-UNDER_LOCK: Mapping[str, Callable[[Request], dict[str, Any]]] = {
+UNDER_LOCK: Mapping[str, Callable[[Request], Answer]] = {
     "reset": reset,
     "reboot": reboot,
     "note": note,
@@ -145,13 +194,15 @@ UNDER_LOCK: Mapping[str, Callable[[Request], dict[str, Any]]] = {
 }
 
 
-def answer_request(request: Request) -> dict[str, Any]:
+def answer_request(request: Request) -> Answer:
     """Carry out one act. Those under the lock need it, and renew its lease."""
     action = request["action"]
     if os.geteuid():
         return {"problem": "repair needs root on the host: set ansible_become, or log in as root"}
     if action == "look":
         return look(request)
+    if action == "mark":
+        return mark(request)
     if action == "take":
         return take(request)
     if action == "release":

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 import tempfile
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Iterator, Sequence, TypedDict
 
 from . import openpgp, source_files, sources
 from .packages.apt_files import try_source
@@ -19,16 +19,23 @@ BUNDLE = "GPUPROV_BUNDLE"
 queried."""
 UNPROVEN = re.compile("NO_PUBKEY|EXPKEYSIG|BADSIG|not signed|[Ss]ignature|GPG")
 PROXIES = {"debian": "Acquire::http::Proxy of apt.conf", "redhat": "proxy of dnf.conf", "suse": "/etc/sysconfig/proxy"}
-Wanted = Mapping[str, Any]
 
 
-def settle(manager: Manager, desired: Wanted, family: str, check: bool, room: str = "") -> dict[str, Any]:
+class Done(TypedDict, total=False):
+    """What was done. `comes`: the source is still to be written; `diff`: as Ansible shows it."""
+
+    changed: bool
+    comes: bool
+    diff: list[Any]
+
+
+def settle(manager: Manager, desired: sources.Source, family: str, check: bool, room: str = "") -> Done:
     """Bring the source to its desired state. `key` of it is the key, which the machine that runs Ansible has judged.
     Raises Refused.
 
     room: the folder in which its index is tried, and stays.
     """
-    diffs: list[dict[str, Any]]
+    diffs: list[Any]
     if not desired["url"]:
         gone = remove_files(desired, family, check)
         diffs = [
@@ -55,7 +62,7 @@ def settle(manager: Manager, desired: Wanted, family: str, check: bool, room: st
     return {"changed": True, "comes": check, "diff": diffs}
 
 
-def remove_files(desired: Wanted, family: str, check: bool) -> list[str]:
+def remove_files(desired: sources.Source, family: str, check: bool) -> list[str]:
     """Remove gpuprov's own files under this name; return the removed files."""
     name = desired["name"]
     gone = [
@@ -68,7 +75,7 @@ def remove_files(desired: Wanted, family: str, check: bool) -> list[str]:
     return gone
 
 
-def plan_files(desired: Wanted, key: str, family: str) -> dict[str, Any]:
+def plan_files(desired: sources.Source, key: str, family: str) -> sources.Plan:
     """Return what is to be written (see `sources.plan`). Raises Refused if the source is somebody else's."""
     ran = run(["sh", "-c", source_files.SCRIPTS[family] + source_files.END])
     if lost := source_files.find_missing_part(ran.out):
@@ -77,13 +84,13 @@ def plan_files(desired: Wanted, key: str, family: str) -> dict[str, Any]:
         )
     fingerprints = openpgp.judge(key, desired["fingerprint"])["fingerprints"]
     text = openpgp.armour_keys(key, each=family != "debian")
-    conflict = sources.plan(openpgp.replace_rpm_keys(ran.out), desired, text, fingerprints, family)
-    if conflict["problem"]:
-        raise Refused(f"{desired['of']}: {conflict['problem']}. Fix: {conflict['hint']}")
-    return {**conflict, "fingerprints": fingerprints}
+    planned = sources.plan(openpgp.replace_rpm_keys(ran.out), desired, text, fingerprints, family)
+    if planned["problem"]:
+        raise Refused(f"{desired['of']}: {planned['problem']}. Fix: {planned['hint']}")
+    return planned
 
 
-def try_repository(desired: Wanted, planned: Mapping[str, Any], family: str, room: str = "") -> None:
+def try_repository(desired: sources.Source, planned: sources.Plan, family: str, room: str = "") -> None:
     """Fetch the repository's index with this key and no other, without changing the host. Raises Refused."""
     with contextlib.ExitStack() as stack:
         folder = room or stack.enter_context(tempfile.TemporaryDirectory(prefix="gpuprov-source-"))
@@ -103,7 +110,7 @@ def try_repository(desired: Wanted, planned: Mapping[str, Any], family: str, roo
         )
 
 
-def put(manager: Manager, desired: Wanted, planned: Mapping[str, Any], family: str) -> None:
+def put(manager: Manager, desired: sources.Source, planned: sources.Plan, family: str) -> None:
     """Write all of it and fetch the lists, or leave everything unchanged. Raises Refused."""
     key, source = planned["key"], planned["source"]
     try:
@@ -143,11 +150,11 @@ def _write(path: str, text: str) -> None:
     os.replace(file.name, path)
 
 
-def try_apt(folder: str, key: str, planned: Mapping[str, Any]) -> str:
+def try_apt(folder: str, key: str, planned: sources.Plan) -> str:
     return try_source(folder, re.sub(r"(?m)^Signed-By:.*$", f"Signed-By: {key}", planned["source"]["text"]))
 
 
-def try_dnf(folder: str, key: str, planned: Mapping[str, Any]) -> str:
+def try_dnf(folder: str, key: str, planned: sources.Plan) -> str:
     _write(
         os.path.join(folder, "gpuprov.repo"),
         re.sub(r"(?m)^gpgkey=.*$", f"gpgkey=file://{key}", planned["source"]["text"]),
@@ -156,7 +163,7 @@ def try_dnf(folder: str, key: str, planned: Mapping[str, Any]) -> str:
     return makecache("--disablerepo=*", f"--enablerepo=gpuprov-{planned['name']}", *options, patience=0)
 
 
-def try_zypper(folder: str, key: str, planned: Mapping[str, Any]) -> str:
+def try_zypper(folder: str, key: str, planned: sources.Plan) -> str:
     """Try it in a separate system, whose rpm knows only this key: zypper asks nobody whether to trust another, and
     refuses it."""
     repos = os.path.join(folder, "root", "etc", "zypp", "repos.d")

@@ -12,6 +12,7 @@ from . import openpgp
 from .caches import get_cache_folder
 from .packages.model import Refused
 from .pull.received import receive_parts
+from .sources import Source
 
 MOST = 1 << 20
 """Maximum size of a fetched key in bytes: NVIDIA's have 3 KiB."""
@@ -26,9 +27,7 @@ def find_cached(url: str, environment: Mapping[str, str]) -> str:
     return os.path.join(get_cache_folder(environment), "gpuprov", "keys", hashlib.sha256(url.encode()).hexdigest())
 
 
-def fetch_key(
-    desired: Mapping[str, Any], environment: Mapping[str, str], fetch: Callable[[str], bytes]
-) -> tuple[str, list[str]]:
+def fetch_key(desired: Source, environment: Mapping[str, str], fetch: Callable[[str], bytes]) -> tuple[str, list[str]]:
     """Return the key in base64, and warnings. Raises Refused."""
     of, url = desired["of"], desired.get("key_url") or ""
     if desired.get("key"):
@@ -71,7 +70,7 @@ def fetch_over_https(url: str) -> bytes:
     return open_address(ask)
 
 
-def fetch_bytes(desired: Mapping[str, Any], place: str, fetch: Callable[[str], bytes]) -> str:
+def fetch_bytes(desired: Source, place: str, fetch: Callable[[str], bytes]) -> str:
     of, url, fingerprint = desired["of"], desired.get("key_url") or "", desired.get("fingerprint") or ""
     if not url.startswith("https://"):
         raise Refused(

@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import TypedDict
 
 from . import reads, systemd, units, wanted_units
 
-Asked = Mapping[str, Any]
+
+class Asked(TypedDict, total=False):
+    """The options of gpuprov_unit."""
+
+    name: str
+    state: str
+    enabled: bool
+    process: str
+    files: list[str]
+    written: list[str]
+    differs: str
+    program: str
+    ask: list[str]
+    answer: str
+    unanswered: str
+    way_out: str
+
+
+class Result(TypedDict, total=False):
+    """The module's result."""
+
+    changed: bool
+    daemon: str
+    msg: str
 
 
 class Failed(Exception):
@@ -17,7 +40,7 @@ class Failed(Exception):
         self.details = details
 
 
-def bring(params: Asked, *, check: bool) -> tuple[dict[str, Any], str]:
+def bring(params: Asked, *, check: bool) -> tuple[Result, str]:
     """Bring the unit to its state; return the module's result and a warning. Raises Failed, and OSError if systemd
     refuses."""
     name, state = params["name"], params["state"]
@@ -49,7 +72,7 @@ def start_unit(params: Asked, *, check: bool) -> bool:
     return True
 
 
-def run_unit(params: Asked, enabled: bool, *, check: bool) -> tuple[dict[str, Any], str]:
+def run_unit(params: Asked, enabled: bool, *, check: bool) -> tuple[Result, str]:
     name, differs = params["name"], params["differs"].strip()
     ran = systemd.show(name, "ActiveState")
     if not differs and ran == "active":
@@ -64,7 +87,7 @@ def run_unit(params: Asked, enabled: bool, *, check: bool) -> tuple[dict[str, An
     return {"changed": True, "msg": would.replace("would ", "", 1)}, warn_unanswered(params)
 
 
-def keep_alive(params: Asked, enabled: bool, before: str, *, check: bool) -> tuple[dict[str, Any], str]:
+def keep_alive(params: Asked, enabled: bool, before: str, *, check: bool) -> tuple[Result, str]:
     name = params["name"]
     if check or before == "alive":
         silent = "" if check or params["unanswered"] else warn_unanswered(params)

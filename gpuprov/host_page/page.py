@@ -23,7 +23,7 @@ from gpuprov.report.page import About, Headline, State
 from gpuprov.report.states import LETTERS, state
 from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.fitness import CAPABILITY, Fitness, fitness, severity
-from gpuprov.verify.verify import NextBoot, next_boot, verdict
+from gpuprov.verify.verify import next_boot, verdict
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,8 +85,6 @@ SPEC = {
     "not as wanted": "differs from its spec",
     "not proven": "is not proven to match its spec",
 }
-REASONS = 3
-"""Maximum number of reasons for the next boot in the headline; the checks below have all."""
 
 
 def list_of_spec(host: ReadHost) -> list[Result]:
@@ -105,8 +103,7 @@ def judge(host: ReadHost) -> Headline:
     own_verdict = verdict(own)
     joined = "; it" if fit.fit != "yes" else ", and" if own_verdict == "as wanted" else ", but"
     boot = next_boot(own).get(host.raw.name)
-    more = f"; and {len(boot.reasons) - REASONS} more" if boot and len(boot.reasons) > REASONS else ""
-    after = f"Next boot: {NextBoot(boot.verdict, boot.reasons[:REASONS])}{more}." if boot and not gone else ""
+    after = f"Next boot: {boot.shorten()}." if boot and not gone else ""
     return Headline(
         state=min(states, key=list(LETTERS).index),
         sentence=f"{host.raw.name} cannot be reached"

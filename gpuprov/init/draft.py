@@ -1,18 +1,18 @@
 """An inventory before it is written: groups of hosts, their specs, and what was not taken over."""
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 import msgspec
 
 from gpuprov.catalog.fabric import BOARD
 from gpuprov.catalog.gpus import Gpu, find_gpu, list_meant
+from gpuprov.core.safe_parse import Tree, TreeView
 from gpuprov.inventory.names import fold_names
 
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}\Z")
 """A host's name as allowed in an inventory: no pattern, no range, no template."""
-BASE: Mapping[str, Any] = {"nouveau": {}, "nvidia_driver": {}, "persistence": {}}
+BASE: TreeView = {"nouveau": {}, "nvidia_driver": {}, "persistence": {}}
 """The spec of every GPU host, if nothing is known about it."""
 
 
@@ -22,8 +22,8 @@ class Group(msgspec.Struct, kw_only=True):
     if known."""
 
     name: str
-    spec: dict[str, Any] = {}
-    hosts: dict[str, dict[str, Any]] = {}
+    spec: Tree = {}
+    hosts: dict[str, Tree] = {}
     about: list[str] = []
     notes: list[str] = []
     origins: dict[tuple[str, ...], str] = {}
@@ -33,7 +33,7 @@ class Group(msgspec.Struct, kw_only=True):
     def members(self) -> tuple[str, ...]:
         return tuple(self.hosts)
 
-    def shown(self) -> dict[str, dict[str, Any]]:
+    def shown(self) -> dict[str, Tree]:
         """Return the hosts in inventory form: those without variables as ranges."""
         plain = [name for name, variables in self.hosts.items() if not variables]
         ranges = fold_names(plain).split(", ") if plain else []
@@ -48,7 +48,7 @@ class Draft(msgspec.Struct, kw_only=True):
     to be read were unreachable."""
 
     source: str
-    common: dict[str, Any] = {}
+    common: Tree = {}
     groups: list[Group] = []
     notes: list[str] = []
     verb: str = "plan"
@@ -64,7 +64,7 @@ def add(draft: Draft, group: Group) -> None:
         draft.groups.append(group)
 
 
-def gpu_block(words: str, count: int | None) -> tuple[dict[str, Any], list[str]]:
+def gpu_block(words: str, count: int | None) -> tuple[Tree, list[str]]:
     """Return the blocks that follow from another tool's name for a model, and notes if it is not certain which GPU that
     is."""
     models = list_meant(words) if words else []
@@ -83,13 +83,13 @@ def gpu_block(words: str, count: int | None) -> tuple[dict[str, Any], list[str]]
     return {}, [f"gpu: {why}; {hint}"]
 
 
-def _joined(model: Gpu) -> dict[str, Any]:
+def _joined(model: Gpu) -> Tree:
     """Return the blocks of a board: with NVSwitches it needs Fabric Manager:
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
     return {"fabric_manager": {}} if model.fabric_manager.needed == "nvswitch-boards" else {}
 
 
-def group_name(spec: Mapping[str, Any], otherwise: str, taken: Iterable[str]) -> str:
+def group_name(spec: TreeView, otherwise: str, taken: Iterable[str]) -> str:
     """Return a name for a group of hosts, after its GPU; valid in Ansible, and unique."""
     model = find_gpu(str(spec.get("gpu", {}).get("model", "")))
     plain = re.sub(r"[^a-z0-9]+", "_", (model.key if model else otherwise).lower()).strip("_") or "gpu"

@@ -1,11 +1,11 @@
 """State of hosts, as read by `export` -> a draft: hosts with one spec are a group."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from gpuprov.core.errors import UnreachableError
+from gpuprov.core.safe_parse import Tree
 from gpuprov.export import Exported
 from gpuprov.init.draft import HOST, Draft, Group, group_name
 
@@ -13,7 +13,7 @@ from gpuprov.init.draft import HOST, Draft, Group, group_name
 def draft(exported: Exported, requested: Sequence[str]) -> Draft:
     """Return a draft; blocks that all hosts have in common appear once, above the groups. Raises UnreachableError if no
     host could be read."""
-    entries: dict[str, dict[str, Any]] = exported.inventory["all"]["hosts"]
+    entries: dict[str, Tree] = exported.inventory["all"]["hosts"]
     if not entries:
         raise UnreachableError("\n".join(exported.unreachable) or "there is no host to read")
     new_draft = Draft(source=f"hosts as gpuprov export reads them ({len(entries)} of {len(requested)})", verb="verify")

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from typing import get_args
 
 from gpuprov.capabilities.container_toolkit.fragment import Runtime
 from gpuprov.catalog.drivers import choose_kernel_modules, end_of_life, explain_refusal, find_branch, list_branches
@@ -11,7 +11,7 @@ from gpuprov.catalog.gpus import Gpu, explain_unknown, find_gpu
 from gpuprov.catalog.instances import find_instance
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
-from gpuprov.core.safe_parse import Unreadable, parse_whole
+from gpuprov.core.safe_parse import Tree, Unreadable, parse_whole
 from gpuprov.init.draft import BASE, Draft, Group, group_name
 from gpuprov.inventory import ranges
 
@@ -43,7 +43,7 @@ def asking(given: Mapping[str, str]) -> Ask:
     return ask
 
 
-def hosts_and_login(ask: Ask) -> dict[str, dict[str, Any]]:
+def hosts_and_login(ask: Ask) -> dict[str, Tree]:
     """Ask for the hosts and the user who logs in there; return the hosts with their variables."""
     hosts = ask("hosts", "Hosts, with commas and ranges (gpu[01:08].example.com)", "", _hosts).split(",")
     user = ask("user", "User who logs in there by ssh", "root", _user)
@@ -68,7 +68,7 @@ def draft(given: Mapping[str, str] | None = None) -> Draft:
     given = given or {}
     ask = asking(given)
     hosts = hosts_and_login(ask)
-    spec: dict[str, Any] = {}
+    spec: Tree = {}
     named = ask("gpu", "GPU model (none: not known)", NONE, _model)
     model = find_gpu(named)
     count = 0
@@ -80,7 +80,7 @@ def draft(given: Mapping[str, str] | None = None) -> Draft:
     version = ask(
         "driver", f"Driver: any, a branch ({_offered(model)}) or a version", "any", lambda text: _version(text, model)
     )
-    common: dict[str, Any] = {**BASE, "nvidia_driver": {"version": version}}
+    common: Tree = {**BASE, "nvidia_driver": {"version": version}}
     if model and model.fabric_manager.needed == "nvswitch-boards":
         board = "yes" if count >= BOARD else "no"
         if ask("nvswitch", "Are they joined by NVSwitches (HGX, DGX)?", board, _yes) == "yes":
@@ -99,7 +99,9 @@ def _hosts(text: str) -> str:
         raise GpuprovError("at least one host is needed")
     for name in names:
         if not PATTERN.match(name):
-            right = ranges.correct_range(name)
+            right = (
+                (ranges.correct_range(name) or ranges.correct_range(text)).partition(", each on")[0].replace(", ", ",")
+            )
             hint = f"write {right}" if right else "allowed: gpu01, gpu[01:08].example.com, 192.0.2.17"
             raise GpuprovError(f'"{name}" is no name of a host', hint)
         try:

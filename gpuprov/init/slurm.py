@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import Tree
 from gpuprov.core.sanitize import counted
 from gpuprov.init.draft import BASE, HOST, Draft, Group, add, gpu_block, group_name
 from gpuprov.init.hostlist import expanded
@@ -196,7 +196,7 @@ def _alike(cluster: Told, nodes: dict[str, Node]) -> Alike:
 
 
 def _group(draft: Draft, types: tuple[str, ...], count: int, members: dict[str, Node]) -> Group:
-    spec: dict[str, Any] = {}
+    spec: Tree = {}
     if len(types) > 1:
         notes = [f"gpu: {counted(count, 'GPU')} of several types ({', '.join(types)}); a spec names one model"]
     else:

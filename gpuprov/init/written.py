@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.core import unsafe_yaml
+from gpuprov.core.safe_parse import TreeView
 from gpuprov.core.sanitize import wrapped
 from gpuprov.explain import fields
 from gpuprov.init.draft import Draft, Group
@@ -57,7 +57,7 @@ def _bounded(notes: list[str]) -> list[str]:
 
 
 def _block(
-    block: Mapping[str, Any], path: tuple[str, ...], indent: int, origins: Mapping[tuple[str, ...], str] = EMPTY
+    block: TreeView, path: tuple[str, ...], indent: int, origins: Mapping[tuple[str, ...], str] = EMPTY
 ) -> Iterator[str]:
     for key, value in block.items():
         yield from _comment(_meaning((*path, key)), indent)
@@ -69,7 +69,7 @@ def _block(
             yield from _text({key: value}, indent)
 
 
-def _text(value: Mapping[str, Any], indent: int) -> list[str]:
+def _text(value: TreeView, indent: int) -> list[str]:
     return [" " * indent + line for line in unsafe_yaml.text(value).splitlines()]
 
 

@@ -11,12 +11,12 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from gpuprov import __version__
 from gpuprov.core import disk_cache
+from gpuprov.core.safe_parse import Tree
 from gpuprov.inventory.resolved import Resolved
 from gpuprov.inventory.sources import find_ansible_config, is_host_list
 from gpuprov.spec.model import RawHost
@@ -37,8 +37,8 @@ class Entry(msgspec.Struct, array_like=True):
     paths: list[tuple[str | int, ...]]
     groups: list[str]
     chains: list[list[int]]
-    shapes: list[tuple[dict[str, Any], list[int]]]
-    connections: list[tuple[dict[str, Any], dict[str, Origin]]]
+    shapes: list[tuple[Tree, list[int]]]
+    connections: list[tuple[Tree, dict[str, Origin]]]
     hosts: list[tuple[str, int, int, int]]
     warnings: list[Problem]
 

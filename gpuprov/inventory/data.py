@@ -14,6 +14,8 @@ from gpuprov.spec.model import BLOCKS
 from gpuprov.spec.problem import Origin, Problem
 
 DOTTED = "gpuprov."
+OWN_GROUPS = ("all", "ungrouped")
+"""Groups that every inventory has: https://docs.ansible.com/ansible/latest/inventory_guide/intro_inventory.html"""
 
 
 class Data(InventoryData):  # type: ignore[misc]
@@ -29,6 +31,10 @@ class Data(InventoryData):  # type: ignore[misc]
         """Add a host as Ansible does, up to the limit."""
         if len(self.hosts) >= ranges.MOST and host not in self.hosts:
             raise AnsibleError("too many hosts") from safe_parse.Unreadable("too many hosts", f"{ranges.MOST}")
+        if host in OWN_GROUPS:
+            raise AnsibleError(
+                f'a host is called "{host}", which is a group of Ansible\'s own: rename the host', obj=host
+            )
         return super().add_host(host, group, port)
 
     def set_variable(self, entity: str, varname: str, value: Any) -> None:

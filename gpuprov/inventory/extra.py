@@ -9,6 +9,7 @@ from ansible.cli.arguments import option_helpers
 from ansible.errors import AnsibleError
 from ansible.parsing.splitter import parse_kv
 
+from gpuprov.core.safe_parse import Tree
 from gpuprov.inventory.data import DOTTED, format_nested
 from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.origin import strip_tags
@@ -24,9 +25,9 @@ RAW = "_raw_params"
 EXAMPLE = """-e '{"gpuprov": {"nouveau": {}}}'"""
 
 
-def read(loader: Loader, given: Sequence[str], findings: Findings) -> dict[str, Any]:
+def read(loader: Loader, given: Sequence[str], findings: Findings) -> Tree:
     """Return the variables of all options, later ones overriding earlier ones; add problems to the findings."""
-    variables: dict[str, Any] = {}
+    variables: Tree = {}
     for text in given:
         try:
             parsed = parse_option(loader, text)

@@ -36,7 +36,11 @@ def select(hosts: Sequence[RawHost], groups: Sequence[str], limit: str) -> tuple
             chosen -= universe.match(pattern[1:])
     problems += universe.problems
     if not chosen and not problems:
-        problems.append(Problem(message=f'--limit "{limit}" leaves no host', hint="leave it out to mean all hosts"))
+        problems.append(
+            Problem(
+                message=f'--limit "{limit}" leaves no host', hint=correct(limit) or "leave it out to mean all hosts"
+            )
+        )
     return tuple(host for host in hosts if host.name in chosen), problems
 
 
@@ -137,8 +141,23 @@ class _Universe:
 
         close = get_close_matches(pattern, [*self._members, *self._names], n=1, cutoff=0.6)
         named = sorted(name for name in self._members if name not in ("all", "ungrouped"))[:10]
-        hint = f'did you mean "{close[0]}"?' if close else ("groups: " + ", ".join(named) if named else "")
+        meant = correct(pattern)
+        hint = (
+            meant
+            if meant
+            else f'did you mean "{close[0]}"?'
+            if close
+            else ("groups: " + ", ".join(named) if named else "")
+        )
         self.problems.append(Problem(message=f'--limit: no host or group matches "{pattern}"', hint=hint))
+
+
+def correct(pattern: str) -> str:
+    """Return the hint for a range as the shell and Slurm write it; "" if the pattern is none."""
+    from gpuprov.inventory.ranges import correct_range  # which imports Ansible
+
+    meant = correct_range(pattern)
+    return f"write {meant}" if meant else ""
 
 
 def parse_subscript(pattern: str) -> tuple[str, int | slice | None]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible.errors import AnsibleError
 
+from gpuprov.core.safe_parse import Tree
 from gpuprov.inventory.origin import find_origin, is_template, strip_tags
 from gpuprov.spec.problem import Origin, Path
 
@@ -30,7 +31,7 @@ class Merge:
 
     def __init__(self, refuse: Refuse, resolve: Resolve | None = None) -> None:
         self.refuse = refuse
-        self.values: dict[str, Any] = {}
+        self.values: Tree = {}
         self.origins: dict[Path, Origin] = {}
         self.templates = False
         self.resolve = resolve

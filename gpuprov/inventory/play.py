@@ -1,7 +1,9 @@
 """Inputs that a running ansible-playbook adds to its inventory sources."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+from gpuprov.core.safe_parse import TreeView
 
 
 class Play(NamedTuple):
@@ -9,5 +11,5 @@ class Play(NamedTuple):
     as Ansible parsed them. `secrets`: the vault passwords that Ansible was given, each with its vault id."""
 
     folder: str
-    extra: Mapping[str, Any]
+    extra: TreeView
     secrets: Sequence[tuple[str, Any]]

@@ -18,7 +18,7 @@ MOST_RANGES = 8
 
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
 _SHELL = re.compile(r"([\[{])(\d+|[A-Za-z])(?:-|\.\.|:)(\d+|[A-Za-z])[\]}]")
-_LIST = re.compile(r"([\w.-]*)[\[{](\w+(?:, ?\w+){1,15})[\]}]([\w.-]*)")
+_LIST = re.compile(r"([\w.-]*)[\[{](\w+(?:-\d+)?(?:, ?\w+(?:-\d+)?){1,15})[\]}]([\w.-]*)")
 _expand = module.expand_hostname_range
 
 
@@ -57,11 +57,12 @@ def judge(name: str) -> None:
 
 
 def correct_range(name: str) -> str:
-    """Return the correct spelling of hosts written as for the shell or Slurm: gpu[01-16], gpu{01..16}, gpu[1,4]; "" if
-    it is none of these."""
+    """Return the correct spelling of hosts written as for the shell or Slurm: gpu[01-16], gpu{01..16}, gpu[1,4-6]; ""
+    if it is none of these."""
     if several := _LIST.fullmatch(name):
         before, items, after = several.groups()
-        return ", ".join(f"{before}{item.strip()}{after}" for item in items.split(",")) + ", each on a line of its own"
+        parts = [re.sub(r"(\d+)-(\d+)", r"[\1:\2]", item.strip()) for item in items.split(",")]
+        return ", ".join(f"{before}{part}{after}" for part in parts) + ", each on a line of its own"
     made = _SHELL.sub(r"[\2:\3]", name)
     if made == name:
         return ""

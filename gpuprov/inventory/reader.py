@@ -2,7 +2,6 @@
 
 import gc
 import os
-from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from ansible.plugins.loader import init_plugin_loader
 from ansible.plugins.vars import host_group_vars
 from ansible.utils.collection_loader import AnsibleCollectionConfig
 
+from gpuprov.core.safe_parse import Tree, TreeView
 from gpuprov.inventory import extra
 from gpuprov.inventory.duplicates import split_messages
 from gpuprov.inventory.findings import Findings
@@ -127,7 +127,7 @@ class _Chain:
     names: tuple[str, ...]
     variables: Own
     merge: Merge
-    connection: dict[str, Any]
+    connection: Tree
     places: dict[str, Origin]
 
 
@@ -135,7 +135,7 @@ class _Hosts:
     """Conversion of Ansible's hosts to ours."""
 
     def __init__(
-        self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any], also: Sequence[str] = ()
+        self, loader: Loader, manager: Manager, findings: Findings, extra: TreeView, also: Sequence[str] = ()
     ) -> None:
         self.variables = Variables(loader, manager, findings, extra, also)
         self.computed = False
@@ -179,7 +179,8 @@ class _Hosts:
             if self._templates is None:
                 shares = self.variables.builtin
                 self._templates = Templates(self._loader, self._manager, self._findings, self._extra, shares=shares)
-            resolver = self._templates.of(host, id(chain), dict(ChainMap(*reversed(own.variables))))
+            variables = {name: value for layer in own.variables for name, value in layer.items()}
+            resolver = self._templates.of(host, id(chain), variables)
             if merge.templates:
                 self.computed = True
                 merge = Merge(partial(self._refuse, str(host.name)), resolver.resolve)

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, TemplateSyntaxError, nodes
 from jinja2.filters import FILTERS
 
+from gpuprov.core.safe_parse import TreeView
 from gpuprov.inventory.origin import is_template
 
 _HOST = frozenset({"hostvars", "vars"})
@@ -63,7 +64,7 @@ def list_names(template: str) -> frozenset[str] | None:
     return names if kept else None
 
 
-def list_all_names(template: str, variables: Mapping[str, Any]) -> frozenset[str] | None:
+def list_all_names(template: str, variables: TreeView) -> frozenset[str] | None:
     """Return the same as `list_names`, including the names in templates in those variables."""
     seen: set[str] = set()
     waiting = [str.__str__(template)]

@@ -24,7 +24,22 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     ),
     (r"AnsibleVaultFormatError|not enough values to unpack", "is damaged: it begins like an ansible-vault text", ""),
     (r"Tabs are usually invalid", "a tab is not allowed here", "indent with spaces"),
-    (r"missing quotes around a template", "a template that is not quoted", 'write it as key: "{{ name }}"'),
+    (
+        r"missing quotes around a template|found unhashable key",
+        "a template that is not quoted",
+        'write it as key: "{{ name }}"',
+    ),
+    (
+        r"found character (['\"].['\"] )?that cannot start any token",
+        "a value begins with a character that YAML keeps for itself: @, ` or %",
+        "quote the whole value",
+    ),
+    (r"found undefined alias", "refers to an anchor (&NAME) that is not there", "quote a text that begins with *"),
+    (
+        r"could not determine a constructor for the tag '([^']+)'",
+        r"the tag \1 is none that Ansible knows",
+        "quote a text that begins with !",
+    ),
     (r"Colons in unquoted values", "a colon inside a value that is not quoted", "quote the whole value"),
     (r"must end with the same quote", "a quote that does not end where the value ends", "quote the whole value once"),
     (r"surrogates not allowed|codec can't decode", "is not UTF-8 text", "save it as UTF-8"),
@@ -69,7 +84,8 @@ def convert_error(error: BaseException, file: str, subject: str = "the file") ->
         place = Origin(show_path(file) if file else place.file, *position) if position else place
         allowed = f"allowed: {beyond.allowed}" if beyond.allowed else ""
         return Problem(message=beyond.message, origin=place, hint=f"it said: {stderr}" if stderr else allowed)
-    for explained in (spelling.open_quote, spelling.open_bracket, spelling.find_shell_range):
+    spelled = (spelling.open_quote, spelling.open_bracket, spelling.find_open_section, spelling.find_shell_range)
+    for explained in spelled:
         if problem := explained(whole, place, read_lines(place, file)):
             return problem
     if problem := find_wrong_indentation(whole, place, file) or find_line_without_key(whole, place, file):
@@ -151,6 +167,7 @@ def clean_text(text: str) -> str:
     """Return Ansible's text without boilerplate, in one line that can follow a colon."""
     text = _NOISE.sub("", " ".join(text.split())).rstrip(".")
     text = re.sub(r"<class '(?:[\w.]+\.)?_?(?:AnsibleTagged)?(\w+)'>", r"\1", text)
+    text = re.sub(r"\[Errno \d+\] ([^:]+): '[^']*'\Z", r"cannot be read: \1", text)
     text = re.sub(r"TOML file '[^']*' is invalid: ", "not valid TOML: ", text)
     return text[:1].lower() + text[1:] if text[1:2].islower() else text
 

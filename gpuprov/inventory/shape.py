@@ -1,5 +1,6 @@
 """The form of a YAML inventory: groups of hosts, vars and children. All faults at once, each at its place."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -91,14 +92,18 @@ def check_section(key: Any, section: Any, group: str, place: Origin | None) -> I
         close = get_close_matches(str(key), SECTIONS, n=1, cutoff=0.6)
         hint = f'did you mean "{close[0]}"?' if close else f"allowed: {', '.join(SECTIONS)}"
         yield Problem(message=f'unknown key "{key}" in group "{group}"', origin=find_origin(key) or place, hint=hint)
-    elif section is None or (isinstance(section, str) and key != "vars"):
+    elif section is None:
         return
+    elif isinstance(section, str) and key != "vars" and not re.search(r"[\s,]", section.strip()):
+        if key == "hosts":
+            yield from check_host(section, None, group, find_origin(key))
     elif not isinstance(section, Mapping):
         allowed = "a mapping of variables" if key == "vars" else 'a mapping (write "NAME:" for each)'
         message = f'{key} of group "{group}" is {show(section)}'
         yield Problem(message=message, origin=find_origin(key), hint=f"allowed: {allowed}")
     elif key == "vars":
         yield from check_names(section, f'variables of group "{group}"', place)
+        yield from find_outdented(section)
         yield from find_misplaced(section, f'among the variables of group "{group}"')
     elif key == "children":
         for child, child_body in section.items():
@@ -123,9 +128,12 @@ def check_host(name: Any, variables: Any, group: str, above: Origin | None) -> I
         return
     if variables is not None and not isinstance(variables, Mapping):
         message = f'host "{name}" is {show(strip_tags(variables) if isinstance(variables, str | int) else variables)}'
-        yield Problem(message=message, origin=find_origin(name), hint="allowed: a mapping of variables")
+        address = isinstance(variables, str) and re.fullmatch(r"[0-9.]{7,15}|[0-9a-fA-F:]{2,39}", variables)
+        hint = f"write {{ansible_host: {json.dumps(variables)}}}" if address else "allowed: a mapping of variables"
+        yield Problem(message=message, origin=find_origin(name), hint=hint)
     elif variables:
         yield from check_names(variables, f'variables of host "{name}"', find_origin(name))
+        yield from find_outdented(variables)
         yield from find_misplaced(variables, f'below host "{name}"')
     if "[" in name:
         try:
@@ -142,6 +150,18 @@ def check_host(name: Any, variables: Any, group: str, above: Origin | None) -> I
     elif meant := ranges.correct_range(name):
         message = f'"{name}" is one host to Ansible, and not a range'
         yield Problem(message=message, origin=find_origin(name), hint=f"write {meant}")
+
+
+def find_outdented(variables: Mapping[Any, Any]) -> Iterator[Problem]:
+    """Yield a fault for an empty `gpuprov` whose blocks stand beside it: they lack their indentation."""
+    names = list(variables)
+    if "gpuprov" not in names or variables["gpuprov"] is not None:
+        return
+    after = names[names.index("gpuprov") + 1 :]
+    if blocks := ", ".join(str(name) for name in after if isinstance(variables[name], Mapping)):
+        message = f"gpuprov is empty, and {blocks} beside it is no part of it"
+        hint = f"indent {blocks} by two more spaces than gpuprov"
+        yield Problem(message=message, origin=find_origin(names[names.index("gpuprov")]), hint=hint)
 
 
 def find_misplaced(variables: Mapping[Any, Any], where: str) -> Iterator[Problem]:

@@ -12,6 +12,7 @@ from ansible.inventory.manager import InventoryManager
 from ansible.parsing.dataloader import DataLoader
 
 from gpuprov.core import safe_parse
+from gpuprov.core.safe_parse import Tree
 from gpuprov.inventory import ranges
 from gpuprov.inventory.data import Data
 from gpuprov.inventory.origin import find_origin, hide_encrypted, hide_encrypted_text
@@ -38,7 +39,7 @@ class Loader(DataLoader):  # type: ignore[misc]
         self.tolerant = False
         """True while variable files are read: a broken file counts as empty, so that the next ones are checked, too."""
         self.note: Callable[[object, object], None] = lambda _name, _value: None  # told of each variable in these, once
-        self._documents: dict[str, Any] = {}
+        self._documents: Tree = {}
 
     @property
     def read(self) -> Iterator[str]:

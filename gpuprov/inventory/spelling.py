@@ -62,6 +62,17 @@ def find_unclosed(line: str) -> int | None:
     return None
 
 
+def find_open_section(error_text: str, place: Origin, lines: Sequence[str]) -> Problem | None:
+    """Return a problem for a section of an INI file whose name does not end, which Ansible cannot unpack."""
+    if "not enough values to unpack" not in error_text:
+        return None
+    for number, line in enumerate(lines, 1):
+        if line.startswith("[") and "]" not in line:
+            message = "the [ that opens a section here is not closed"
+            return Problem(message=message, origin=Origin(place.file, number, 1), hint=f"write {line.split()[0]}]")
+    return None
+
+
 def find_shell_range(error_text: str, place: Origin, lines: Sequence[str]) -> Problem | None:
     """Return a problem for a name in an INI file that is a range to the shell or Slurm, but not to Ansible."""
     if "host range must" not in error_text:

@@ -9,6 +9,7 @@ from typing import Any
 from ansible import constants
 from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 
+from gpuprov.core.safe_parse import TreeView
 from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.origin import find_origin, hide_looked_up, is_vaulted
 from gpuprov.inventory.reads import list_all_names, list_templates
@@ -30,9 +31,7 @@ class Templates:
     shares: True if all variables of a host are known, so that hosts with the same values share results.
     """
 
-    def __init__(
-        self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any], *, shares: bool
-    ) -> None:
+    def __init__(self, loader: Loader, manager: Manager, findings: Findings, extra: TreeView, *, shares: bool) -> None:
         # Late: most inventories have no templates, and these load Ansible's whole playbook machinery.
         from ansible.release import __version__ as version
         from ansible.template import Templar
@@ -49,7 +48,7 @@ class Templates:
         # A fact cache on disk or in a database gives hosts variables that no source says.
         self._shares = shares and constants.CACHE_PLUGIN in ("memory", "ansible.builtin.memory")
 
-    def of(self, host: Any, chain: object, own: Mapping[str, Any]) -> HostTemplates:
+    def of(self, host: Any, chain: object, own: TreeView) -> HostTemplates:
         """Return the templates of one host; valid until those of the next host are requested.
 
         chain: identifies all values from its groups. own: the variables that the host itself has.
@@ -58,7 +57,7 @@ class Templates:
         known = self._known.setdefault(chain, {}) if self._shares else {}
         return HostTemplates(host, self, host_values, known)
 
-    def variables(self, host: Any) -> Mapping[str, Any]:
+    def variables(self, host: Any) -> TreeView:
         """Return all the variables that Ansible gives a host; `evaluate` uses them until the next call."""
         self._templar.available_variables = values = self._variables.get_vars(host=host)
         return values  # type: ignore[no-any-return]
@@ -83,9 +82,9 @@ class Templates:
 class HostTemplates:
     """Resolves values for one host; a value that cannot be resolved becomes a finding and None."""
 
-    def __init__(self, host: Any, templates: Templates, own: Mapping[str, Any], known: _Known) -> None:
+    def __init__(self, host: Any, templates: Templates, own: TreeView, known: _Known) -> None:
         self._host, self._templates, self._own, self._known = host, templates, own, known
-        self._variables: Mapping[str, Any] | None = None
+        self._variables: TreeView | None = None
 
     def resolve(self, value: Any, path: Path) -> Any:
         """Return the value of a template at this path of `gpuprov`."""
@@ -115,7 +114,7 @@ class HostTemplates:
         return tuple((name, make_key(self._own[name])) for name in sorted(read) if name in self._own)
 
 
-def list_all_read(value: Any, variables: Mapping[str, Any]) -> frozenset[str] | None:
+def list_all_read(value: Any, variables: TreeView) -> frozenset[str] | None:
     all_names: set[str] = set()
     for template in list_templates(value):
         names = list_all_names(template, variables)

@@ -13,6 +13,7 @@ from ansible.inventory.helpers import sort_groups
 from ansible.plugins.loader import vars_loader
 from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_path
 
+from gpuprov.core.safe_parse import Tree, TreeView
 from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.origin import find_origin, is_template, is_vaulted, strip_tags
 from gpuprov.inventory.reasons import convert_error
@@ -31,10 +32,10 @@ class Own:
     variables."""
 
     layers: list[Any] = field(default_factory=list)
-    connection: dict[str, Any] = field(default_factory=dict)
+    connection: Tree = field(default_factory=dict)
     places: dict[str, Origin | None] = field(default_factory=dict)
     """Places of SITE_VARIABLES."""
-    variables: list[Mapping[str, Any]] = field(default_factory=list)
+    variables: list[TreeView] = field(default_factory=list)
     """All variables of the place, in order, for use by templates."""
 
     def extend(self, other: Own) -> None:
@@ -49,7 +50,7 @@ class Variables:
     """Reads the variables from an inventory; each chain of groups once."""
 
     def __init__(
-        self, loader: Loader, manager: Manager, findings: Findings, extra: Mapping[str, Any], also: Iterable[str] = ()
+        self, loader: Loader, manager: Manager, findings: Findings, extra: TreeView, also: Iterable[str] = ()
     ) -> None:
         self._also = frozenset(also)
         self._loader, self._manager, self._findings = loader, manager, findings
@@ -91,7 +92,7 @@ class Variables:
         own.extend(self._extra)
         return own
 
-    def _of(self, extra: Mapping[str, Any]) -> Own:
+    def _of(self, extra: TreeView) -> Own:
         """Return the values that extra variables set for every host."""
         own = Own(connection=self._connection(extra), places=dict.fromkeys(find_places(extra), Origin("--extra-vars")))
         if "gpuprov" in extra:
@@ -118,7 +119,7 @@ class Variables:
     def _beside_play(self, entities: list[Any]) -> Own:
         return self._files(lambda: get_vars_from_path(self._loader, self._basedir, entities, STAGE))
 
-    def _files(self, read: Callable[[], Mapping[str, Any]]) -> Own:
+    def _files(self, read: Callable[[], TreeView]) -> Own:
         own = Own()
         with self._loader.watch() as used:
             try:
@@ -139,7 +140,7 @@ class Variables:
         own.variables.append(result)
         return own
 
-    def _connection(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+    def _connection(self, variables: TreeView) -> Tree:
         return {
             str.__str__(name): value
             for name, value in variables.items()
@@ -160,7 +161,7 @@ def list_variable_folders(sources: Iterable[str], basedir: str) -> set[str]:
     return {s if os.path.isdir(s) else os.path.dirname(s) for s in sources if not is_host_list(s)} | {basedir}
 
 
-def find_places(variables: Mapping[str, Any]) -> dict[str, Origin | None]:
+def find_places(variables: TreeView) -> dict[str, Origin | None]:
     """Return the places of SITE_VARIABLES: of the value, or, if it has no place, of its name."""
     if SITE_VARIABLES.isdisjoint(variables):
         return {}

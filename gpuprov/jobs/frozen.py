@@ -2,12 +2,12 @@
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import Tree
 from gpuprov.core.sanitize import secrets_in
 from gpuprov.fleet.specs import Fleet as Judged
 from gpuprov.fleet.specs import build_spec
@@ -31,8 +31,8 @@ def freeze(judged: Judged, made_at: str = "") -> Fleet:
 
     The hosts were read with `also`: every variable that is not of a connection is a domain.
     """
-    known: dict[int, tuple[str, dict[str, Any]]] = {}
-    specs: dict[str, dict[str, Any]] = {}
+    known: dict[int, tuple[str, Tree]] = {}
+    specs: dict[str, Tree] = {}
     files: dict[str, str] = {}
     hosts = []
     for raw, spec in judged.pairs:
@@ -84,7 +84,7 @@ def _domains(raw: RawHost) -> Iterator[tuple[str, str]]:
             raise GpuprovError(f"{raw.name}: the variable {name} is no domain", hint)
 
 
-def raw_hosts(hosts: Iterable[Host], specs: Mapping[str, dict[str, Any]]) -> list[RawHost]:
+def raw_hosts(hosts: Iterable[Host], specs: Mapping[str, Tree]) -> list[RawHost]:
     """Return the hosts as in the inventory; equal specs are one object, so that each is judged once. Raises
     GpuprovError for a variable that is not part of a connection."""
     raws = []
@@ -98,7 +98,7 @@ def raw_hosts(hosts: Iterable[Host], specs: Mapping[str, dict[str, Any]]) -> lis
     return raws
 
 
-def _comes_back(host: str, values: dict[str, Any], spec: HostSpec) -> None:
+def _comes_back(host: str, values: Tree, spec: HostSpec) -> None:
     """Raise GpuprovError if the spec changes in a round trip through JSON."""
     try:
         again, _ = build_spec(RawHost(name=host, values=msgspec.json.decode(msgspec.json.encode(values))))
@@ -127,7 +127,7 @@ def digest_of_file(path: str) -> str:
         return ""
 
 
-def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, dict[str, Any]]) -> None:
+def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, Tree]) -> None:
     """Raise GpuprovError if a secret's value, of whatever host, is part of a value that is not named as a secret, for
     example through a template."""
     known: dict[str, tuple[str, str]] = {}

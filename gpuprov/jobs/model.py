@@ -7,12 +7,13 @@ a secret's name are left out, and named, so that a worker can take them from its
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
+from gpuprov.core.safe_parse import Tree
 from gpuprov.facts.probes.host.firmware import Firmware
 from gpuprov.spec.described import describe
 from gpuprov.verify.evaluate import Result, ResultStatus
@@ -44,7 +45,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     groups: tuple[str, ...] = ()
     spec: SpecId
-    connection: Annotated[dict[str, Any], describe("Variables that say how it is reached")] = {}
+    connection: Annotated[Tree, describe("Variables that say how it is reached")] = {}
     secrets: Annotated[tuple[str, ...], describe("Variables that are not in the file: their values are secret")] = ()
     domains: dict[str, str] = {}
 
@@ -60,7 +61,7 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, str], describe("Files that specs name, on the machine that works: path and SHA-256")
     ] = {}
     groups: Annotated[dict[str, tuple[str, ...]], describe("Groups with the groups in them")] = {}
-    specs: Annotated[dict[str, dict[str, Any]], describe("The variable gpuprov, merged; each once")]
+    specs: Annotated[dict[str, Tree], describe("The variable gpuprov, merged; each once")]
     hosts: tuple[Host, ...]
 
 
@@ -77,7 +78,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     by: Annotated[str, describe("What it was sliced by: a group or a variable; empty: by number")] = ""
     domain: Annotated[str, describe("The value of it that all of these hosts have")] = ""
     files: dict[str, str] = {}
-    specs: dict[str, dict[str, Any]]
+    specs: dict[str, Tree]
     hosts: tuple[Host, ...]
 
 
@@ -177,6 +178,6 @@ def digest_of(value: Fleet | Job) -> str:
     return hashlib.sha256(msgspec.json.encode(plain, order="sorted")).hexdigest()
 
 
-def spec_id(values: dict[str, Any]) -> str:
+def spec_id(values: Tree) -> str:
     """Return the name of a spec: equal specs have equal names."""
     return hashlib.sha256(msgspec.json.encode(values, order="sorted")).hexdigest()[:16]

@@ -31,7 +31,7 @@ def read_ahead(
     """Return the readings for planning these hosts again. waiting: the host, its reading, and its predicted changes,
     with the keys of its sources. limit: seconds for one host."""
     scripts = dict[tuple[Probe[Any], ...], str]()
-    requests = dict[str, tuple[RawHost, dict[str, Any]]]()
+    requests = dict[str, tuple[RawHost, look.Request]]()
     for name, ((raw, spec), _, foreseen) in waiting.items():
         probes = tuple(probes_for(spec, only=only))
         script = scripts.get(probes) or scripts.setdefault(probes, compose(probes))

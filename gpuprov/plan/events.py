@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -12,6 +12,7 @@ from gpuprov.host_code.locked import BOOTED, LOST
 from gpuprov.plan import bounds
 from gpuprov.plan.made import made
 from gpuprov.plan.model import Item
+from gpuprov.plan.playbook import Answer, Data, Event
 
 LONGEST = 700
 MOST_WARNINGS = 20
@@ -124,7 +125,7 @@ class Ledger:
         self._limit = limit
         self._act = ""
 
-    def feed(self, event: dict[str, Any]) -> Step | None:
+    def feed(self, event: Event) -> Step | None:
         """Record the event and return the step to show. An unreadable event is the failure of its host alone."""
         try:
             return self._feed(event)
@@ -137,7 +138,7 @@ class Ledger:
                 self.complaint = f"{message}; {hint}"
             return None
 
-    def _feed(self, event: dict[str, Any]) -> Step | None:
+    def _feed(self, event: Event) -> Step | None:
         data = event.get("event_data") or {}
         kind = event.get("event", "")
         if kind == "playbook_on_play_start":
@@ -171,7 +172,7 @@ class Ledger:
     def tally(self, host: str) -> Tally:
         return self.hosts.setdefault(host, Tally())
 
-    def _host_event(self, kind: str, data: dict[str, Any]) -> Step | None:
+    def _host_event(self, kind: str, data: Data) -> Step | None:
         tally, result = self.tally(data["host"]), data.get("res") or {}
         capability, task = _label(data)
         text = f"{capability}: {task}" if capability else task
@@ -209,23 +210,23 @@ class Ledger:
             f"did not end: {self._act or 'the act'} may take {self._limit:g} s on a host (--timeout), and they are over"
         )
 
-    def _stats(self, data: dict[str, Any]) -> None:
+    def _stats(self, data: Data) -> None:
         for host in data.get("processed") or {}:
             tally = self.tally(host)
             tally.rescued = int(data.get("rescued", {}).get(host, 0)) - tally.gave_up
             tally.failed = bool(data.get("failures", {}).get(host, 0))
 
 
-def given_up(event: dict[str, Any]) -> str:
+def given_up(event: Event) -> str:
     """Return the host that drops out of the run after this event, failed or unreachable; else an empty string."""
     data = event.get("event_data") or {}
     kind, failed = event.get("event"), _label(data)[1] == STAYS_FAILED
     return str(data.get("host") or "") if kind == "runner_on_unreachable" or (kind == FAILED and failed) else ""
 
 
-def condense(result: dict[str, Any]) -> str:
+def condense(result: Answer) -> str:
     """Condense Ansible's result of a failed task to one line: its message, or the command's last line."""
-    failed = [item for item in result.get("results") or [] if isinstance(item, dict) and _item_failed(item)]
+    failed = [row for row in _list_items(result) if row.get("failed") or row.get("unreachable") or row.get("rc")]
     if failed:
         return condense(failed[0])
     if result.get("censored"):
@@ -250,14 +251,13 @@ def _unreachable(text: str) -> str:
     return rest
 
 
-def _item_failed(item: dict[str, Any]) -> bool:
-    return bool(item.get("failed") or item.get("unreachable") or (item.get("rc") not in (None, 0)))
+def _list_items(result: Answer) -> list[Answer]:
+    return [item for item in result.get("results") or [] if isinstance(item, dict)]
 
 
-def _timed_out(result: dict[str, Any]) -> bool:
+def _timed_out(result: Answer) -> bool:
     """True if Ansible ended the task, or an item of its loop, by the playbook's time limit."""
-    items = [item for item in result.get("results") or [] if isinstance(item, dict)]
-    return "timedout" in result or any("timedout" in item for item in items)
+    return "timedout" in result or any("timedout" in item for item in _list_items(result))
 
 
 def _warn(known: list[str], warned: Iterable[str]) -> None:
@@ -268,11 +268,11 @@ def _warn(known: list[str], warned: Iterable[str]) -> None:
             known.append(fromkey if len(known) < MOST_WARNINGS else AND_MORE)
 
 
-def _module(data: dict[str, Any]) -> str:
+def _module(data: Data) -> str:
     return str(data.get("task_action", "")).rpartition(".")[2]
 
 
-def _step(data: dict[str, Any]) -> str:
+def _step(data: Data) -> str:
     """Return the step of a task of gpuprov_step, or else its module. Its result names it; before that, the file of the
     task does, as ansible-runner's events have no arguments where they are not displayed."""
     if (module := _module(data)) != "gpuprov_step":
@@ -282,7 +282,7 @@ def _step(data: dict[str, Any]) -> str:
     return named if isinstance(named, str) else file.partition("_")[0]
 
 
-def _label(data: dict[str, Any]) -> tuple[str, str]:
+def _label(data: Data) -> tuple[str, str]:
     task = str(data.get("task", ""))
     role = str(data.get("role") or "")
     return ("" if role == "host" else role), task.removeprefix(f"{role} : ")

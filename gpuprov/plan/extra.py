@@ -2,11 +2,13 @@
 
 import secrets
 from collections.abc import Mapping
+from typing import TypedDict
 
 from gpuprov import __version__
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.time_limits import ACT_LIMIT, LEASE
 from gpuprov.host_code import lock, process
+from gpuprov.host_code.fence import Owner
 
 
 def new_run() -> str:
@@ -29,13 +31,28 @@ def of_rollback(run: str) -> str:
     return f"{run[:58]}-back"
 
 
-def owner(run: str, lease: float = LEASE) -> dict[str, object]:
+def owner(run: str, lease: float = LEASE) -> Owner:
     """Return this process as the owner of hosts' locks."""
     return {**process.describe(run, __version__), "lease": lease}
 
 
+class Extra(TypedDict, total=False):
+    """Variables of a playbook on top of the inventory."""
+
+    gpuprov_act_limit: int
+    gpuprov_only: dict[str, list[str]]
+    gpuprov_run: Owner
+    gpuprov_seen: Mapping[str, str]
+    gpuprov_pruned: Mapping[str, object]
+    gpuprov_reboot: str
+    gpuprov_act_last: str
+    gpuprov_drain_command: str
+    gpuprov_verified_later: bool
+    gpuprov_break_lock: list[str]
+
+
 def extra_variables(
-    leader: Mapping[str, object],
+    leader: Owner,
     only: Mapping[str, Mapping[str, str]],
     *,
     reboot: bool = False,
@@ -43,8 +60,8 @@ def extra_variables(
     timeout: float = ACT_LIMIT,
     prepare: bool = False,
     seen: Mapping[str, str] | None = None,
-    pruned: Mapping[str, Mapping[str, object]] | None = None,
-) -> dict[str, object]:
+    pruned: Mapping[str, object] | None = None,
+) -> Extra:
     """Return the playbook's variables on top of the inventory. leader: the owner of locks. only: the capabilities to
     run, by host.
 
@@ -53,15 +70,15 @@ def extra_variables(
     its lock as it was read: if another run has held it since, nothing is done based on that reading. pruned: by host,
     what its role removes.
     """
-    extra: dict[str, object] = {
+    extra: Extra = {
         "gpuprov_act_limit": int(timeout),
         "gpuprov_only": {host: list(names) for host, names in only.items()},
-        "gpuprov_run": dict(leader),
+        "gpuprov_run": leader,
     }
     if seen:
-        extra["gpuprov_seen"] = dict(seen)
+        extra["gpuprov_seen"] = seen
     if pruned:
-        extra["gpuprov_pruned"] = {host: dict(values) for host, values in pruned.items()}
+        extra["gpuprov_pruned"] = pruned
     if reboot:
         extra["gpuprov_reboot"] = "if-needed"
     if prepare:

@@ -15,9 +15,12 @@ from gpuprov.capabilities.package_sources import SOURCE
 from gpuprov.core.errors import defect
 from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
 from gpuprov.facts.probes.host import contents
-from gpuprov.host_code import repository_key
+from gpuprov.host_code import look, repository_key
 from gpuprov.host_code.files import ABOVE, PYTHON
+from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.packages.model import Refused
+from gpuprov.host_code.packages.other_driver import Option
+from gpuprov.host_code.sources import Source
 from gpuprov.play.preflight import judging
 from gpuprov.resources import Difference, File, Lines, Packages, differences
 from gpuprov.resources.file import ABSENT, ANOTHER_TEXT, PLAIN, set_keys
@@ -52,10 +55,10 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
     texts: dict[str, tuple[Text, ...]] = {}
     packages: dict[str, tuple[Packages, ...]] = {}
     moves: dict[str, frozenset[Change]] = {}
-    sources: dict[str, dict[str, Any]] = {}
-    driver: dict[str, Any] = {}
+    sources: dict[str, Source] = {}
+    driver: Option = {}
     without: tuple[str, ...] = ()
-    settings: dict[str, Any] = {}
+    settings: dict[str, int] = {}
     waits: dict[str, str] = {}
     unknown: dict[str, str] = {}
     unmanaged: tuple[Unmanaged, ...] = ()
@@ -137,11 +140,11 @@ def foresee(
     )
 
 
-def _source(name: str, made: Mapping[str, Any]) -> dict[str, Any]:
+def _source(name: str, made: Mapping[str, Any]) -> Source:
     """Return the package source that a role adds: a repository with its key, or Debian's components, whose keys are on
     the host."""
     if block := made.get("repository"):
-        return {**SOURCE, **block}
+        return msgspec.convert({**SOURCE, **block}, Source)
     return {"of": name, "files": files} if name == judging.DRIVER and (files := made["components"]) else {}
 
 
@@ -152,7 +155,7 @@ def _selected(spec: HostSpec, only: Collection[str] | None) -> list[str]:
 def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
     """Return the same with the keys of its package sources, which this machine reads or fetches, or the reason why a
     key is missing. keys: those tried so far, shared by the hosts of a fleet."""
-    sources, unknown = dict[str, dict[str, Any]](), dict(foreseen.unknown)
+    sources, unknown = dict[str, Source](), dict(foreseen.unknown)
     for name, block in foreseen.sources.items():
         if "files" in block:
             sources[name] = block
@@ -171,7 +174,7 @@ def with_keys(foreseen: Foreseen, keys: Keys) -> Foreseen:
     return msgspec.structs.replace(foreseen, sources=sources, unknown=unknown)
 
 
-def request(foreseen: Foreseen) -> dict[str, Any]:
+def request(foreseen: Foreseen) -> look.Request:
     """Return the request to the host for `gpuprov.host_code.look`; empty if nothing is left to find out."""
     transactions = [transaction for each in foreseen.packages.values() for transaction in each]
     paths = [file.path for each in foreseen.texts.values() for file in each]
@@ -180,7 +183,7 @@ def request(foreseen: Foreseen) -> dict[str, Any]:
     return {
         **question(foreseen),
         "transactions": [
-            {**msgspec.to_builtins(transaction), "driver": {} if transaction.is_driver else foreseen.driver}
+            msgspec.to_builtins(transaction) | {"driver": {} if transaction.is_driver else foreseen.driver}
             for transaction in transactions
         ],
         "sources": list(foreseen.sources.values()),
@@ -189,9 +192,12 @@ def request(foreseen: Foreseen) -> dict[str, Any]:
     }
 
 
-def question(foreseen: Foreseen) -> dict[str, Any]:
+def question(foreseen: Foreseen) -> look.Request:
     """Return an empty request."""
-    return {"transactions": [], "sources": [], "texts": [], "without": [], **foreseen.settings}
+    asked: look.Request = {"transactions": [], "sources": [], "texts": [], "without": []}
+    for name, seconds in foreseen.settings.items():
+        asked["lock_timeout" if name == "lock_timeout" else "max_age"] = seconds
+    return asked
 
 
 def moves_of(names: Iterable[str], results: Sequence[Result]) -> dict[str, frozenset[Change]]:
@@ -205,7 +211,7 @@ def _moves_of_checks(name: str, results: Iterable[Result]) -> Iterator[Change]:
             yield from (change for change in result.changes if change.kind in ("package", "hold"))
 
 
-def _packages(name: str, made: Mapping[str, Any]) -> Iterable[Packages]:
+def _packages(name: str, made: Mapping[str, Json]) -> Iterable[Packages]:
     declaration = BY_NAME[name].desired
     for package in declaration.packages(made) if declaration else ():
         if not package.empty:

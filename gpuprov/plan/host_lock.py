@@ -1,10 +1,10 @@
 """The program that takes and releases a host's lock, as a line of shell: the same code as the module gpuprov_lock."""
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 from gpuprov.host_code import fence, lock, marked
+from gpuprov.host_code.fence import Owner
 from gpuprov.plan.host_code import with_python
 
 
@@ -20,13 +20,13 @@ def program() -> str:
     return text
 
 
-def command(action: str, owner: Mapping[str, object], host: str, **more: object) -> str:
+def command(action: str, owner: Owner, host: str, **more: object) -> str:
     """Return a shell command that runs the program as root; it prints one line of JSON. `action` and `more`: see
     gpuprov/host_code/lock.py."""
     return with_python(program(), {"action": action, "owner": of_host(owner, host), **more})
 
 
-def of_host(owner: Mapping[str, object], host: str) -> dict[str, object]:
+def of_host(owner: Owner, host: str) -> Owner:
     """Return a run as the owner of the lock of this host of its inventory only, not of another name for the same
     machine. The owner stored in a lock has the name under which it was taken."""
     return {"name": host, **owner}

@@ -2,10 +2,10 @@
 Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 import msgspec
 
+from gpuprov.core.safe_parse import TreeView
 from gpuprov.plan.model import HOST, Item
 from gpuprov.plan.moves import moves
 
@@ -18,7 +18,7 @@ REBOOT = Item(capability=HOST, kind="setting", name="reboot", after="rebooted")
 """Reboot of the host, which has more effects than a task reports."""
 
 
-def made(capability: str, module: str, result: Mapping[str, Any]) -> list[Item]:
+def made(capability: str, module: str, result: TreeView) -> list[Item]:
     """Return what a task has changed, as far as its module names it. capability: that of the task; empty for the role
     of all hosts. module: its name, or that of the step of gpuprov_step."""
     rows = result.get("results")
@@ -29,7 +29,7 @@ def made(capability: str, module: str, result: Mapping[str, Any]) -> list[Item]:
     return items[:MOST]
 
 
-def _of_module(capability: str, module: str, answer: Mapping[str, Any]) -> Iterator[Item]:
+def _of_module(capability: str, module: str, answer: TreeView) -> Iterator[Item]:
     if module == "gpuprov_packages":
         rows = (row for row in _texts(answer, "changes") if row.split()[:1] and row.split()[0] in MOVED)
         yield from (Item.of(capability, change) for change in moves(rows, {}))
@@ -49,6 +49,6 @@ def _of_module(capability: str, module: str, answer: Mapping[str, Any]) -> Itera
         yield from (Item(capability=capability, kind="client", name=unit) for unit in _texts(answer, "stopped"))
 
 
-def _texts(answer: Mapping[str, Any], key: str) -> Iterable[str]:
+def _texts(answer: TreeView, key: str) -> Iterable[str]:
     value = answer.get(key)
     return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import msgspec
 
@@ -32,7 +32,48 @@ REMOTE_TEMP = "~/.ansible/tmp/gpuprov"
 clear)."""
 PIPELINING = ("connection.pipelining", "ssh_connection.pipelining", "defaults.pipelining")
 CONTROL_PATH = ("ssh_connection.control_path", "ssh_connection.control_path_dir")
-Event = dict[str, Any]
+
+
+class Answer(TypedDict, total=False):
+    """A task's result, as far as it is read; a host chooses what is in it."""
+
+    changed: bool
+    failed: bool
+    unreachable: bool
+    rc: int
+    msg: str
+    stdout: str
+    stderr: str
+    warnings: list[str]
+    results: list[Answer]
+    censored: str
+    timedout: object
+    step: str
+    gpuprov_locked: bool
+
+
+class Data(TypedDict, total=False):
+    """What an event is about."""
+
+    host: str
+    play: str
+    task: str
+    role: str
+    task_action: str
+    task_path: str
+    res: Answer
+    ignore_errors: bool
+    processed: dict[str, int]
+    rescued: dict[str, int]
+    failures: dict[str, int]
+
+
+class Event(TypedDict, total=False):
+    """An event of ansible-runner: https://ansible.readthedocs.io/projects/runner/en/stable/intro/#artifactevents"""
+
+    event: str
+    event_data: Data
+    stdout: str
 
 
 class Ended(msgspec.Struct, frozen=True):

@@ -1,9 +1,8 @@
 """Steps of a play that decide on the machine that runs Ansible, and have the host do the rest."""
 
-from typing import Any
-
+from gpuprov.core.safe_parse import TreeView
 from gpuprov.play import drain, elsewhere, engines, fetch, give_up, prebuilt
-from gpuprov.play.host import Host, StepFailed
+from gpuprov.play.host import Host, Result, StepFailed
 
 STEPS = {
     "drain": drain,
@@ -13,17 +12,18 @@ STEPS = {
     "give_up": give_up,
     "prebuilt": prebuilt,
 }
-"""By the name that a task gives to gpuprov_step: a module with `run`, and the ARGUMENTS that it takes."""
+"""By the name that a task gives to gpuprov_step: a module with `run`, and the Arguments that it takes."""
 
 
-def run_step(name: str, host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
+def run_step(name: str, host: Host, arguments: TreeView) -> Result:
     """Do a step, and return the task's result. Raises StepFailed and GpuprovError."""
     step = STEPS[name]
-    if unknown := sorted(set(arguments) - step.ARGUMENTS):
+    known = step.Arguments.__annotations__
+    if unknown := sorted(set(arguments) - {*known}):
         raise StepFailed(
-            f"step {name}: {', '.join(unknown)}. Supported parameters include: {', '.join(sorted(step.ARGUMENTS))}."
+            f"step {name}: {', '.join(unknown)}. Supported parameters include: {', '.join(sorted(known))}."
         )
-    result: dict[str, Any] = step.run(host, arguments)
+    result: Result = step.run(host, arguments)
     return result
 
 

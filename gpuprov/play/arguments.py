@@ -1,8 +1,8 @@
 """A capability's desired state as the arguments of gpuprov's modules: the tasks of its role only name the capability."""
 
-from collections.abc import Mapping
 from typing import Any
 
+from gpuprov.core.safe_parse import Tree, TreeView
 from gpuprov.resources import packages_of
 
 TRANSACTION = ("install", "remove", "may_remove")
@@ -24,7 +24,7 @@ NOT_NEEDED = {"changed": False, "skipped": True, "msg": "not needed on this host
 """The result of a task of which nothing is desired: the host is not contacted."""
 
 
-def find_desired(variables: Mapping[str, Any], place: str) -> Mapping[str, Any]:
+def find_desired(variables: TreeView, place: str) -> Tree:
     """Return the desired state of a capability, or of a part of it (`rdma.ofed`), as computed by the judge of this
     play.
 
@@ -36,7 +36,7 @@ def find_desired(variables: Mapping[str, Any], place: str) -> Mapping[str, Any]:
     return dict(values)
 
 
-def task_arguments(variables: Mapping[str, Any], capability: str, task: str) -> dict[str, Any] | None:
+def task_arguments(variables: TreeView, capability: str, task: str) -> Tree | None:
     """Return what is desired of a task, by its key; None if it is not needed. Of a list, one item is the task's, as its
     loop says."""
     arguments = find_desired(variables, capability)["tasks"].get(task)
@@ -45,7 +45,7 @@ def task_arguments(variables: Mapping[str, Any], capability: str, task: str) -> 
     return None if arguments is None else dict(arguments)
 
 
-def package_arguments(values: Mapping[str, Any], action: str) -> dict[str, Any]:
+def package_arguments(values: TreeView, action: str) -> Tree:
     """Return the arguments for a transaction; empty if there is nothing to do.
 
     `action`: try, judge, install (without the holds after it), hold (only that), or settle (both).
@@ -60,7 +60,7 @@ def package_arguments(values: Mapping[str, Any], action: str) -> dict[str, Any]:
     return {**arguments, "action": action if action in ("try", "judge") else "settle"}
 
 
-def file_arguments(values: Mapping[str, Any], capability: str) -> dict[str, Any]:
+def file_arguments(values: TreeView, capability: str) -> Tree:
     """Return the arguments for files, and for units at each boot; empty if nothing is desired. A reason for a reboot is
     one also if it is empty: it takes an earlier one back."""
     reboot = {"reboot": {capability: values["reboot"]}} if "reboot" in values else {}

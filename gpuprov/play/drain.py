@@ -9,17 +9,26 @@ guests: True to count a GPU that a virtual machine has, too.
 always: True to drain even if nobody holds a GPU.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import TreeView
 from gpuprov.fleet.drain import in_play, noted
-from gpuprov.play.host import Host, succeeded
-
-ARGUMENTS = frozenset("state command node services guests always".split())
+from gpuprov.play.host import Host, Result, succeeded
 
 
-def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
+class Arguments(TypedDict, total=False):
+    """Those of the task."""
+
+    state: str
+    command: str
+    node: str
+    services: list[str]
+    guests: bool
+    always: bool
+
+
+def run(host: Host, arguments: Arguments) -> Result:
     """Drain the host, or give its node back. Raises StepFailed and GpuprovError."""
     command, node, owner = (
         str(arguments.get("command") or ""),
@@ -45,10 +54,10 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
         raise
     if whose == noted.THEIRS:  # of a run that has it no more
         _run_script(host, noted.written("kubernetes", owner, host.name, over=True))
-    return {"changed": True, **({"warnings": [f"node {node}: {warning}"]} if warning else {})}
+    return {"changed": True, "warnings": [f"node {node}: {warning}"] if warning else []}
 
 
-def _return(host: Host, cluster: in_play.Asked | None, node: str, owner: str) -> dict[str, Any]:
+def _return(host: Host, cluster: in_play.Asked | None, node: str, owner: str) -> Result:
     """Give the node back; `gpuprov apply` gives nodes back by itself, after its verify."""
     if cluster is None or not owner or host.check_mode or host.variables.get("gpuprov_verified_later"):
         return {"changed": False}
@@ -57,25 +66,24 @@ def _return(host: Host, cluster: in_play.Asked | None, node: str, owner: str) ->
     changed, why = in_play.give_back(cluster, node, owner, green=not _half_changed(host.variables))
     if changed:
         _run_script(host, noted.gone())
-    return {"changed": changed, **({"warnings": [why]} if why else {})}
+    return {"changed": changed, "warnings": [why] if why else []}
 
 
-def _holders(host: Host, arguments: dict[str, Any]) -> list[str]:
+def _holders(host: Host, arguments: Arguments) -> list[str]:
     services, guests = list(arguments.get("services") or []), arguments.get("guests", False)
-    clients: list[str] = succeeded(host.step("clients", state="listed", services=services, guests=guests))["clients"]
-    return clients
+    return succeeded(host.step("clients", state="listed", services=services, guests=guests))["clients"]
 
 
 def _run_script(host: Host, script: str) -> str:
     return str(succeeded(host.step("command", argv=["/bin/sh", "-c", script])).get("stdout") or "").strip()
 
 
-def _owner(variables: Mapping[str, Any]) -> str:
+def _owner(variables: TreeView) -> str:
     """Return the run that has the host's lock, which identifies the node as its own."""
     owner = (variables.get("host_lock") or {}).get("run") or variables.get("gpuprov_run") or {}
     return str(owner.get("run") or "")
 
 
-def _half_changed(variables: Mapping[str, Any]) -> bool:
+def _half_changed(variables: TreeView) -> bool:
     """Return whether an act that changes something has failed."""
     return "host_failed" in variables and int(variables.get("gpuprov_act") or 2) > 1

@@ -11,18 +11,22 @@ machine: The host's boot and process namespace.
 """
 
 import subprocess
-from typing import Any
+from typing import TypedDict
 
 from gpuprov.core import ended
 from gpuprov.host_code import machine
-from gpuprov.play.host import Host, StepFailed
+from gpuprov.play.host import Host, Result, StepFailed
 
 LOCAL = ("local", "ansible.builtin.local")
 
-ARGUMENTS = frozenset("reasons".split())
+
+class Arguments(TypedDict, total=False):
+    """Those of the task."""
+
+    reasons: list[str]
 
 
-def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
+def run(host: Host, arguments: Arguments) -> Result:
     """Query both, and compare. Raises StepFailed."""
     local = str(host.template(host.variables.get("ansible_connection") or "")) in LOCAL
     identity = "" if local else _identity(host)

@@ -1,16 +1,28 @@
 """Bring a file beside the inventory to a host that lacks it, after checking it here. The host's step does the rest."""
 
-from typing import Any
+from typing import TypedDict
 
 from gpuprov.host_code import files
-from gpuprov.play.host import Host, StepFailed
+from gpuprov.play.host import Host, Result, StepFailed
 
 FIX = "the right file, or the sha256 that sha256sum says of it, compared with what its publisher says"
 
-ARGUMENTS = frozenset("of url file path sha256 most public hint unreachable".split())
+
+class Arguments(TypedDict, total=False):
+    """Those of the task."""
+
+    of: str
+    url: str
+    file: str
+    path: str
+    sha256: str
+    most: int
+    public: bool
+    hint: str
+    unreachable: str
 
 
-def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
+def run(host: Host, arguments: Arguments) -> Result:
     """Have the host fetch the file, or copy it there. Raises StepFailed."""
     name = str(arguments.get("file") or "")
     source = _measure(host, name, arguments) if name else ""
@@ -21,7 +33,7 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
         return host.step("fetch", **{**arguments, "came": came})
 
 
-def _measure(host: Host, name: str, arguments: dict[str, Any]) -> str:
+def _measure(host: Host, name: str, arguments: Arguments) -> str:
     """Return the file's path on this machine. A wrong file is refused before the host is contacted."""
     of, expected = arguments.get("of", "file"), str(arguments.get("sha256", "")).lower()
     try:

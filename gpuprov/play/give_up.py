@@ -9,21 +9,28 @@ driver: True if it was a step of the driver.
 pack: The archive of modules in the staging area (step driver_modules).
 """
 
-from typing import Any
+from typing import TypedDict
 
 from gpuprov.core import ended
 from gpuprov.host_code import giving_up
-from gpuprov.play.host import Host
+from gpuprov.play.host import Host, Result
 
 DRIVER = (
     ("driver_modules", "cleared", "the modules that were built aside were not taken away"),
     ("driver_loaded", "back", "the old driver was not loaded again"),
 )
 
-ARGUMENTS = frozenset("failure services driver pack".split())
+
+class Arguments(TypedDict, total=False):
+    """Those of the task."""
+
+    failure: Result
+    services: list[str]
+    driver: bool
+    pack: str
 
 
-def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
+def run(host: Host, arguments: Arguments) -> Result:
     """Undo the driver's own changes, then start the services; always failed."""
     left = []
     for name, state, words in DRIVER if arguments.get("driver") else ():
@@ -40,9 +47,11 @@ def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
     return {"failed": True, "changed": bool(started.get("started")), "msg": message}
 
 
-def _explain(failure: dict[str, Any]) -> dict[str, Any]:
+def _explain(failure: Result) -> Result:
     """Return the result of the step; a module without an answer is described by how it ended."""
     items = [_explain(item) if isinstance(item, dict) else item for item in failure.get("results") or []]
     message = ended.answer(failure)
-    alone = {} if message == failure.get("msg") else {"stderr": ""}  # what it printed last is in it
-    return {**failure, **alone, **({"msg": message} if message else {}), **({"results": items} if items else {})}
+    explained: Result = {**failure, "msg": message or failure.get("msg", ""), "results": items}
+    if message != failure.get("msg"):
+        explained["stderr"] = ""  # what it printed last is in the message
+    return explained

@@ -24,32 +24,54 @@ try_install: The packages installed in the trial of the transaction; try_remove 
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
+from gpuprov.core.safe_parse import TreeView
 from gpuprov.host_code.driver import prebuilt
-from gpuprov.play.host import Host, StepFailed
+from gpuprov.play.host import Host, Result, StepFailed
 
 GIVEN = "__nvidia_driver_pack"
 """The registered variable of the build host's own task of this step."""
 
-ARGUMENTS = frozenset("state driver builder platform awaited".split())
+
+class Arguments(TypedDict, total=False):
+    """Those of the task."""
+
+    state: str
+    driver: prebuilt.Driver
+    builder: str
+    awaited: bool
+    platform: str
 
 
-def run(host: Host, arguments: dict[str, Any]) -> dict[str, Any]:
+class Modules(Result, prebuilt.Trial, total=False):
+    """What is done, by names as above."""
+
+    given: bool
+    wanted: bool
+    awaited: bool
+    package: str
+    sha256: str
+    place: str
+    record: dict[str, str]
+    install: list[str]
+    stop: bool
+
+
+def run(host: Host, arguments: Arguments) -> Result:
     """Pack on the build host; judge, then bring to another. Raises StepFailed."""
     driver, builder = arguments["driver"], str(arguments["builder"])
     words = (arguments["platform"], host.variables["ansible_facts"]["architecture"], builder, driver["module"])
     cache = prebuilt.make_cache_path(os.environ, *map(str, words), prebuilt.make_version(driver))
     if arguments["state"] == "packed":
         return _pack(host, arguments, cache)
-    return {"changed": False, **_judge(host, arguments, cache)}
+    return Modules(**_judge(host, arguments, cache), changed=False)
 
 
-def _pack(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
+def _pack(host: Host, arguments: Arguments, cache: str) -> Result:
     if host.check_mode:
-        return {"changed": False, "given": False}
+        return Modules(changed=False, given=False)
     answer = host.step("prebuilt", **{**arguments, "sums": prebuilt.check_sums(cache)})
     if answer.get("failed") or answer.get("unreachable"):
         return answer
@@ -57,10 +79,10 @@ def _pack(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
         fetched = host.fetch(f"{prebuilt.place_of(arguments['driver'])}.{ending}", f"{cache}.{ending}")
         if fetched.get("failed") or fetched.get("unreachable"):
             return fetched
-    return {"changed": bool(answer.get("changed")), "given": True}
+    return Modules(changed=bool(answer.get("changed")), given=True)
 
 
-def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
+def _judge(host: Host, arguments: Arguments, cache: str) -> Modules:
     """Return what this host takes. A build host that is being rescued is still in ansible_play_hosts, and one that
     failed in act 1 is not: what counts is that it has packed."""
     driver, builder = arguments["driver"], str(arguments["builder"])
@@ -81,6 +103,7 @@ def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
     place = prebuilt.place_of(driver)
     local = ["--reinstall", f"{place}.deb"] if lacking else []
     record = Path(f"{cache}.json").read_text(encoding="utf-8") if lacking and not checking else ""
+    trial = prebuilt.plan_trial(driver, local, untried=checking or not local)
     return {
         "wanted": lacking,
         "awaited": early,
@@ -90,18 +113,23 @@ def _judge(host: Host, arguments: dict[str, Any], cache: str) -> dict[str, Any]:
         "record": {f"{place}.json": record} if record else {},
         "install": [*driver["install"], *(() if checking else local)],
         "stop": bool(driver["reload"] and (lacking or driver["moves"])),
-        **prebuilt.plan_trial(driver, local, untried=checking or not local),
+        "try_install": trial["try_install"],
+        "try_remove": trial["try_remove"],
     }
 
 
-def _of_builder(builder: str, variables: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+def _of_builder(builder: str, variables: TreeView) -> tuple[prebuilt.Description, bool]:
     """Return what the build host gets in this run, empty if it takes no part; and whether it has packed."""
     if builder not in variables["ansible_play_hosts"]:
         return {}, False
     own = variables["hostvars"][builder]
     judged = own.get("gpuprov_judged") or {}
-    other = (judged.get("desired") or {}).get("nvidia_driver") or {}
+    other: prebuilt.Driver = (judged.get("desired") or {}).get("nvidia_driver", {})
     if "module" not in other:
         return {}, False
-    built = {"version": prebuilt.make_version(other), "flavour": other["flavour"], "kernels": other["kernels"]}
+    built: prebuilt.Description = {
+        "version": prebuilt.make_version(other),
+        "flavour": other["flavour"],
+        "kernels": other["kernels"],
+    }
     return built, bool((own.get(GIVEN) or {}).get("given"))

@@ -13,6 +13,7 @@ from gpuprov.catalog.gpus import Gpu, find_gpu
 from gpuprov.catalog.packages import list_offers
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.sanitize import counted
+from gpuprov.host_code.json_members import Json
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse import shape_engines, shape_rdma
 from gpuprov.rehearse.model import Options
@@ -109,7 +110,7 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
         values |= {"nvswitch": plan_nvswitches(spec, notes)} if "nvswitch" not in override else {}
     if "hcas" not in override:
         count = (values.get("gpu") or {}).get("count", 0)
-        values = shape_rdma.plan_hcas(spec, values["kind"], count, notes) | values
+        values = {**shape_rdma.plan_hcas(spec, values["kind"], count, notes), **values}
     values.setdefault("container_toolkit", "container_toolkit" in spec.capabilities)
     values |= shape_engines.plan_engines(spec, str(values["distribution"]), override, notes)
     values.setdefault("cgpu", "cgpu" in spec.capabilities)
@@ -145,7 +146,7 @@ def choose_distribution(raw: RawHost, key: str) -> Distribution:
         raise GpuprovError(f"{raw.name}: {error}", error.hint) from None
 
 
-def plan_gpus(spec: HostSpec) -> tuple[dict[str, Any], list[str]]:
+def plan_gpus(spec: HostSpec) -> tuple[dict[str, Json], list[str]]:
     """Return the `gpu` of a description, and notes."""
     if spec.gpu is None:
         if not NEEDS_GPU & set(spec.capabilities) and not shape_rdma.needs_board(spec):

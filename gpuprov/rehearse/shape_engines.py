@@ -1,10 +1,10 @@
 """Container engines of the simulated host of a spec with `container_toolkit`; or why it cannot be simulated."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.core.errors import GpuprovError
+from gpuprov.host_code.json_members import Json
 from gpuprov.simulate import distributions
 from gpuprov.simulate.engines_built import RELEASES
 from gpuprov.spec.model import HostSpec
@@ -13,7 +13,7 @@ PACKAGED = ("docker", "podman")
 """Engines in Debian's archive; docker brings a containerd along."""
 
 
-def plan_engines(spec: HostSpec, distribution: str, override: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+def plan_engines(spec: HostSpec, distribution: str, override: Mapping[str, Json], notes: list[str]) -> dict[str, Json]:
     """`containerd` and `engines` of the description; empty where nothing asks for them, or the inventory says it.
 
     gpuprov registers GPUs in engines that a host has and installs none, so a new host has to come with one.

@@ -1,10 +1,11 @@
 """HCAs of the simulated host of a spec with RDMA, their fabric and rate; or why it cannot be simulated."""
 
-from typing import Any, get_args
+from typing import Any, TypedDict, get_args
 
 import msgspec
 
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma
+from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate.description import HcaRate, Kind
 from gpuprov.spec.model import HostSpec
@@ -25,7 +26,16 @@ def needs_board(spec: HostSpec) -> bool:
     return isinstance(rdma, Rdma) and rdma.fabric != "soft"
 
 
-def plan_hcas(spec: HostSpec, kind: Kind, gpus: int, notes: list[str]) -> dict[str, Any]:
+class Hcas(TypedDict, total=False):
+    """The fields of a description."""
+
+    hcas: int
+    fabric: str
+    rate: int
+    erdma: bool
+
+
+def plan_hcas(spec: HostSpec, kind: Kind, gpus: int, notes: list[str]) -> Hcas:
     """`hcas`, `fabric` and `rate` of the description, or `erdma`; empty where nothing asks for them.
 
     Raises GpuprovError where a kind of host has no such devices.
@@ -65,12 +75,11 @@ def plan_hcas(spec: HostSpec, kind: Kind, gpus: int, notes: list[str]) -> dict[s
 def count_hcas(spec: HostSpec) -> int:
     """Count the HCAs that the topology block counts or relies on."""
     block = spec.capabilities.get("topology")
-    values: dict[str, Any] = msgspec.to_builtins(block) if block is not None else {}
-    nearness = (
-        values.get("gpu_hca", "any") != "any" or values.get("rails", "any") != "any" or values.get("same_socket", False)
-    )
+    if not isinstance(block, Topology):
+        return 0
+    nearness = block.gpu_hca != "any" or block.rails != "any" or block.same_socket
     count = (spec.gpu.count if spec.gpu else None) or RAILS
-    return int(values.get("hcas", 0)) or (count if nearness else 0)
+    return block.hcas or (count if nearness else 0)
 
 
 def choose_rate(minimum: int, host: str) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 from msgspec import inspect as shape
 
 from gpuprov.capabilities.base import Capability
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec import described
 from gpuprov.spec.kinds import unwrap
 
@@ -17,7 +18,7 @@ PLAIN: dict[type[shape.Type], str] = {
 }
 
 
-def options(capability: Capability) -> dict[str, Any]:
+def options(capability: Capability) -> dict[str, Json]:
     """Return the options by the variable of each field, in the model's order. None is required: unset values are filled
     in from the host's spec, and defaults are in the model alone."""
     info = shape.type_info(capability.fragment)
@@ -36,7 +37,7 @@ def _options(block: shape.StructType) -> dict[str, Any]:
     }
 
 
-def _kind(kind: shape.Type) -> dict[str, Any]:
+def _kind(kind: shape.Type) -> dict[str, Json]:
     """Return type, choices, elements and options. `raw` is for values that may be null or of several types, which
     Ansible's types cannot express."""
     plain = unwrap(kind)
@@ -45,7 +46,7 @@ def _kind(kind: shape.Type) -> dict[str, Any]:
         return {"type": names.pop(), "choices": list(plain.values)} if len(names) == 1 else {"type": "raw"}
     if isinstance(plain, shape.VarTupleType):
         inner = _kind(plain.item_type)
-        more: dict[str, Any] = {key: inner[key] for key in ("choices", "options") if key in inner}
+        more: dict[str, Json] = {key: inner[key] for key in ("choices", "options") if key in inner}
         return {"type": "list", "elements": inner["type"], **more}
     if isinstance(plain, shape.StructType):
         return {"type": "dict", "options": _options(plain)}

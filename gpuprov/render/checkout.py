@@ -12,6 +12,7 @@ from msgspec import inspect as shape
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability, contributes_nothing
 from gpuprov.core import assets
+from gpuprov.core.safe_parse import Tree
 from gpuprov.render.argument_specs import options
 from gpuprov.render.role_tasks import Dumper, stage_files
 from gpuprov.spec import described
@@ -124,7 +125,7 @@ def _specs(capability: Capability) -> object:
     """Return the options of the role as a whole, for a site's own playbooks. In the acts the judge takes the same
     variables, typed."""
     about = described.format_prose(shape.type_info(capability.fragment))  # type: ignore[arg-type]
-    spec: dict[str, Any] = {
+    spec: Tree = {
         "short_description": _sentence(capability.summary),
         "description": about,
         "author": "gpuprov",

@@ -13,6 +13,7 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import Tree, TreeView
 from gpuprov.fleet.specs import Fleet, judge
 from gpuprov.inventory import Play, load
 from gpuprov.render.variables import fleet_variables, host_variables
@@ -28,13 +29,13 @@ class Read(msgspec.Struct, frozen=True):
     requests. `own`: the variables of roles that the play or the inventory sets by name. `filled`: all variables that
     were set for the host."""
 
-    values: dict[str, Any]
-    filled: dict[str, Any]
-    roles: dict[str, Any] = {}
+    values: Tree
+    filled: Tree
+    roles: Tree = {}
     own: tuple[str, ...] = ()
 
 
-def read_fleet(sources: Sequence[str], play: Play, hosts: Mapping[str, Mapping[str, Any]]) -> Fleet:
+def read_fleet(sources: Sequence[str], play: Play, hosts: Mapping[str, TreeView]) -> Fleet:
     """Return the specs of the hosts of a play. `hosts`: by name, the variables that Ansible gives each. Raises
     GpuprovError."""
     inventory = load(sources, play=play)
@@ -43,7 +44,7 @@ def read_fleet(sources: Sequence[str], play: Play, hosts: Mapping[str, Mapping[s
     return judge(chosen, inventory.warnings, whole=set(raws) <= set(hosts))
 
 
-def read_host(sources: Sequence[str], play: Play, name: str, known: Mapping[str, Any], role: str) -> dict[str, Any]:
+def read_host(sources: Sequence[str], play: Play, name: str, known: TreeView, role: str) -> Tree:
     """Return the variables of one host for a role that is applied by itself. `known`: the variables that Ansible gives
     it. Raises GpuprovError."""
     before = msgspec.convert(known[READ], Read) if READ in known else None
@@ -74,16 +75,14 @@ def read_host(sources: Sequence[str], play: Play, name: str, known: Mapping[str,
     return variables_of(raw, spec, roles, own)
 
 
-def variables_of(
-    raw: RawHost, spec: HostSpec, roles: Mapping[str, Any] | None = None, own: Iterable[str] = ()
-) -> dict[str, Any]:
+def variables_of(raw: RawHost, spec: HostSpec, roles: TreeView | None = None, own: Iterable[str] = ()) -> Tree:
     """Return all variables of a host in a rendered project, and the data they come from."""
     filled = {**fleet_variables(), **host_variables(spec)}
     names = tuple(name for name in own if name not in ("gpuprov", READ))
     return {**filled, READ: msgspec.to_builtins(Read(raw.values, filled, dict(roles or {}), names))}
 
 
-def with_variables(raw: RawHost, known: Mapping[str, Any]) -> RawHost:
+def with_variables(raw: RawHost, known: TreeView) -> RawHost:
     """Return the host with the additions of Ansible's own variables to its merged spec."""
     play = known.get("gpuprov")
     layered = _lay(raw, play) if isinstance(play, Mapping) else raw
@@ -115,7 +114,7 @@ def as_data(value: Any) -> Any:
     return [as_data(item) for item in value] if isinstance(value, list | tuple) else strip_tags(value)
 
 
-def _lay(raw: RawHost, layer: Mapping[str, Any]) -> RawHost:
+def _lay(raw: RawHost, layer: TreeView) -> RawHost:
     """Return the host with another `gpuprov` merged over its own."""
     from gpuprov.inventory.merge import Merge
 
@@ -132,7 +131,7 @@ def _lay(raw: RawHost, layer: Mapping[str, Any]) -> RawHost:
     return msgspec.structs.replace(raw, values=merge.values, origins={**merge.origins, **changed})
 
 
-def _leaves(layer: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _leaves(layer: TreeView, above: Path = ()) -> Iterator[tuple[Path, Any]]:
     for key, value in layer.items():
         if isinstance(value, Mapping) and value:
             yield from _leaves(value, (*above, key))
@@ -146,7 +145,7 @@ def _value_at(values: Any, path: Path) -> Any:
     return values
 
 
-def _role_variables(name: str, known: Mapping[str, Any]) -> dict[str, Any]:
+def _role_variables(name: str, known: TreeView) -> Tree:
     """Return the fields of a capability that are set as variables of its role."""
     return {field: known[f"{name}_{field}"] for field in _fields(name) if f"{name}_{field}" in known}
 

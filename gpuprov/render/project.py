@@ -4,13 +4,12 @@ imported."""
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from gpuprov.core import assets, unsafe_yaml
 from gpuprov.core.errors import GpuprovError
-from gpuprov.core.safe_parse import is_planted
+from gpuprov.core.safe_parse import Tree, is_planted
 from gpuprov.render import checkout, readme
 from gpuprov.render.carried import plugin_files, role_files
 from gpuprov.render.variables import ROLES, fleet_variables, host_variables
@@ -43,7 +42,7 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
     """Return the project for these hosts. Secret connection variables are left out unless `secrets`."""
     files: dict[str, str] = {MARK: "", "group_vars/all/gpuprov.yml": _data(fleet_variables())}
     left_out: list[str] = []
-    connections: dict[str, dict[str, Any]] = {}
+    connections: dict[str, Tree] = {}
     for raw, spec in pairs:
         if not secrets:
             refuse_secrets(raw.name, raw.values)

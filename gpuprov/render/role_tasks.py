@@ -1,6 +1,6 @@
 """The task files of a role, from the tasks that its capability declares."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -8,6 +8,7 @@ import yaml
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.tasks import Block, Part, Taken, Task, each_task
 from gpuprov.core.sanitize import wrapped
+from gpuprov.host_code.json_members import Json
 
 SHARED = " # noqa: var-naming[no-role-prefix] (all roles share it)"
 """What ansible-lint has to know of the variable in which the judge's answer is kept."""
@@ -57,7 +58,7 @@ def _text(name: str, stage: str, declared: Task | Block | Part, answers: set[str
     if isinstance(declared, Task):
         return _commented(declared.why, _dump([_task(name, declared, answers)]))
     inner = "\n".join(_text(name, stage, task, answers) for task in declared.tasks)
-    top: dict[str, Any] = {"name": declared.title}
+    top: dict[str, Json] = {"name": declared.title}
     if declared.key:
         top["when"] = _needed(name, declared.key)
     undo = _indent(_text(name, stage, declared.undo, answers))
@@ -68,7 +69,7 @@ def _indent(text: str) -> str:
     return "".join(f"    {line}" if line.strip() else line for line in text.splitlines(keepends=True))
 
 
-def _task(name: str, task: Task, answers: set[str]) -> dict[str, Any]:
+def _task(name: str, task: Task, answers: set[str]) -> dict[str, Json]:
     made: dict[str, Any] = {"name": task.title, task.module: _shorten(_options(name, task))}
     variable = f"__{name}_{task.key}"
     if task.module == "gpuprov_judge" and not task.key:
@@ -90,14 +91,14 @@ def _task(name: str, task: Task, answers: set[str]) -> dict[str, Any]:
     return made
 
 
-def _options(name: str, task: Task) -> dict[str, Any]:
+def _options(name: str, task: Task) -> dict[str, Json]:
     place = "item" if task.each else _entry(name, task.key)
     given: dict[str, Any] = {
         key: f"{{{{ {place}.{value.name} }}}}" if isinstance(value, Taken) else value
         for key, value in task.options.items()
     }
     part, action = given.pop("part", ""), given.pop("action", "")
-    arguments: dict[str, Any] = dict(given.pop("arguments", {}))
+    arguments: dict[str, Json] = dict(given.pop("arguments", {}))
     taking = arguments if task.module == "gpuprov_step" else given
     taking |= {key: _answer(name, at) for key, at in task.takes.items()}
     if task.module == "gpuprov_judge":
@@ -105,7 +106,7 @@ def _options(name: str, task: Task) -> dict[str, Any]:
     if task.module not in OWN or (task.module == "gpuprov_step" and not task.key):
         return given | ({"arguments": arguments} if arguments else {})
     first = {key: given.pop(key) for key in ("name",) if key in given}
-    whole: dict[str, Any] = {**({"action": action} if action not in ("", "settle") else {}), **first}
+    whole: dict[str, Json] = {**({"action": action} if action not in ("", "settle") else {}), **first}
     whole["capability"] = f"{name}.{part}" if part else name
     if task.key and task.key not in (first.get("name"), IMPLIED.get(task.module)):
         whole["task"] = task.key
@@ -156,7 +157,7 @@ class _TaskDumper(Dumper):
     """A dumper of tasks: short options on one line, templates in double quotes."""
 
 
-class _Short(dict[str, Any]):
+class _Short(dict[str, Json]):
     """Options on one line."""
 
 
@@ -173,7 +174,7 @@ _TaskDumper.add_representer(str, _write_text)
 _TaskDumper.add_representer(_Short, _write_short)
 
 
-def _shorten(options: dict[str, Any]) -> dict[str, Any]:
+def _shorten(options: Mapping[str, Json]) -> dict[str, Json]:
     """Return options that go on one line, if they fit there."""
     inner = {key: _shorten(value) if isinstance(value, dict) else value for key, value in options.items()}
     return _Short(inner) if len(str(options)) < SHORT else inner

@@ -8,13 +8,14 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
+from gpuprov.host_code.json_members import Json
 from gpuprov.render.spec_digest import digests
 from gpuprov.spec.model import Fragment, HostSpec
 
 ROLES = ("host", *(capability.name for capability in CAPABILITIES))
 
 
-def role_variables(name: str, fragment: Fragment) -> dict[str, Any]:
+def role_variables(name: str, fragment: Fragment) -> dict[str, Json]:
     """Return every field of a fragment as the variable of its role, in the order of the model."""
     plain = msgspec.json.decode(msgspec.json.encode(fragment))
     return {f"{name}_{key}": value for key, value in plain.items()}
@@ -34,9 +35,9 @@ def _catalog() -> dict[str, object]:
     return dict(sorted(tables.items()))
 
 
-def host_variables(spec: HostSpec) -> dict[str, Any]:
+def host_variables(spec: HostSpec) -> dict[str, Json]:
     """Return all variables of one host: the house's, then each role's."""
-    variables: dict[str, Any] = {
+    variables: dict[str, Json] = {
         "gpuprov_capabilities": list(spec.capabilities),
         "gpuprov_reboot": spec.reboot,
         "gpuprov_on_failure": spec.on_failure,

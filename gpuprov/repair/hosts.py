@@ -1,7 +1,7 @@
 """The hosts of a repair, reached as the inventory says: their health, and the program that acts on them."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -18,6 +18,7 @@ from gpuprov.facts.probes.host.repairs import REPAIRS
 from gpuprov.facts.probes.host.system import CLOCK
 from gpuprov.hardware.topology.fabric import UNIT as FABRIC_MANAGER
 from gpuprov.host_code import process, repair
+from gpuprov.host_code.fence import Owner
 from gpuprov.plan.host_code import run_on_hosts
 from gpuprov.plan.host_lock import of_host
 from gpuprov.repair.model import HostPlan, Options
@@ -86,7 +87,7 @@ class ReachedHosts:
         self._options = options
         self._compared: dict[str, list[Result]] = {}
         lease = max((self.get_reboot_limit(name) for name in self.pairs), default=0.0) + LIMIT
-        self.owner: Mapping[str, object] = {**process.describe(options.run, __version__), "lease": lease}
+        self.owner: Owner = {**process.describe(options.run, __version__), "lease": lease}
 
     def judge(self, names: Sequence[str]) -> dict[str, Judged]:
         """Read the hosts once, many at a time, and compare them with one another and with what others were when they were
@@ -131,7 +132,7 @@ class ReachedHosts:
             "broken": [*self._options.break_lock],
             **more,
         }
-        limit = SHORT if action in ("seen", "release", "note") else LIMIT
+        limit = SHORT if action in ("seen", "release", "note", "mark") else LIMIT
         result = run_on_hosts(repair, {plan.host: (raw, request)}, Answer, limit=limit)[plan.host]
         if result.answer is None:
             return Answer(problem=result.problem or "it gave no answer", silent=True)

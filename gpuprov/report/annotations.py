@@ -7,11 +7,11 @@ https://docs.github.com/actions/reference/workflows-and-actions/workflow-command
 import json
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import Any
 from urllib.parse import quote
 
 from gpuprov import __version__
 from gpuprov.core.sanitize import cleaned
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.problem import Origin, Problem
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -35,9 +35,9 @@ def _rule(problem: Problem) -> str:
     return str(problem.path[0]) if problem.path else INVENTORY
 
 
-def _result(problem: Problem, rules: Sequence[str]) -> dict[str, Any]:
+def _result(problem: Problem, rules: Sequence[str]) -> dict[str, Json]:
     rule = _rule(problem)
-    entry: dict[str, Any] = {
+    entry: dict[str, Json] = {
         "ruleId": rule,
         "ruleIndex": rules.index(rule),
         "level": problem.severity,
@@ -46,7 +46,7 @@ def _result(problem: Problem, rules: Sequence[str]) -> dict[str, Any]:
     return {**entry, "locations": [{"physicalLocation": _location(problem.origin)}]} if problem.origin else entry
 
 
-def _location(origin: Origin) -> dict[str, Any]:
+def _location(origin: Origin) -> dict[str, Json]:
     path = PurePath(origin.file)
     uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
     region = {"region": {"startLine": origin.line, "startColumn": max(origin.column, 1)}} if origin.line else {}

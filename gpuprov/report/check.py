@@ -1,13 +1,13 @@
 """`gpuprov check --json`: one document. docs/reference/check.schema.json is made from these types."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from gpuprov import __version__
 from gpuprov.core.errors import CODES, Code
-from gpuprov.core.safe_parse import format_document
+from gpuprov.core.safe_parse import Tree, format_document
 from gpuprov.fleet.specs import Fleet
 from gpuprov.report.document import fill
 from gpuprov.spec.problem import Problem, format_path
@@ -20,7 +20,7 @@ class Host(msgspec.Struct, kw_only=True):
 
     host: str
     groups: tuple[str, ...]
-    spec: dict[str, dict[str, Any]]
+    spec: dict[str, Tree]
 
 
 class Row(msgspec.Struct, kw_only=True):
@@ -60,7 +60,7 @@ def as_json(fleet: Fleet | None, problems: Sequence[Problem]) -> str:
     return format_document(made)
 
 
-def _spec(capabilities: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _spec(capabilities: Tree) -> dict[str, Tree]:
     return {name: msgspec.to_builtins(fragment) for name, fragment in capabilities.items()}
 
 

@@ -161,7 +161,7 @@ class _Columns:
                 drawn.append(self.pictures[texts[title], texts[picture]])
         return [
             texts[boot.verdict],
-            texts["; ".join(boot.reasons)],
+            texts["; ".join(boot.shorten().reasons)],
             drawn,
             [[texts[name], texts[value]] for name, value in known.receipt],
             self.versions[tuple((texts[name], texts[value]) for name, value in known.versions)],

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gpuprov.capabilities import CAPABILITIES
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import page
 from gpuprov.report.fleet import Known, causes, data
@@ -62,7 +63,8 @@ def render(
         title=title,
         headline=page_headline or headline(verdict_, states, later.values(), skipped),
         about=about,
-        data=data(rows, states, later, known or {}, words, verbose=verbose) | {"plan": _plan(about), "boots": boots},
+        data=data(rows, states, later, known or {}, words, verbose=verbose)
+        | {"plan": _plan(about), "boots": boots, "acting": [one.name for one in CAPABILITIES if one.tasks]},
         styles=("fleet.css", "acts.css", *styles),
         scripts=("fleet.js",),
         verdict=verdict_,

@@ -58,7 +58,7 @@ def render(
         lines += _quiet(whole, cleaned(shown(members[0].hosts)), paint, width)
     lines += [""] if quiet else []
     for line in host_lines(results):
-        boot = line.next_boot if verbose else _shorten(line.next_boot)
+        boot = line.next_boot if verbose else line.next_boot.shorten(FEW, ", which -v names")
         lines += _host(line, cleaned(shown(line.hosts)), boot, paint, width, room)
     return "\n".join([*lines, "", *_summary(numbers, paint, room)]) + "\n"
 
@@ -98,13 +98,6 @@ def _quiet(result: Result, where: str, paint: _Paint, width: int) -> list[str]:
     first, *rest = wrapped(text, max(width, 40), hang=" " * 6) or [head]
     fix = labelled("fix", result.hint, width) if result.status == "skip" else []
     return [first.replace(result.status, paint(result.status, result.status), 1), *rest, *fix]
-
-
-def _shorten(boot: NextBoot) -> NextBoot:
-    """Return the verdict with the first of its reasons, and the number of the others."""
-    if (more := len(boot.reasons) - FEW) <= 1:
-        return boot
-    return NextBoot(boot.verdict, (*boot.reasons[:FEW], f"and {more:,} more, which -v names"))
 
 
 def _host(line: HostLine, where: str, boot: NextBoot, paint: _Paint, width: int, room: int) -> list[str]:

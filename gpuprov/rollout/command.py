@@ -57,6 +57,8 @@ def start(
         _refuse_paused(engine, name)
         return resume(engine, name, retry=False, forgive=False, as_json=as_json)
     engine.check(made)
+    if not yes and not terminal.can_ask():
+        raise GpuprovError("rollout start asks before it begins, and there is no terminal to ask on", "--yes")
     terminal.progress("\n".join(about(made)))
     if not yes and not terminal.confirm("begin?"):
         raise GpuprovError("not confirmed: nothing was begun", "answer y, or give --yes")

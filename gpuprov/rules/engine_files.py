@@ -94,7 +94,7 @@ def with_default(text: str, name: str, runtime: str) -> str:
     path = ["crio", "runtime"] if name == "crio" else ["plugins", _plugin(read), "containerd"]
     if not path[1]:
         return text
-    return _with_value(text, path, key, runtime)
+    return with_value(text, path, key, runtime)
 
 
 def with_needed(files: dict[str, str], name: str, first: bool, section: object) -> dict[str, str]:
@@ -106,11 +106,11 @@ def with_needed(files: dict[str, str], name: str, first: bool, section: object) 
     own_path = [*place, "runtimes", NAME]
     text = files.get(path, "")
     for folders, key, value in engine_runtimes.needed(name, first, section, engine_runtimes.at(read, *own_path)):
-        text = _with_value(text, [*own_path, *folders], key, value)
+        text = with_value(text, [*own_path, *folders], key, value)
     return {**files, path: text} if path else files
 
 
-def _with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
+def with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
     """Return the text with this value; unchanged if the value has no place there."""
     expected = _put(_reads(text) or {}, path, key, value)
     line = f"{key} = {json.dumps(value)}"

@@ -1,7 +1,11 @@
 """Settings that make NVIDIA's runtime usable beside its program: a type that runs the program, and what it must share
 with the runtime that an engine uses without it; nvidia-ctk copies those of the main file."""
 
+import json
+import re
+import tomllib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 NAME = "nvidia"
@@ -107,3 +111,37 @@ def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, A
             yield from leaves(value, f"{path}.")
         else:
             yield path, value
+
+
+def number(version: str) -> tuple[int, ...]:
+    """Parse `28.2.1` to numbers."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+@lru_cache(maxsize=64)
+def parse_toml(text: str, place: str) -> dict[str, Any]:
+    """Parse TOML, cached: hosts of a fleet have the same files, and a host is read several times. Callers must not modify the
+    result."""
+    if len(text) > 1 << 19 or re.search(r"(?:\.[ \t]*+[\w\"'-]++[ \t]*+){100}", text):
+        raise ValueError(f"{place} is larger, or nests deeper, than any that an engine reads")
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{place} is not valid TOML: {error}") from None
+
+
+def judge_docker(live: str, default: bool, knows_cdi: bool) -> str:
+    """Return what is wrong by the output of docker info; empty if it matches."""
+    try:
+        info: dict[str, Any] = dict(json.loads(live).items())
+    except (AttributeError, ValueError, RecursionError):
+        return "docker info gives no JSON"
+    if info.get("ServerErrors") or "Runtimes" not in info:
+        return f"docker info: {' '.join(info.get('ServerErrors') or ['no answer'])}"
+    if NAME not in (info.get("Runtimes") or {}):
+        return f"docker info lists no runtime {NAME}"
+    if (info.get("DefaultRuntime") == NAME) != default:
+        return f"docker info: the default runtime is {info.get('DefaultRuntime')}"
+    if knows_cdi and not info.get("CDISpecDirs"):
+        return "docker info lists no CDI directories"
+    return ""

@@ -5,12 +5,11 @@ Input is the probe's output as parsed by `engine_output`; nothing here touches a
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
-from gpuprov.rules import engine_runtimes
+from gpuprov.rules import cluster_engines, engine_runtimes
+from gpuprov.rules.engine_runtimes import parse_toml
 
 NAME, PROGRAM = "nvidia", "nvidia-container-runtime"
 PROGRAMS = (PROGRAM, f"/usr/bin/{PROGRAM}")
@@ -24,7 +23,7 @@ MAIN = {"docker": "/etc/docker/daemon.json", "containerd": "/etc/containerd/conf
 CRI = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 # The first releases that know CDI (docker 25 behind features.cdi, which is on by itself from 28.2 on), and the first containerd
 # that merges a plugin's section from several files: https://github.com/containerd/containerd/issues/5837
-CDI_SINCE = {"docker": (25,), "containerd": (1, 7)}
+CDI_SINCE = {"docker": (25,), "containerd": (1, 7), "microk8s": (1, 7)}
 CDI_BY_ITSELF = (28, 2)
 MERGES_SINCE = (2, 1)
 CRUN_SINCE = (1, 31)  # cri-o's default runtime: https://github.com/cri-o/cri-o/releases/tag/v1.31.0
@@ -36,24 +35,22 @@ OURS = {
     rf"(enable_cdi|containerd\.(default_runtime_name|default_runtime\..*|runtimes\.{NAME}\..*))",
     "crio": rf"crio\.runtime\.(default_runtime|runtimes\.{NAME}\..*)",
 }
-"""Settings written by nvidia-ctk; every other one is the user's."""
+OURS["microk8s"] = OURS["containerd"]
+"""Settings written by nvidia-ctk, or into MicroK8s' template; every other one is the user's."""
 
 Engine = dict[str, Any]
-at = engine_runtimes.at
-
-
-def number(version: str) -> tuple[int, ...]:
-    """Parse `28.2.1` to numbers."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+at, number = engine_runtimes.at, engine_runtimes.number
 
 
 def configuration(name: str, engine: Engine) -> dict[str, Any]:
     """Return the settings in force at the engine's next start. Raises ValueError, with the file, if they cannot be read."""
+    if cluster_engines.is_cluster_engine(name):
+        return cluster_engines.predict(name, engine)
     files: dict[str, dict[str, Any]] = engine["files"]
     if name == "containerd":
         if "dump" not in engine:
             raise ValueError(f"containerd does not understand its configuration: containerd config dump ({MAIN[name]})")
-        return _toml(engine["dump"], "containerd config dump")
+        return parse_toml(engine["dump"], "containerd config dump")
     if name == "docker":
         path = MAIN[name]
         if (other := engine.get("config", path)) != path:
@@ -69,7 +66,7 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
         return _with_option(read, path, engine.get("default", ""))
     merged: dict[str, Any] = {}
     for path in sorted(files, key=lambda file: (file != MAIN[name], file)):
-        merged = engine_runtimes.merged(merged, _toml(files[path]["text"], path))
+        merged = engine_runtimes.merged(merged, parse_toml(files[path]["text"], path))
     return merged
 
 
@@ -81,18 +78,6 @@ def _with_option(read: dict[str, Any], path: str, default: str) -> dict[str, Any
         message = f"{path} has default-runtime, and docker.service gives dockerd --default-runtime {default}"
         raise ValueError(f"{message}: it does not start with both")
     return {**read, "default-runtime": default} if default else read
-
-
-@lru_cache(maxsize=64)
-def _toml(text: str, place: str) -> dict[str, Any]:
-    """Parse TOML, cached: hosts of a fleet have the same files, and a host is read several times. Callers must not modify the
-    result."""
-    if len(text) > 1 << 19 or re.search(r"(?:\.[ \t]*+[\w\"'-]++[ \t]*+){100}", text):
-        raise ValueError(f"{place} is larger, or nests deeper, than any that an engine reads")
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{place} is not valid TOML: {error}") from None
 
 
 def registered(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +122,7 @@ def _unread(engine: Engine, config: Mapping[str, Any]) -> str:
     """Return a runtime of a main file of version 1 that is not in force: containerd 2.1 ignores the CRI settings of such a file."""
     if number(engine["version"]) < NO_FILE_SINCE or not first_version("containerd", engine):
         return ""
-    main = _toml(engine["files"][MAIN["containerd"]]["text"], MAIN["containerd"])
+    main = parse_toml(engine["files"][MAIN["containerd"]]["text"], MAIN["containerd"])
     main_runtimes, have = (at(_cri(table), "containerd", "runtimes") or {} for table in (main, config))
     expected, present = (
         {n: at(r, "options", "BinaryName") or "" for n, r in runtimes.items()} for runtimes in (main_runtimes, have)
@@ -149,28 +134,45 @@ def wants_cdi(name: str, version: str, reported: bool | None) -> bool:
     """True if this release needs CDI devices enabled explicitly; `reported`: the setting in its configuration."""
     if name == "docker" and number(version) >= CDI_BY_ITSELF:
         return reported is False
-    return name in ("docker", "containerd") and number(version) >= CDI_SINCE[name]
+    return name in CDI_SINCE and number(version) >= CDI_SINCE[name]
 
 
 def differences(name: str, engine: Engine, default: bool) -> list[str]:
-    """Describe what the configuration lacks; nothing if it matches."""
+    """Describe what the configuration of the next start lacks; nothing if it matches."""
     if why := refused(name, engine):
         return [why]
-    runtime = registered(name, configuration(name, engine))
-    problems = []
+    config = configuration(name, engine)
+    problems = _lacking(name, engine, config, default)
+    if cluster_engines.is_cluster_engine(name):
+        return problems
+    problems += unusable(name, engine)
+    if not default:
+        own = registered(name, config)["default"]
+        problems += engine_runtimes.missing_default(name, at(runtimes(name, engine), "runtimes"), own)
+    hidden = shadowed(engine) if name == "containerd" else []
+    return problems + [f"{DROP_IN} hides {setting}" for setting in hidden]
+
+
+def _lacking(name: str, engine: Engine, config: Mapping[str, Any], default: bool) -> list[str]:
+    """Describe what a configuration lacks of the runtime, of the default one, and of CDI."""
+    runtime, problems = registered(name, config), []
     if runtime["path"] not in PROGRAMS:
         problems.append(f"runtime {NAME} is {runtime['path']}" if runtime["path"] else f"no runtime {NAME}")
     if default != (runtime["default"] == NAME):
-        by = ", by --default-runtime in docker.service" if engine.get("default") else ""
+        by = f", by --default-runtime in {get_unit(name, engine)}" if engine.get("default") else ""
         problems.append(f"the default runtime is {runtime['default'] or 'runc'}{by}")
     untold = runtime["cdi"] is not True and wants_cdi(name, engine["version"], runtime["cdi"])
-    if untold and not first_version(name, engine):
-        problems.append("CDI is off")
-    problems += unusable(name, engine)
-    if not default:
-        problems += engine_runtimes.missing_default(name, at(runtimes(name, engine), "runtimes"), runtime["default"])
-    hidden = shadowed(engine) if name == "containerd" else []
-    return problems + [f"{DROP_IN} hides {setting}" for setting in hidden]
+    return problems + ["CDI is off"] * (untold and not first_version(name, engine))
+
+
+def get_unit(name: str, engine: Engine) -> str:
+    """Return the unit of an engine's daemon."""
+    return str(engine.get("unit") or f"{name}.service")
+
+
+def get_main(name: str) -> str:
+    """Return the file that registers an engine's runtimes."""
+    return {**cluster_engines.WRITTEN, "microk8s": cluster_engines.TEMPLATE, **MAIN}[name]
 
 
 def unusable(name: str, engine: Engine) -> list[str]:
@@ -200,7 +202,15 @@ def runtimes(name: str, engine: Engine) -> Any:
 def in_force(name: str, engine: Engine, default: bool) -> str:
     """Return what is wrong with the running daemon; empty if it matches."""
     if name == "docker":
-        return _docker_says(engine, default)
+        knows_cdi = number(engine["version"]) >= CDI_SINCE["docker"]
+        return engine_runtimes.judge_docker(engine.get("live", "{}"), default, knows_cdi)
+    if cluster_engines.is_cluster_engine(name):
+        try:
+            written = cluster_engines.read_written(name, engine)
+        except ValueError as error:
+            return str(error)
+        wrong = _lacking(name, engine, written, default)
+        return f"{cluster_engines.WRITTEN[name]}, which it wrote when it started: {'; '.join(wrong)}" if wrong else ""
     if name == "crio" and "live" in engine:
         wrong = differences(name, {**engine, "files": {MAIN[name]: {"text": engine["live"]}}}, default)
         return f"crio status config: {'; '.join(wrong)}" if wrong else ""
@@ -208,22 +218,6 @@ def in_force(name: str, engine: Engine, default: bool) -> str:
         return f"its configuration: {'; '.join(wrong)}"
     newer = [path for path, file in engine["files"].items() if file["changed"] > engine["started"] + SLACK]
     return f"{' '.join(newer)} changed after the daemon was started" if newer else ""
-
-
-def _docker_says(engine: Engine, default: bool) -> str:
-    try:
-        info: dict[str, Any] = dict(json.loads(engine.get("live", "{}")).items())
-    except (AttributeError, ValueError, RecursionError):
-        return "docker info gives no JSON"
-    if info.get("ServerErrors") or "Runtimes" not in info:
-        return f"docker info: {' '.join(info.get('ServerErrors') or ['no answer'])}"
-    if NAME not in (info.get("Runtimes") or {}):
-        return f"docker info lists no runtime {NAME}"
-    if (info.get("DefaultRuntime") == NAME) != default:
-        return f"docker info: the default runtime is {info.get('DefaultRuntime')}"
-    if number(engine["version"]) >= CDI_SINCE["docker"] and not info.get("CDISpecDirs"):
-        return "docker info lists no CDI directories"
-    return ""
 
 
 def lost(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
@@ -242,7 +236,7 @@ def shadowed(engine: Engine) -> list[str]:
     files: dict[str, dict[str, Any]] = engine["files"]
     if DROP_IN not in files or number(engine["version"]) >= MERGES_SINCE:
         return []
-    tables = {path: _toml(file["text"], path) for path, file in files.items()}
+    tables = {path: parse_toml(file["text"], path) for path, file in files.items()}
     theirs = [table for path, table in tables.items() if path != DROP_IN and _cri(table)]
     section, own = ({"plugins": {"cri": _cri(table)}} for table in ((theirs or [{}])[-1], tables[DROP_IN]))
     return lost("containerd", section, own) if theirs else []
@@ -264,7 +258,7 @@ def first_version(name: str, engine: Engine) -> bool:
     """True if containerd's main file is of version 1: it has no place for enable_cdi that nvidia-ctk supports, and no drop-in file."""
     text = engine["files"].get(MAIN["containerd"], {"text": ""})["text"] if name == "containerd" else ""
     try:
-        return bool(read := _toml(text, MAIN["containerd"])) and read.get("version", 1) in (0, 1)
+        return bool(read := parse_toml(text, MAIN["containerd"])) and read.get("version", 1) in (0, 1)
     except ValueError:
         return False
 
@@ -280,7 +274,7 @@ def ordinary(name: str, engine: Engine) -> str:
     if name == "docker" or registered(name, config := configuration(name, engine))["default"] != NAME:
         return ""
     if name == "crio":
-        tables = [_toml(file["text"], path) for path, file in engine["files"].items()]
+        tables = [parse_toml(file["text"], path) for path, file in engine["files"].items()]
         others = [at(table, "crio", "runtime", "default_runtime") or NAME for table in tables]
         own = "crun" if number(engine["version"]) >= CRUN_SINCE else "runc"
         return next((other for other in reversed(others) if other != NAME), own)

@@ -8,8 +8,7 @@ queries the NVSwitch driver, whose version must match its own; NVSDM queries the
 InfiniBand, which no NVSwitch driver handles.
 """
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection
 
 DCGM = "dcgm"
 FABRIC_MANAGER = "fabric_manager"
@@ -25,33 +24,6 @@ LIBRARY_FILES = tuple(
 sdk/nvidia/nvsdm/loader/nvsdm_loader.cpp of https://github.com/NVIDIA/DCGM"""
 
 
-def of_tray(imex: Mapping[str, Any]) -> bool:
-    """True if nvidia-imex is used in place of Fabric Manager."""
-    return bool(imex.get("nodes")) or imex.get("service", "enabled") == "disabled"
-
-
 def wants_library(setting: str, capabilities: Collection[str]) -> bool:
     """True if the library is part of the set: `auto` follows DCGM, its only user."""
     return setting == "always" or (setting == "auto" and DCGM in capabilities)
-
-
-def library(gpus: Iterable[str], known: Mapping[str, Any]) -> str:
-    """Return the library for boards with these GPUs (`10de:2330`): a key of LIBRARIES; empty if none is known."""
-    return next((known["library"][gpu] for gpu in gpus if gpu in known["library"]), "")
-
-
-def followers(gpus: Iterable[str], capabilities: Collection[str], imex: Mapping[str, Any], setting: str,
-              known: Mapping[str, Any], platform: str) -> dict[str, Any]:  # fmt: skip
-    """Return `{rules, names}`: for each package its rules, as `gpuprov.rules.resolve` takes them, and all names to look
-    up in an index.
-
-    imex, asked: the fields `imex` and `query_library` of fabric_manager. known: the catalogue's tables by platform."""
-    if FABRIC_MANAGER not in capabilities:
-        return {"rules": [], "names": []}
-    parts = ["imex_"] if of_tray(imex) else [""]
-    prefix = "" if of_tray(imex) or not wants_library(setting, capabilities) else library(gpus, known)
-    # A platform may have no such package. Nobody named it in the spec, so that nothing is missing.
-    if prefix and (known[f"{prefix}_rules"].get(platform) or setting == "always"):
-        parts.append(f"{prefix}_")
-    rules = [known[f"{part}rules"].get(platform, []) for part in parts]
-    return {"rules": rules, "names": [known[f"{part}names"].get(platform, []) for part in parts]}

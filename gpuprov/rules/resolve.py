@@ -1,16 +1,15 @@
 """Chooses one driver version for which every needed package exists, and the module flavour. Standard library only.
 
-Checks and roles both decide by it. A set of packages is a list of rules `{name, min, max}`: `{branch}` and `{version}` in a name are
-filled in, min and max are branches. The first rule that fits a branch names the kernel modules' package; its `way_out`: the fix if
-none is offered. `like`: a pattern of its archive's package versions. `companion`: moves with the set, but is not part of it. `proof`:
-names with `{kernel}`, one of which must be installed. `{driver}`: `{version}`, if offered.
+Checks and roles both decide by it. The first rule of a set that fits a branch names the kernel modules' package. `{driver}` in a
+name: `{version}`, if offered.
 """
 
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from itertools import chain, product
-from typing import Any
+
+from gpuprov.rules.package_rules import Answer, Choice, Follower, Rule
 
 # The first branch with open kernel modules, and the one where they became the default: open-gpu-kernel-modules' README
 OPEN_SINCE, DEFAULT_OPEN_SINCE, NO_LIMIT = 515, 560, 9999
@@ -18,7 +17,6 @@ OPEN_SINCE, DEFAULT_OPEN_SINCE, NO_LIMIT = 515, 560, 9999
 # those from NEWER on are Blackwell and later, which proprietary modules do not drive.
 OLDER, NEWER = ((0x1340, 470), (0x1E00, 580)), 0x2900
 
-Rule = Mapping[str, Any]
 Rules = Sequence[Rule]
 Sets = Mapping[str, Rules]
 Names = dict[str, str]
@@ -51,8 +49,8 @@ def last_branch(pci_ids: Collection[str]) -> int:
     return min((last for i in pci_ids for below, last in OLDER if "10de:" < i < f"10de:{below:04x}"), default=NO_LIMIT)
 
 
-def flavour(requested: str, pci_ids: list[str], table: Names, branch: str) -> dict[str, str]:
-    """Choose the kernel modules: `{flavour, reason, problem}`. `table`: the requirement of a PCI id (`10de:2330`): `open-required`,
+def flavour(requested: str, pci_ids: list[str], table: Names, branch: str) -> Choice:
+    """Choose the kernel modules. `table`: the requirement of a PCI id (`10de:2330`): `open-required`,
     `proprietary-required` or `either`; an id missing from it decides if it is older than Turing or newer than Hopper."""
     number, old = order(branch)[0], [i for i in pci_ids if last_branch([i]) < NO_LIMIT]
     new = [i for i in pci_ids if f"10de:{NEWER:04x}" <= i < "10de:g"]
@@ -97,7 +95,7 @@ def fitting(rules: Rules, version: str, *, companions: bool = False) -> dict[str
 def kernel_package(sets: Sets, installed: Names) -> Names:
     """Return the installed packages of kernel modules, by flavour; a host should have one."""
     packages: Names = {}
-    of_version = cache(lambda kind, version: next(iter(fitting(sets[kind], version).items()), ("", {})))
+    of_version = cache(lambda kind, version: next(iter(fitting(sets[kind], version).items()), ("", Rule())))
     for kind, name in product(sets, other_names([*chain(*sets.values())], installed)):
         first, rule = of_version(kind, installed[name])
         proven = "proof" not in rule or other_names([{"name": proof} for proof in rule["proof"]], installed)
@@ -133,10 +131,10 @@ def follower(version: str, rules: Rules, index: Index, installed: Names, driver:
     return "", ""
 
 
-def follow(version: str, rules: Rules, index: Index, installed: Names) -> dict[str, Any]:
-    """Return the package that follows an installed driver: `{name, version, replaced, problem, hint}`."""
+def follow(version: str, rules: Rules, index: Index, installed: Names) -> Follower:
+    """Return the package that follows an installed driver."""
     name, chosen = follower(version, rules, index, installed, installed)
-    answer: dict[str, Any] = {"name": name, "version": chosen, "replaced": [], "problem": "", "hint": ""}
+    answer: Follower = {"name": name, "version": chosen, "replaced": [], "problem": "", "hint": ""}
     if name:
         return {**answer, "replaced": [other for other in other_names(rules, installed) if other != name]}
     expected = f"{' or '.join(fitting(rules, version)) or 'such a package'} {upstream(version)}, the installed driver's version"
@@ -171,14 +169,14 @@ def installed_set(rules: Rules, installed: Names) -> Names:
     return next((names for names in sets if all(installed.get(n) == version for n, version in names.items())), {})
 
 
-def resolve(requested: str, needed: Sequence[str], index: Index, installed: Names) -> dict[str, Any]:
+def resolve(requested: str, needed: Sequence[str], index: Index, installed: Names) -> Answer:
     """Run `pick` for any software whose packages have fixed names and must share one version."""
     return pick(requested, {"": [{"name": name, "min": 0, "max": NO_LIMIT} for name in needed]}, "", index, installed)
 
 
 def pick(requested: str, sets: Sets, kind: str, index: Index, installed: Names, beside: Sequence[Rules] = (), floor: str = "", *,
-         others: Rules = ()) -> dict[str, Any]:  # fmt: skip
-    """Choose one version for the complete set of a flavour: `{version, branch, packages, kept, replaced, problem, hint}`.
+         others: Rules = ()) -> Answer:  # fmt: skip
+    """Choose one version for the complete set of a flavour.
 
     wanted: `any`, a branch or an exact version; floor: the oldest acceptable one. An installed complete set that satisfies is kept, so
     a second run never upgrades; an incomplete set is completed in its module's version if that is offered; else the newest is taken.
@@ -208,8 +206,8 @@ def pick(requested: str, sets: Sets, kind: str, index: Index, installed: Names, 
 
 
 def decide(requested: str, modules: str, pci_ids: list[str], table: Names, sets: Sets, index: Index, installed: Names, *,
-           beside: Sequence[Rules] = (), cuda: str = "", others: Rules = (), first: Sequence[str] = ()) -> dict[str, Any]:  # fmt: skip
-    """Choose flavour and version together: `{flavour, reason, version, branch, packages, kept, replaced, problem, hint}`.
+           beside: Sequence[Rules] = (), cuda: str = "", others: Rules = (), first: Sequence[str] = ()) -> Answer:  # fmt: skip
+    """Choose flavour and version together.
 
     modules: `auto`, `open` or `proprietary`. sets: the rules by flavour. cuda: the oldest driver that runs the CUDA of the spec, if it
     names one. With `any` version, the installed driver decides branch and flavour (unless a GPU does the latter), else the newest
@@ -262,13 +260,14 @@ def _companions(rules: Rules, version: str, index: Index, installed: Names) -> N
     return moved
 
 
-def _answer(version: str, packages: Names) -> dict[str, Any]:
-    base, empty = upstream(version), {"kept": False, "replaced": [], "problem": "", "hint": ""}
-    return {"version": base, "branch": base.partition(".")[0], "packages": packages, **empty}
+def _answer(version: str, packages: Names) -> Answer:
+    base = upstream(version)
+    answer: Answer = {"version": base, "branch": base.partition(".")[0], "packages": packages}
+    return {**answer, "kept": False, "replaced": [], "problem": "", "hint": ""}
 
 
 def _missing(requested: str, rules: Rules, index: Index, offered: list[Names], beside: Sequence[Rules],
-             floor: str) -> dict[str, Any]:  # fmt: skip
+             floor: str) -> Answer:  # fmt: skip
     """Return why there is no version, with the nearest complete one."""
     names = {version: fitting(rules, version) for version in _upstreams(index)}
     by_version = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
+from gpuprov.core.safe_parse import Tree
 from gpuprov.host_code import openpgp
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
@@ -19,7 +19,7 @@ from gpuprov.simulate.repository.others import nvidia_place
 SSH_ARGS = "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null"
 
 
-def text(hosts: Iterable[SimulatedHost], spec: dict[str, Any] | None = None) -> str:
+def text(hosts: Iterable[SimulatedHost], spec: Tree | None = None) -> str:
     """Return YAML; values are written as JSON, which YAML reads too. `spec`: each host's gpuprov spec, merged with its
     groups'."""
     lines = ["all:", "  hosts:"]
@@ -41,14 +41,14 @@ def text(hosts: Iterable[SimulatedHost], spec: dict[str, Any] | None = None) -> 
     return "\n".join(lines) + "\n"
 
 
-def mirror(description: Description, folder: Path) -> dict[str, Any]:
+def mirror(description: Description, folder: Path) -> Tree:
     """Return the spec of a driver from the mirror that the host serves; `folder` holds its key. Packages and index are
     signed."""
     key = folder / f"{signing.VENDOR}.asc"
     block = {
         "url": f"{URL}/{nvidia_place(description.known)}",
         "key_file": str(key),
-        "fingerprint": openpgp.parse_keys(key.read_bytes())[0]["fingerprint"],
+        "fingerprint": openpgp.parse_keys(key.read_bytes())[0].fingerprint,
         "signed": "both",
     }
     return {"nvidia_driver": {"source": "mirror", "repository": block}}

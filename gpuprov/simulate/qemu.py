@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gpuprov.core.errors import GpuprovError
+from gpuprov.host_code.json_members import Json
 from gpuprov.simulate import image, tools
 
 PROGRAM = "qemu-system-x86_64"
@@ -178,7 +179,7 @@ def ssh_port(control: Path) -> int:
 
 def copy_disk(control: Path, target: Path) -> None:
     """Write the current top layer of the disk into an existing file; the machine keeps running."""
-    job: dict[str, object] = {"device": "disk", "target": str(target), "format": "qcow2", "sync": "top"}
+    job: dict[str, Json] = {"device": "disk", "target": str(target), "format": "qcow2", "sync": "top"}
     ask(control, "drive-backup", **job, **{"mode": "existing", "job-id": "copy", "auto-dismiss": False})
     while True:
         jobs = [job for job in ask(control, "query-jobs") if job["id"] == "copy"]

@@ -116,6 +116,10 @@ MEANT = {
     "profile": "layout",
     "profiles": "instances",
     "devices": "gpus",
+    "type": "model",
+    "product": "model",
+    "number": "count",
+    "quantity": "count",
 }
 """Names that other tools, and people, use for a field, with our name, which counts if the block has it."""
 
@@ -131,6 +135,9 @@ def report_unknown_key(path: Path, key: object, known: list[str]) -> Finding:
     """Return the finding for a key that is not in the model, with the likely intended key."""
     meant = MEANT.get(str(key), "")
     close = [meant] if meant in known else difflib.get_close_matches(str(key), known, n=1, cutoff=0.65)
+    name, colon, value = str(key).partition(":")
+    if colon and name in known:
+        return (*path, str(key)), f"unknown key {show(str(key))}", f"put a space after the colon: {name}: {value}"
     hint = f'did you mean "{close[0]}"?' if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
     if key in SWITCHES and not close:
         hint = "take it out: a block that is there is managed, one that is false is switched off"
@@ -171,8 +178,11 @@ def _walk_union(value: object, kind: shape.UnionType, path: Path) -> list[Findin
         return []
     structured = (shape.StructType, shape.DictType, shape.VarTupleType, shape.ListType)
     containers = [m for m in kind.types if isinstance(unwrap(m), structured)]
-    if len(containers) == 1 and isinstance(value, Mapping | list | tuple):
-        return _walk(value, containers[0], path)
+    mappings = (shape.StructType, shape.DictType)
+    alike = [m for m in containers if isinstance(unwrap(m), mappings) == isinstance(value, Mapping)]
+    chosen = alike if len(alike) == 1 else containers
+    if len(chosen) == 1 and isinstance(value, Mapping | list | tuple):
+        return _walk(value, chosen[0], path)
     return [report_refused(value, kind, path)]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect as shape
 
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, format_path
 
@@ -52,7 +53,7 @@ def find_undecided(value: object, block: type[Fragment], path: Path) -> Iterator
 
 
 @cache
-def _list_defaults(block: type[Fragment]) -> dict[str, object]:
+def _list_defaults(block: type[Fragment]) -> dict[str, Json]:
     return {field.encode_name: field.default for field in msgspec.structs.fields(block)}
 
 

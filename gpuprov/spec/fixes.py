@@ -26,6 +26,11 @@ OTHER_WORDS = {
     "mlnxofed": "doca-ofed",  # its successor: https://docs.nvidia.com/doca/sdk/mlnx_ofed-to-doca-ofed-transition-guide/index.html
     "mofed": "doca-ofed",
     "pt": "passthrough",  # Linux's iommu=pt
+    "always": "if-needed",
+    "closed": "proprietary",
+    "infinity": "unlimited",  # systemd's LimitMEMLOCK=infinity
+    "infinite": "unlimited",
+    "opensource": "open",
 }
 """Words of other tools, and of people, for a value."""
 GONE = ("absent", "purged", "removed")
@@ -33,6 +38,12 @@ GONE = ("absent", "purged", "removed")
 REMOVES = "nvidia_absent: {} removes NVIDIA's software"
 _COUNTED = re.compile(r"([A-Za-z][\w.-]*)[:x]([0-9]{1,2})")
 _SPLIT = re.compile(r"[,\s]+")
+_VERSION = re.compile(r"\d+(?:\.\d+)*")
+_UNSPACED = re.compile(r"(\w+):(\S.*)")
+ANY = "any"
+"""The word for any version, by which a field for versions is known."""
+QUOTES = "\"'\u201c\u201d\u2018\u2019"
+"""Plain and typographic quotes."""
 
 
 class Unknown:
@@ -117,16 +128,32 @@ def fix_text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator
         yield from fix_fraction(value, kind)
     elif isinstance(value, str) and isinstance(kind, shape.LiteralType):
         yield from fix_choice(value, [choice for choice in kind.values if isinstance(choice, str)])
-    elif (
-        isinstance(value, str) and (bare := value.strip(" \t\"'")) != value and _narrow(kind) and is_fitting(bare, kind)
-    ):
+    elif isinstance(value, str) and isinstance(kind, shape.StrType) and _narrow(kind):
+        yield from fix_pattern(value, kind)
+
+
+def fix_pattern(value: str, kind: shape.StrType) -> Iterator[Fix]:
+    """Yield the text without quotes inside it, another tool's word, or the one version in a text for a version."""
+    bare = value.strip(" \t" + QUOTES)
+    if bare != value and is_fitting(bare, kind):
         yield Fix(bare, f'write "{bare}"')
+    elif is_fitting(other := OTHER_WORDS.get(value.casefold(), ""), kind) and other:
+        yield Fix(other, f"write {other}")
+    elif is_fitting(ANY, kind):
+        if value.casefold() in ("latest", "newest", "*"):
+            yield Fix(ANY, f"write {ANY}")
+        versions = [part for part in _VERSION.findall(value) if is_fitting(part, kind)]
+        if len(versions) == 1:
+            yield Fix(versions[0], f'write "{versions[0]}"')
 
 
 def fix_choice(value: str, choices: list[str]) -> Iterator[Fix]:
     """Yield the one choice that a misspelled word resembles; a path resembles none."""
     if "/" in value:
         return
+    meaning = _WORDS.get(value.casefold())
+    if meaning is not None and (words := [word for word in (ON if meaning else OFF) if word in choices]):
+        yield Fix(words[0], f"write {words[0]}")
     squeezed = {re.sub(r"[^a-z0-9]", "", choice.casefold()): choice for choice in choices}
     word = re.sub(r"[^a-z0-9]", "", value.casefold())
     if (other := OTHER_WORDS.get(word, "")) in choices:
@@ -168,7 +195,7 @@ def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
     if isinstance(value, Mapping | list | tuple):
         return
     needed = [field.encode_name for field in kind.fields if field.required]
-    names = {field.encode_name for field in kind.fields}
+    names = {field.encode_name: field.type for field in kind.fields}
     if value == "{}" and not needed:
         yield Fix({}, "write {} without quotes")
     if value is True and not needed:
@@ -178,7 +205,12 @@ def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
     if isinstance(value, str) and value.casefold() in (*ON, *OFF):
         yield from _fix_switched_block(value, kind)
         return
-    if isinstance(value, str) and (counted := _COUNTED.fullmatch(value)) and {"model", "count"} <= names:
+    if isinstance(value, str) and (unspaced := _UNSPACED.fullmatch(value)) and unspaced[1] in names:
+        name, text = unspaced.groups()
+        shown = format_as_typed(text) if is_accepted(text, names[name]) else text
+        yield Fix(Unknown, f"put a space after the colon: {name}: {shown}")
+        return
+    if isinstance(value, str) and (counted := _COUNTED.fullmatch(value)) and {"model", "count"} <= set(names):
         made = {"model": counted[1], "count": int(counted[2])}
         yield Fix(made, f"write {format_as_typed(made)}")
         return

@@ -2,9 +2,10 @@
 them."""
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.model import RACK
 from gpuprov.spec.schema import IDENTIFIER
 
@@ -25,7 +26,7 @@ NO_MODEL = "No GPU model of the catalogue, and no PCI id: gpuprov catalog gpus l
 """Message of editors in place of a list of every model (errorMessage is a keyword of VS Code, and of the YAML language
 server)."""
 
-GROUP: dict[str, Any] = {
+GROUP: dict[str, Json] = {
     "description": "A group of hosts: variables, hosts, groups inside of it",
     "type": ["object", "null"],
     "additionalProperties": False,
@@ -87,7 +88,7 @@ def build_inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[
     }
 
 
-def _tell_fields(block: dict[str, Any], blocks: dict[str, Any]) -> None:
+def _tell_fields(block: dict[str, Any], blocks: Mapping[str, Json]) -> None:
     """Give a field without a description that of its block or its only type; completion never writes `null`."""
     for field in block.get("properties", {}).values():
         if field.get("default", ...) is None:

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
@@ -165,7 +166,7 @@ class _Merging:
     def __getitem__(self, room: str) -> dict[str, object]:
         return self._rooms.setdefault(room, {})
 
-    def add(self, room: str, new: Mapping[str, object], source: str) -> dict[str, object]:
+    def add(self, room: str, new: Mapping[str, Json], source: str) -> dict[str, object]:
         """Add a source's settings to a room, and return the room. What does not agree is a conflict."""
         into = self[room]
         for key, value in new.items():

@@ -3,12 +3,14 @@
 import base64
 from collections.abc import Iterable, Mapping
 from pathlib import Path as File
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
 from gpuprov.core import safe_parse
+from gpuprov.core.safe_parse import Tree, TreeView
 from gpuprov.host_code import openpgp
+from gpuprov.host_code.sources import Source
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, Say, report_under
 from gpuprov.spec.url import build_pattern
@@ -104,7 +106,7 @@ def find_key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
 def locate_files(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
     """Return the fragment with absolute paths of its blocks' files on this machine, relative to the file that names
     them."""
-    changes: dict[str, Any] = {}
+    changes: Tree = {}
     for field in fragment.__struct_fields__:
         block = getattr(fragment, field)
         files = {key: value for key, value in select_files(block) if value and not value.startswith("/")}
@@ -115,9 +117,9 @@ def locate_files(fragment: F, name: str, origins: Mapping[Path, Origin]) -> F:
     return msgspec.structs.replace(fragment, **changes) if changes else fragment
 
 
-def locate_values(values: Mapping[str, Any], origins: Mapping[Path, Origin]) -> dict[str, Any]:
+def locate_values(values: TreeView, origins: Mapping[Path, Origin]) -> Tree:
     """Return the same for a merged, still untyped spec: its meaning no longer depends on where it was written."""
-    located: dict[str, Any] = {}
+    located: Tree = {}
     for name, block in values.items():
         located[name] = {**block} if isinstance(block, Mapping) else block
         for field, inner in block.items() if isinstance(block, Mapping) else ():
@@ -154,14 +156,14 @@ def select_files(block: object) -> list[tuple[str, str]]:
     return [(key, getattr(block, key)) for key in block.__struct_fields__ if key in FILES]
 
 
-def list_fingerprints(block: Mapping[str, Any]) -> list[str]:
+def list_fingerprints(block: Source) -> list[str]:
     """Return the fingerprints of keys that the host may trust for it: the listed ones, or that of the only key in
     `key_file`.
 
     Raises OSError and openpgp.NotAKey.
     """
-    fingerprints = openpgp.parse_fingerprints(str(block["fingerprint"]))
+    fingerprints = openpgp.parse_fingerprints(block["fingerprint"])
     if fingerprints or not block["key_file"]:
         return fingerprints
-    text = base64.b64encode(safe_parse.read_named(str(block["key_file"]))).decode()
-    return [str(key["fingerprint"]) for key in openpgp.parse_keys(text)]
+    text = base64.b64encode(safe_parse.read_named(block["key_file"])).decode()
+    return [key.fingerprint for key in openpgp.parse_keys(text)]

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import inspect as shape
 
 from gpuprov.core.safe_parse import format_document
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.build import can_be_switched_off
 from gpuprov.spec.kinds import unwrap
 from gpuprov.spec.model import Fragment
@@ -15,7 +16,7 @@ from gpuprov.spec.model import Fragment
 IDENTIFIER = "https://json-schema.org/draft/2020-12/schema"
 
 
-def build_document_schema(kind: type, title: str) -> dict[str, Any]:
+def build_document_schema(kind: type, title: str) -> dict[str, Json]:
     """Return the JSON Schema of a document that gpuprov writes, made from its type. Docstrings become descriptions."""
     schema = msgspec.json.schema(kind)
     for definition in schema["$defs"].values():
@@ -35,7 +36,7 @@ def format_document_schema(kind: type, title: str) -> str:
     return format_document(build_document_schema(kind, title))
 
 
-def build_schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], str]]) -> dict[str, Any]:
+def build_schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragment], str]]) -> dict[str, Json]:
     """Return a closed schema: the house's keys, and a block or `false` for each capability (with its one-line
     description)."""
     kinds = [house, *(fragment for fragment, _ in fragments.values())]

@@ -12,6 +12,7 @@ from gpuprov.core.sanitize import counted, fold_paths
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.host import contents, house
 from gpuprov.facts.probes.host.contents import Contents
+from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.lasting import Lasting, format_setting, is_over, parse_settings
 from gpuprov.host_code.restore.kinds import explain_reboot, explain_stay, needs_idle
 from gpuprov.host_code.unit_files import derive_unit_file
@@ -47,7 +48,9 @@ class Unmanaged(msgspec.Struct, frozen=True, kw_only=True):
         return (self.kind, self.name, self.value, self.before) == ("setting", *setting.words)
 
 
-def find_unmanaged(host: HostSpec, facts: Facts, values: Mapping[str, Mapping[str, Any]] = {}) -> tuple[Unmanaged, ...]:
+def find_unmanaged(
+    host: HostSpec, facts: Facts, values: Mapping[str, Mapping[str, Json]] = {}
+) -> tuple[Unmanaged, ...]:
     """List what the host's receipt names and its spec does not. values: what roles are handed, by capability; of one of
     the spec without them, nothing is listed. Nor is anything of a host without a sound receipt."""
     receipt = facts.known(house.RECEIPT)

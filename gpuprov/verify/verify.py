@@ -2,7 +2,7 @@
 them."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -39,6 +39,12 @@ class NextBoot(msgspec.Struct, frozen=True):
             "wrong": f"NOT right: {reasons}",
             "unknown": f"unknown: {reasons}",
         }[self.verdict]
+
+    def shorten(self, most: int = 3, where: str = "") -> Self:
+        """Return the verdict with the first of its reasons and the number of the others. `where`: what names those."""
+        if (more := len(self.reasons) - most) <= 1:
+            return self
+        return msgspec.structs.replace(self, reasons=(*self.reasons[:most], f"and {more:,} more{where}"))
 
 
 def verify(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import ansible.module_utils
 from ansible.errors import AnsibleActionFail
@@ -14,6 +13,7 @@ ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_uti
 from ansible.module_utils.gpuprov_host_code import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
+    from gpuprov.core.safe_parse import Tree
     from gpuprov.play.arguments import NOT_NEEDED, file_arguments, find_desired
 
     MISSING = ""
@@ -24,8 +24,8 @@ except ImportError as error:
 class ActionModule(ActionBase):  # type: ignore[misc]
     """Replace the name of each file by its text, and let the module do the rest."""
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
+    def run(self, tmp: str | None = None, task_vars: Tree | None = None) -> Tree:
+        result = super().run(tmp, task_vars)
         given = dict(self._task.args)
         if place := str(given.pop("capability", "")):
             if MISSING:
@@ -36,8 +36,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 return {**result, **NOT_NEEDED, "paths": [], "units": []}
         names = given.get("role_files") or {}
         given["role_files"] = {path: self._text(name) for path, name in names.items()}
-        answer: dict[str, Any] = self._execute_module(module_args=given, task_vars=task_vars)
-        return answer
+        return dict(self._execute_module(module_args=given, task_vars=task_vars))
 
     def _text(self, name: str) -> str:
         return Path(self._find_needle("files", name)).read_text(encoding="utf-8")

@@ -20,7 +20,6 @@ packages of another driver away. Strings in it come from a host and are no templ
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import ansible.module_utils
 from ansible.errors import AnsibleActionFail
@@ -33,6 +32,7 @@ from ansible.module_utils.gpuprov_host_code import lasting, missing, streams
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.core import ended
     from gpuprov.core.errors import GpuprovError
+    from gpuprov.core.safe_parse import Tree
     from gpuprov.play.preflight.judging import DRIVER, driver, facts_of, judge, script, waiting, with_driver
     from gpuprov.play.preflight.variables import names, prepare, spec_of
 
@@ -48,8 +48,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _requires_connection = True
     _VALID_ARGS = frozenset({"capabilities", "moment"})
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
+    def run(self, tmp: str | None = None, task_vars: Tree | None = None) -> Tree:
+        result = super().run(tmp, task_vars)
         known = task_vars or {}
         if MISSING:
             raise AnsibleActionFail(missing.describe_missing_package(MISSING, known))
@@ -90,7 +90,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         judgement["changing"] = {name: lines for name, lines in settings.items() if lines}
         return {**result, **shown, "changed": bool(waited), **judgement}
 
-    def _read(self, text: str, known: dict[str, Any]) -> bytes:
+    def _read(self, text: str, known: Tree) -> bytes:
         """Return both streams of the script on the host, as bytes: a host's data need not be UTF-8, and a module's
         result must."""
         given = {"capabilities": [], "moment": self._task.args["moment"], "script": text}

@@ -4,7 +4,6 @@ all."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import ansible.module_utils
 from ansible.errors import AnsibleActionFail
@@ -15,6 +14,7 @@ ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_uti
 from ansible.module_utils.gpuprov_host_code import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
+    from gpuprov.core.safe_parse import Tree
     from gpuprov.play.arguments import NOT_NEEDED, find_desired, package_arguments, task_arguments
 
     MISSING = ""
@@ -25,8 +25,8 @@ except ImportError as error:
 class ActionModule(ActionBase):  # type: ignore[misc]
     """Take the options from the desired state, and let the module do the rest."""
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
+    def run(self, tmp: str | None = None, task_vars: Tree | None = None) -> Tree:
+        result = super().run(tmp, task_vars)
         arguments, variables = dict(self._task.args), task_vars or {}
         if place := str(arguments.pop("capability", "")):
             if MISSING:
@@ -40,5 +40,4 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if not settings:
                 return {**result, **NOT_NEEDED, "changes": []}
             arguments = {**settings, **arguments}
-        answer: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=variables)
-        return answer
+        return dict(self._execute_module(module_args=arguments, task_vars=variables))

@@ -12,7 +12,6 @@ import base64
 import secrets
 import shlex
 from pathlib import Path
-from typing import Any
 
 import ansible.module_utils
 from ansible import constants
@@ -27,6 +26,7 @@ from ansible.module_utils.gpuprov_host_code import missing
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.catalog.platforms import find_family, find_platform, index_platforms
     from gpuprov.core import ended
+    from gpuprov.core.safe_parse import Tree
     from gpuprov.host_code import bundle
     from gpuprov.rules import reach
 
@@ -55,8 +55,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _requires_connection = True
     _VALID_ARGS = frozenset[str]()
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
+    def run(self, tmp: str | None = None, task_vars: Tree | None = None) -> Tree:
+        result = super().run(tmp, task_vars)
         known = task_vars or {}
         if MISSING:
             raise AnsibleActionFail(missing.describe_missing_package(MISSING, known))
@@ -107,7 +107,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         }
         return {**result, **details, "changed": False, "ansible_facts": read["ansible_facts"]}
 
-    def _nothing(self, host: str, known: dict[str, Any]) -> str:
+    def _nothing(self, host: str, known: Tree) -> str:
         """Return the reason for refusing a play that would do nothing for a host with a spec; "" if it does something."""
         if "gpuprov_capabilities" not in known or "gpuprov_only" in known:
             return ""
@@ -123,7 +123,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             f" Fix: write a block {what or 'of one'} into its gpuprov, or leave the host out with --limit"
         )
 
-    def _named(self, known: dict[str, Any]) -> str:
+    def _named(self, known: Tree) -> str:
         """Return the Python that the inventory or ansible.cfg names; "" if Ansible may choose."""
         configured = self._templar.template(known.get("ansible_python_interpreter") or "")
         named = str(configured or constants.config.get_config_value("INTERPRETER_PYTHON", variables=known) or "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import ansible.module_utils
 from ansible.errors import AnsibleActionFail
@@ -17,6 +16,7 @@ from ansible.module_utils.gpuprov_host_code import missing, repository_key
 from ansible.module_utils.gpuprov_host_code.packages.model import Refused
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
+    from gpuprov.core.safe_parse import Tree
     from gpuprov.play.arguments import NOT_NEEDED, find_desired
 
     MISSING = ""
@@ -27,8 +27,8 @@ except ImportError as error:
 class ActionModule(ActionBase):  # type: ignore[misc]
     """Add the key, and let the module do the rest."""
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
+    def run(self, tmp: str | None = None, task_vars: Tree | None = None) -> Tree:
+        result = super().run(tmp, task_vars)
         given = dict(self._task.args)
         if capability := str(given.pop("capability", "")):
             if MISSING:
@@ -46,5 +46,5 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             except Refused as refused:
                 return {"failed": True, "msg": str(refused)}
         arguments = {**given, "repository": block}
-        answer: dict[str, Any] = self._execute_module(module_args=arguments, task_vars=task_vars)
+        answer = self._execute_module(module_args=arguments, task_vars=task_vars)
         return {**answer, "warnings": [*answer.get("warnings", []), *warnings]}

@@ -8,7 +8,6 @@ read or is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from ansible.module_utils.gpuprov_host_code import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.core.errors import GpuprovError
+    from gpuprov.core.safe_parse import Tree, TreeView
     from gpuprov.fleet.specs import Fleet
     from gpuprov.inventory import Play, reader  # noqa: F401 (the reader is what takes time to import)
     from gpuprov.render import plain
@@ -42,8 +42,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _requires_connection = False
     _VALID_ARGS = frozenset({"host", "role"})
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
+    def run(self, tmp: str | None = None, task_vars: Tree | None = None) -> Tree:
+        result = super().run(tmp, task_vars)
         known = task_vars or {}
         if MISSING:
             raise AnsibleActionFail(missing.describe_missing_package(MISSING, known))
@@ -68,7 +68,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             raise AnsibleActionFail(f"{error.message}{hint}") from error
         return {**result, "changed": False, "add_host": {"host_name": host, "groups": [], "host_vars": variables}}
 
-    def _fleet(self, sources: list[str], play: Play, known: dict[str, Any]) -> Fleet:
+    def _fleet(self, sources: list[str], play: Play, known: Tree) -> Fleet:
         """Return the specs of all hosts of the play, whichever host the task runs for."""
         own = {"gpuprov": known["gpuprov"]} if "gpuprov" in known else {}
         every = known["hostvars"]
@@ -85,7 +85,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             self._display.warning(f"no gpuprov spec, and nothing is done there: {', '.join(fleet.unmanaged)}")
         return fleet
 
-    def _of(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+    def _of(self, variables: TreeView) -> Tree:
         """Return the relevant variables of a host, resolved."""
         return {
             name: plain.as_data(self._templar.template(variables[name])) for name in plain.names() if name in variables

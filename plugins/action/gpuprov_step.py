@@ -17,8 +17,10 @@ from ansible.module_utils.gpuprov_host_code import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
     from gpuprov.core.errors import GpuprovError
+    from gpuprov.core.safe_parse import Tree, TreeView
     from gpuprov.play import STEPS, StepFailed, run_step
     from gpuprov.play.arguments import NOT_NEEDED, task_arguments
+    from gpuprov.play.host import Result
 
     MISSING = ""
 except ImportError as error:
@@ -33,8 +35,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _requires_connection = True
     _VALID_ARGS = frozenset({"name", "arguments", "capability", "task"})
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
+    def run(self, tmp: str | None = None, task_vars: Tree | None = None) -> Tree:
+        result = super().run(tmp, task_vars)
         name, arguments = str(self._task.args.get("name")), dict(self._task.args.get("arguments") or {})
         known = task_vars or {}
         if MISSING:
@@ -46,7 +48,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             arguments = {**desired, **arguments}
         host = Host(self, known)
         if name not in STEPS:
-            return host.step(name, **arguments)
+            return {**host.step(name, **arguments)}
         try:
             return {**result, **run_step(name, host, arguments)}
         except StepFailed as error:
@@ -58,7 +60,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 class Host:
     """The host of a task: gpuprov.play.Host."""
 
-    def __init__(self, action: ActionModule, variables: dict[str, Any]) -> None:
+    def __init__(self, action: ActionModule, variables: TreeView) -> None:
         self._action, self.variables = action, variables
         self.check_mode = bool(action._task.check_mode)
 
@@ -66,17 +68,15 @@ class Host:
     def name(self) -> str:
         return str(self.variables.get("inventory_hostname", ""))
 
-    def step(self, step: str, /, **arguments: Any) -> dict[str, Any]:
+    def step(self, step: str, /, **arguments: Any) -> Result:
         return self._execute("gpuprov_step", {"name": step, "arguments": arguments})
 
-    def shell(self, script: str) -> dict[str, Any]:
+    def shell(self, script: str) -> Result:
         argv = ["/bin/sh", "-c", script]
         return self._execute("ansible.builtin.command", {"argv": argv, "expand_argument_vars": False})
 
-    def _execute(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        answer: dict[str, Any] = self._action._execute_module(
-            module_name=name, module_args=arguments, task_vars=self.variables
-        )
+    def _execute(self, name: str, arguments: TreeView) -> Result:
+        answer: Result = self._action._execute_module(module_name=name, module_args=arguments, task_vars=self.variables)
         return answer
 
     def template(self, value: Any) -> Any:
@@ -97,10 +97,10 @@ class Host:
         finally:
             action._remove_tmp_path(folder, force=True)
 
-    def fetch(self, path: str, place: str) -> dict[str, Any]:
+    def fetch(self, path: str, place: str) -> Result:
         task = self._action._task.copy()
         task.args = {"src": path, "dest": place, "flat": True}
         given = {name.removeprefix("_"): getattr(self._action, name) for name in PASSED}
         action = self._action._shared_loader_obj.action_loader.get("ansible.builtin.fetch", task=task, **given)
-        answer: dict[str, Any] = action.run(task_vars=self.variables)
+        answer: Result = action.run(task_vars=self.variables)
         return answer

@@ -67,9 +67,9 @@ released:
 
 import errno
 import os
-from typing import Any
 
 from ansible.module_utils.gpuprov_host_code import guard, lock
+from ansible.module_utils.gpuprov_host_code.fence import Owner, Taken
 from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
 
 
@@ -98,7 +98,7 @@ def main() -> None:
         )
 
 
-def _guard(run: dict[str, Any], answer: dict[str, Any]) -> dict[str, str]:
+def _guard(run: Owner, answer: Taken) -> dict[str, str]:
     if not answer["taken"]:
         return {}
     try:

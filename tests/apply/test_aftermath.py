@@ -18,10 +18,11 @@ import pytest
 from gpuprov.apply import aftermath
 from gpuprov.apply.aftermath import Left, leave
 from gpuprov.host_code import lock
+from gpuprov.host_code.fence import Owner
 from gpuprov.plan import host_lock
 from gpuprov.spec.model import RawHost
 
-OWNER = {
+OWNER: Owner = {
     "controller": "elsewhere",
     "pid": 77,
     "pid_start": "1",

@@ -18,10 +18,11 @@ from gpuprov.apply.keeper import Keeper
 from gpuprov.facts.collect.script import compose
 from gpuprov.facts.probes.base import Probe
 from gpuprov.host_code import lock
+from gpuprov.host_code.fence import Owner
 from gpuprov.plan import host_lock
 from gpuprov.spec.model import RawHost
 
-OWNER: dict[str, Any] = {
+OWNER: Owner = {
     "controller": "elsewhere", "pid": 77, "pid_start": "1", "user": "kim", "host": "ops1",
     "since": "2026-11-21T08:00:00Z", "run": f"keeper-{os.getpid()}", "lease": 8,
 }  # fmt: skip

@@ -16,6 +16,7 @@ from gpuprov.apply.model import HostOutcome
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.probes.base import Output
 from gpuprov.fleet.drain import in_play
+from gpuprov.host_code.fence import Owner
 from gpuprov.plan.show import Show
 from gpuprov.spec.model import RawHost
 from gpuprov.verify import Result
@@ -23,7 +24,7 @@ from tests.apply import fleet
 from tests.fleet.drain.kubectl import Kubectl
 
 pytestmark = pytest.mark.install
-OWNER = {"run": "fri"}
+OWNER: Owner = {"run": "fri"}
 NOTE = "gpuprov/drain"
 RED = Result(host="h", check="kernel.state", capability="kernel", status="fail", expected="a", found="b", moment="now")
 

@@ -287,7 +287,7 @@ def test_half_characters_of_a_host_do_not_end_the_report(tmp_path: Path, monkeyp
             self.tell = event_handler
 
         def run(self) -> None:
-            data = {"host": "gpu01", "task": "t", "res": {"msg": "caf\udce9 is not there"}}
+            data: Any = {"host": "gpu01", "task": "t", "res": {"msg": "caf\udce9 is not there"}}
             self.tell({"event": "runner_on_failed", "event_data": data})
             self.tell(
                 {"event": "playbook_on_stats", "event_data": {"processed": {"gpu01": 1}, "failures": {"gpu01": 1}}}
@@ -297,7 +297,7 @@ def test_half_characters_of_a_host_do_not_end_the_report(tmp_path: Path, monkeyp
     ledger, outcome = Ledger(), HostOutcome(host="gpu01", state="changed")
     (tmp_path / "runner").mkdir()
 
-    def note(event: dict[str, Any]) -> None:
+    def note(event: playbook.Event) -> None:
         ledger.feed(event)
 
     ended = playbook.run(tmp_path, ["gpu01"], {}, on_event=note)

@@ -10,6 +10,7 @@ import pytest
 from gpuprov.apply import rollback
 from gpuprov.apply.model import ApplyRun, HostOutcome, Options
 from gpuprov.apply.text import summary
+from gpuprov.checkpoints.program import CheckpointsAnswer
 from gpuprov.facts.collect.children import Ended
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.host_code import process
@@ -119,7 +120,8 @@ class Hosts:
         for name, (_, request) in asked.items():
             self.asked.append((name, request["action"]))
             self.requests.append(request)
-            answers[name] = self._answers.pop(0) if request["action"] == "begin" and self._answers else {}
+            given = self._answers.pop(0) if request["action"] == "begin" and self._answers else {}
+            answers[name] = CheckpointsAnswer(**given)
         return answers
 
     def roll_back(self, *names: str) -> ApplyRun:

@@ -17,7 +17,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.facts.probes.host.contents import Contents, Entry
 from gpuprov.fleet.specs import judge
-from gpuprov.host_code import lock, receipt, systemd, units, wanted_units
+from gpuprov.host_code import lock, process, receipt, systemd, units, wanted_units
 from gpuprov.host_code.unit_files import Loaded
 from gpuprov.jobs import cut, frozen, stored
 from gpuprov.pull.bundles import make_local_job
@@ -147,7 +147,7 @@ def test_the_wrong_hardware_is_refused_and_nothing_is_changed(host: Path, monkey
 
 
 def test_another_run_is_not_disturbed(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    owner = dict.fromkeys(lock.NEEDED, "controller") | {"run": "friday", "user": "ada", "lease": 600}
+    owner = process.describe("friday", "")
     assert lock.take(owner)["taken"]
     read = reading(monkeypatch)
     report = finish.finish(host / "first-boot")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import jsonschema
 import pytest
 
 from gpuprov.bake import hardware, run, text
@@ -9,6 +12,7 @@ from gpuprov.bake.model import Baked
 from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog import fabric
 from gpuprov.catalog.gpus import find_by_pci_id
+from gpuprov.cli.reference import document_schema
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.play.preflight.judging import judge
 from gpuprov.spec.model import GpuSpec, HostSpec
@@ -72,7 +76,8 @@ def test_results_are_divided() -> None:
     assert [one.check for one in made.failing] == ["nvidia_driver.modules_built"]
     assert [one.check for one in made.completed] == ["fabric_manager.enabled"]
     assert made.later == ("host.gpu", "nvidia_driver.loaded")
-    assert made.exit_code == 1
+    assert made.code == 1
+    jsonschema.validate(json.loads(text.as_json(made)), json.loads(document_schema("bake")))
     told = text.as_text(made)
     assert "fail nvidia_driver.modules_built" in told
     assert f"{images.AT_FIRST_BOOT}: 3 checks" in told
@@ -84,7 +89,7 @@ def test_results_are_divided() -> None:
 )
 def test_exit_codes(changed: dict[str, object], code: int) -> None:
     made = Baked(host="image", root="/srv/image", **changed)  # type: ignore[arg-type]
-    assert made.exit_code == code
+    assert made.code == code
 
 
 def test_the_image_sees_the_hardware_of_its_spec() -> None:

@@ -38,7 +38,12 @@ def gpus(*profiles: tuple[str, ...] | None, compute: int = 0) -> str:
         }
         one["current"] = one["pending"] = names is not None
         one["instances"] = [
-            {"id": n, "profile": p, "start": n, "compute": [{"id": 0, "slices": compute or int(p[0])}]}
+            {
+                "id": n,
+                "profile": p,
+                "start": n,
+                "compute": [{"id": 0, "slices": compute or int(p[0]), "uuid": f"MIG-{index}-{n}"}],
+            }
             for n, p in enumerate(names or ())
         ]
         made.append(one)

@@ -10,18 +10,31 @@ from typing import Any
 
 import pytest
 
-from gpuprov.capabilities.answers import STARTING
-from gpuprov.capabilities.container_toolkit.desired import DESIRED
+from gpuprov.capabilities.answers import HEADER, STARTING
+from gpuprov.capabilities.container_toolkit.desired import DESIRED, DROP_IN, RULE
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog.container_toolkit import PACKAGES
 from gpuprov.host_code import sources
+from gpuprov.rules.cluster_engines import SETTINGS
 from tests.capabilities import contexts
-from tests.capabilities.toolkit_host import CLOCK, GOOD, OLD, VERSION, docker, index, packages, podman, toolkit
+from tests.capabilities.toolkit_host import (
+    CLOCK,
+    GOOD,
+    OLD,
+    VERSION,
+    docker,
+    index,
+    k3s,
+    microk8s,
+    packages,
+    podman,
+    toolkit,
+)
 
 REPOSITORY: dict[str, object] = {"container_toolkit_repository": "https://mirror.example/toolkit stable main extra",
               "container_toolkit_repository_key": "/keys/toolkit.asc"}  # fmt: skip
-BLOCK = {"name": "container-toolkit", "of": "container_toolkit_repository", "url": "https://mirror.example/toolkit",
+BLOCK: sources.Source = {"name": "container-toolkit", "of": "container_toolkit_repository", "url": "https://mirror.example/toolkit",
          "suite": "stable", "components": ["main", "extra"], "key_file": "/keys/toolkit.asc", "key_url": "",
          "fingerprint": "", "signed": "index"}  # fmt: skip
 SOURCES = "@arch amd64\n@machine x86_64\n@end\n"
@@ -50,6 +63,7 @@ def test_a_host_that_has_it_gets_nothing_new() -> None:
     assert found["drop_ins"] is True
 
 
+AT_BOOT = {catalogue.UDEV_RULE: RULE, catalogue.REFRESH_DROP_IN: DROP_IN}
 ROWS: list[tuple[str, ContainerToolkit, dict[str, Any], dict[str, Any]]] = [
     ("all four, where there is none", ContainerToolkit(), {"packages": "", "container_toolkit": toolkit("")},
      {"install": [f"{name}={VERSION}-1" for name in PACKAGES], "drop_ins": True}),
@@ -57,11 +71,19 @@ ROWS: list[tuple[str, ContainerToolkit, dict[str, Any], dict[str, Any]]] = [
      {"install": [f"{name}={VERSION}-1" for name in PACKAGES]}),
     ("a downgrade, and what goes with it", ContainerToolkit(version=OLD), {},
      {"install": [f"{name}={OLD}-1" for name in PACKAGES], "drop_ins": False, "on": list(catalogue.OWN_UNITS), "off": [],
-      "lines": [], "absent": [catalogue.REFRESH_DROP_IN]}),
+      "lines": [], "absent": [catalogue.REFRESH_DROP_IN, *SETTINGS.values()]}),
     ("released", ContainerToolkit(hold=False), {}, {"hold": [], "release": list(PACKAGES), "install": []}),
     ("what is asked for, and has runtimes", ContainerToolkit(runtimes=("podman", "containerd")), {}, {"engines": ["containerd"]}),
     ("none", ContainerToolkit(), {"container_engines": CLOCK + podman()}, {"engines": []}),
     ("containerd is left to docker", ContainerToolkit(), {"container_engines": CLOCK + docker()}, {"engines": ["docker"]}),
+    ("k3s is told", ContainerToolkit(runtimes=("k3s",), default_runtime=True), {"container_engines": CLOCK + k3s()},
+     {"engines": [], "files": {**AT_BOOT, SETTINGS["k3s"]: f"{HEADER}default-runtime: nvidia\n"}}),
+    ("k3s needs not to be told", ContainerToolkit(), {"container_engines": CLOCK + k3s()},
+     {"files": AT_BOOT, "absent": [*(f"/etc/systemd/system/{name}" for name in catalogue.OWN_UNITS), *SETTINGS.values()]}),
+    ("k3s is told otherwise than by the site", ContainerToolkit(),
+     {"container_engines": CLOCK + k3s(settings={"config.yaml": "default-runtime: nvidia\n"})},
+     {"files": {**AT_BOOT, SETTINGS["k3s"]: f"{HEADER}default-runtime: runc\n"}}),
+    ("MicroK8s' template", ContainerToolkit(), {"container_engines": CLOCK + microk8s()}, {"engines": ["microk8s"]}),
 ]  # fmt: skip
 
 
@@ -84,7 +106,7 @@ def test_the_mode_is_set_where_it_is_another_or_cgroups_are_off() -> None:
 def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
     found = made(ContainerToolkit(cdi_directory="/etc/cdi"))
     assert found["off"] == list(catalogue.OWN_UNITS)
-    assert found["absent"] == [f"/etc/systemd/system/{name}" for name in catalogue.OWN_UNITS]
+    assert found["absent"] == [*(f"/etc/systemd/system/{name}" for name in catalogue.OWN_UNITS), *SETTINGS.values()]
     assert set(found["files"]) == {catalogue.UDEV_RULE, catalogue.REFRESH_DROP_IN}
     drop_in = found["files"][catalogue.REFRESH_DROP_IN]
     assert "create-device-nodes" in drop_in

@@ -8,6 +8,7 @@ from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
 from tests.capabilities.asking import Row, judge
 from tests.capabilities.toolkit_host import (
+    BARE,
     DAEMON,
     DROP_IN,
     LATER,
@@ -17,11 +18,15 @@ from tests.capabilities.toolkit_host import (
     containerd,
     crio,
     docker,
+    k3s,
+    microk8s,
     podman,
     toolkit,
 )
-from tests.capabilities.toolkit_rows import ALL, BARE_DOCKER, DEFAULT, DOCKER, POD, engines, row
+from tests.capabilities.toolkit_rows import ALL, BARE_DOCKER, DEFAULT, DOCKER, K3S, K3S_DEFAULT, POD, engines, row
 
+MICRO = ContainerToolkit(runtimes=("microk8s",))
+OWN_DEFAULT = {"config.yaml.d/99-gpuprov.yaml": "default-runtime: nvidia\n"}
 SPARE = "spare /usr/libexec/crio/crun"
 ROWS = [
     row("four engines", "configured", ALL, {}, "pass", "podman (CDI, no runtime"),
@@ -105,6 +110,35 @@ ROWS = [
     ),
     row("runc beside them", "mode", ContainerToolkit(runtimes=("crio",)),
         {"container_toolkit": toolkit(VERSION, "auto", SPARE, "runner /usr/bin/runc")}, "pass"),
+    row("k3s", "configured", K3S, engines(k3s()), "pass", "k3s: as asked"),
+    row("of the host's own accord", "configured", None, engines(k3s("rke2"), microk8s()), "pass", "rke2, microk8s: as asked"),
+    row("k3s will find it at its next start", "configured", K3S, engines(k3s(runtime="")), "pass"),
+    row("k3s has not started again", "registered", K3S, engines(k3s(runtime="")), "fail",
+        "config.toml, which it wrote when it started: no runtime nvidia", "systemctl restart k3s.service",
+        "service k3s.service: /var/lib/rancher/k3s/agent/etc/containerd/config.toml, which it wrote when it started: "
+        "no runtime nvidia -> restarted (its pods go on; the API of a server is away meanwhile)"),
+    row("another toolkit's", "registered", K3S, engines(k3s(runtime="/usr/local/nvidia/toolkit/nvidia-container-runtime")),
+        "fail", "runtime nvidia is /usr/local/nvidia/toolkit/nvidia-container-runtime"),
+    row("k3s is down", "registered", K3S, engines(k3s(active="failed")), "fail", "k3s.service is failed"),
+    row("not yet the default", "configured", K3S_DEFAULT, engines(k3s()), "fail", "the default runtime is runc",
+        change="file /var/lib/rancher/k3s/agent/etc/containerd/config.toml: the default runtime is runc -> by its restart"),
+    row("the default from now on", "configured", K3S_DEFAULT, engines(k3s(settings=OWN_DEFAULT)), "pass"),
+    row("the default after a restart", "registered", K3S_DEFAULT, engines(k3s(settings=OWN_DEFAULT)), "fail",
+        "the default runtime is runc"),
+    row("the default", "registered", K3S_DEFAULT, engines(k3s(default="nvidia", settings=OWN_DEFAULT)), "pass"),
+    row("the last file counts", "configured", K3S_DEFAULT,
+        engines(k3s(settings={**OWN_DEFAULT, "config.yaml": "default-runtime: crun\n"})), "pass"),
+    row("the site's default", "configured", K3S, engines(k3s(settings={"config.yaml": 'default-runtime: "nvidia"\n'})), "fail",
+        "the default runtime is nvidia"),
+    row("a template of the site's", "configured", K3S, engines(k3s(runtime="", template="\n")), "fail", "no runtime nvidia"),
+    row("one that extends k3s' own", "configured", K3S, engines(k3s(runtime="", template='template "base"\n')), "pass"),
+    row("k3s with docker", "registered", K3S, engines(k3s().partition("@file")[0]), "fail", "runs pods in docker (--docker)"),
+    row("MicroK8s", "configured", MICRO, engines(microk8s()), "pass", "microk8s: as asked"),
+    row("its template without it", "configured", MICRO, engines(microk8s(BARE)), "fail", "no runtime nvidia; microk8s: CDI is off",
+        "gpuprov apply", "file /var/snap/microk8s/current/args/containerd-template.toml: no runtime nvidia; CDI is off -> filled in"),
+    row("filled in at its next start", "registered", MICRO, engines(microk8s(written=BARE)), "fail",
+        "containerd.toml, which it wrote when it started: no runtime nvidia",
+        "systemctl restart snap.microk8s.daemon-containerd.service"),
     row("not for cri-o", "mode", DOCKER, {"container_toolkit": toolkit(VERSION, "auto", SPARE)}, "pass"),
     row("no file", "mode", None, {"container_toolkit": ""}, "fail", "mode is not set"),
     row("a broken file", "mode", None, {"container_toolkit": " a =\n"}, "fail", "not valid TOML"),

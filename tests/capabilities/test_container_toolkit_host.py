@@ -19,6 +19,7 @@ from gpuprov.rules import engines
 from gpuprov.simulate import hosts, inventory
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.host import SimulatedHost
+from tests.engines.cluster_programs import K3S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 INSTALL = """
@@ -113,10 +114,25 @@ def test_settings_that_cannot_survive_are_refused_and_put_back(host: SimulatedHo
     main = hosts.run(host.name, "cat /etc/containerd/config.toml")
     told = gpuprov(tmp_path, host, "apply", {"runtimes": ["containerd"]}, "--yes", "--log-dir", str(tmp_path / "log"))
     assert told.returncode == 3, told.stdout
-    assert "containerd is as it was" in told.stdout + told.stderr
+    assert "it is as it was" in told.stdout + told.stderr
     assert hosts.run(host.name, "cat /etc/containerd/config.toml; ls /etc/containerd/conf.d") == f"{main}zz-site.toml\n"
     assert hosts.run(host.name, "systemctl is-active containerd") == "active\n"
     hosts.run(host.name, f"rm {place}; systemctl restart containerd")
+
+
+def test_k3s_is_restarted_once_by_a_stand_in_that_writes_what_k3s_writes(host: SimulatedHost, tmp_path: Path) -> None:
+    name, unit = host.name, "/etc/systemd/system/k3s.service"
+    hosts.run(name, f"cat > /usr/local/bin/k3s <<'EOF'\n{K3S}EOF\nchmod 755 /usr/local/bin/k3s")
+    hosts.run(name, f"printf '[Service]\\nType=exec\\nExecStart=/usr/local/bin/k3s server\\n' > {unit}")
+    hosts.run(name, f"printf '[Install]\\nWantedBy=multi-user.target\\n' >> {unit}; systemctl enable --now k3s")
+    spec = {"runtimes": ["k3s"], "default_runtime": True}
+    assert "k3s.service" in gpuprov(tmp_path, host, "plan", spec).stdout, "a restart is announced"
+    assert "1 changed" in apply(tmp_path, host, **spec)
+    written = tomllib.loads(hosts.run(name, "cat /var/lib/rancher/k3s/agent/etc/containerd/config.toml"))
+    section = written["plugins"]["io.containerd.cri.v1.runtime"]["containerd"]
+    assert (section["default_runtime_name"], "nvidia" in section["runtimes"]) == ("nvidia", True)
+    assert "1 unchanged" in apply(tmp_path, host, **spec)
+    hosts.run(name, f"systemctl disable --now k3s; rm -rf {unit} /usr/local/bin/k3s /etc/rancher /var/lib/rancher")
 
 
 def test_an_old_release_and_a_mig_change(host: SimulatedHost, tmp_path: Path) -> None:

@@ -11,8 +11,19 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, GOOD, Row, facts, judge
-from tests.capabilities.toolkit_host import OLD, VERSION, containerd, docker, index, packages, podman, toolkit
-from tests.capabilities.toolkit_rows import ALL, DOCKER, EXACT, POD, engines, row
+from tests.capabilities.toolkit_host import (
+    OLD,
+    VERSION,
+    containerd,
+    docker,
+    index,
+    k3s,
+    microk8s,
+    packages,
+    podman,
+    toolkit,
+)
+from tests.capabilities.toolkit_rows import ALL, DOCKER, EXACT, K3S, K3S_DEFAULT, POD, engines, row
 
 ROWS = [
     row("the newest", "resolvable", None, {"packages": ""}, "pass", VERSION,
@@ -28,11 +39,26 @@ ROWS = [
     row("no such version", "resolvable", ContainerToolkit(version="1.16.0"), {}, "fail", 'no version matches "1.16.0"',
         "nearest version"),
     row("four engines", "engines", ALL, {}, "pass", "docker 20.10.24, containerd 1.6.20"),
-    row("no engine", "engines", None, engines(), "fail", "neither docker, containerd, cri-o nor podman", "install one"),
+    row("no engine", "engines", None, engines(), "fail", "no docker, containerd, cri-o, podman, k3s", "install one"),
     row("one is missing", "engines", ALL, engines(docker()), "fail", "not installed: containerd crio podman",
         "installs no container engine"),
     row("an old podman", "engines", POD, engines(podman("3.4.4")), "fail", "podman 3.4.4", "upgrade podman"),
     row("broken JSON", "engines", DOCKER, engines(docker("{")), "fail", "not valid JSON", "fix it"),
+    row("k3s and MicroK8s", "engines", None, engines(k3s(), microk8s()), "pass", "k3s 1.33.5, microk8s 2.1.3"),
+    row("k3s that would register it", "engines", K3S, engines(k3s(runtime="", settings={"config.yaml": "default-runtime: nvidia\n"})),
+        "pass"),
+    row("k3s with docker", "engines", K3S, engines(k3s().partition("@file")[0]), "fail", "has not started yet, or runs pods in docker",
+        "take k3s out of runtimes"),
+    row("a template that lists no runtimes", "engines", K3S, engines(k3s(runtime="", template="\n")), "fail",
+        'config-v3.toml.tmpl leaves out the runtimes that k3s found: add {{ template "base" . }} to it'),
+    row("a template that names it", "engines", K3S, engines(k3s(template="\n")), "pass"),
+    row("a flag against the spec", "engines", K3S, engines(k3s(more="@default nvidia\n")), "fail",
+        "k3s.service gives k3s --default-runtime nvidia, which no file can change"),
+    row("a flag as asked", "engines", K3S_DEFAULT, engines(k3s(more="@default nvidia\n")), "pass"),
+    row("no such setting", "engines", K3S_DEFAULT, engines(k3s(version="1.27.1")), "fail",
+        "k3s 1.27.1 has no setting default-runtime, which came with 1.28.5"),
+    row("a later file", "engines", K3S_DEFAULT, engines(k3s(settings={"config.yaml.d/zz.yaml": "default-runtime: crun\n"})), "fail",
+        "a file that k3s reads after /etc/rancher/k3s/config.yaml.d/99-gpuprov.yaml has default-runtime: crun"),
     row("the CRI plugin is off", "engines", ContainerToolkit(runtimes=("containerd",)),
         engines(containerd(dump='disabled_plugins = ["cri"]\n')), "fail", "CRI plugin is disabled", "out of runtimes"),
     row("the CRI plugin is off in containerd 2", "engines", ContainerToolkit(runtimes=("containerd",)),

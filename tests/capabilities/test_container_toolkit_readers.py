@@ -161,13 +161,13 @@ def test_what_is_to_be_installed_decides() -> None:
 
 def test_the_catalogue_is_in_order_and_agrees_with_what_turns_cdi_on() -> None:
     table = known.read_engines_file()
-    for engine in ("docker", "containerd", "crio", "podman"):
+    for engine in ("docker", "containerd", "crio", "podman", "k3s", "rke2"):
         rows = [row for row in table.reads if row.engine == engine]
         assert [files.number(row.since) for row in rows] == sorted({files.number(row.since) for row in rows}), engine
         assert [files.number(row.cdi) for row in rows] == sorted({files.number(row.cdi) for row in rows}), engine
         assert files.number(known.find_newest_known(engine)) >= files.number(rows[-1].since)
     for engine, since in files.CDI_SINCE.items():
-        first = next(row for row in table.reads if row.engine == engine)
+        first = next(row for row in table.reads if row.engine == known.BUNDLED.get(engine, engine))
         assert files.number(first.since) == since
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.cuda_toolkit.desired import PROFILE, make
+from gpuprov.capabilities.cuda_toolkit.desired import PROFILE
+from gpuprov.capabilities.cuda_toolkit.desired import make as make_values
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.now import PROFILE_TEXT
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
@@ -21,6 +23,9 @@ from tests.capabilities.asking import CHECKS, facts, good
 from tests.capabilities.cuda_host import CUDNN, GOOD, packages, toolkits
 from tests.capabilities.test_cuda_toolkit import REQUIRES
 from tests.capabilities.test_cuda_toolkit_preflight import SLES
+
+make: Callable[..., Any] = make_values
+
 
 NO_TOOLKIT = toolkits(link="", libraries=(), header="", profile=False)
 BARE: dict[str, Any] = {"cuda_packages": "", "cuda_toolkits": NO_TOOLKIT}

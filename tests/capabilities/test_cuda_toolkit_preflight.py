@@ -136,6 +136,9 @@ def problems(block: CudaToolkit, driver: str = "", gpu: str = "", wanted: str = 
             '{version: "580", cuda: "13.0"} (or a newer branch) takes 580.65.06'),
         (CudaToolkit(versions=("13.0",)), "", "V100-SXM2", "error", "CUDA 13.0 compiles no more for", "12.x"),
         (BOTH, "", "V100-SXM2", "warning", "CUDA 13.0.2 compiles no more for", "12.x"),
+        (CudaToolkit(versions=("12.4", "12.8")), "", "B200", "warning", "CUDA 12.4 compiles no code for B200", "12.8 or newer"),
+        (CudaToolkit(versions=("12.6",)), "", "RTX-PRO-6000-SE", "warning", "CUDA 12.6 compiles no code for", "12.8 or newer"),
+        (CudaToolkit(versions=("11.4", "11.8")), "", "H100-PCIE", "warning", "CUDA 11.4 compiles no code for", "11.8 or newer"),
     ],
 )  # fmt: skip
 def test_rules(block: CudaToolkit, driver: str, gpu: str, severity: str, message: str, hint: str) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +13,7 @@ from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.gds import CAPABILITY, export
-from gpuprov.capabilities.gds.desired import make
+from gpuprov.capabilities.gds.desired import make as make_values
 from gpuprov.capabilities.gds.fragment import Gds, settings
 from gpuprov.capabilities.gds.rules import contribute, rules
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
@@ -23,6 +24,9 @@ from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import contexts
 from tests.capabilities import gds_host as gd
 from tests.capabilities.asking import CHECKS, PODMAN, Row, facts, judge
+
+make: Callable[..., Any] = make_values
+
 
 RESOLVABLE, SUPPORTED, PACKAGES, MODULE, LINK, DIRECT = (
     f"gds.{name}" for name in ("resolvable", "supported", "packages", "module", "configuration", "direct")

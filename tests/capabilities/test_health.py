@@ -72,6 +72,13 @@ def gpus(text: str = "", **changed: Any) -> dict[str, str]:
     return {"gpu_health": text or smi(**changed)}
 
 
+def silent_links(name: str) -> dict[str, str]:
+    """Two GPUs of a model, of whose NVLinks nvidia-smi prints nothing."""
+    text = both().replace("NVIDIA H100 80GB HBM3", name)
+    assert text.count(name) == 2
+    return {"gpu_health": text, "nvlink_errors": "@status 0\n"}
+
+
 def lower(graphics: int) -> dict[str, str]:
     """Application clocks below the highest, as `smi` takes lines by their names."""
     return {"Applications Clocks\n        Graphics": f"{graphics} MHz"}
@@ -335,6 +342,7 @@ REST = [
     Row("as many as are let pass", NVLINK, Health(nvlink_errors=3), has("nvlink_errors", nvlinks(replays=3)), "pass"),
     Row("CRC errors are told", NVLINK, None, has("nvlink_errors", nvlinks(crc=9)), "pass", "9 CRC errors"),
     Row("no NVLink", NVLINK, None, has("nvlink_errors", nvlinks(links=0)), "n/a", "no GPU has NVLinks"),
+    Row("cards of which nothing is printed", NVLINK, None, silent_links("NVIDIA GeForce RTX 4090"), "n/a", "nothing"),
     Row("errors that are not told", NVLINK, None, has("nvlink_errors", nvlinks(2).replace(": 0", ": N/A")), "skip", "of GPU 0"),
     Row("a Blackwell", NVLINK, None, has("nvlink_errors", BLACKWELL.format(0, 0)), "pass", "1 GPU"),
     Row("a Blackwell with errors", NVLINK, None, has("nvlink_errors", BLACKWELL.format(2, 1)), "fail", "GPU 0 has 3 errors", "reset"),

@@ -14,6 +14,7 @@ from gpuprov.facts.probes.gpus.health_links import HW_COUNTERS
 from gpuprov.facts.probes.kernel.kernel_log import NIC_DRIVERS
 from tests.capabilities.asking import Row, ask, judge
 from tests.capabilities.health_host import BOOT, NOW, log, ports
+from tests.capabilities.rdma_host import device
 
 LOG, COUNTERS = "health.rdma_log", "health.rdma_counters"
 HCA, OTHER = "mlx5_core 0000:5c:00.0: ", "mlx5_core 0000:5c:00.1: "
@@ -258,6 +259,9 @@ HW = "hw|mlx5_0|1|local_ack_timeout_err|{}\nhw|mlx5_0|1|out_of_sequence|0\nhw|rd
         Row("more than declared", COUNTERS, Health(transport_errors=11), {"port_errors": HW.format(12)}, "fail",
             "mlx5_0 port 1: local_ack_timeout_err 12", "PFC"),
         Row("of a bridge", COUNTERS, Health(transport_errors=0), {"port_errors": "hw|mlx5_8|1|out_of_sequence|3\n"}, "n/a", "no RDMA"),
+        Row("of a port that stands for another function", COUNTERS, Health(transport_errors=0),
+            {"rdma_devices": device("rocep8s0f0", layer="Ethernet"), "port_errors": "hw|rocep8s0f0|2|out_of_sequence|3\n"},
+            "n/a", "no RDMA"),
         Row("not of the link", "health.ports", Health(port_errors=0), {"port_errors": HW.format(12)}, "n/a", "no RDMA device"),
         Row("beside those of the link", "health.ports", Health(port_errors=0), {"port_errors": ports() + HW.format(12)},
             "pass",

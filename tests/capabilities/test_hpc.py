@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.hpc import CAPABILITY, doubts, export
-from gpuprov.capabilities.hpc.desired import make
+from gpuprov.capabilities.hpc.desired import make as make_values
 from gpuprov.capabilities.hpc.fragment import Hpc, Hpcx
 from gpuprov.capabilities.hpc.rules import NAME, rules
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
@@ -26,6 +26,9 @@ from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import contexts, ofed_host
 from tests.capabilities import hpc_host as hh
 from tests.capabilities.asking import CHECKS, Row, facts, good, with_own_files
+
+make: Callable[..., Any] = make_values
+
 
 URL = f"https://content.example/{hh.FOLDER}.tbz"
 OPENMPI = Hpc()

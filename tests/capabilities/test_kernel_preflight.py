@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.kernel.desired import FILES, OLD, PROGRAM, make
+from gpuprov.capabilities.kernel.desired import FILES, OLD, PROGRAM
+from gpuprov.capabilities.kernel.desired import make as make_values
 from gpuprov.facts.probes.base import Output
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import Row, facts, good, judge
 from tests.capabilities.kernel_host import frequency
+
+make: Callable[..., Any] = make_values
+
 
 BOOT, KNOWN, SIZES, OFFERED = (
     f"kernel.{name}" for name in ("bootloader", "sysctl_known", "hugepage_sizes", "governor_offered")

@@ -52,7 +52,42 @@ BY_ADDRESS = {"layout": [{"gpus": ["0000:19:00.0"], "instances": {"1g.10gb": 7}}
 NO_RESOURCES = {"device_plugin": {"sharing": {"mps": {"rename_by_default": True}}}}
 NO_OPERATOR = {"gpu_operator": {"enabled": False, "driver": True}}
 V100 = {"gpu": {"model": "V100-SXM2", "count": 8}}
+DRA, DOMAINS = {"allocation": "dra"}, {"dra": {"compute_domains": True}}
+GB200 = {"model": "GB200", "count": 4}
+CONFIGS: dict[str, Any] = {"plain": {}, "sliced": share("time_slicing")["device_plugin"]}
 REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
+    ("DRA with another plugin", {"allocation": "dra", "plugin": "hami"}, {},
+     "is dra, and plugin hami would give out the same GPUs", "one"),
+    ("DRA with sharing", {**share("time_slicing"), "allocation": "dra"}, {},
+        "has no effect: kubernetes.allocation is dra, and one node",
+     "allocation: device-plugin"),
+    ("DRA with the host's MPS", DRA, {"mps": {}}, "host's MPS (mps) has in EXCLUSIVE_PROCESS", "take mps out"),
+    ("DRA with an old driver", DRA, {"nvidia_driver": {"version": "550"}},
+        "whose driver for GPUs needs 565 or newer", "565 or newer"),
+    ("domains with an old driver", DOMAINS, {"nvidia_driver": {"version": "565"}},
+        "for ComputeDomains needs 570.158.01", "570 or newer"),
+    ("domains beside an IMEX daemon", DOMAINS,
+     {"gpu": GB200, "fabric_manager": {"imex": {"nodes": ["192.0.2.1"]}}}, "the host runs an IMEX daemon of its own",
+        "service: disabled"),
+    ("gates that exclude each other", {"dra": {"feature_gates": {"DynamicMIG": True, "MPSSupport": True}}}, {},
+     "DynamicMIG is on, and so is MPSSupport", "one of the two"),
+    ("a gate that needs another", {"dra": {"feature_gates": {"ComputeDomainCliques": True,
+        "IMEXDaemonsWithDNSNames": False}}}, {},
+     "ComputeDomainCliques is on, and needs IMEXDaemonsWithDNSNames", "true"),
+    ("a gate that is not known", {"dra": {"feature_gates": {"DynamicMig": True}}}, {},
+        "is no feature gate that is known", "DynamicMIG"),
+    ("MIG made twice", {"dra": {"feature_gates": {"DynamicMIG": True}}}, {"mig": MIG}, "so does the host (mig)",
+        "take mig out"),
+    ("a GPU without MIG devices under DRA", DRA, {"mig": {"layout": [{"gpus": "all", "instances": {}}]}},
+     "and DRA offers neither it nor parts of it", "instances"),
+    ("a configuration that there is not", {"configs": CONFIGS}, {},
+     'config is "default", which kubernetes.configs does not have',
+     "one of plain, sliced"),
+    ("settings beside the cluster's", {"configs": CONFIGS, "device_plugin": {"config": "plain",
+        "mig_strategy": "mixed"}}, {},
+     "beside the configuration plain of kubernetes.configs, which would win", "move them to kubernetes.configs.plain"),
+    ("a problem at its own place", {"configs": {"x": BOTH["device_plugin"]}, "device_plugin": {"config": "x"}}, {},
+     "kubernetes.configs.x.sharing has mps and time_slicing", "leave one out"),
     ("MPS with time slicing", BOTH, {}, "sharing has mps and time_slicing", "leave one out"),
     ("MPS on MIG", share("mps"), {"mig": MIG}, "GPU 0 is in MIG mode, where the device plugin's MPS does not work", "time_slicing"),
     ("MPS with a MIG strategy", share("mps", mig_strategy="mixed"), {}, "does not work with mig_strategy mixed", "none"),
@@ -167,4 +202,20 @@ def test_one_name_is_one_configuration() -> None:
     ]
     found = list(fleet_rules(hosts, (), whole=True))
     assert [(name, problem.severity) for name, problem in found] == [("b", "warning")]
-    assert 'config is "default", and a has another configuration of that name' in found[0][1].message
+    assert 'config has "default", and a has another configuration of that name' in found[0][1].message
+
+
+def test_one_cluster_has_one_map() -> None:
+    def spec(name: str, configs: dict[str, Any], own: str) -> HostSpec:
+        block = {"configs": configs, "device_plugin": {"config": own}}
+        found, wrong = build_spec(RawHost(name=name, values={"kubernetes": block}))
+        assert found, wrong
+        return found
+
+    hosts = [spec("a", CONFIGS, "plain"), spec("b", CONFIGS, "sliced"), spec("c", {"plain": {}}, "plain")]
+    found = [(name, problem.message) for name, problem in fleet_rules(hosts, (), whole=True)]
+    assert found == [("c", "kubernetes.configs differs from that of a in sliced")]
+    other = spec("d", {**CONFIGS, "plain": {"mig_strategy": "mixed"}}, "plain")
+    assert [problem.message for _, problem in fleet_rules([hosts[0], other], (), whole=True)] == [
+        'kubernetes.configs has "plain", and a has another configuration of that name'
+    ]

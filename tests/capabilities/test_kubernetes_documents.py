@@ -84,6 +84,29 @@ def test_a_configuration_inside_of_values_is_the_configuration() -> None:
     assert made["allocatable.yaml"]["allocatable"] == {"nvidia.com/gpu.shared": 32}
 
 
+def test_each_node_has_the_file_of_the_whole_cluster() -> None:
+    sliced = {"sharing": {"time_slicing": {"resources": [{"replicas": 4}]}}}
+    configs = {"sliced": sliced, "mig": {"mig_strategy": "mixed"}}
+    nodes = {name: rendered({"configs": configs, "device_plugin": {"config": name}}, **EIGHT) for name in configs}
+    assert nodes["sliced"]["device-plugin-values.yaml"] == nodes["mig"]["device-plugin-values.yaml"]
+    values = nodes["mig"]["device-plugin-values.yaml"]["config"]
+    assert (list(values["map"]), values["default"]) == (["mig", "sliced"], "")
+    assert {name: yaml.safe_load(text) for name, text in values["map"].items()} == {
+        name: made["device-plugin.yaml"] for name, made in nodes.items()
+    }
+    named = rendered({"configs": {**configs, "default": {}}, "device_plugin": {"config": "mig"}})
+    assert named["device-plugin-values.yaml"]["config"]["default"] == "default"
+    assert nodes["sliced"]["allocatable.yaml"]["allocatable"] == {"nvidia.com/gpu": 32}
+    assert nodes["mig"]["node-labels.yaml"]["metadata"]["labels"] == {"nvidia.com/device-plugin.config": "mig"}
+    operators = [
+        rendered({"configs": configs, "device_plugin": {"config": name}, "gpu_operator": {"enabled": True}})
+        for name in configs
+    ]
+    data = [made["gpu-operator-values.yaml"]["devicePlugin"]["config"] for made in operators]
+    assert data[0] == data[1]
+    assert data[0]["data"] == values["map"]
+
+
 def test_the_operator_brings_nothing_that_the_host_brings() -> None:
     others = {"nvidia_driver": {}, "container_toolkit": {}, "dcgm": {}, "mig": {"layout": LAYOUT}, **EIGHT}
     made = rendered({"gpu_operator": {"enabled": True}, "device_plugin": {"mig_strategy": "mixed"}}, **others)
@@ -161,11 +184,17 @@ def test_a_gpu_named_twice_without_a_count_cannot_be_said_to_mig_parted() -> Non
         layout.parted(host)
 
 
-def test_a_file_of_mig_parteds_is_taken_as_it_is(tmp_path: Path) -> None:
+MAP = yaml.safe_dump({"kind": "ConfigMap", "apiVersion": "v1", "data": {"config.yaml": FILE}})
+
+
+@pytest.mark.parametrize("text", [FILE, MAP, MAP.replace("config.yaml", "site.yaml")])
+def test_a_file_of_mig_parteds_is_taken_as_it_is(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"
-    path.write_text(FILE, encoding="utf-8")
+    path.write_text(text, encoding="utf-8")
     made = rendered(MANAGER, mig={"config_file": str(path), "selected": "small"}, **EIGHT)
-    assert made["mig-parted.yaml"]["mig-configs"]["gpuprov"] == yaml.safe_load(FILE)["mig-configs"]["small"]
+    assert made["mig-parted.yaml"] == yaml.safe_load(FILE), "all layouts: it is the file of the whole cluster"
+    assert made["node-labels.yaml"]["metadata"]["labels"]["nvidia.com/mig.config"] == "small"
+    assert made["gpu-operator-values.yaml"]["migManager"]["config"]["default"] == "small"
     assert made["allocatable.yaml"]["allocatable"] == {"nvidia.com/mig-1g.10gb": 56}
 
 
@@ -177,6 +206,8 @@ def test_a_file_of_mig_parteds_is_taken_as_it_is(tmp_path: Path) -> None:
         ("version: v1", "x", "has no mig-configs"),
         (FILE, "large", 'no layout "large"; it has: small, none'),
         (FILE, "", 'no layout ""'),
+        ("kind: ConfigMap\ndata: {a: x, b: y}", "x", "its ConfigMap has no config.yaml"),
+        ("kind: ConfigMap\ndata: {config.yaml: 'a: ['}", "x", "cannot be read"),
     ],
 )
 def test_a_file_that_cannot_be_taken(tmp_path: Path, text: str | None, label: str, told: str) -> None:
@@ -202,12 +233,29 @@ def test_strategies_of_others() -> None:
     assert both["gpu-operator-values.yaml"]["devicePlugin"] == {"enabled": False}
 
 
+def test_dra_takes_the_place_of_the_device_plugin() -> None:
+    made = rendered({"dra": {"compute_domains": True, "feature_gates": {"TimeSlicingSettings": True}}}, **EIGHT)
+    assert set(made) == {"dra-driver-values.yaml", "node-labels.yaml"}
+    assert made["dra-driver-values.yaml"] == {
+        "nvidiaDriverRoot": "/",
+        "gpuResourcesEnabledOverride": True,
+        "resources": {"gpus": {"enabled": True}, "computeDomains": {"enabled": True}},
+        "featureGates": {"TimeSlicingSettings": True},
+    }
+    assert made["node-labels.yaml"]["metadata"]["labels"] == {"nvidia.com/gpu.present": "true"}
+    operator = rendered({"allocation": "dra", "gpu_operator": {"enabled": True, "driver": True}})
+    assert operator["dra-driver-values.yaml"]["nvidiaDriverRoot"] == "/run/nvidia/driver"
+    values = operator["gpu-operator-values.yaml"]
+    assert (values["devicePlugin"], values["cdi"]) == ({"enabled": False}, {"enabled": True})
+
+
 def test_every_file_is_known_so_that_it_can_be_removed() -> None:
     blocks: tuple[dict[str, Any], ...] = (
         {},
         {"gpu_operator": {"enabled": True}},
         {"plugin": "hami"},
         {"plugin": "gpushare"},
+        {"allocation": "dra"},
     )
     names = {name for block in blocks for name in rendered(block)} | set(
         rendered(MANAGER, mig={"layout": LAYOUT}, **EIGHT)

@@ -13,7 +13,7 @@ from gpuprov.capabilities.kubernetes.reading import export
 from gpuprov.facts.probes.base import Output
 from tests.capabilities import kubernetes_host, toolkit_host
 from tests.capabilities.asking import H100, facts
-from tests.capabilities.kubernetes_host import node
+from tests.capabilities.kubernetes_host import node, slices
 from tests.capabilities.kubernetes_rows import (
     EIGHT,
     MIG,
@@ -34,7 +34,7 @@ from tests.capabilities.kubernetes_rows import (
     managed,
     told,
 )  # fmt: skip  # fmt: skip
-from tests.capabilities.toolkit_host import containerd, crio, docker
+from tests.capabilities.toolkit_host import FILLED, containerd, crio, docker, k3s, microk8s
 
 GPU, PLACE = "nvidia.com/gpu", "/etc/gpuprov/kubernetes"
 FILES, LABELS, COUNT = "kubernetes.files", "kubernetes.labels", "kubernetes.allocatable"
@@ -123,6 +123,9 @@ ROWS = [
         {},
         SINGLE,
         MPS,
+        {"configs": {"a": MPS["device_plugin"], "b": {"mig_strategy": "mixed"}}, "device_plugin": {"config": "a"}},
+        {"configs": {"a": {}, "b": {}}, "device_plugin": {"config": "b"}, "gpu_operator": {"enabled": True}},
+        {"dra": {"compute_domains": True, "feature_gates": {"DynamicMIG": False}}, "labels": {"team": "vision"}},
         {"plugin": "gpushare", "gpushare": {"master_count": 5}},
         {"plugin": "hami", "hami": {"split_count": 4, "memory_scaling": 1.5}, "labels": {"team": "vision"}},
         {"plugin": "hami", "node": "n1", "hami": {"mode": "mig"}},
@@ -171,6 +174,17 @@ def test_nothing_to_export(text: str) -> None:
     assert export(facts(kubernetes_files=text)) is None
 
 
+DRA, SLICES, ALLOCATABLE = {"allocation": "dra"}, "kubernetes.resource_slices", "kubernetes.allocatable"
+PARTS = tuple((f"gpu-1-mig-1g.10gb-{n}", "mig", f"MIG-1-{n}") for n in range(7))
+TWO = (("gpu-0", "gpu", "GPU-0"), ("gpu-1", "gpu", "GPU-1"))
+
+
+def sliced(text: str, kubelet: str = "v1.34.2+k3s1") -> dict[str, Output | str]:
+    """A host with two GPUs, whose cluster says this of its ResourceSlices."""
+    told_node = kubernetes_host.node(slices=text, kubelet=kubelet, gpu_present="true")
+    return {"kubernetes_node": told_node, "mig": gpus(None, None)}
+
+
 KUBELET, ONE_MANAGER = "kubernetes.kubelet", "kubernetes.one_manager"
 REPLICAS, KUBECTL, RUNTIME = "kubernetes.replicas", "kubernetes.kubectl", "kubernetes.runtime"
 BY_CDI = {"device_plugin": {"device_list_strategy": ["cdi-cri"]}}
@@ -213,6 +227,42 @@ RUNTIMES = [
     Row("the operator's MIG manager", ONE_MANAGER, SINGLE, MIG, managed("nvidia-mig-mana"), "fail",
         "nvidia-mig-manager", "migManager.enabled=false"),
     Row("a MIG manager on a host without mig", ONE_MANAGER, {}, {}, managed("nvidia-mig-mana"), "pass"),
+    Row("DRA's driver beside a plugin", ONE_MANAGER, {}, {}, managed("gpu-kubelet-plu"), "fail", "gpu-kubelet-plu",
+        "DaemonSet"),
+    Row("a plugin beside DRA's driver", ONE_MANAGER, DRA, {}, managed("gpu-kubelet-plu", "nvidia-device-p"), "fail",
+        "another device plugin or DRA driver runs: nvidia-device-p"),
+    Row("DRA's driver", ONE_MANAGER, DRA, {}, managed("gpu-kubelet-plu"), "pass"),
+    Row("volcano's plugin", ONE_MANAGER, {"plugin": "hami"}, {}, managed("volcano-vgpu-de"), "fail", "volcano-vgpu-de"),
+    Row("DRA by CDI alone", RUNTIME, DRA, {}, engines(k3s(runtime="")), "pass", "GPUs by cdi-cri"),
+    Row("DRA without CDI", RUNTIME, DRA, {}, engines(k3s(version="1.31.5")), "fail",
+        "CDI is off in the containerd of k3s"),
+    Row("no DRA", SLICES, {}, {}, {}, "n/a", "by a device plugin"),
+    Row("counted nowhere", ALLOCATABLE, DRA, {}, {}, "n/a", "in ResourceSlices"),
+    Row("MIG devices", SLICES, DRA, {}, {**sliced(slices(TWO[0], *PARTS)), "mig": gpus(None, SEVEN)}, "pass", "8 devices"),
+    Row("MIG devices that were made later", SLICES, DRA, {}, {**sliced(slices(*TWO)), "mig": gpus(None, SEVEN[:1])}, "fail",
+        "not published: 1g.10gb of GPU 1 (MIG-1-0); published, and not there: gpu-1 (GPU-1)", "it reads GPUs and MIG devices when"),
+    Row("no cluster", SLICES, DRA, {}, told(asked=UNASKED), "skip", "ResourceSlices of gpu.nvidia.com with 1 device"),
+    Row("both GPUs", SLICES, DRA, {}, sliced(slices(*TWO)), "pass", "2 devices of node gpu1"),
+    Row("an older kubelet", SLICES, DRA, {}, sliced(slices(*TWO), kubelet="v1.33.5+rke2r1"), "fail",
+        "v1.33.5+rke2r1", "upgrade Kubernetes"),
+    Row("one GPU is lost", SLICES, DRA, {}, sliced(slices(TWO[0])), "fail", "not published: GPU 1 (GPU-1)",
+        "restart the DRA driver's"),
+    Row("a GPU that was replaced", SLICES, DRA, {}, sliced(slices(*TWO, ("gpu-2", "gpu", "GPU-9"))), "fail",
+        "published, and not there: gpu-2 (GPU-9)"),
+    Row("half of the pool", SLICES, DRA, {}, sliced(slices(*TWO, count=2)), "fail",
+        "1 of 2 slices of its pool are there"),
+    Row("another driver's", SLICES, DRA, {}, sliced(slices(*TWO, driver="tpu.example")), "fail",
+        "not published: GPU 0 (GPU-0), GPU 1"),
+    Row("no DRA in the cluster", SLICES, DRA, {},
+        sliced("Error from server (NotFound): the server could not find it"), "fail",
+        "Error from server (NotFound)", "resource.k8s.io/v1 served?"),
+    Row("not yet asked", SLICES, DRA, {}, sliced(""), "fail", "the cluster was not asked",
+        "dra-driver-values.yaml on the host"),
+    Row("MIG that the driver makes, half of the pool", SLICES, {"dra": {"feature_gates": {"DynamicMIG": True}}}, {},
+        sliced(slices(*TWO, count=2)), "fail", "1 of 2 slices of its pool are there"),
+    Row("MIG that the driver makes", SLICES, {"dra": {"feature_gates": {"DynamicMIG": True}}}, {},
+        sliced(slices(*TWO)), "pass",
+        "all that could be made"),
     Row("gpushare's plugin too", ONE_MANAGER, {}, {}, managed("gpushare-device"), "fail",
         "gpushare-device", "DaemonSet"),
     Row("NVIDIA's beside gpushare", ONE_MANAGER, {"plugin": "gpushare"}, {}, managed("nvidia-device-p"), "fail", "nvidia-device-p"),
@@ -220,7 +270,7 @@ RUNTIMES = [
     Row("the runtime", RUNTIME, {}, {}, {}, "pass", "runtime nvidia in containerd, crio"),
     Row("cri-o", RUNTIME, BY_CDI, {}, engines(crio()), "pass", "in crio, GPUs by cdi-cri"),
     Row("no kubelet, no engine", RUNTIME, {}, {}, told(unit=""), "skip", "no kubelet on this host"),
-    Row("docker only", RUNTIME, {}, {}, engines(docker()), "skip", "neither containerd nor cri-o"),
+    Row("docker only", RUNTIME, {}, {}, engines(docker()), "skip", "no containerd, cri-o, k3s, RKE2 or MicroK8s"),
     Row("containerd lost it", RUNTIME, {}, {}, engines(containerd(drop_in="")), "fail",
         "containerd has no runtime nvidia", "container_toolkit: {runtimes: [containerd]}"),
     Row("containerd is broken", RUNTIME, {}, {}, engines(containerd(dump=None)), "fail",
@@ -231,6 +281,16 @@ RUNTIMES = [
         "containerd 1.6.20 knows no CDI", "[envvar]"),
     Row("CDI off", RUNTIME, BY_CDI, {}, engines(containerd(version="1.7.27", drop_in=CDI_2, dump=CDI_2)), "fail",
         "CDI is off in containerd"),
+    Row("k3s'", RUNTIME, {}, {}, engines(k3s(), containerd(drop_in="")), "pass", "runtime nvidia in k3s"),
+    Row("k3s' lacks it", RUNTIME, {}, {}, engines(k3s(runtime="")), "fail", "k3s has no runtime nvidia",
+        "container_toolkit: {runtimes: [k3s]}"),
+    Row("k3s with docker", RUNTIME, {}, {}, engines(k3s().partition("@file")[0]), "fail", "runs pods in docker"),
+    Row("CDI in an old k3s", RUNTIME, BY_CDI, {}, engines(k3s(version="1.31.5")), "fail",
+        "CDI is off in the containerd of k3s 1.31.5, which has it from 1.31.6 and 1.32.2 on", "upgrade k3s; or [envvar]"),
+    Row("CDI in a newer one", RUNTIME, BY_CDI, {}, engines(k3s(version="1.31.6")), "pass"),
+    Row("CDI in MicroK8s", RUNTIME, BY_CDI, {}, engines(microk8s()), "pass", "in microk8s, GPUs by cdi-cri"),
+    Row("CDI in an old MicroK8s", RUNTIME, BY_CDI, {}, engines(microk8s(FILLED.replace("enable_cdi = true", ""), version="1.7.27")),
+        "fail", "CDI is off in the containerd of microk8s 1.7.27", "container_toolkit: {runtimes: [microk8s]}"),
     Row("CDI by itself", RUNTIME, BY_CDI, {}, engines(containerd(version="2.1.4", drop_in=CDI_2, dump=CDI_2)),
         "pass"),
     Row("volume mounts off", RUNTIME, BY_MOUNTS, {}, {}, "fail", f"{ACCEPT}-as-volume-mounts is not true", "cdi-cri"),

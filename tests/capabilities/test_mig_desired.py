@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gpuprov.capabilities.answers import STARTING
 from gpuprov.capabilities.mig import host
-from gpuprov.capabilities.mig.desired import MODULES, PROGRAM, make, unit
+from gpuprov.capabilities.mig.desired import MODULES, PROGRAM, unit
+from gpuprov.capabilities.mig.desired import make as make_values
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import list_profiles
@@ -26,6 +28,9 @@ from gpuprov.spec.model import HostSpec
 from tests.capabilities import contexts
 from tests.capabilities import mig_host as mh
 from tests.mig_host.on_host import card
+
+make: Callable[..., Any] = make_values
+
 
 WHOLE = {"layout": [{"gpus": "all", "instances": {"7g.80gb": 1}}]}
 SMALL = ("1g.10gb", 0, (1,))

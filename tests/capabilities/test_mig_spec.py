@@ -55,6 +55,8 @@ BAD = [
     (H100 | cut([{"profile": "3g.40gb", "placement": 0, "count": 2}]), "mig.layout[0]", "cannot all start", "gpuprov explain"),
     (H100 | cut([{"profile": "1c.3g.40gb"}]), "mig.layout[0]", "name the GPU instance here", "gpuprov explain"),
     (H100 | cut("3g.40gb"), "mig.layout[0].instances", "a mapping (key: value) or a list", ""),
+    (H100 | cut({9: 2}), "mig.layout[0].instances", "9 is an id of nvidia-smi, and no profile's name", "its name is 3g.40gb"),
+    (H100 | cut({"9": 2}), "mig.layout[0].instances", "9 is an id of nvidia-smi, and no profile's name", "its name is 3g.40gb"),
     (H100 | cut({"3g.40gb": 1}, []), "mig.layout[0].gpus", "empty list", "gpus: all"),
     (H100 | cut({"4g.24gb": 1}, ["A30"]), "mig.layout[0].gpus[0]", "the GPUs of the host are H100-SXM5-80GB", "gpu.model"),
     (cut({"4g.24gb": 2}, ["A30"]), "mig.layout[0].instances", "does not fit on A30", "2 x 2g.12gb"),
@@ -137,6 +139,9 @@ def written(folder: Path, content: Any) -> str:
         ({"version": "v1", "mig-configs": {}}, "", "config_file", "mig-configs has no configuration", "name one"),
         (FILE | {"mig-config": {}}, "balanced", "config_file", 'unknown key "mig-config"', 'did you mean "mig-configs"?'),
         ("[1, 2", "", "config_file", "not YAML", "correct the file"),
+        ({"kind": "ConfigMap", "data": {"config.yaml": "[1, 2"}}, "", "config_file", "not YAML", "correct the file"),
+        ({"kind": "ConfigMap", "data": {"other": "x"}}, "", "config_file", "is no mig-parted file", "version: v1"),
+        ({"kind": "ConfigMap", "data": {}}, "", "config_file", "its ConfigMap has no config.yaml", "correct the file"),
         ("just text", "", "config_file", "is no mig-parted file", "version: v1"),
         ({"version": "v1", "mig-configs": {"a": []}}, "", "config_file", "has no entry", "at least one"),
         ({"version": "v1", "mig-configs": {"a": ["x"]}}, "a", "config_file", "a[0]", "correct the file"),
@@ -172,6 +177,8 @@ def test_a_file_as_it_is(tmp_path: Path) -> None:
     assert len(host.entries(Mig(config_file=path, selected="balanced"))) == 2
     only = written(tmp_path, {"version": "v1", "mig-configs": {"one": FILE["mig-configs"]["all-disabled"]}})
     assert config_file.read(only, "").entries == FILE["mig-configs"]["all-disabled"]
+    placed = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"config.yaml": yaml.safe_dump(FILE)}}
+    assert config_file.read(written(tmp_path, placed), "all-disabled").entries == FILE["mig-configs"]["all-disabled"]
 
 
 def test_a_changed_file_is_read_again(tmp_path: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.nvidia_driver.desired import DESIRED, make
+from gpuprov.capabilities.nvidia_driver.desired import DESIRED
+from gpuprov.capabilities.nvidia_driver.desired import make as make_values
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, Runfile
 from gpuprov.capabilities.nvidia_driver.tasks import TASKS
 from gpuprov.capabilities.tasks import each_task
@@ -21,6 +23,9 @@ from gpuprov.spec.signing import Signing
 from tests.capabilities import contexts
 from tests.capabilities.asking import NEWER, VERSION, packages
 from tests.facts.probes import captured
+
+make: Callable[..., Any] = make_values
+
 
 FRESH: dict[str, Any] = {"packages": "", "loaded_driver": "", "driver_building": ""}
 INDEX = (

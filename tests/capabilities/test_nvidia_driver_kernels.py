@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuprov.capabilities import nvidia_driver
-from gpuprov.capabilities.nvidia_driver.desired import make
+from gpuprov.capabilities.nvidia_driver.desired import make as make_values
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.driver.dkms_logs import DKMS_LOGS
@@ -17,6 +18,9 @@ from gpuprov.spec.model import HostSpec
 from tests.capabilities import at_boot
 from tests.capabilities.asking import PODMAN, Row, ask, judge, packages
 from tests.capabilities.test_nvidia_driver_desired import context
+
+make: Callable[..., Any] = make_values
+
 
 NEXT, HELD, BUILT = "nvidia_driver.next_kernel", "nvidia_driver.kernels_held", "nvidia_driver.modules_built"
 HOLD, FOLLOW, ALERT = (NvidiaDriver(kernel_upgrades=word) for word in ("hold", "follow", "alert"))

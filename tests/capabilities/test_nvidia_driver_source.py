@@ -11,7 +11,7 @@ from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.host_code import sources
 from gpuprov.rules import resolve
-from gpuprov.spec.model import HostSpec
+from gpuprov.spec.model import GpuSpec, HostSpec
 from gpuprov.spec.repository import Repository
 from tests.capabilities.asking import H100, PODMAN, Row, ask, facts, judge, packages
 
@@ -73,7 +73,7 @@ SITE = "http://m.example/nvidia/ubuntu2404"
 NVIDIAS = NvidiaDriver(source="nvidia", kernel_modules="open")
 FROM_MIRROR = NvidiaDriver(source="mirror", repository=MIRROR)
 DKMS = "rpm|dkms|0|3.2.0|1.el9|noarch\n"
-_WRITTEN = sources.format_text({"name": "nvidia", **msgspec.to_builtins(MIRROR)}, "redhat")
+_WRITTEN = sources.format_text(msgspec.to_builtins(MIRROR) | {"name": "nvidia"}, "redhat")
 ADDED = (
     "@file /etc/yum.repos.d/gpuprov-nvidia.repo\n" + "".join(f" {line}\n" for line in _WRITTEN.splitlines()) + "@end\n"
 )
@@ -243,6 +243,16 @@ def test_a_cuda_that_runs_by_compatibility_is_a_warning(driver: NvidiaDriver, to
     found = [p for p in nvidia_driver.rules(HostSpec(name="gpu1"), driver) if p.path[-1] == "cuda"]
     assert [p.severity for p in found] == ["warning"] * bool(told)
     assert all(told in p.message and "a newer branch" in p.hint for p in found)
+
+
+@pytest.mark.parametrize("version", ["580", "any"])
+def test_no_branch_is_offered_that_the_gpu_cannot_run(version: str) -> None:
+    host = HostSpec(name="gpu1", gpu=GpuSpec(model="V100-SXM2", count=8))
+    [found] = nvidia_driver.rules(host, NvidiaDriver(version=version, cuda="13.2"))
+    assert (found.severity, found.hint) == (
+        "warning",
+        "an older CUDA: branch 580 is the last for V100-SXM2 (gpuprov catalog cuda)",
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
@@ -19,13 +18,14 @@ from gpuprov.catalog import repositories as catalogue
 from gpuprov.facts.probes.host.family import Family
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from gpuprov.host_code import openpgp, sources
+from gpuprov.host_code.sources import Source
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
 from tests import public_keys as made
 from tests.capabilities.asking import GOOD, facts
 
 URL = "https://mirror.example/cuda/"
-WANTED: dict[str, Any] = {
+WANTED: Source = {
     "name": "cuda", "of": "nvidia_driver.repository", "url": URL, "suite": "/", "components": [], "key_file": "",
     "key_url": "https://mirror.example/k.asc", "fingerprint": made.GOOD_FINGERPRINT, "signed": "packages",
 }  # fmt: skip
@@ -49,7 +49,7 @@ def host(family: Family, changed: Mapping[str, str | None] | None = None, *more:
     return "".join(lines) + "\n".join(["@gpgcheck 1", *(more or ([RPM_KEY] if family == "redhat" else []))]) + "\n"
 
 
-def ask(family: Family, text: str, wanted: Mapping[str, Any] = WANTED) -> Outcome:
+def ask(family: Family, text: str, wanted: Source = WANTED) -> Outcome:
     told = facts(repositories=f"{text}@end\n").get(REPOSITORIES)
     return judge_sources(told, wanted, family)
 
@@ -87,7 +87,7 @@ def test_a_host_that_is_not(family: Family, changed: dict[str, str | None], more
 
 
 def test_an_expired_key() -> None:
-    wanted = {**WANTED, "fingerprint": made.EXPIRED_FINGERPRINT}
+    wanted: Source = {**WANTED, "fingerprint": made.EXPIRED_FINGERPRINT}
     outcome = ask("debian", host("debian", {KEYS["debian"]: made.EXPIRED}), wanted)
     assert (outcome.status, outcome.expected) == ("fail", "a key that has not expired")
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.pcie.desired import DROP_IN, FILES, PROGRAM, UNIT, UNIT_FILE, make
+from gpuprov.capabilities.pcie.desired import DROP_IN, FILES, PROGRAM, UNIT, UNIT_FILE
+from gpuprov.capabilities.pcie.desired import make as make_values
 from gpuprov.capabilities.pcie.fragment import REASON, Pcie, lines
 from gpuprov.catalog.pcie import DROP_IN as DROP_IN_FILE
 from gpuprov.catalog.pcie import GRUB, POLICY
@@ -16,6 +18,9 @@ from gpuprov.host_code.at_boot.pcie import CONFIG
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import facts
 from tests.capabilities.pcie_host import GPU, HCA, LEFT, ON, said
+
+make: Callable[..., Any] = make_values
+
 
 THERE, RUNS = "installed|", "irqbalance|/usr/sbin/irqbalance --foreground "
 KEPT = f"{RUNS}--policyscript={POLICY} "

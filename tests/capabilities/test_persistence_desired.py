@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.persistence.desired import drop_in, make, offered
+from gpuprov.capabilities.persistence.desired import drop_in, offered
+from gpuprov.capabilities.persistence.desired import make as make_values
 from gpuprov.capabilities.persistence.fragment import DAEMON, DROP_IN, IDLE, LEGACY, LEGACY_FILE, PROGRAM, Persistence
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.driver.persistence import PERSISTENCED, Persistenced, parse
@@ -17,6 +19,9 @@ from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import at_boot
 from tests.capabilities.asking import H100, facts
+
+make: Callable[..., Any] = make_values
+
 
 DEBIAN, UBUNTU = 'ID="debian"\nVERSION_ID="12"\n', 'ID="ubuntu"\nID_LIKE="debian"\nVERSION_ID="24.04"\n'
 OFFER = (

@@ -90,7 +90,7 @@ ROWS: list[tuple[str, Rdma, dict[str, Any], dict[str, Any]]] = [
     ("ours is not", ERDMA, {**THEIRS, "nccl": erdma_host.nccl(erdma_host.CONF, "ours|")}, {"nccl.keep": False}),
     ("no device to name", ERDMA, {"rdma_devices": ""}, {"nccl.text": "", "nccl.problem": ABSENT}),
     ("where root may lift no limit no command is run that would fail", Rdma(),
-        {"rdma_host": rdma_host.host(daemons=("docker.service|8192|65536",), bound=True)}, {"limits.raise": []}),
+        {"rdma_host": rdma_host.host(daemons=("docker.service|8192|65536",), bound=True)}, {"limits.commands": []}),
 ]  # fmt: skip
 
 
@@ -119,13 +119,13 @@ def test_files_of_each_fabric() -> None:
 def test_a_host_that_is_right_gets_nothing_but_its_files() -> None:
     answer = made(RXE, rdma_devices=rdma_host.rxe(), rdma_host=rdma_host.SOFT)
     assert answer["files"]["/etc/gpuprov/rdma-soft.conf"].endswith("\nrxe ens4\n")
-    modules = ("__init__", "program", "devices", "network", "soft")
+    modules = ("__init__", "program", "devices", "devices_reader", "network", "soft")
     assert answer["program"] == {f"{HOME}/{name}.py": f"{name}.py" for name in modules}
     unit = answer["units"][f"{UNITS}/gpuprov-rdma-soft.service"]
     assert "\nEnvironment=PYTHONPATH=/usr/local/lib/gpuprov\nExecStart=@PYTHON@ -B -m rdma.soft apply 60\n" in unit
     assert (answer["unit"]["unit"], answer["unit"]["differs"]) == ("gpuprov-rdma-soft.service", "")
     assert (answer["install"], answer["off"], answer["initramfs"]) == ([], PARTS[1:], False)
-    assert answer["limits"]["raise"] == []
+    assert answer["limits"]["commands"] == []
     assert answer["absent"] == [
         f"{UNITS}/gpuprov-roce.service",
         "/etc/gpuprov/roce.conf",
@@ -206,13 +206,13 @@ def test_limits_of_services() -> None:
     (path,) = answer["files"]
     assert path == f"{UNITS}/docker.service.d/50-gpuprov-rdma.conf"
     assert answer["files"][path].endswith("LimitMEMLOCK=infinity\n")
-    assert [argv[-2:] for argv in answer["raise"]] == [["containerd.service", "unlimited"]]
+    assert [argv[-2:] for argv in answer["commands"]] == [["containerd.service", "unlimited"]]
     enough = made(Rdma(memlock="64"), rdma_host=rdma_host.host(daemons=daemons))["limits"]
-    assert enough == {"files": {}, "raise": []}
+    assert enough == {"files": {}, "commands": []}
     more = made(Rdma(memlock="128"), rdma_host=rdma_host.host(daemons=daemons))["limits"]
     assert more["files"][path].endswith("LimitMEMLOCK=131072\n")
-    assert more["raise"][0][-2:] == ["containerd.service", "131072"]
-    assert made(Rdma(memlock=""), rdma_host=rdma_host.host(daemons=daemons))["limits"] == {"files": {}, "raise": []}
+    assert more["commands"][0][-2:] == ["containerd.service", "131072"]
+    assert made(Rdma(memlock=""), rdma_host=rdma_host.host(daemons=daemons))["limits"] == {"files": {}, "commands": []}
 
 
 def test_a_running_service_is_lifted(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ def test_the_node_is_drained_for_every_form_of_an_xid(
 ) -> None:
     (tmp_path / "nvidia-uvm").touch()
     monkeypatch.setattr(onhost, "UVM", str(tmp_path / "nvidia-uvm"))
-    settings = {"count": 1, "xid": XID.pattern, "xids": {"79": "reboot the host"}}
+    settings: Any = {"count": 1, "xid": XID.pattern, "xids": {"79": "reboot the host"}}
     assert onhost.unfit(settings, {"gpus": [{}]}, f"{line}\n") == (found and f"{found}reboot the host")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,69 @@ def crio(drop_in: str = CRIO_DROP_IN, live: str | None = "", active: str = "acti
     files += f"@file /etc/crio/crio.conf.d/99-nvidia.toml {EARLIER}\n{indented(drop_in)}"
     said = "" if live is None else "@live\n" + indented(live or CRIO + drop_in)
     return f"@engine crio\n@version Version: 1.30.4\n{unit(active)}{files}{said}"
+
+
+def k3s(
+    name: str = "k3s",
+    *,
+    version: str = "1.33.5",
+    runtime: str = "/usr/bin/nvidia-container-runtime",
+    default: str = "",
+    active: str = "active",
+    settings: Mapping[str, str] | None = None,
+    template: str = "",
+    more: str = "",
+) -> str:
+    """k3s or RKE2, with what it wrote for containerd when it started; `settings`: its own files by name."""
+    plugin = "'io.containerd.cri.v1.runtime'" if version >= "1.32" else '"io.containerd.grpc.v1.cri"'
+    text = f"version = {3 if version >= '1.32' else 2}\n"
+    text += f'[plugins.{plugin}.containerd]\n  default_runtime_name = "{default}"\n' if default else ""
+    text += f'[plugins.{plugin}.containerd.runtimes.runc]\n  runtime_type = "io.containerd.runc.v2"\n'
+    text += f'[plugins.{plugin}.containerd.runtimes.nvidia.options]\n  BinaryName = "{runtime}"\n' if runtime else ""
+    folder = f"/var/lib/rancher/{name}/agent/etc/containerd"
+    unit_name = "k3s.service" if name == "k3s" else "rke2-agent.service"
+    head = f"@engine {name}\n@version {name} version v{version}+{name}1 (0a1b2c3d)\n@service {unit_name}\n{unit(active)}{more}"
+    files = {f"/etc/rancher/{name}/{path}": line for path, line in (settings or {}).items()}
+    files |= {f"{folder}/config-v3.toml.tmpl": template} if template else {}
+    files |= {f"{folder}/config.toml": text}
+    listed = "".join(f"@file {path} {EARLIER}\n{indented(line)}" for path, line in files.items())
+    return f"{head}{listed}@program /usr/bin/nvidia-container-runtime\n"
+
+
+CRI_2 = '[plugins."io.containerd.grpc.v1.cri".containerd'
+BARE = f"""\
+# Use config version 2 to enable new configuration fields.
+version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+  stream_server_address = "127.0.0.1"
+  {CRI_2}]
+    snapshotter = "${{SNAPSHOTTER}}"
+    # default_runtime_name is the default runtime name to use.
+    default_runtime_name = "${{RUNTIME}}"
+    {CRI_2}.runtimes.runc]
+      runtime_type = "${{RUNTIME_TYPE}}"
+"""
+"""MicroK8s' template as it comes, in short."""
+FILLED = (
+    BARE.replace('v1.cri"]\n', 'v1.cri"]\nenable_cdi = true\n')
+    + """
+["plugins"."io.containerd.grpc.v1.cri"."containerd"."runtimes"."nvidia"]
+runtime_type = "io.containerd.runc.v2"
+
+["plugins"."io.containerd.grpc.v1.cri"."containerd"."runtimes"."nvidia"."options"]
+BinaryName = "/usr/bin/nvidia-container-runtime"
+"""
+)
+
+
+def microk8s(template: str = FILLED, written: str = "", version: str = "2.1.3", active: str = "active") -> str:
+    """MicroK8s; what it wrote is its template, where no other is given."""
+    args = "/var/snap/microk8s/current/args"
+    head = f"@engine microk8s\n@version containerd github.com/containerd/containerd v{version}\n"
+    head += f"@service snap.microk8s.daemon-containerd.service\n{unit(active)}"
+    filled = (written or template).replace("${RUNTIME}", "runc")
+    head += f"@file {args}/containerd-template.toml {EARLIER}\n{indented(template)}"
+    return head + f"@file {args}/containerd.toml {EARLIER}\n{indented(filled)}"
 
 
 def podman(version: str = "4.3.1") -> str:

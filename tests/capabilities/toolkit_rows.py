@@ -14,6 +14,7 @@ from tests.capabilities.toolkit_host import CLOCK, DAEMON, GOOD, OLD
 ALL = ContainerToolkit(runtimes=("docker", "containerd", "crio", "podman"))
 DOCKER, POD = ContainerToolkit(runtimes=("docker",)), ContainerToolkit(runtimes=("podman",))
 DEFAULT = ContainerToolkit(runtimes=("docker",), default_runtime=True)
+K3S, K3S_DEFAULT = (ContainerToolkit(runtimes=("k3s",), default_runtime=default) for default in (False, True))
 BARE_DOCKER = {key: value for key, value in DAEMON.items() if key != "runtimes"}
 
 

@@ -76,4 +76,4 @@ def test_names_of_imex_change_with_the_branch() -> None:
     assert name("rhel", "10", "580") == ["nvidia-imex"]
     assert set(name("ubuntu", "24.04", "580")) == {"nvidia-imex-580", "nvidia-imex"}
     assert set(name("ubuntu", "26.04", "595")) == {"nvidia-imex-595", "nvidia-imex"}
-    assert "nvidia-imex" in fabric.build_tables()["imex_names"]["debian12"]
+    assert "nvidia-imex" in fabric.list_names("debian", "12", "imex")

@@ -22,6 +22,7 @@ from gpuprov.catalog.reader import load
         ("H100 80GB HBM3", "H100-SXM5-80GB"),
         ("GeForce RTX 3090", "RTX3090"),
         ("p5.48xlarge", "H100-SXM5-80GB"),
+        ("ml.p5.48xlarge", "H100-SXM5-80GB"),
         ("Standard_ND96isr_H100_v5", "H100-SXM5-80GB"),
         ("standard_nd96asr_v4", "A100-SXM4-40GB"),
         ("ecs.gn7i-c8g1.2xlarge", "A10"),
@@ -62,6 +63,10 @@ def test_a_name_of_several_or_none_is_no_gpu(name: str) -> None:
         ("BM.GPU.H100.4", "is not in the catalogue", '"BM.GPU.H100.8"'),
         ("BM.GPU.MI300X.8", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),
         ("gpu_8x_h100_sxm6", "is not in the catalogue", '"gpu_8x_h100_sxm5"'),
+        ("dl1.24xlarge", "is Intel hardware", "gpuprov manages NVIDIA GPUs"),
+        ("ml.trn1.32xlarge", "is Amazon hardware", "gpuprov manages NVIDIA GPUs"),
+        ("gx3d-160x1792x8h100", "is an instance type that is not in the catalogue", "write the model of its GPUs"),
+        ("DGX H100", "is not in the catalogue", '"H100-SXM5-80GB"'),
         ("Voodoo 5", "is not in the catalogue", "gpuprov catalog gpus lists all"),
     ],
 )

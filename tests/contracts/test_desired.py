@@ -161,7 +161,7 @@ def options_of(task: Task) -> set[str]:
     """Return the names of the arguments that a task's module takes, or its step."""
     if task.module == "gpuprov_step":
         name = task.options["name"]
-        return set(STEPS[name].ARGUMENTS if name in STEPS else on_host(f"steps.{name}").OPTIONS)
+        return set(STEPS[name].Arguments.__annotations__ if name in STEPS else on_host(f"steps.{name}").OPTIONS)
     if task.module == "gpuprov_packages":
         return set(module(task.module).ARGUMENTS)
     if task.module == "gpuprov_unit":

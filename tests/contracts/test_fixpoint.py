@@ -29,7 +29,7 @@ from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.generated import asks, desired, generated_checks
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings
-from gpuprov.capabilities.gpudirect_rdma.desired import make as make_gpudirect
+from gpuprov.capabilities.gpudirect_rdma.desired import make as make_values
 from gpuprov.capabilities.gpudirect_rdma.fragment import Gdrcopy, GpudirectRdma
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -52,6 +52,8 @@ from tests.capabilities.specs import SPECS
 from tests.contracts import systemctl
 from tests.contracts.test_desired import MORE
 from tests.host_code.modules import on_host, ran
+
+make_gpudirect: Callable[..., Any] = make_values
 
 
 def rows(names: Iterable[str]) -> list[Any]:

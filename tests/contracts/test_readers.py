@@ -15,6 +15,7 @@ OURS = {
     "core/safe_parse": "the readers themselves",
     "simulate": "runs on simulated hosts, and reads its own files",
     "rules/engines.py": "below the readers, with limits of its own",
+    "rules/engine_runtimes.py": "below the readers, with limits of its own",
     "rules/engine_files.py": "the same: what nvidia-ctk wrote, and what it was made of",
     "pull/bundles.py": "writes the archive of a bundle",
     "bake/first_boot.py": "writes the archive that is unpacked in an image",

@@ -8,7 +8,7 @@ What a host has is stand-in here: facts of tests/capabilities, altered in memory
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pytest
 from gpuprov.capabilities import BY_NAME, CAPABILITIES, receipts
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.compared import Group, compare_resource, judge, list_compared
-from gpuprov.capabilities.kernel.desired import make
+from gpuprov.capabilities.kernel.desired import make as make_values
 from gpuprov.capabilities.kernel.now import sysctls
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.host_code import running_kernel, settings
@@ -33,6 +33,9 @@ from tests.capabilities import erdma_host, pcie_host, roce_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.kernel_host import frequency
 from tests.capabilities.specs import SPECS, block
+
+make: Callable[..., Any] = make_values
+
 
 KERNEL = Kernel(
     blacklist=("nouveau", "nova_core"),

@@ -43,7 +43,7 @@ def test_a_role_hands_a_step_what_it_takes(path: Path) -> None:
         arguments = given.get("arguments") or {}
         if given and isinstance(arguments, dict):
             name = given["name"]
-            takes = STEPS[name].ARGUMENTS if name in STEPS else on_host(f"steps.{name}").OPTIONS
+            takes = STEPS[name].Arguments.__annotations__ if name in STEPS else on_host(f"steps.{name}").OPTIONS
             assert set(arguments) <= set(takes), task["name"]
 
 
@@ -63,7 +63,7 @@ def test_the_controllers_part_documents_what_it_takes_and_refuses_the_rest(name:
         for line in OPTION.findall(str(STEPS[name].__doc__).partition("\nReturns:")[0])
         for word in line.split(", ")
     }
-    assert name == "fetch" or documented == STEPS[name].ARGUMENTS
+    assert name == "fetch" or documented == set(STEPS[name].Arguments.__annotations__)
     with pytest.raises(StepFailed, match=f"step {name}: gests. Supported parameters include: "):
         run_step(name, cast("Host", None), {"gests": True})
 

@@ -104,6 +104,19 @@ def test_faults_are_found_with_what_is_to_be_done_and_healed_ones_are_gone(site:
     assert site.health() == (0, before)
 
 
+def test_a_reset_that_somebody_else_has_done_ends_an_xid(site: Site) -> None:
+    faults.plant(NAME, "xid-reset=1", hosts.run)
+    try:
+        code, before = site.health()
+        assert (code, before["action"]) == (1, "reset"), before
+        code, after = site.health("--limit", NAME, "--reset-done", "now")
+        assert (code, after["fit"], after["causes"]) == (0, "yes", []), after
+        assert site.health()[1]["fit"] == "yes", "the record stays"
+    finally:
+        faults.heal(NAME, "xid-reset", hosts.run)
+        container.run(NAME, "rm -f /var/lib/gpuprov/repairs.jsonl")
+
+
 def test_cuda_is_run_on_each_gpu_as_an_ordinary_user(site: Site) -> None:
     """By a stand-in libcuda, before the driver's own, which finds no silicon."""
     source = (Path(__file__).parents[1] / "facts/probes/gpus/libcuda.c").read_text()

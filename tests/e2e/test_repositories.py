@@ -53,7 +53,7 @@ class Stage:
     bad: Key
 
     @property
-    def block(self) -> dict[str, Any]:
+    def block(self) -> sources.Source:
         """The repository as a spec says it."""
         apt = self.family == "debian"
         return {

@@ -10,7 +10,7 @@ import pytest
 
 from gpuprov.capabilities.container_toolkit import registration
 from gpuprov.play import StepFailed, engines
-from tests.capabilities.toolkit_host import CLOCK, docker
+from tests.capabilities.toolkit_host import CLOCK, docker, k3s
 
 FILE = "/etc/docker/daemon.json"
 SITE = {"log-driver": "journald"}
@@ -43,11 +43,11 @@ class Machine:
             "args": [], "path": "nvidia-container-runtime"}}}.items() if key != self.loses})  # fmt: skip
         return {"status": 0, "error": "", "texts": {FILE: made}, "text": made, "reloaded": True}
 
-    def ask(self, *, checking: bool = False, **asked: Any) -> dict[str, Any]:
+    def ask(self, *, checking: bool = False, **asked: Any) -> Any:
         """What the step answers."""
         self.check_mode = checking
         self.steps.clear()
-        return engines.run(self, {"names": ["docker"], **asked})  # type: ignore[arg-type]
+        return engines.run(self, {"names": ["docker"]} | asked)  # type: ignore[arg-type]
 
     def step(self, name: str, *, step: str, given: dict[str, Any]) -> dict[str, Any]:
         assert name == "engines"
@@ -172,3 +172,23 @@ def test_a_restart_of_docker_is_asked_for_and_refused_where_it_stops_containers(
 def test_an_engine_that_is_gone_is_told() -> None:
     with pytest.raises(StepFailed, match=r"crio is not on the host\. Fix: install it"):
         Machine(dict(SITE)).ask(state="registered", names=["crio"])
+
+
+class K3s(Machine):
+    """A host with RKE2, which finds the runtime when it is started again."""
+
+    def take(self, step: str, given: dict[str, Any]) -> dict[str, Any]:
+        answer = super().take(step, given)
+        if step == "tell":
+            assert given == {"verb": "restart", "unit": "rke2-agent.service"}
+        return {"text": CLOCK + k3s("rke2", runtime="/usr/bin/nvidia-container-runtime" if self.verbs else "")} | (
+            answer if step != "read" else {}
+        )
+
+
+def test_rke2_is_restarted_by_its_unit_and_once() -> None:
+    machine = K3s({})
+    told = machine.ask(state="in_force", names=["rke2"])
+    assert (told["changed"], machine.steps) == (True, ["read", "read", "tell", "read"])
+    assert "rke2: /var/lib/rancher/rke2/agent/etc/containerd/config.toml, which it wrote" in told["msg"]
+    assert not machine.ask(state="in_force", names=["rke2"])["changed"]

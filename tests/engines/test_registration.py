@@ -10,7 +10,8 @@ import pytest
 
 from gpuprov.capabilities.container_toolkit import registration
 from gpuprov.capabilities.container_toolkit.registration import DONE, NOTHING, InMemory, Told, enforce, register
-from tests.capabilities.toolkit_host import CLOCK, DAEMON, containerd, docker
+from gpuprov.rules.cluster_engines import TEMPLATE
+from tests.capabilities.toolkit_host import BARE, CLOCK, DAEMON, FILLED, containerd, docker, k3s, microk8s
 
 OLD: dict[str, Any] = {"Runtimes": {"runc": {}}}
 NEEDS: dict[str, Any] = {**OLD, "ContainersRunning": 3, "LiveRestoreEnabled": False}
@@ -25,8 +26,8 @@ class Daemon:
     def read(self) -> str:
         return CLOCK + (self.states.pop(0) if len(self.states) > 1 else self.states[0])
 
-    def tell(self, verb: str, name: str) -> None:
-        self.told.append(f"{verb} {name}")
+    def tell(self, verb: str, unit: str) -> None:
+        self.told.append(f"{verb} {unit}")
 
     def give_up(self, name: str) -> None:
         self.told.append(f"give up {name}")
@@ -46,11 +47,14 @@ def test_a_daemon_that_has_it_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "states", "told"),
     [
-        ("docker", [docker(info=OLD), docker()], ["reload docker"]),
-        ("docker", [docker(info=OLD), docker(info=OLD), docker(answers=False), docker()], ["reload docker"]),
-        ("docker", [docker(active="failed"), docker()], ["restart docker"]),
-        ("containerd", [containerd(changed=9e9), containerd()], ["restart containerd"]),
-        ("containerd", [containerd(active="inactive"), containerd()], ["restart containerd"]),
+        ("docker", [docker(info=OLD), docker()], ["reload docker.service"]),
+        ("docker", [docker(info=OLD), docker(info=OLD), docker(answers=False), docker()], ["reload docker.service"]),
+        ("docker", [docker(active="failed"), docker()], ["restart docker.service"]),
+        ("containerd", [containerd(changed=9e9), containerd()], ["restart containerd.service"]),
+        ("containerd", [containerd(active="inactive"), containerd()], ["restart containerd.service"]),
+        ("k3s", [k3s(runtime=""), k3s(runtime=""), k3s()], ["restart k3s.service"]),
+        ("rke2", [k3s("rke2", runtime=""), k3s("rke2")], ["restart rke2-agent.service"]),
+        ("microk8s", [microk8s(written=BARE), microk8s()], ["restart snap.microk8s.daemon-containerd.service"]),
     ],
 )
 def test_docker_is_reloaded_and_others_are_restarted(name: str, states: list[str], told: list[str]) -> None:
@@ -63,7 +67,7 @@ def test_docker_is_not_restarted_while_that_stops_containers() -> None:
     host = Daemon(docker(info=NEEDS))
     found = enforce(host, "docker", False)
     assert "which would stop 3 running containers: docker info lists no runtime nvidia. Fix: stop them" in found.problem
-    assert host.told == ["reload docker"]
+    assert host.told == ["reload docker.service"]
 
 
 @pytest.mark.parametrize(
@@ -74,10 +78,10 @@ def test_it_may_be_where_none_is_stopped_or_there_was_a_drain(info: dict[str, An
     host = Daemon(docker(info=info))
     found = enforce(host, "docker", False, may_stop=may_stop)
     assert (found.problem, found.restart) == ("", "docker info lists no runtime nvidia")
-    assert host.told == ["reload docker"], "who calls drains first"
+    assert host.told == ["reload docker.service"], "who calls drains first"
     again = Daemon(docker(info=info), docker())
     assert enforce(again, "docker", False, restart=True) == Told(changed=True)
-    assert again.told == ["restart docker"]
+    assert again.told == ["restart docker.service"]
 
 
 def test_a_docker_that_does_not_say_how_many_run_is_not_restarted() -> None:
@@ -92,13 +96,55 @@ def test_a_daemon_that_does_not_live_with_it_gets_its_files_back() -> None:
         found.problem
         == "containerd.service is failed: it does not start. Fix: journalctl -u containerd.service, on the host"
     )
-    assert host.told == ["restart containerd", "give up containerd"]
+    assert host.told == ["restart containerd.service", "give up containerd"]
 
 
 def test_a_daemon_that_lives_without_it_keeps_its_files() -> None:
     host = Daemon(containerd(changed=9e9))
     assert "changed after the daemon was started" in enforce(host, "containerd", False).problem
-    assert host.told == ["restart containerd"]
+    assert host.told == ["restart containerd.service"]
+
+
+def test_a_k3s_that_does_not_find_it_has_nothing_to_give_back() -> None:
+    host = Daemon(k3s(runtime=""), k3s(runtime="", active="failed"))
+    assert "k3s.service is failed: it does not start" in enforce(host, "k3s", False).problem
+    assert host.told == ["restart k3s.service"]
+
+
+class Snap:
+    """MicroK8s' template: a `registration.Host`."""
+
+    def __init__(self, text: str) -> None:
+        self.first = self.text = text
+
+    def read(self) -> str:
+        return CLOCK + microk8s(self.text, BARE)
+
+    def write(self, files: dict[str, str]) -> None:
+        self.text = files[TEMPLATE]
+
+    def back(self) -> None:
+        self.text = self.first
+
+    def restore(self) -> None:
+        raise AssertionError("nvidia-ctk has no part in it")
+
+    def configure(self, command: list[str]) -> tuple[int, str, dict[str, str]]:
+        raise AssertionError(command)
+
+
+def test_a_template_keeps_its_variables_and_comments() -> None:
+    host = Snap(BARE)
+    assert register(host, "microk8s", False) == DONE
+    assert host.text == FILLED
+    assert register(Snap(FILLED), "microk8s", False) == NOTHING
+    assert register(host, "microk8s", True) == DONE
+    assert host.text == FILLED.replace("${RUNTIME}", "nvidia")
+    assert register(host, "microk8s", False) == DONE
+    assert host.text == FILLED
+    broken = Snap("a = [\n")
+    assert "is not valid TOML" in register(broken, "microk8s", False)
+    assert broken.text == broken.first
 
 
 def ctk(lost: Sequence[str] = (), status: int = 0) -> Any:

@@ -66,18 +66,23 @@ def table(those: Iterable[Line]) -> str:
     return "\n".join(rows)
 
 
-THIN, ALL, KINDS, SOURCES = (f"2026-11-29{more}" for more in ("", ", all layers", ", by kind", ", by source"))
+THIN, ALL, KINDS, SOURCES, FIRST = (
+    f"2026-11-29{more}" for more in ("", ", all layers", ", by kind", ", by source", ", measured first")
+)
 PARTS = {
     "the half that the catalogue is written by": [line for line in lines() if not line.held_out],
     "the half set aside": [line for line in lines() if line.held_out and not line.fresh],
     "gathered after the catalogue had been written": [
-        line for line in lines() if line.fresh and line.gathered not in (THIN, ALL, KINDS, SOURCES)
+        line for line in lines() if line.fresh and line.gathered not in (THIN, ALL, KINDS, SOURCES, FIRST)
     ],
     "gathered of layers that had few lines": [line for line in lines() if line.fresh and line.gathered == THIN],
     "gathered of all layers": [line for line in lines() if line.fresh and line.gathered == ALL],
     "gathered after rows for whole kinds": [line for line in lines() if line.fresh and line.gathered == KINDS],
     "gathered last, beside rows from programs' sources": [
         line for line in lines() if line.fresh and line.gathered == SOURCES
+    ],
+    "gathered newly, and measured before a row was written": [
+        line for line in lines() if line.fresh and line.gathered == FIRST
     ],
 }
 

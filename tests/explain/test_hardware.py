@@ -23,6 +23,7 @@ def test_an_instance_type_is_its_gpus_its_fabric_and_how_to_begin() -> None:
     assert lines["init"] == "gpuprov init --hosts HOST,... --gpu H100-SXM5-80GB --count 8"
     assert lines["or"] == "gpuprov init --recipe aws-p5 --hosts HOST,..."
     assert lines["source"].startswith("https://")
+    assert dict(explain_one("ml.p5.48xlarge").lines) == lines
     assert dict(explain_one("g7.2xlarge").lines)["certainty"] == "inferred"
     assert dict(explain_one("a4-highgpu-8g").lines)["fabric"] == "none, or not known"
 
@@ -39,6 +40,7 @@ def test_every_instance_type_is_known() -> None:
         ("10de:2330", "GPU", "H100-SXM5-80GB"),
         ("T4", "GPU", "T4"),
         ("H100", "GPUs", "H100"),
+        ("DGX H100", "GPUs", "H100"),
         ("1g.10gb", "MIG profile", "1g.10gb"),
         ("MIG 3g.40gb", "MIG profile", "3g.40gb"),
         ("nvidia.com/mig-1g.10gb", "MIG profile", "1g.10gb"),
@@ -65,6 +67,7 @@ def test_each_answer_says_where_to_go_on() -> None:
         ("p4d.24xlarg", "did you mean p4d.24xlarge"),
         ("H10", "did you mean H100-SXM5-94GB?"),
         ("MI300X", "it is AMD hardware; gpuprov manages NVIDIA GPUs"),
+        ("Standard_ND96isr_MI300X_v5", "it is AMD hardware; gpuprov manages NVIDIA GPUs"),
         ("2330", "capabilities: "),
     ],
 )

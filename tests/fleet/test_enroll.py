@@ -16,9 +16,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import jsonschema
 import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.cli.reference import document_schema
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.collect.command import remote_command
 from gpuprov.facts.collect.pace import Pace
@@ -338,6 +340,7 @@ def test_without_a_sheet_nothing_is_requested(tmp_path: Path, run: Run) -> None:
     lost = UnreachableError("gpu4: no route", "")
     code, out, err = run("--json", gpu3=host_facts(secure_boot=""), gpu4=lost)
     assert code == 4, out + err
+    jsonschema.validate(json.loads(out), json.loads(document_schema("enroll")))
     assert [host["state"] for host in json.loads(out)["hosts"]] == [
         "not enrolled",
         "not enrolled",

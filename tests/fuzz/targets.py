@@ -182,9 +182,10 @@ def _readers() -> list[Target]:
         return mutate.data(random, random.choice((first, last)))
 
     def feed(case: Any) -> None:
+        event: Any = case
         if isinstance(case, dict) and isinstance(case.get("event_data") or {}, dict):
             ledger = Ledger()
-            ledger.feed(case)
+            ledger.feed(event)
 
     login = reasons.Login(user="u", become_user="root", sudo="sudo", key="", key_trouble="", kind="ssh")
     made = [

@@ -28,6 +28,7 @@ from gpuprov.host_code.packages import apt_settings, zypper_locks
 from gpuprov.host_code.packages.choice import MANAGERS
 from gpuprov.host_code.packages.judge import try_transaction
 from gpuprov.host_code.packages.model import Manager, Refused, Settings, Transaction
+from gpuprov.host_code.sources import Source
 from gpuprov.simulate.repository import index
 from gpuprov.simulate.repository.signing import Signer
 from tests import public_keys
@@ -60,7 +61,7 @@ class Host:
     def __post_init__(self) -> None:
         self.manager = MANAGERS[self.family](Settings(20))
 
-    def block(self, key: Key, **changed: Any) -> dict[str, Any]:
+    def block(self, key: Key, **changed: Any) -> Any:
         return {
             "name": "test", "of": "the site", "url": self.url, "suite": "/", "components": [], "signed": "index",
             "fingerprint": key.fingerprint, "key": key.file.read_text(), **changed,
@@ -77,7 +78,7 @@ class Host:
         text = streams.unpack_streams(streams.pack_streams(asked[self.family])).decode()
         return dict(parse_index(Output(text)))
 
-    def known(self) -> dict[str, Any]:
+    def known(self) -> sources.Host:
         """What is told of its sources."""
         text = streams.unpack_streams(
             streams.pack_streams(source_files.SCRIPTS[self.family] + source_files.END)
@@ -316,7 +317,7 @@ def test_dnf_is_told_of_both_by_settings_of_the_hosts_own(
     assert asked[0] == "-q", "no other settings than the host's own where nothing is to be added"
 
 
-def components(url: str, *, key: Path | None = None) -> dict[str, Any]:
+def components(url: str, *, key: Path | None = None) -> Source:
     """A source whose key the host has already, as nvidia_driver asks for Debian's components."""
     signed_by = f"Signed-By: {key}\n" if key else ""
     text = f"# Managed by gpuprov\n\nTypes: deb\nURIs: {url}\nSuites: /\n{signed_by}"

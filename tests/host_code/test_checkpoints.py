@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from gpuprov.host_code import checkpoints, files, kept_debs, kept_files, kept_rpms, lock, process
+from gpuprov.host_code.fence import Owner
+from gpuprov.host_code.kept_files import Answer, Request
 from gpuprov.host_code.packages.model import Refused
 from tests.here import program
 
@@ -38,11 +40,11 @@ def keep(run: str, **spec: Any) -> None:
     checkpoints.keep({"run": run, "owner": MINE, "checkpoint": {"schema": 1, "spec": spec, "digests": []}})
 
 
-def begin(run: Any, owner: dict[str, object] = MINE) -> dict[str, Any]:
+def begin(run: Any, owner: Owner = MINE) -> Answer:
     return checkpoints.begin({"run": run, "owner": owner})
 
 
-def end(owner: dict[str, object] = MINE, *, over: bool = False, there: str = "") -> None:
+def end(owner: Owner = MINE, *, over: bool = False, there: str = "") -> None:
     checkpoints.end_request({"owner": owner, "over": over, "there": there})
 
 
@@ -102,10 +104,11 @@ def test_a_second_operator_has_no_part_in_a_rollback(
     assert "locked" not in begin("a")
     source.write_text("of the first")
     locked = begin("b", OTHERS)["locked"]
+    assert locked["holder"]
     assert (locked["taken"], locked["holder"]["run"]) == (False, "mine")
     end(OTHERS, over=True)
     assert (target(place), source.exists(), (lock.read_owner_file() or "") != "") == ("a", True, True)
-    request = {"run": "c", "owner": OTHERS, "checkpoint": {"spec": {}, "digests": []}}
+    request: Request = {"run": "c", "owner": OTHERS, "checkpoint": {"spec": {}, "digests": []}}
     with pytest.raises(ValueError, match=r"another run has the host's lock by now \(mine\)"):
         checkpoints.keep(request)
     assert source.exists()

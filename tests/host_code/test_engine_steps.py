@@ -109,7 +109,7 @@ def test_a_copy_is_changed_and_not_what_it_is_a_copy_of(place: Path) -> None:
 
 def test_a_daemon_that_failed_too_often_is_restarted_all_the_same(place: Path) -> None:
     program(place, "systemctl", 'echo "$*" >> $STATE/log\n')
-    steps().tell("restart", "docker")
-    steps().tell("reload", "docker")
+    steps().tell("restart", "docker.service")
+    steps().tell("reload", "docker.service")
     log = (place / "log").read_text().splitlines()
     assert log == ["reset-failed -- docker.service", "restart -- docker.service", "reload -- docker.service"]

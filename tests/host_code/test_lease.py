@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from gpuprov.host_code import guard, lock
+from gpuprov.host_code.fence import Owner
 from gpuprov.host_code.locked import BOOTED, LOST, explain_refusal
 from gpuprov.host_code.marked import list_running
 from gpuprov.plan.host_lock import program as text_of_the_lock
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.install
 
 RUN = f"friday-{os.getpid()}"
 """Processes of a run are looked for on the whole machine, where other tests may be at the same."""
-OWNER: dict[str, Any] = {
+OWNER: Owner = {
     "controller": "elsewhere",
     "pid": 77,
     "pid_start": "1",
@@ -35,7 +36,7 @@ OWNER: dict[str, Any] = {
     "run": RUN,
     "lease": 0.4,
 }
-OTHER = {**OWNER, "controller": "another", "host": "ops2"}
+OTHER: Owner = {**OWNER, "controller": "another", "host": "ops2"}
 """The same run, gone on with from another machine."""
 Ask = Callable[..., dict[str, Any]]
 
@@ -48,9 +49,7 @@ def ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ask:
     monkeypatch.setattr(lock, "LOCK", f"{tmp_path}/run/lock")
     monkeypatch.setattr(lock, "KEPT", f"{tmp_path}/lib/lock")
 
-    def asked(
-        action: str, owner: dict[str, Any], *, boot: float = 0.0, slipped: float = 10.0, **more: Any
-    ) -> dict[str, Any]:
+    def asked(action: str, owner: Owner, *, boot: float = 0.0, slipped: float = 10.0, **more: Any) -> dict[str, Any]:
         # After another boot /run is empty, and the first process has started `boot` seconds ago.
         program = text.replace(
             "def read_first_start() -> float:",

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from gpuprov.host_code import locked, process
+from gpuprov.host_code.fence import Owner
 from tests.contracts.test_limits import PLAYS
 from tests.here import moved, play
 from tests.host_code.modules import on_host, ran
 
-OWNER: dict[str, Any] = {
+OWNER: Owner = {
     "controller": "elsewhere",
     "pid": 77,
     "pid_start": "1",
@@ -205,7 +206,7 @@ TAKE = ACTS["Lock"]["block"][0]
 RELEASE = {"ansible.builtin.include_role": {"name": "host", "tasks_from": "unlock"}}
 
 
-def put(place: Path, owner: dict[str, Any]) -> Path:
+def put(place: Path, owner: Owner) -> Path:
     (place / "run" / "gpuprov" / "lock").mkdir(parents=True, exist_ok=True)
     file = place / "run" / "gpuprov" / "lock" / "owner.json"
     file.write_text(json.dumps(owner))
@@ -236,7 +237,7 @@ def test_only_the_lock_that_is_named_is_broken(place: Path) -> None:
 
 @pytest.mark.install
 def test_a_play_names_itself_and_takes_over_what_a_dead_one_left(place: Path) -> None:
-    dead = {**process.describe("dead", ""), "pid": 4_000_000}
+    dead: Owner = {**process.describe("dead", ""), "pid": 4_000_000}
     file = put(place, dead)
     look = {"ansible.builtin.command": f"cat {file}", "register": "seen"}
     again = {"ansible.builtin.debug": {"msg": "{{ host_lock.run.run == (seen.stdout | from_json).run }}"}}

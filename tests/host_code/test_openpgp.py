@@ -14,7 +14,7 @@ import pytest
 from gpuprov.host_code import openpgp
 from tests import public_keys as made
 
-BINARY = openpgp.parse_keys(made.GOOD)[0]["raw"]
+BINARY = openpgp.parse_keys(made.GOOD)[0].raw
 KEYS = {
     made.GOOD_FINGERPRINT: made.GOOD,
     made.OTHER_FINGERPRINT: made.OTHER,
@@ -26,7 +26,7 @@ KEYS = {
 
 @pytest.mark.parametrize(("fingerprint", "text"), KEYS.items(), ids=lambda value: value[:8])
 def test_the_fingerprint_is_the_one_that_gpg_prints(fingerprint: str, text: str) -> None:
-    assert [key["fingerprint"] for key in openpgp.parse_keys(text)] == [fingerprint]
+    assert [key.fingerprint for key in openpgp.parse_keys(text)] == [fingerprint]
 
 
 FORMS = {
@@ -51,7 +51,7 @@ def test_a_key_of_version_6_has_a_fingerprint_of_sha256() -> None:
     body = b"\x06" + struct.pack(">I", 1_700_000_000) + b"\x1b" + struct.pack(">I", 32) + bytes(32)
     packet = bytes([0xC6, len(body)]) + body
     wanted = hashlib.sha256(b"\x9b" + struct.pack(">I", len(body)) + body).hexdigest().upper()
-    assert [key["fingerprint"] for key in openpgp.parse_keys(packet)] == [wanted]
+    assert [key.fingerprint for key in openpgp.parse_keys(packet)] == [wanted]
 
 
 BROKEN = {
@@ -102,7 +102,7 @@ def test_a_revoked_key_is_refused() -> None:
 
 
 def test_somebody_elses_revocation_revokes_nothing() -> None:
-    foreign = openpgp.parse_keys(made.REVOKED)[0]["raw"]
+    foreign = openpgp.parse_keys(made.REVOKED)[0].raw
     signatures = foreign[foreign.index(b"\x88") :]  # the packets behind the key itself
     assert openpgp.judge(BINARY + signatures, made.GOOD_FINGERPRINT)["problem"] == ""
 
@@ -111,7 +111,7 @@ def test_somebody_elses_revocation_revokes_nothing() -> None:
     ("days", "words"), [(-40, []), (-10, ["expires on 2020-01-02"]), (2, ["expired on 2020-01-02"])]
 )
 def test_expiry_is_a_warning(days: int, words: list[str]) -> None:
-    end = openpgp.parse_keys(made.EXPIRED)[0]["expires"]
+    end = openpgp.parse_keys(made.EXPIRED)[0].expires
     judged = openpgp.judge(made.EXPIRED, made.EXPIRED_FINGERPRINT, now=end + days * openpgp.DAY)
     assert judged["problem"] == ""
     assert [word in warning for word, warning in zip(words, judged["warnings"], strict=True)] == [True] * len(words)

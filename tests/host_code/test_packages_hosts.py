@@ -125,7 +125,8 @@ def booted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path, text = SOURCES[family]
     container.run(
         name,
-        f"mkdir -p $(dirname {path}); printf {shlex.quote(text)} > {path}; rm -f /etc/apt/sources.list.d/debian.sources",
+        "rm -f /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources\n"
+        f"mkdir -p $(dirname {path}); printf {shlex.quote(text)} > {path}",
     )
     # What dnf takes the release from is a package of EL's, which has no part in this.
     container.run(name, "mkdir -p /etc/dnf/vars; echo 9 > /etc/dnf/vars/releasever")

@@ -16,7 +16,7 @@ from gpuprov.host_code.files import compute_digest
 from tests.here import program
 from tests.host_code.modules import on_host, step
 
-DRIVER: dict[str, Any] = {
+DRIVER: prebuilt.Driver = {
     "module": "nvidia-kernel-dkms",
     "module_file": "nvidia-current",
     "packages": {"nvidia-kernel-dkms": "535.261.03-1"},
@@ -31,7 +31,13 @@ DRIVER: dict[str, Any] = {
     "install": ["nvidia-smi=535.261.03-1"],
     "remove": ["nvidia-kernel-dkms", "old"],
 }
-PACKED = {"version": "535.261.03-1", "flavour": "proprietary", "sums": "ab", "sha256": "cd", "kernels": ["6.1.0-47"]}
+PACKED: prebuilt.Description = {
+    "version": "535.261.03-1",
+    "flavour": "proprietary",
+    "sums": "ab",
+    "sha256": "cd",
+    "kernels": ["6.1.0-47"],
+}
 
 
 @pytest.mark.parametrize(
@@ -54,14 +60,14 @@ PACKED = {"version": "535.261.03-1", "flavour": "proprietary", "sums": "ab", "sh
         ),
     ],
 )
-def test_what_the_build_host_has_is_for_a_host_or_is_refused(theirs: dict[str, Any], said: str) -> None:
+def test_what_the_build_host_has_is_for_a_host_or_is_refused(theirs: prebuilt.Description, said: str) -> None:
     found = prebuilt.find_problem("b", "h", DRIVER, theirs)
     assert found.startswith(f"nvidia_driver.build_host {said}") if said else not found
 
 
 def test_it_is_installed_where_anything_of_it_is_another() -> None:
     assert not prebuilt.is_lacking(DRIVER, PACKED)
-    others: list[dict[str, Any]] = [
+    others: list[prebuilt.Driver] = [
         {"prebuilt_sums": ""},
         {"prebuilt_sums": "xy"},
         {"prebuilt": []},

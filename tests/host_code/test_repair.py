@@ -16,13 +16,14 @@ import pytest
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host.repairs import REPAIRS
 from gpuprov.host_code import clients, lock, process, reasons, repair, repairs
+from gpuprov.host_code.fence import Owner
 from gpuprov.plan.host_code import program as carried
 from gpuprov.repair.hosts import BOOT_UNITS
 from tests.here import program
 from tests.host_code.test_clients import SYSTEMCTL, user  # noqa: F401 (a fixture)
 
 SERVICES = ["nvidia-dcgm.service", "nvidia-persistenced.service", "nvidia-fabricmanager.service"]
-OWNER = {
+OWNER: Owner = {
     "controller": "elsewhere", "pid": 77, "pid_start": "1", "user": "kim", "host": "ops1", "since": "now", "run": "r1",
     "lease": 300,
 }  # fmt: skip
@@ -197,3 +198,19 @@ def test_the_record_keeps_the_newest(place: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_a_host_gets_the_whole_program() -> None:
     compile(carried(repair.__name__), "repair", "exec")
+
+
+def test_a_reset_that_somebody_else_has_done_is_recorded_and_nothing_else_is_done(place: Path, ask: Ask) -> None:
+    at = time.time() - 600
+    assert ask("mark", at=at) == {}
+    (act,) = REPAIRS.parse(Output((place / "repairs.jsonl").read_text()))
+    assert (act.act, act.gpus, act.checks, act.at) == ("reset", ("0000:19:00.0",), ("health.recovery",), round(at, 3))
+    assert log(place) == []
+    assert ask("take")["boot"], "the lock is free again"
+
+
+def test_a_reset_in_the_future_or_of_a_locked_host_is_not_recorded(place: Path, ask: Ask) -> None:
+    assert "in the future" in ask("mark", at=time.time() + 60)["problem"]
+    assert ask("take", owner={**OWNER, "run": "r2"})["boot"]
+    assert ask("mark", at=time.time() - 60)["locked"]["id"] == "r2"
+    assert record(place) == []

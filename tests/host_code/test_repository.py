@@ -30,7 +30,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Key, Key]:
     return found[0], found[1]
 
 
-def block(**changed: Any) -> dict[str, Any]:
+def block(**changed: Any) -> Any:
     """What is wanted."""
     return {
         "name": "test", "of": "the site", "url": "https://mirror.example/x", "suite": "/", "components": [], "signed": "index",
@@ -50,7 +50,7 @@ def test_a_key_of_a_file(keys: tuple[Key, Key]) -> None:
     with pytest.raises(
         Refused, match=rf"^the site: the key of .* is refused: .*expected is {keys[1].fingerprint}.*Fix"
     ):
-        repository_key.fetch_key({**wanted, "fingerprint": keys[1].fingerprint}, {}, never)
+        repository_key.fetch_key(wanted | {"fingerprint": keys[1].fingerprint}, {}, never)
     with pytest.raises(Refused, match="cannot read the key /nowhere: No such file"):
         repository_key.fetch_key(block(key_file="/nowhere"), {}, never)
 
@@ -119,7 +119,7 @@ def test_zypper_takes_an_index_of_this_key_and_of_no_other(keys: tuple[Key, Key]
     for key, word in ((keys[0], ""), (keys[1], "ignature")):
         wanted = block(url=f"file://{folder}", fingerprint=key.fingerprint)
         text = openpgp.armour_keys(key.file.read_bytes(), each=True)
-        planned = {
+        planned: Any = {
             "name": "test", "fingerprints": [key.fingerprint], "key": {"text": text},
             "source": {"text": sources.format_text(wanted, "suse")},
         }  # fmt: skip

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from gpuprov.host_code import sources
+from gpuprov.host_code import source_files, sources
 
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
-WANTED: dict[str, Any] = {
+WANTED: sources.Source = {
     "name": "cuda", "of": "nvidia_driver", "url": CUDA, "suite": "/", "components": [], "key_file": "", "key_url": "",
     "fingerprint": "", "signed": "packages",
 }  # fmt: skip
 EL = "https://developer.download.nvidia.com/compute/cuda/repos/rhel9/x86_64/"
-DNF = {**WANTED, "url": EL}
+DNF: sources.Source = {**WANTED, "url": EL}
 LIST = "/etc/apt/sources.list.d/cuda-debian12-x86_64.list"
 
 
@@ -28,9 +26,8 @@ def probed(**files: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def rows(**files: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = sources.parse(probed(**files))["sources"]
-    return found
+def rows(**files: str) -> list[source_files.Row]:
+    return sources.parse(probed(**files))["sources"]
 
 
 def test_one_line_style() -> None:
@@ -38,8 +35,8 @@ def test_one_line_style() -> None:
         "deb [arch=amd64 signed-by=/usr/share/keyrings/k.gpg trusted=yes] https://a.example/x stable main extra # note"
     )
     (row,) = rows(a_list=f"# deb https://off.example x y\n{line}\ndeb-src https://a.example/x stable main\n")
-    assert (row["url"], row["suite"], row["components"]) == ("https://a.example/x", "stable", ["main", "extra"])
-    assert (row["signed_by"], row["trusted"]) == ("/usr/share/keyrings/k.gpg", "trusted=yes")
+    assert (row.url, row.suite, row.components) == ("https://a.example/x", "stable", ["main", "extra"])
+    assert (row.signed_by, row.trusted) == ("/usr/share/keyrings/k.gpg", "trusted=yes")
 
 
 def test_deb822() -> None:
@@ -50,9 +47,9 @@ def test_deb822() -> None:
         "Types: deb-src\nURIs: https://d.example\nSuites: ./\n\nTypes: deb\nURIs: https://e.example\nSuites: ./\nTrusted: yes\n"
     )
     found = rows(a_sources=text)
-    assert [row["url"] for row in found] == ["https://a.example/x", "https://b.example/x", "https://e.example"]
-    assert found[0]["signed_by"] == "a key inside the file"
-    assert found[2]["trusted"] == "Trusted: yes"
+    assert [row.url for row in found] == ["https://a.example/x", "https://b.example/x", "https://e.example"]
+    assert found[0].signed_by == "a key inside the file"
+    assert found[2].trusted == "Trusted: yes"
 
 
 def test_dnf() -> None:
@@ -61,16 +58,16 @@ def test_dnf() -> None:
         "repo_gpgcheck=1\ngpgcheck=0\n[two]\nbaseurl=https://c.example\nenabled=0\n[three]\nmirrorlist=https://d.example\n"
     )
     found = rows(a_repo=text)
-    assert [(row["id"], row["gpgcheck"], row["repo_gpgcheck"]) for row in found] == [
+    assert [(row.id, row.gpgcheck, row.repo_gpgcheck) for row in found] == [
         ("one", False, True), ("one", False, True), ("three", True, False),
     ]  # fmt: skip
 
 
 def test_what_we_write_is_what_we_read() -> None:
     (row,) = rows(gpuprov_cuda_sources=sources.format_text(WANTED, "debian"))
-    assert (row["url"], row["suite"], row["signed_by"]) == (CUDA, "/", "/etc/apt/keyrings/gpuprov-cuda.asc")
+    assert (row.url, row.suite, row.signed_by) == (CUDA, "/", "/etc/apt/keyrings/gpuprov-cuda.asc")
     suites = sources.format_text({**WANTED, "suite": "stable", "components": ["main", "extra"]}, "debian")
-    assert rows(gpuprov_cuda_sources=suites)[0]["components"] == ["main", "extra"]
+    assert rows(gpuprov_cuda_sources=suites)[0].components == ["main", "extra"]
 
 
 @pytest.mark.parametrize(("signed", "packages", "index"), [("packages", 1, 0), ("index", 0, 1), ("both", 1, 1)])
@@ -107,15 +104,15 @@ CONFLICTS = {
 
 @pytest.mark.parametrize(("files", "words"), CONFLICTS.values(), ids=list(CONFLICTS))
 def test_conflicts_of_apt(files: dict[str, str], words: str) -> None:
-    found = sources.find_conflict(probed(**files), WANTED, "debian")
-    assert bool(found["problem"]) == bool(words)
-    assert words in found["problem"]
+    problem, _ = sources.find_conflict(sources.parse(probed(**files)), WANTED, "debian")
+    assert bool(problem) == bool(words)
+    assert words in problem
 
 
 def test_the_way_out_names_the_package_that_brings_the_file() -> None:
     line = f"deb [signed-by=/usr/share/keyrings/cuda-archive-keyring.gpg] {CUDA} /"
-    found = sources.find_conflict(f"@arch amd64\n@file {LIST}\n {line}\n", WANTED, "debian")
-    assert found["hint"] == f"remove it from {LIST} (apt-get purge cuda-keyring), then apply again"
+    _, fix = sources.find_conflict(sources.parse(f"@arch amd64\n@file {LIST}\n {line}\n"), WANTED, "debian")
+    assert fix == f"remove it from {LIST} (apt-get purge cuda-keyring), then apply again"
 
 
 @pytest.mark.parametrize(
@@ -131,19 +128,19 @@ def test_the_way_out_names_the_package_that_brings_the_file() -> None:
     ],
 )
 def test_conflicts_of_dnf(body: str, words: str) -> None:
-    found = sources.find_conflict(probed(other_repo=body), DNF, "redhat")
-    assert bool(found["problem"]) == bool(words)
-    assert words in found["problem"]
+    problem, _ = sources.find_conflict(sources.parse(probed(other_repo=body)), DNF, "redhat")
+    assert bool(problem) == bool(words)
+    assert words in problem
 
 
 def test_a_variable_in_apts_url() -> None:
     url = "https://nvidia.github.io/libnvidia-container/stable/deb/amd64"
-    wanted = {**WANTED, "url": url, "name": "container-toolkit"}
+    wanted: sources.Source = {**WANTED, "url": url, "name": "container-toolkit"}
     line = "deb https://nvidia.github.io/libnvidia-container/stable/deb/$(ARCH) /\n"
-    assert sources.find_conflict(probed(nvidia_list=line), wanted, "debian")["problem"]
+    assert sources.find_conflict(sources.parse(probed(nvidia_list=line)), wanted, "debian")[0]
 
 
-def has(wanted: dict[str, Any], family: str, key: str = "KEY\n", **more: str) -> str:
+def has(wanted: sources.Source, family: str, key: str = "KEY\n", **more: str) -> str:
     """The probe's output of a host that has the source as we write it."""
     files = {
         sources.derive_path(wanted["name"], family): sources.format_text(wanted, family),
@@ -164,7 +161,7 @@ def test_a_host_that_has_it_needs_nothing() -> None:
 @pytest.mark.parametrize(
     "changed", [{"key": "NEW\n"}, {"url": "https://mirror.example/"}, {"suite": "stable", "components": ["main"]}]
 )
-def test_a_host_that_has_something_else_gets_it(changed: dict[str, Any]) -> None:
+def test_a_host_that_has_something_else_gets_it(changed: sources.Source) -> None:
     key = changed.get("key", "KEY\n")
     planned = sources.plan(has(WANTED, "debian"), {**WANTED, **changed}, key, [], "debian")
     assert not planned["right"]

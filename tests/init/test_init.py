@@ -151,6 +151,7 @@ def test_an_option_answers_its_question_and_the_others_are_asked(tmp_path: Path)
         ),
         (("--hosts", "a b"), '--hosts: "a b" is no name of a host'),
         (("--hosts", "hgx[01-08]"), "write hgx[01:08]"),
+        (("--hosts", "hgx[01-04,06]"), "write hgx[01:04],hgx06"),
         (("--hosts", "hgx{01..08}"), "write hgx[01:08]"),
         (("--hosts", "gpu1", "--from-hosts", "gpu2"), "--hosts answers a question, and --from-hosts asks none"),
         (("--hosts", "gpu1", "--reboot", "maybe"), "'maybe' is not one of"),

@@ -62,7 +62,41 @@ FORM = [
     yaml(
         "a host that is an address",
         "all:\n  hosts:\n    gpu01: 192.0.2.1\n",
-        ':3:5: host "gpu01" is "192.0.2.1"; allowed: a mapping of variables',
+        ':3:5: host "gpu01" is "192.0.2.1"; write {ansible_host: "192.0.2.1"}',
+    ),
+    yaml(
+        "a host that is a word",
+        "all:\n  hosts:\n    gpu01: training\n",
+        ':3:5: host "gpu01" is "training"; allowed: a mapping of variables',
+    ),
+    *(
+        yaml(
+            f"hosts that are the text {text}",
+            f"all:\n  hosts: {text}\n",
+            f':2:3: hosts of group "all" is "{text}"; allowed: a mapping (write "NAME:" for each)',
+        )
+        for text in ("gpu01,gpu02", "gpu01 gpu02")
+    ),
+    yaml(
+        "hosts that are a range in the words of Slurm",
+        "all:\n  hosts: hgx[01-08]\n",
+        ':2:10: the range in "hgx[01-08]" cannot be read; write hgx[01:08]',
+    ),
+    yaml(
+        "blocks beside gpuprov",
+        "all:\n  vars:\n    gpuprov:\n    nouveau: {}\n    a: 1\n  hosts: {gpu01: {gpuprov: , mig: {}}}\n",
+        ":3:5: gpuprov is empty, and nouveau beside it is no part of it; indent nouveau by two more spaces than gpuprov",
+        ":6:19: gpuprov is empty, and mig beside it is no part of it; indent mig by two more spaces than gpuprov",
+    ),
+    yaml(
+        "a template without quotes, in braces",
+        "all:\n  vars:\n    gpuprov: {nvidia_driver: {version: {{ a }}}}\n",
+        ':3:28: a template that is not quoted; write it as key: "{{ name }}"',
+    ),
+    yaml(
+        "a character that YAML keeps for itself",
+        "all:\n  vars:\n    a: {b: @c}\n",
+        ":3:10: a value begins with a character that YAML keeps for itself: @, ` or %; quote the whole value",
     ),
     yaml(
         "a host that is a number",
@@ -121,12 +155,24 @@ FORM = [
     ),
     yaml(
         "ranges of the shell, of Slurm, and lists",
-        "all:\n  hosts:\n    hgx[01-08]: {}\n    gpu{1..4}: {}\n    b[1..4]-ib[0-1]: {}\n    c[01,02]: {}\n    d[08-01x]: {}\n",
+        "all:\n  hosts:\n    hgx[01-08]: {}\n    gpu{1..4}: {}\n"
+        "    b[1..4]-ib[0-1]: {}\n    c[01,02]: {}\n    c[01-04,06]: {}\n    d[08-01x]: {}\n",
         ':3:5: the range in "hgx[01-08]" cannot be read; write hgx[01:08]',
         ':4:5: "gpu{1..4}" is one host to Ansible, and not a range; write gpu[1:4]',
         ':5:5: the range in "b[1..4]-ib[0-1]" cannot be read; write b[1:4]-ib[0:1]',
         ':6:5: the range in "c[01,02]" cannot be read; write c01, c02, each on a line of its own',
-        f':7:5: the range in "d[08-01x]" cannot be read; host range must be begin:end or begin:end:step; {RANGE}',
+        ':7:5: the range in "c[01-04,06]" cannot be read; write c[01:04], c06, each on a line of its own',
+        f':8:5: the range in "d[08-01x]" cannot be read; host range must be begin:end or begin:end:step; {RANGE}',
+    ),
+    yaml(
+        "a host with the name of a group that every inventory has",
+        "all:\n  hosts:\n    ungrouped: {}\n",
+        ':3:5: a host is called "ungrouped", which is a group of Ansible\'s own: rename the host',
+    ),
+    yaml(
+        "a host with the name of the group of all",
+        "all:\n  hosts:\n    gpu01: {}\n    all: {}\n",
+        ':4:5: a host is called "all", which is a group of Ansible\'s own: rename the host',
     ),
     yaml(
         "groups in a circle",
@@ -211,11 +257,15 @@ TEXT = [
         'all:\n  vars:\n    a: "b\n      c"\n    d: [e\n',
         ':3:8: the quote that opens here is not closed in this line; end the value of a with "',
     ),
-    yaml("an alias", "all:\n  vars:\n    a: *nope\n", ":3:8: not valid YAML: found undefined alias"),
+    yaml(
+        "an alias",
+        "all:\n  vars:\n    a: *nope\n",
+        ":3:8: the file refers to an anchor (&NAME) that is not there; quote a text that begins with *",
+    ),
     yaml(
         "a tag",
         "all:\n  vars:\n    a: !nope b\n",
-        ":3:8: not valid YAML: could not determine a constructor for the tag '!nope'",
+        ":3:8: the tag !nope is none that Ansible knows; quote a text that begins with !",
     ),
     yaml(
         "two documents",
@@ -234,6 +284,12 @@ TEXT = [
         "ini range",
         {"hosts": "[a]\nhgx[01-08] ansible_user=x\n"},
         ['hosts:2:1: the range in "hgx[01-08]" cannot be read; write hgx[01:08]'],
+        "hosts",
+    ),
+    Bad(
+        "ini section that is not closed",
+        {"hosts": "[gpu\ngpu01\n"},
+        ["hosts:1:1: the [ that opens a section here is not closed; write [gpu]"],
         "hosts",
     ),
     Bad("ini section", {"a.ini": "[a:b]\ngpu01\n"}, ["a.ini:1:1: section [a:b] has unknown type: b"], "a.ini"),

@@ -60,7 +60,7 @@ def host(*, there: bool, **changed: Any) -> Facts:
     texts = {**good(), **MORE, "login": "", "cuda_packages": "", "cuda_toolkits": NO_TOOLKIT, "cuda_requires": REQUIRES}
     texts |= {"packages": "", "driver_libraries": "", "nvidia_driver": "", "dcgm_packages": "", "package_index": INDEX}
     if there:
-        block = {"name": "nvidia", "url": URL, "suite": "/", "components": [], "signed": "packages"}
+        block: sources.Source = {"name": "nvidia", "url": URL, "suite": "/", "components": [], "signed": "packages"}
         lines = "".join(f" {line}\n" for line in sources.format_text(block, "debian").splitlines())
         told = f"@file {sources.derive_path('nvidia', 'debian')}\n{lines}"
         texts["repositories"] = texts["repositories"].replace("@end", f"{told}@end")
@@ -305,7 +305,7 @@ def test_debians_components_are_a_source_whose_file_stays_in_the_plan(monkeypatc
     place = "/etc/apt/sources.list.d/gpuprov-non-free.sources"
     keys: Keys = {}
     source = with_keys(first.foreseen, keys).sources["nvidia_driver"]
-    assert (source["files"].keys(), keys) == ({place}, {})
+    assert ({*source["files"]}, keys) == ({place}, {})
     monkeypatch.setattr(judging, "facts_of", lambda _: host(there=False, package_index=good()["package_index"]))
     second = decide_ahead(spec, first, first.foreseen, SEEN, None).foreseen
     assert second

@@ -111,7 +111,7 @@ def test_no_setting_decides_how_a_run_ends(folder: Path, by: str, monkeypatch: p
         text = "".join(f"[{name}]\n" + "\n".join(lines) + "\n" for name, lines in sections.items())
         (folder.parent / "ansible.cfg").write_text(text)
         folder.parent.chmod(0o755)
-    events: list[dict[str, Any]] = []
+    events: list[playbook.Event] = []
     ended = playbook.run(folder, ["a", "b"], {}, on_event=events.append)
     done = [
         (e["event"], e["event_data"]["host"], e["event_data"]["task"])

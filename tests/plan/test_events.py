@@ -29,11 +29,11 @@ from gpuprov.plan.events import (
     Step,
     condense,
 )
-from gpuprov.plan.playbook import Ended
+from gpuprov.plan.playbook import Answer, Ended, Event
 from tests.here import ROLES, play
 
 
-def captured(name: str) -> list[dict[str, Any]]:
+def captured(name: str) -> list[Event]:
     lines = (Path(__file__).parent / f"events_{name}.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
 
@@ -55,10 +55,10 @@ def failed(*steps: tuple[str, str], rescued: int) -> Ledger:
     """A host after tasks that failed (with a message) or began (without one), in order."""
     ledger = Ledger()
     for task, message in steps:
-        data = {"host": "a", "task": task, "role": task.partition(" : ")[0] if " : " in task else ""}
+        data: Any = {"host": "a", "task": task, "role": task.partition(" : ")[0] if " : " in task else ""}
         kind = "runner_on_failed" if message else "runner_on_start"
         ledger.feed({"event": kind, "event_data": data | {"res": {"msg": message, "failed": True}}})
-    stats = {"processed": {"a": 1}, "failures": {"a": 1}, "rescued": {"a": rescued}}
+    stats: Any = {"processed": {"a": 1}, "failures": {"a": 1}, "rescued": {"a": rescued}}
     ledger.feed({"event": "playbook_on_stats", "event_data": stats})
     return ledger
 
@@ -137,7 +137,7 @@ def test_what_a_module_warns_of_is_told_once_also_where_the_task_fails() -> None
         ("runner_on_failed", "gpuprov_packages", ["a key expires"]),
         ("runner_on_ok", "ansible.builtin.command", ["found a newer Python"]),
     ):
-        data = {
+        data: Any = {
             "host": "a",
             "task": "Do",
             "task_action": action,
@@ -161,7 +161,7 @@ def test_what_a_module_made_is_kept_with_its_capability() -> None:
         ("dcgm", "gpuprov_files", {"changed": False, "paths": [], "units": []}),
         ("dcgm", "ansible.builtin.copy", {"changed": True, "paths": ["/etc/x"]}),
     ):
-        data = {"host": "a", "role": role, "task": f"{role} : Do", "task_action": action, "res": result}
+        data: Any = {"host": "a", "role": role, "task": f"{role} : Do", "task_action": action, "res": result}
         ledger.feed({"event": "runner_on_ok", "event_data": data})
     outcome = HostOutcome(host="a")
     judge(outcome, ledger, Ended("ended", 0))
@@ -173,7 +173,7 @@ def test_what_a_module_made_is_kept_with_its_capability() -> None:
 
 def test_a_host_that_warns_without_end_is_told_in_few_lines() -> None:
     ledger = Ledger()
-    data = {
+    data: Any = {
         "host": "a",
         "task": "Do",
         "task_action": "gpuprov_command",
@@ -197,7 +197,7 @@ def test_a_host_that_does_not_come_back_from_its_reboot_failed_there() -> None:
         ("runner_on_failed", "Start again what was stopped", "gpuprov_clients"),
         ("runner_on_unreachable", "Release the lock", "gpuprov_lock"),
     ):
-        data = {"host": "a", "task": task, "task_action": module, "res": {"msg": f"{task}: no", "failed": True}}
+        data: Any = {"host": "a", "task": task, "task_action": module, "res": {"msg": f"{task}: no", "failed": True}}
         ledger.feed({"event": kind, "event_data": data})
     cause = ledger.hosts["a"].given_up_for
     assert cause == Failure("", "Reboot the host", "Reboot the host: no", reboot=True)
@@ -213,7 +213,7 @@ def test_a_task_whose_time_is_over_is_told_whatever_fails_after_it() -> None:
             ("kernel : Rebuild", result),
             ("host : Give the reason", {"msg": "Timed out", "failed": True}),
         ):
-            data = {"host": "gpu1", "task": task, "role": task.partition(" ")[0], "res": told}
+            data: Any = {"host": "gpu1", "task": task, "role": task.partition(" ")[0], "res": told}
             ledger.feed({"event": "runner_on_failed", "event_data": data})
         found = ledger.hosts["gpu1"].timed_out
         assert found is not None
@@ -241,7 +241,7 @@ def test_a_hidden_result_stays_hidden() -> None:
 
 def test_a_failure_of_the_lock_is_told_apart() -> None:
     ledger = Ledger()
-    data = {"host": "a", "role": "host", "task": "host : Refuse", "task_action": "gpuprov_lock"}
+    data: Any = {"host": "a", "role": "host", "task": "host : Refuse", "task_action": "gpuprov_lock"}
     ledger.feed(
         {"event": "runner_on_failed", "event_data": data | {"res": {"msg": "a is locked by b", "gpuprov_locked": True}}}
     )
@@ -333,7 +333,7 @@ def test_what_ansible_says_of_no_host_is_kept() -> None:
         ({"msg": "Task failed."}, SPENT),
     ],
 )
-def test_a_failed_result_becomes_one_line(result: dict[str, Any], line: str) -> None:
+def test_a_failed_result_becomes_one_line(result: Answer, line: str) -> None:
     assert condense(result) == " ".join(line.split())
 
 
@@ -344,7 +344,7 @@ def test_bytes_that_are_no_text_do_not_end_the_report() -> None:
 
 
 def test_a_long_message_keeps_its_fix() -> None:
-    data = {"host": "gpu1", "task": "nvidia_driver : Try it", "role": "nvidia_driver", "task_action": "gpuprov_packages",
+    data: Any = {"host": "gpu1", "task": "nvidia_driver : Try it", "role": "nvidia_driver", "task_action": "gpuprov_packages",
             "res": {"msg": f"apt cannot install {'x ' * 1000}. Fix: release what is held"}}  # fmt: skip
     ledger = Ledger()
     ledger.feed({"event": "runner_on_failed", "event_data": data})
@@ -365,7 +365,7 @@ def test_a_question_that_was_cut_off_is_told_in_the_words_of_ssh(said: str, told
     """Ansible's own words, as a killed shell of the host brings them about."""
     message = f'Data could not be sent to remote host "10.88.0.7". Make sure this host can be reached over ssh: {said}'
     ledger = Ledger()
-    data = {"host": "a", "task": "Reach the host", "res": {"msg": message, "unreachable": True}}
+    data: Any = {"host": "a", "task": "Reach the host", "res": {"msg": message, "unreachable": True}}
     ledger.feed({"event": "runner_on_unreachable", "event_data": data})
     assert ledger.hosts["a"].unreachable == told
 
@@ -374,13 +374,19 @@ def test_a_connection_that_only_closed_is_told_as_cut() -> None:
     """What ssh says where the shell was killed by which the host is reached."""
     said = "Task failed: Failed to connect to the host via ssh: Shared connection to 10.88.216.80 closed."
     ledger = Ledger()
-    data = {"host": "a", "task": "Reach the host", "res": {"msg": said, "unreachable": True}}
+    data: Any = {"host": "a", "task": "Reach the host", "res": {"msg": said, "unreachable": True}}
     ledger.feed({"event": "runner_on_unreachable", "event_data": data})
     assert ledger.hosts["a"].unreachable == "the connection was cut: ssh, its sshd or its shell there was ended"
 
 
 def refuse(ledger: Ledger, action: str, message: str) -> None:
-    data = {"host": "a", "role": "kernel", "task": f"kernel : {action}", "task_action": action, "res": {"msg": message}}
+    data: Any = {
+        "host": "a",
+        "role": "kernel",
+        "task": f"kernel : {action}",
+        "task_action": action,
+        "res": {"msg": message},
+    }
     ledger.feed({"event": "runner_on_failed", "event_data": data})
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from gpuprov import plan as planning
-from gpuprov.host_code import repository_key
+from gpuprov.host_code import repository_key, sources
 from gpuprov.plan import exact
 from gpuprov.plan.exact import Answer, Source, SourceFile, Transaction, with_answer
 from gpuprov.plan.foresee import Foreseen, Keys, Text, request, with_keys
@@ -145,8 +145,10 @@ def test_a_blocked_host_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_driver_is_not_guarded_against_itself() -> None:
     """Packages of others are judged by the driver that this run brings."""
     beside = Packages(of="DCGM", install=("datacenter-gpu-manager-4-core",))
-    asked = request(Foreseen(packages={"nvidia_driver": (DRIVER,), "dcgm": (beside,)}, driver={"names": {"debian": 1}}))
-    assert [one["driver"] for one in asked["transactions"]] == [{}, {"names": {"debian": 1}}]
+    asked = request(
+        Foreseen(packages={"nvidia_driver": (DRIVER,), "dcgm": (beside,)}, driver={"names": {"debian": {}}})
+    )
+    assert [one["driver"] for one in asked["transactions"]] == [{}, {"names": {"debian": {}}}]
 
 
 @pytest.mark.parametrize("told", ['{"transactions": [{}]}', '{"texts": {"/etc/x": 5}}', "[]", '{"problem": 1}'])
@@ -176,14 +178,14 @@ def test_a_key_is_asked_for_once_for_all_hosts(monkeypatch: pytest.MonkeyPatch) 
         raise OSError("no answer")
 
     monkeypatch.setattr(repository_key, "fetch_over_https", fail)
-    block = {
+    block: sources.Source = {
         "of": "the site",
         "url": "https://mirror.example",
         "key_url": "https://mirror.example/k",
         "fingerprint": "AB" * 20,
     }
     keys: Keys = {}
-    found = [with_keys(Foreseen(sources={"nvidia_driver": dict(block)}), keys) for _ in range(3)]
+    found = [with_keys(Foreseen(sources={"nvidia_driver": block}), keys) for _ in range(3)]
     assert tried == ["https://mirror.example/k"]
     assert {one.unknown["nvidia_driver"][:40] for one in found} == {"the site: this machine could not fetch t"}
     assert [request(one) for one in found] == [{}, {}, {}]

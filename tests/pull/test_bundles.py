@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from gpuprov.cli import cli
 from gpuprov.core.errors import GpuprovError
+from gpuprov.host_code import process
 from gpuprov.host_code.pull import bundle, config, reboot, results, signed
 from gpuprov.host_code.pull import run as running
 from gpuprov.host_code.pull.refused import Refused, Unfetched
@@ -38,7 +39,7 @@ def site(tmp_path: Path) -> Site:
     return Site(tmp_path)
 
 
-def read(site: Site) -> tuple[dict[str, object], Job]:
+def read(site: Site) -> tuple[bundle.Manifest, Job]:
     """The host's own bundle, after its signature was judged; the job as gpuprov fleet work reads it."""
     found = bundle.read(signed.verify_archive(site.bundle.read_bytes(), str(site.out / "allowed_signers")))
     path = site.folder / "job.json"
@@ -160,14 +161,14 @@ def test_the_oldest_python_is_that_of_the_project() -> None:
 )
 def test_which_wheels_suit_a_python(name: str, fits: bool) -> None:
     """https://packaging.python.org/en/latest/specifications/platform-compatibility-tags/"""
-    one = {"name": name, "sha256": "0" * 64, "size": 1}
+    one: bundle.Wheel = {"name": name, "sha256": "0" * 64, "size": 1}
     assert choose([one], HERE) == (([one], []) if fits else ([], ["a"]))
 
 
 def test_the_wheel_that_is_made_for_this_python_wins() -> None:
     names = ["a-1-cp311-cp311-linux_x86_64.whl", "a-1-py3-none-any.whl", "a-1-cp38-abi3-linux_x86_64.whl"]
-    chosen, _ = choose([{"name": name} for name in names], HERE)
-    assert chosen == [{"name": names[0]}]
+    chosen, _ = choose([{"name": name, "sha256": "0" * 64, "size": 1} for name in names], HERE)
+    assert [wheel["name"] for wheel in chosen] == names[:1]
 
 
 def test_a_refusal_is_a_result(site: Site) -> None:
@@ -209,7 +210,7 @@ def test_a_host_reboots_only_where_nothing_is_in_the_way(monkeypatch: pytest.Mon
 
     for name in ("BASE", "LOCK", "KEPT"):
         monkeypatch.setattr(lock, name, str(tmp_path / getattr(lock, name).lstrip("/")))
-    asked = {"run": "pull-1", "services": ["nvidia-persistenced.service"]}
+    asked: reboot.Request = {"run": "pull-1", "services": ["nvidia-persistenced.service"], "reasons": []}
     done: list[str] = []
 
     def ask() -> tuple[int, str, str]:
@@ -219,7 +220,7 @@ def test_a_host_reboots_only_where_nothing_is_in_the_way(monkeypatch: pytest.Mon
     monkeypatch.setattr(clients, "list_holders", lambda _services, guests: ["python (pid 7, ada)"])
     assert reboot.request_reboot(asked, ask) == "1 process(es) hold a GPU: python (pid 7, ada)"
     monkeypatch.setattr(clients, "list_holders", lambda _services, guests: [])
-    other = dict.fromkeys(lock.NEEDED, "x") | {"run": "friday", "lease": 300}
+    other = process.describe("friday", "")
     assert lock.take(other)["taken"]
     assert reboot.request_reboot(asked, ask) == "another run holds the host: friday"
     assert not done

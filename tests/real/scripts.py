@@ -369,9 +369,7 @@ SCRIPTS = (
     ),
     Script(
         repositories.REPOSITORIES,
-        lambda found: {
-            "sources": [f"{one['file']} {one['url']} {one['signed_by']} {one['gpgcheck']}" for one in found["sources"]]
-        },
+        lambda found: {"sources": [f"{one.file} {one.url} {one.signed_by} {one.gpgcheck}" for one in found["sources"]]},
         ("/etc/apt/sources", "/etc/yum.repos.d/"),
         ("sources",),
     ),

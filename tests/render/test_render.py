@@ -166,6 +166,8 @@ def test_ansible_playbook_takes_the_project_from_any_folder(tmp_path: Path) -> N
         env={**os.environ, "ANSIBLE_HOME": str(tmp_path / "home")},
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    warnings = [line for line in done.stderr.splitlines() if "WARNING" in line]
+    assert [line for line in warnings if "Could not match supplied host pattern" not in line] == []
 
 
 def test_the_readme_says_what_to_run_and_what_is_left_out() -> None:

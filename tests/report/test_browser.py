@@ -52,6 +52,7 @@ def fleet() -> list[Result]:
                 )
             )
             rows.append(one(host, "mig.mode", "fail", found="no MIG", follows="nvidia_driver.loaded"))
+            rows.append(one(host, "health.xid", "fail", found="no GPU", follows="nvidia_driver.loaded"))
     rows.append(one("gone1", "host.reachable", "unreachable", found="refused", evidence="ssh gone1 true"))
     rows.append(one("later1", "kernel.command_line", "fail", found="iommu=off is missing", moment="next-boot"))
     return rows
@@ -92,10 +93,11 @@ def test_a_square_opens_its_host_and_escape_closes_it(page: Browser) -> None:
     told = page.shows("#host")
     assert "gpu010" in told
     assert "nothing loaded" in told
-    assert "and 1 that follows" in told
+    assert "and 2 that follow" in told
     assert "6.1.0-56" in told
     assert "module nvidia: loaded" in told, "what apply would change"
     assert "its role runs: mig.mode" in told
+    assert "its role runs: health" not in told, "which only looks"
     assert "gpuprov plan site.yaml --limit gpu010" in told
     assert "580.126.09" in told
     assert page.ask("location.hash") == "#host=gpu010"

@@ -168,8 +168,15 @@ def test_pictures_of_many_different_hosts_have_a_limit(monkeypatch: pytest.Monke
 
 def test_the_command_in_a_page_has_no_secret() -> None:
     reading = {"limit": "gpu[1:3]", "extra_vars": ("password=hunter2",), "inventories": (), "user": "root"}
-    told = about("verify", ("site.yaml",), reading, {"mig"}, {"html": Path("a b.html"), "junit": None})
-    assert told.command == "gpuprov verify site.yaml --limit 'gpu[1:3]' --only mig --html 'a b.html'"
+    told = about(
+        "verify",
+        ("site.yaml",),
+        reading,
+        {"mig"},
+        {"html": Path("a b.html"), "junit": None, "from": (Path("r"), Path("s"))},
+    )
+    options = "--limit 'gpu[1:3]' --only mig --html 'a b.html' --from r --from s"
+    assert told.command == f"gpuprov verify site.yaml {options}"
     assert told.inventory == "site.yaml"
 
 

@@ -9,6 +9,7 @@ import pytest
 from gpuprov.catalog import cuda, fabric
 from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
 from gpuprov.rules import resolve
+from gpuprov.rules.package_rules import Answer
 
 H100, B200 = "10de:2330", "10de:2901"
 TABLE = {H100: "either", B200: "open-required"}
@@ -40,7 +41,7 @@ def installed(packages: DriverPackages, version: str, flavour: str = "open") -> 
     return dict.fromkeys(resolve.fitting(packages.sets[flavour], version), version)
 
 
-def decide(packages: DriverPackages, wanted: str, **more: Any) -> dict[str, Any]:
+def decide(packages: DriverPackages, wanted: str, **more: Any) -> Answer:
     given = {"modules": "open", "pci_ids": [H100], "table": TABLE, "index": {}, "installed": {}, **more}
     return resolve.decide(wanted, sets=packages.sets, **given)
 

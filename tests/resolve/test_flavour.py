@@ -6,10 +6,11 @@ import pytest
 
 from gpuprov.catalog.drivers.sets import build_kernel_module_table
 from gpuprov.rules import resolve
+from gpuprov.rules.package_rules import Rule
 from tests.resolve.test_distributions import U580, UBUNTU, decide, offer
 
 
-def rule(name: str) -> dict[str, object]:
+def rule(name: str) -> Rule:
     return {"name": name, "min": 0, "max": 9999}
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gpuprov.catalog import fabric
 from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.host_code.packages import lists
 from gpuprov.rules import resolve
+from gpuprov.rules.package_rules import Answer
 from tests.facts.probes import captured
 
 NAMES = find_packages("debian", "12")
@@ -21,7 +20,7 @@ FM = "nvidia-fabricmanager-535"
 WHOLE = {FM: ["535.309.01-1", "535.261.03-1"]}
 
 
-def decide(wanted: str, offered: dict[str, list[str]], installed: dict[str, str] | None = None) -> dict[str, Any]:
+def decide(wanted: str, offered: dict[str, list[str]], installed: dict[str, str] | None = None) -> Answer:
     """What a bookworm host with these Fabric Managers in its repositories should have."""
     index = BOOKWORM | offered
     return resolve.decide(wanted, "proprietary", [], {}, RULES_OF, index, installed or {}, beside=[RULES])

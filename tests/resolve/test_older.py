@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from gpuprov.catalog.drivers import list_settled
 from gpuprov.catalog.drivers.sets import build_kernel_module_table
 from gpuprov.rules import resolve
+from gpuprov.rules.package_rules import Answer, Rule
 from tests.facts.probes import published
 
 P4, P40, P100, TITAN_V, GT_1030 = "10de:1bb3", "10de:1b38", "10de:15f8", "10de:1d81", "10de:1d01"
 V100, V100_UNKNOWN, T4, H100, K80 = "10de:1db1", "10de:1db2", "10de:1eb8", "10de:2330", "10de:102d"
 TURING_UNKNOWN = "10de:1e04"
-SETS = {kind: [{"name": f"kmod-{kind}", "min": 0, "max": 9999}] for kind in ("proprietary", "open")}
+SETS = {kind: [Rule(name=f"kmod-{kind}", min=0, max=9999)] for kind in ("proprietary", "open")}
 
 
 def offer(*versions: str) -> dict[str, list[str]]:
@@ -22,7 +22,7 @@ def offer(*versions: str) -> dict[str, list[str]]:
 
 def decide(
     wanted: str, modules: str, gpu: str, index: dict[str, list[str]], installed: dict[str, str] | None = None
-) -> dict[str, Any]:
+) -> Answer:
     return resolve.decide(
         wanted, modules, [gpu], build_kernel_module_table(), SETS, index, installed or {}, first=list_settled()
     )

@@ -10,6 +10,7 @@ import pytest
 from gpuprov.catalog.drivers.any import find_installed_driver
 from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
 from gpuprov.rules import package_lists, resolve
+from gpuprov.rules.package_rules import Answer
 
 H100 = "10de:2330"
 TABLE = {H100: "either", "10de:2901": "open-required"}
@@ -52,9 +53,7 @@ def offered(*lines: str) -> dict[str, dict[str, Any]]:
     return package_lists.parse_precompiled("".join(f"offered|{line}" for line in lines))
 
 
-def decide(
-    packages: DriverPackages, wanted: str, kernels: list[str], built: dict[str, Any], **more: Any
-) -> dict[str, Any]:
+def decide(packages: DriverPackages, wanted: str, kernels: list[str], built: dict[str, Any], **more: Any) -> Answer:
     index, installed = more.pop("index", {}), more.pop("installed", {})
     sets = package_lists.precompiled_sets(packages.sets, packages.precompiled, kernels)
     given = {"modules": "open", "pci_ids": [H100], "table": TABLE, "others": packages.others, **more}

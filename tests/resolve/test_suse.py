@@ -10,6 +10,7 @@ from gpuprov.catalog import fabric, repositories
 from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.catalog.platforms import index_platforms
 from gpuprov.rules import package_lists, resolve
+from gpuprov.rules.package_rules import Answer
 
 H100 = "10de:2330"
 SLES = find_packages("sles", "15.7")
@@ -47,7 +48,7 @@ LISTED: dict[str, list[str]] = {
 }
 
 
-def decide(wanted: str, **more: Any) -> dict[str, Any]:
+def decide(wanted: str, **more: Any) -> Answer:
     given = {"modules": "open", "pci_ids": [H100], "table": {H100: "either"}, "index": LISTED, "installed": {}, **more}
     assert SLES
     return resolve.decide(wanted, sets=SLES.sets, **given)

@@ -9,6 +9,7 @@ import pytest
 from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.host_code.packages import lists
 from gpuprov.rules import resolve
+from gpuprov.rules.package_rules import Answer
 from tests.facts.probes import captured
 
 BOOKWORM = lists.parse_madison(captured("package_index", "bookworm").text)
@@ -20,7 +21,7 @@ SETS = {flavour: list(resolve.fitting(rules, "535")) for flavour, rules in NAMES
 OLD, NEW = "535.261.03-1", "535.309.01-0+deb12u1"
 
 
-def decide(version: str, modules: str = "auto", **more: Any) -> dict[str, Any]:
+def decide(version: str, modules: str = "auto", **more: Any) -> Answer:
     """What a bookworm host with an H100 should have, unless said otherwise."""
     arguments = {"pci_ids": ["10de:2330"], "table": {"10de:2330": "either"}, "index": BOOKWORM, "installed": {}, **more}
     return resolve.decide(version, modules, sets=RULES_OF, **arguments)

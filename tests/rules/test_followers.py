@@ -6,7 +6,6 @@ import pytest
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.catalog import fabric
-from gpuprov.rules import followers
 from gpuprov.rules.resolve import fitting
 from gpuprov.spec.model import Fragment
 
@@ -58,17 +57,11 @@ def test_who_has_it(block: FabricManager, dcgm: bool, number: int) -> None:
     assert len(names(block, H100, dcgm=dcgm)) == number
 
 
-def test_the_roles_ask_the_same() -> None:
-    known = fabric.build_tables()
-    found = followers.followers([H100], ["fabric_manager", "dcgm"], {}, "auto", known, "rhel9")
-    assert [sorted({rule["name"] for rule in rules}) for rules in found["rules"]][1] == [
-        "libnvidia-nscq",
-        "libnvidia-nscq-{branch}",
-    ]
-    assert "libnvidia-nscq-575" in found["names"][1]
-    assert followers.followers([H100], ["dcgm"], {}, "auto", known, "rhel9") == {"rules": [], "names": []}
-    assert len(followers.followers([H100], ["fabric_manager", "dcgm"], {}, "never", known, "rhel9")["rules"]) == 1
-    other = followers.followers([H100], ["fabric_manager", "dcgm"], {}, "auto", {**known, "nscq_rules": {}}, "rhel9")
-    assert len(other["rules"]) == 1, "auto asks for nothing that a distribution has not"
-    asked = followers.followers([H100], ["fabric_manager"], {}, "always", {**known, "nscq_rules": {}}, "rhel9")
-    assert asked["rules"][1] == []
+def test_what_a_distribution_lacks() -> None:
+    """Only `always` names a library that the distribution does not have."""
+    given = {"fabric_manager": FabricManager(), "dcgm": Dcgm()}
+    assert fabric.list_beside({"dcgm": Dcgm()}, lambda: [H100], *EL) == ()
+    assert "libnvidia-nscq-575" in fabric.list_beside(given, lambda: [H100], *EL)[1][1]
+    assert len(fabric.list_beside(given, lambda: [H100], "arch", "")) == 1
+    always = {"fabric_manager": FabricManager(query_library="always")}
+    assert fabric.list_beside(always, lambda: [H100], "arch", "")[1] == ((), ())

@@ -141,6 +141,6 @@ def test_the_key_lies_beside_the_file_that_names_it() -> None:
 def test_expected_fingerprints(key: str) -> None:
     block = msgspec.to_builtins(Repository(url=URL, key_file=key))
     assert list_fingerprints(block) == [made.GOOD_FINGERPRINT]
-    assert list_fingerprints({**block, "fingerprint": made.OTHER_FINGERPRINT.lower()}) == [made.OTHER_FINGERPRINT]
+    assert list_fingerprints(block | {"fingerprint": made.OTHER_FINGERPRINT.lower()}) == [made.OTHER_FINGERPRINT]
     with pytest.raises(OSError, match="No such file"):
-        list_fingerprints({**block, "key_file": "/nowhere/k.asc"})
+        list_fingerprints(block | {"key_file": "/nowhere/k.asc"})

@@ -218,7 +218,8 @@ def test_accept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_an_event_that_cannot_be_read_is_its_hosts_failure() -> None:
     ledger = Ledger()
-    ledger.feed({"event": "runner_on_ok", "event_data": {"host": BAD, "res": ["no", "mapping"]}})
+    broken: Any = {"host": BAD, "res": ["no", "mapping"]}
+    ledger.feed({"event": "runner_on_ok", "event_data": broken})
     ledger.feed({"event": "runner_on_ok", "event_data": {"host": "gpu01", "res": {"changed": True}, "task": "t"}})
     assert "the reader of Ansible's events broke: " in ledger.hosts[BAD].defect
     assert (ledger.hosts["gpu01"].changed, ledger.hosts["gpu01"].defect) == (["t"], "")

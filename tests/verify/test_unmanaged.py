@@ -431,7 +431,7 @@ def test_paths_of_one_folder_are_written_as_one() -> None:
     ]
 
 
-BLOCK = {
+BLOCK: sources.Source = {
     **package_sources.SOURCE,
     "name": "container-toolkit",
     "of": "container_toolkit.repository",

@@ -11,13 +11,14 @@ from gpuprov.facts.probes import acceptance, rdma
 from gpuprov.facts.probes.acceptance.build import PACKAGES
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import family
+from gpuprov.host_code.json_members import Json
 
 Ctx = Context[Acceptance]
 OLD = "/usr/local/lib/gpuprov/acceptance/build.sh"
 """The script with which an earlier gpuprov built."""
 
 
-def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
+def builds(ctx: Ctx) -> Iterator[dict[str, Json]]:
     """Yield what is not built yet, as steps take it: the source of its archive, and the folder to build it in."""
     built = ctx.facts.get(acceptance.TOOLS).built
     for name, folder in sources(ctx.fragment):
@@ -37,12 +38,12 @@ def builds(ctx: Ctx) -> Iterator[dict[str, Any]]:
         }
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. `install`: packages. `absent`: files that should not be there."""
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     present, building = ctx.facts.get(PACKAGES), list(builds(ctx))
     needed = list(catalogue.list_packages(installed(ctx), kin))
-    needed += catalogue.build_packages((build["name"] for build in building), kin)
+    needed += catalogue.build_packages((str(build["name"]) for build in building), kin)
     return {
         "of": "the acceptance tools",
         "hint": "perftest and rdma-core's tools are in every distribution; libnccl comes from NVIDIA's CUDA repository; or take the "

@@ -10,6 +10,7 @@ from gpuprov.capabilities.cgpu.checks import FIELDS, differences
 from gpuprov.capabilities.cgpu.fragment import Cgpu, lines
 from gpuprov.catalog import cgpu as catalogue
 from gpuprov.facts.probes.gpus.cgpu import CGPU
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
 Ctx = Context[Cgpu]
@@ -57,7 +58,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield Unit(name=catalogue.UNIT, enabled=True, active=True, fix=f"{fix}; then {APPLY}")
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the values of the role: those of the resources, and how the unit is run."""
     unit = next(resource for resource in desired(ctx) if isinstance(resource, Unit))
     values = role_values(desired(ctx), "program", "files", "units", "absent", "on")

@@ -40,7 +40,7 @@ def decided(ctx: Ctx) -> Decision:
     have = {name: package.version for name, package in installed(facts).items()}
     index = facts.get(packages.INDEX)
     needed = list(catalogue.PACKAGES)
-    resolution: dict[str, Any] = resolve.resolve(requested, needed, index, have)
+    resolution = resolve.resolve(requested, needed, index, have)
     source = coming(ctx)
     if not resolution["problem"]:
         return Decision(version=resolution["version"], packages=resolution["packages"], source=source)

@@ -17,6 +17,7 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     specification_file,
 )
 from gpuprov.capabilities.container_toolkit.readers import needed_flags, too_old
+from gpuprov.capabilities.container_toolkit.registration import FILES
 from gpuprov.capabilities.container_toolkit.tasks import TASKS
 from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.catalog import container_toolkit as catalogue
@@ -26,6 +27,7 @@ from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from gpuprov.host_code.cdi import LINKS, MAKE_UVM, SPECIFICATION, UVM
 from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values
 from gpuprov.rules import engines, resolve
+from gpuprov.rules.cluster_engines import SETTINGS, derive_drop_in
 
 OWN_FILES = tuple(f"/etc/systemd/system/{name}" for name in catalogue.OWN_UNITS)
 RULE = f"""{HEADER}\
@@ -152,10 +154,19 @@ def configured(ctx: Ctx, version: str) -> Iterator[Resource]:
     whole = resolve.order(version) >= resolve.order(catalogue.MAKES_UVM)
     yield from (File(path, text, optional=whole) for path, text in texts.items())
     yield from (Absent(path) for path in (*OWN_FILES, catalogue.REFRESH_DROP_IN) if path not in texts)
+    yield from tell_clusters(ctx)
     if new:
         yield refresh_environment(ctx, version)
         yield from (Unit(name=name, enabled=False, active=False) for name in catalogue.OWN_UNITS)
     yield from (Unit(name=name, enabled=True) for name in (catalogue.REFRESH_UNITS if new else catalogue.OWN_UNITS))
+
+
+def tell_clusters(ctx: Ctx) -> Iterator[Resource]:
+    """Yield the default runtime as a setting of k3s and RKE2."""
+    present = registrable(ctx.fragment, ctx.facts)
+    for name, path in SETTINGS.items():
+        text = derive_drop_in(name, present[name], ctx.fragment.default_runtime) if name in present else ""
+        yield File(path, HEADER + text) if text else Absent(path)
 
 
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
@@ -174,10 +185,11 @@ def make(ctx: Ctx) -> dict[str, Any]:
     decision, toolkit = decided(ctx), ctx.facts.get(TOOLKIT)
     names, default = list(registrable(ctx.fragment, ctx.facts)), {"default": ctx.fragment.default_runtime}
     drop_ins = modern(decision.version or toolkit.version)
+    own = [name for name in names if name in FILES]
     users, argv = list(ctx.fragment.rootless), settings(ctx.fragment.mode, toolkit, runners(ctx.fragment, ctx.facts))
     steps = [
         Step("cdi", {"directory": ctx.fragment.cdi_directory}),
-        Step("register", {"names": names, "users": users, **default, "drop_ins": drop_ins}, names or users),
+        Step("register", {"names": own, "users": users, **default, "drop_ins": drop_ins}, own or users),
         Step("daemons", {"names": names, **default}, names),
         Step("restart", default, names),
         Step("settings", {"argv": argv}, argv),
@@ -201,7 +213,7 @@ def coming(ctx: Ctx) -> Iterator[Resource]:
     return configured(ctx, decided(ctx).version or ctx.facts.get(TOOLKIT).version)
 
 
-PATHS = (*OWN_FILES, catalogue.REFRESH_DROP_IN, catalogue.UDEV_RULE)
+PATHS = (*SETTINGS.values(), *OWN_FILES, catalogue.REFRESH_DROP_IN, catalogue.UDEV_RULE)
 """Every file that the role may write."""
 RESOURCES = Resources(
     desired,
@@ -210,6 +222,6 @@ RESOURCES = Resources(
     lines=(catalogue.REFRESH_ENVIRONMENT,),
     coming=coming,
     units=lambda _host, _block: (*catalogue.REFRESH_UNITS, *catalogue.OWN_UNITS),
-    proves={"files": ("cdi_directory",), "enabled": ("cdi_directory",)},
+    proves={"files": ("cdi_directory", "default_runtime"), "enabled": ("cdi_directory",)},
 )
 DESIRED = Desired((*PROBES, REPOSITORIES, ENGINES, TOOLKIT), make)

@@ -15,7 +15,7 @@ from gpuprov.rules.engines import Engine
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
-Runtime = Literal["docker", "containerd", "crio", "podman"]
+Runtime = Literal["docker", "containerd", "crio", "podman", "k3s", "rke2", "microk8s"]
 UserName = Annotated[str, describe("a user's name", pattern=r"^[a-z_][a-z0-9_-]*[$]?$")]
 
 
@@ -38,8 +38,8 @@ class ContainerToolkit(Fragment, frozen=True):
     runtimes: Annotated[
         tuple[Runtime, ...],
         describe(
-            "docker, containerd, crio and podman as the host has them; without any, all that it has "
-            "(containerd only where it has no docker, which brings one along)"
+            "docker, containerd, crio, podman, and the containerd of k3s, rke2 or microk8s, as the host has them; "
+            "without any, all that it has (containerd only where it has no docker, which brings one along)"
         ),
     ] = ()
     default_runtime: Annotated[

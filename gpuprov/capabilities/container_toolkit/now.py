@@ -27,6 +27,7 @@ from gpuprov.facts.probes.software import packages as probed
 from gpuprov.resources import Setting
 from gpuprov.rules import engines as files
 from gpuprov.rules import resolve
+from gpuprov.rules.cluster_engines import RANCHER
 
 Ctx = Context[ContainerToolkit]
 
@@ -90,12 +91,16 @@ def configured(ctx: Ctx) -> Group | Outcome:
     }
     names = [n if n != "podman" else "podman (CDI, no runtime to register)" for n in present]
     right = f"{', '.join(names)}: as asked"
-    return registered_in({name: (files.MAIN[name], lacks) for name, lacks in wrong.items()}, expected, right)
+    return registered_in({name: (files.get_main(name), lacks) for name, lacks in wrong.items()}, expected, right)
+
+
+REGISTRARS = {**dict.fromkeys(RANCHER, "by its restart"), "microk8s": "filled in"}
+"""How NVIDIA's runtime comes into configurations that nvidia-ctk does not write."""
 
 
 def registered_in(places: Mapping[str, tuple[str, Sequence[str]]], expected: str, right: str) -> Group:
     """Return NVIDIA's runtime as a setting of these configurations: by engine or user, the file, and what it lacks."""
-    runtime = Setting(kind="runtime", value=files.NAME, shown="by nvidia-ctk")
+    runtime = Setting(kind="runtime", value=files.NAME)
     return Group(
         tuple(
             msgspec.structs.replace(
@@ -104,6 +109,7 @@ def registered_in(places: Mapping[str, tuple[str, Sequence[str]]], expected: str
                 before="; ".join(lacks),
                 words="; ".join(f"{name}: {lack}" for lack in lacks),
                 file=place,
+                shown=REGISTRARS.get(name, "by nvidia-ctk"),
             )
             for name, (place, lacks) in places.items()
         ),
@@ -117,9 +123,13 @@ RELOADED = {
     "docker": "reloaded",
     "containerd": "restarted (its containers go on)",
     "crio": "restarted (its containers go on)",
+    **dict.fromkeys(RANCHER, "restarted (its pods go on; the API of a server is away meanwhile)"),
+    "microk8s": "restarted (its pods go on)",
 }
 """docker takes runtimes and the default one by reload:
-https://docs.docker.com/reference/cli/dockerd/#configuration-reload-behavior"""
+https://docs.docker.com/reference/cli/dockerd/#configuration-reload-behavior. Pods go on without k3s:
+https://docs.k3s.io/upgrades/killall, and without MicroK8s' containerd, which is stopped alone:
+https://github.com/canonical/microk8s/blob/master/snap/snapcraft.yaml (stop-mode)"""
 
 
 @check("container_toolkit.registered", ENGINES, fields=("runtimes", "default_runtime"))
@@ -131,7 +141,7 @@ def registered(ctx: Ctx) -> Outcome:
         return skip("no engine with a daemon of root's: podman has none" if ctx.fragment.runtimes else "no such engine")
     expected = f"{files.NAME} in force in {', '.join(present)}"
     for name, engine in present.items():
-        unit = f"{name}.service"
+        unit = files.get_unit(name, engine)
         if engine["active"] != "active":
             changes = restart_unit(unit, engine["active"], "active")
             hint = f"journalctl -u {unit} -n 20"

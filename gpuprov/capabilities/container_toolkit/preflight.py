@@ -14,6 +14,7 @@ from gpuprov.facts.probes.host.family import words
 from gpuprov.facts.probes.software import packages
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from gpuprov.rules import engines as files
+from gpuprov.rules.cluster_engines import RANCHER, refuse
 
 Ctx = Context[ContainerToolkit]
 SUBORDINATE = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535"
@@ -42,7 +43,7 @@ def resolvable(ctx: Ctx) -> Outcome:
 @check(
     "container_toolkit.engines",
     ENGINES,
-    fields=("runtimes",),
+    fields=("runtimes", "default_runtime"),
     moment="preflight",
     evidence="dockerd --version; containerd --version; crio --version; podman --version",
 )
@@ -51,7 +52,11 @@ def present(ctx: Ctx) -> Outcome:
     by_name = engines(ctx.fragment, ctx.facts)
     expected = ", ".join(by_name) or "a container engine"
     if not by_name and not ctx.fragment.rootless:
-        return fail(expected, "neither docker, containerd, cri-o nor podman is installed", "install one of them first")
+        return fail(
+            expected,
+            "no docker, containerd, cri-o, podman, k3s, RKE2 or MicroK8s is installed",
+            "install one of them first",
+        )
     absent = [name for name, engine in by_name.items() if engine is None]
     if absent:
         hint = "install it first, or take it out of container_toolkit.runtimes: gpuprov installs no container engine"
@@ -64,8 +69,10 @@ def present(ctx: Ctx) -> Outcome:
             f"podman {needed} or newer, which reads CDI files that name GPUs by number", message, "upgrade podman"
         )
     for name, engine in by_name.items():
-        if why := files.refused(name, engine or {"version": "", "files": {}}) if name != "podman" else "":
-            hint = f"fix it in {files.MAIN[name]}, or take {name} out of runtimes"
+        if engine is None or name == "podman":
+            continue
+        if why := files.refused(name, engine) or refuse(name, engine, ctx.fragment.default_runtime):
+            hint = f"fix it{'' if name in RANCHER else f' in {files.get_main(name)}'}, or take {name} out of runtimes"
             return fail("a configuration to register a runtime in", f"{name}: {why}", hint)
     return ok(", ".join(f"{name} {engine['version']}" for name, engine in by_name.items() if engine) or "rootless only")
 

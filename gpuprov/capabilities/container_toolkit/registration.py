@@ -11,11 +11,12 @@ from typing import NamedTuple, Protocol
 
 from gpuprov.core import safe_parse
 from gpuprov.rules import engine_files, engine_output, engines
+from gpuprov.rules.cluster_engines import TEMPLATE, is_cluster_engine, template_values
 
 FILES = {
     name: [main, *([engines.DROP_INS[name]] if name in engines.DROP_INS else [])] for name, main in engines.MAIN.items()
-}
-"""Files that nvidia-ctk writes, by engine: the main file, and the drop-in file of releases that support them."""
+} | {"microk8s": [TEMPLATE]}
+"""Files that are written, by engine: of nvidia-ctk the main file, and the drop-in file of releases that support them."""
 NOTHING = "nothing to do"
 DONE = "accepted"
 TRIES, PAUSE = 5, 2.0
@@ -53,6 +54,9 @@ def register(host: Host, name: str, default: bool, drop_ins: bool = True) -> str
         return NOTHING
     message = ""
     try:
+        if name == "microk8s":
+            message = _fill_template(host, engine, default)
+            return message
         lost, message = _attempt(host, name, default, drop_ins, "file")
         # containerd below 2.1 takes a plugin's section from one file, and its built-in runc goes where a section names
         # runtimes: then the drop-in file must repeat all that is in force.
@@ -89,6 +93,19 @@ def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) 
     return [], f"nvidia-ctk would leave: {'; '.join(wrong)}" if wrong else DONE
 
 
+def _fill_template(host: Host, engine: engines.Engine, default: bool) -> str:
+    """Put the runtime into MicroK8s' template, whose variables and comments stay; nvidia-ctk would drop the comments."""
+    config = engines.configuration("microk8s", engine)
+    cdi = engines.wants_cdi("microk8s", engine["version"], engines.registered("microk8s", config)["cdi"])
+    text = engine["files"][TEMPLATE]["text"]
+    for tables, key, value in template_values(config, default, cdi):
+        text = engine_files.with_value(text, tables, key, value)
+    host.write({TEMPLATE: text})
+    after = engine_output.parse(host.read())["microk8s"]
+    wrong = engines.lost_between("microk8s", engine, after) or engines.differences("microk8s", after, default)
+    return f"the template would then lose or have: {'; '.join(wrong[:8])}" if wrong else DONE
+
+
 class InMemory:
     """A user's own daemon.json; nothing is written before everything is decided. `run`: nvidia-ctk over a copy of a
     text."""
@@ -121,7 +138,7 @@ class Daemons(Protocol):
     def read(self) -> str:
         """Return the current output of the probe."""
 
-    def tell(self, verb: str, name: str) -> None:
+    def tell(self, verb: str, unit: str) -> None:
         """Reload or restart an engine's daemon."""
 
     def give_up(self, name: str) -> None:
@@ -142,7 +159,9 @@ def lacks(name: str, engine: engines.Engine, default: bool) -> str:
     """Return why a daemon has to reload its configuration; empty if it is running and has it in force."""
     if wrong := engines.in_force(name, engine, default):
         return wrong
-    return "" if engine["active"] == "active" else f"{name}.service is {engine['active'] or 'not there'}"
+    return (
+        "" if engine["active"] == "active" else f"{engines.get_unit(name, engine)} is {engine['active'] or 'not there'}"
+    )
 
 
 def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, restart: bool = False) -> Told:
@@ -157,7 +176,8 @@ def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, 
     if not lacks(name, engine, default):
         return Told(changed=False)
     reload = name == "docker" and engine["active"] == "active" and not restart
-    host.tell("reload" if reload else "restart", name)
+    unit = engines.get_unit(name, engine)
+    host.tell("reload" if reload else "restart", unit)
     engine = _settled(host, name, default)
     wrong = lacks(name, engine, default)
     if reload and wrong and engine["active"] == "active":
@@ -169,11 +189,12 @@ def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, 
         return Told(changed=True, problem=problem) if stopped else Told(changed=True, restart=wrong)
     if not wrong:
         return Told(changed=True)
-    why = f"{name}.service is active: {wrong}"
+    why = f"{unit} is active: {wrong}"
     if engine["active"] != "active":
-        host.give_up(name)
-        why = f"{name}.service is {engine['active'] or 'not there'}: it does not start"
-    return Told(changed=True, problem=f"{why}. Fix: journalctl -u {name}.service, on the host")
+        if name in FILES:
+            host.give_up(name)
+        why = f"{unit} is {engine['active'] or 'not there'}: it does not start"
+    return Told(changed=True, problem=f"{why}. Fix: journalctl -u {unit}, on the host")
 
 
 def would_stop(engine: engines.Engine) -> str:
@@ -191,7 +212,7 @@ def would_stop(engine: engines.Engine) -> str:
 
 def _settled(host: Daemons, name: str, default: bool) -> engines.Engine:
     """Return the engine once its daemon has the runtime, or once the time for that is over."""
-    for number in range(TRIES):
+    for number in range(TRIES * (6 if is_cluster_engine(name) else 1)):  # an agent first asks its server
         time.sleep(PAUSE if number else 0)
         engine = engine_output.parse(host.read())[name]
         if not lacks(name, engine, default):

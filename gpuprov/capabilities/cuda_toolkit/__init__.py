@@ -45,10 +45,19 @@ def rules(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
 
 
 def hardware_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
-    """Yield toolkits that no longer compile for the host's GPU."""
+    """Yield toolkits that do not yet, or no longer, compile for the host's GPU."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     if gpu is None:
         return
+    first = catalogue.find_first_toolkit(gpu.compute_capability)
+    for place, version in enumerate(block.versions):
+        if first and resolve.order(toolchain.take_minor(version)) < resolve.order(first):
+            message = (
+                f"cuda_toolkit.versions: CUDA {version} compiles no code for {gpu.key} (compute capability "
+                f"{gpu.compute_capability}): its libraries, and programs built with it, run there from PTX or not at all"
+            )
+            hint = f"a toolkit of {first} or newer"
+            yield Problem(path=(HERE, "versions", place), message=message, hint=hint, severity="warning")
     useless = [version for version in block.versions if catalogue.is_dropped(version, gpu.arch)]
     for place, version in enumerate(block.versions):
         if version in useless:

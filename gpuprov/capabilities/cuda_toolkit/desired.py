@@ -1,7 +1,6 @@
 """Desired state of the role: packages of exact releases, the default toolkit, the file for login shells."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, components, decide
@@ -12,6 +11,7 @@ from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.driver.cuda_toolkit import REQUIRES, TOOLKITS, Toolkit, Toolkits
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Resource, role_values
 
 Ctx = Context[CudaToolkit]
@@ -82,7 +82,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield File(catalogue.PROFILE, PROFILE) if ctx.fragment.path else Absent(catalogue.PROFILE)
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. `later`: what waits for a package source. The transaction: `of`, `install`, `remove`,
     `refuse`. Then `hold` and `release`, and the values of its resources. `problem`: why a compiler does not work."""
     block, facts = ctx.fragment, ctx.facts

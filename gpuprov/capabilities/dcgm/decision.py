@@ -1,8 +1,6 @@
 """Decision which packages of DCGM a host gets, in one version, and which are removed, made once for preflight and for
 the role."""
 
-from typing import Any
-
 import msgspec
 
 from gpuprov.capabilities import package_sources
@@ -64,9 +62,7 @@ def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
         problem = f"driver branch {branch} is too old" if branch else "no driver says which CUDA build is needed"
         hint = f"a driver of branch {catalogue.MIN_BRANCH} or newer: nvidia_driver, or say dcgm.cuda"
         return Decision(line=line, problem=problem, hint=hint)
-    answer: dict[str, Any] = resolve.resolve(
-        fragment.version, catalogue.list_names(line, parts(fragment), cuda), index, present
-    )
+    answer = resolve.resolve(fragment.version, catalogue.list_names(line, parts(fragment), cuda), index, present)
     if answer["problem"]:
         hint = answer["hint"] if any(index.get(name) for name in catalogue.list_all_names()) else REPOSITORY
         return Decision(line=line, cuda=cuda, problem=answer["problem"].replace("driver version", "version"), hint=hint)

@@ -1,7 +1,6 @@
 """Desired state of the role: DCGM's packages, the settings of its units, and its daemons running with them."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpuprov.capabilities.answers import HEADER, TRY_BY_HAND
 from gpuprov.capabilities.base import Context, Desired, Resources
@@ -9,6 +8,7 @@ from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, find_installed, installed
 from gpuprov.capabilities.driver import branch_now
 from gpuprov.catalog import dcgm as catalogue
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.rules.followers import LIBRARY_FILES
 from gpuprov.spec.model import HostSpec
@@ -68,12 +68,12 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
         yield Unit(name=catalogue.OLD_UNIT, enabled=False, active=False)
 
 
-def daemons(ctx: Ctx, run: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def daemons(ctx: Ctx, run: Iterable[Mapping[str, Json]]) -> Iterator[dict[str, Json]]:
     """Yield these units as the module gpuprov_unit takes them."""
     ask = ["dcgmi", "discovery", "--host", catalogue.derive_address(ctx.fragment.listen), "-l"]
     for unit in run:
         questions = ask if unit["name"] == catalogue.UNIT else []
-        more = {"enabled": True, "ask": questions, "answer": ANSWER}
+        more: dict[str, Json] = {"enabled": True, "ask": questions, "answer": ANSWER}
         yield {**unit, **more, "way_out": WAY_OUT.format(unit["name"])}
 
 
@@ -81,7 +81,7 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
+def packages(ctx: Ctx, decision: Decision) -> dict[str, Json]:
     """Return the transaction, and all packages of DCGM that are held or released after it."""
     present = installed(ctx.facts)
     moves = any(present.get(name) != version for name, version in decision.packages.items())
@@ -107,7 +107,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     return {"told": message, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.later else {}
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. `install`, `remove`, `hold`, `release`: packages. The values of its resources; its
     units run, in this order. `later`: what the packages wait for; none are named until then."""
     decision, values = decided(ctx), role_values(desired(ctx), "files", "absent", "on", "off", "run")

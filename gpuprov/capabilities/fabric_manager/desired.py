@@ -29,6 +29,7 @@ from gpuprov.facts.probes.gpus.imex import IMEX
 from gpuprov.facts.probes.host import system, systemd
 from gpuprov.facts.probes.host.family import words
 from gpuprov.facts.probes.host.reads import READS, explain_age
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import File, Lines, Resource, Unit, role_values
 from gpuprov.spec.model import HostSpec
 
@@ -217,7 +218,7 @@ def missing_config(ctx: Ctx, service: Daemon, decision: Decision) -> None:
         raise ProbeFailed(message, f"{command} {own_package.name}{more}, then apply again")
 
 
-def transaction(ctx: Ctx, decision: Decision) -> dict[str, Any]:
+def transaction(ctx: Ctx, decision: Decision) -> dict[str, Json]:
     """Return `install`, `remove`, `hold`, `release`: packages."""
     present = installed(ctx.facts)
     pinned = [f"{name}={version}" for name, version in decision.packages.items()]
@@ -242,7 +243,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     return {"told": message, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.source else {}
 
 
-def make(ctx: Ctx) -> Mapping[str, object]:
+def make(ctx: Ctx) -> Mapping[str, Json]:
     """Return the role's values. `of`: its name. The transaction: `install`, `remove`, `hold`, `release`; `later`: what
     it waits for. The values of its files and lines. `reboot`: the reason for one. `runtime`: the units at a boot, once
     the package is there.

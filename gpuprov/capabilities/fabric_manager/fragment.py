@@ -13,6 +13,7 @@ from gpuprov.facts.probes.gpus import fabric
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.software.packages import PACKAGES, Package
 from gpuprov.rules import followers, resolve
+from gpuprov.rules.package_rules import Rule
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment, HostSpec
 
@@ -106,7 +107,7 @@ def written(value: object) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def rules(facts: Facts, part: str = "fabric-manager") -> tuple[dict[str, object], ...]:
+def rules(facts: Facts, part: str = "fabric-manager") -> tuple[Rule, ...]:
     """Return the package's names on this host's distribution; `part` imex: nvidia-imex's; nscq, nvsdm: the library's."""
     release = facts.get(system.OS_RELEASE)
     matched = catalogue.build_rules(release.id, release.version, part)
@@ -151,7 +152,7 @@ def library_part(host: HostSpec, facts: Facts) -> str:
     if not followers.wants_library(str(getattr(block, "query_library", "never")), host.capabilities):
         return ""
     on_bus = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
-    return followers.library(on_bus, {"library": catalogue.read_libraries()})
+    return catalogue.find_library(on_bus)
 
 
 def held_packages(facts: Facts, part: str) -> dict[str, Package]:

@@ -1,7 +1,6 @@
 """Desired state of the role: packages, settings of the release's cufile.json, and the link that leads to it."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import HEADER, TRY_BY_HAND
@@ -15,6 +14,7 @@ from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.driver import gds as probe
 from gpuprov.facts.probes.driver.gds import toolkit
 from gpuprov.facts.probes.host import house, system
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Lines, Resource, role_values
 from gpuprov.spec.model import HostSpec
 
@@ -58,7 +58,7 @@ def link_commands(ctx: Ctx) -> list[list[str]]:
     ]
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. The transaction: `of`, `hint`, `install`, `refuse`; `later`: what waits for a package
     source; the values of its resources; `tasks`: for the link, and the modules that are loaded now. Raises ProbeFailed
     for packages that nobody offers."""

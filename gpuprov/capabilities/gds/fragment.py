@@ -7,6 +7,7 @@ import msgspec
 
 from gpuprov.catalog import gds as catalogue
 from gpuprov.facts.probes.driver.gds import toolkit
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.model import Fragment, HostSpec
 
 SettingName = Annotated[
@@ -60,7 +61,7 @@ class Gds(Fragment, frozen=True):
 
 def settings(host: HostSpec, block: Gds) -> dict[str, str]:
     """Return the settings of cufile.json that the block asks for, each in JSON."""
-    values: dict[str, object] = dict(block.cufile)
+    values: dict[str, Json] = dict(block.cufile)
     if block.path == "p2pdma":
         values |= catalogue.p2pdma_settings(toolkit(host, block))
     if block.compat_mode != "keep":

@@ -14,6 +14,7 @@ from gpuprov.capabilities.gpu_settings.fragment import FIELDS, config
 from gpuprov.capabilities.gpu_settings.host import READABLE, Ctx, unreadable
 from gpuprov.facts.probes.gpus.gpu_settings import CONFIG, FOLDER, UNIT
 from gpuprov.host_code.files import PYTHON
+from gpuprov.host_code.gpu_settings import compare, wanted
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
 PROGRAM = (
@@ -39,13 +40,13 @@ After=gpuprov-mig.service
 )
 
 
-def only_ecc(config_values: dict[str, Any]) -> dict[str, Any]:
+def only_ecc(config_values: wanted.Config) -> wanted.Config:
     """Return the settings to apply before the one reboot of an apply, which brings them into force."""
 
-    def ecc(settings: dict[str, Any]) -> dict[str, Any]:
-        return {key: value for key, value in settings.items() if key == "ecc"}
+    def ecc(settings: compare.Settings) -> compare.Settings:
+        return {"ecc": settings["ecc"]} if "ecc" in settings else {}
 
-    entries = [{**entry, "settings": ecc(entry["settings"])} for entry in config_values["per_gpu"]]
+    entries: list[wanted.Entry] = [{**entry, "settings": ecc(entry["settings"])} for entry in config_values["per_gpu"]]
     return {"all": ecc(config_values["all"]), "per_gpu": [entry for entry in entries if entry["settings"]]}
 
 

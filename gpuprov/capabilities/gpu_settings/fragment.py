@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from gpuprov.host_code.gpu_settings import compare, wanted
 from gpuprov.spec.model import Fragment
 
 HERE = "gpu_settings"
@@ -85,23 +86,23 @@ class GpuSettings(Settings, frozen=True):
     ] = ()
 
 
-def settings(block: Settings) -> dict[str, Any]:
+def settings(block: Settings) -> compare.Settings:
     """Return the requested settings as plain values; settings that are left alone are absent."""
-    plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(block))
+    plain = msgspec.json.decode(msgspec.json.encode(block))
     values = {key: plain[key] for key in FIELDS if plain.get(key, "keep") not in ("keep", {})}
     locks = {key: value for key, value in plain.get("locked_clocks", {}).items() if value != "keep"}
     values.pop("locked_clocks", None)
-    return {**values, **({"locked_clocks": locks} if locks else {})}
+    return msgspec.convert({**values, **({"locked_clocks": locks} if locks else {})}, compare.Settings)
 
 
-def config(block: GpuSettings) -> dict[str, Any]:
+def config(block: GpuSettings) -> wanted.Config:
     """Return the input of the host's program, which it keeps for its boots: see
     gpuprov/host_code/gpu_settings/wanted.py."""
-    entries = [{"gpus": _names(entry), "settings": settings(entry)} for entry in block.per_gpu]
+    entries: list[wanted.Entry] = [{"gpus": _names(entry), "settings": settings(entry)} for entry in block.per_gpu]
     return {"version": 1, "all": settings(block), "per_gpu": entries}
 
 
-def _names(entry: Entry) -> Any:
+def _names(entry: Entry) -> list[int | str] | Literal["all"]:
     return "all" if entry.gpus == "all" else list(entry.gpus)
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpuprov.capabilities.base import Context, Outcome, fail, not_asked, skip
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings, asks, config
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import gpu_settings as probe
 from gpuprov.facts.probes.host import pci, system
-from gpuprov.host_code.gpu_settings import wanted
+from gpuprov.host_code.gpu_settings import compare, wanted
 from gpuprov.host_code.gpu_settings.compare import State
 
 Ctx = Context[GpuSettings]
@@ -24,7 +24,7 @@ class Asked(NamedTuple):
 
     gpu: wanted.Gpu
     now: probe.GpuSettings
-    settings: dict[str, Any]
+    settings: compare.Settings
 
     @property
     def state(self) -> State:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -18,6 +17,7 @@ from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import gpu_settings as probe
 from gpuprov.facts.probes.host.system import CONTAINER
 from gpuprov.host_code.gpu_settings.compare import (
+    Locks,
     Pair,
     compare_applications,
     compare_ecc,
@@ -159,7 +159,7 @@ def locked_clocks(ctx: Ctx) -> Group | Outcome:
     return state_settings(ctx, list_requests(ctx, "locked_clocks"), "locked clocks", compare)
 
 
-def list_slow(gpu: Asked, locks: dict[str, Any]) -> list[str]:
+def list_slow(gpu: Asked, locks: Locks) -> list[str]:
     """Return clocks below half the minimum of a GPU that gives no reason for it. The driver goes somewhat below the
     minimum without a reason: a card's voltage does not carry 3105 MHz, and it shows 2730
     (https://github.com/nvidia-holoscan/holohub/pull/714,

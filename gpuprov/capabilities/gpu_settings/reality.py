@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings
 from gpuprov.core import safe_parse
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.gpus import gpu_settings as probe
 from gpuprov.facts.probes.gpus import mps
+from gpuprov.host_code.gpu_settings.compare import Locks, Settings, Span
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
@@ -24,11 +23,12 @@ def export(facts: Facts) -> Fragment | None:
     if not any(rows):
         return None
     common = {key: value for key, value in rows[0].items() if all(row.get(key) == value for row in rows)}
-    groups: dict[str, tuple[dict[str, Any], list[int]]] = {}
-    for number, row in enumerate(rows):
-        if own := {key: value for key, value in row.items() if key not in common}:
-            groups.setdefault(repr(sorted(own.items())), (own, []))[1].append(number)
-    entries = [{"gpus": numbers, **own} for own, numbers in groups.values()]
+    rest = [{key: value for key, value in row.items() if key not in common} for row in rows]
+    groups: dict[str, list[int]] = {}
+    for number, row in enumerate(rest):
+        if row:
+            groups.setdefault(repr(sorted(row.items())), []).append(number)
+    entries = [{"gpus": numbers, **rest[numbers[0]]} for numbers in groups.values()]
     block, _ = convert({**common, **({"per_gpu": entries} if entries else {})}, GpuSettings)
     return block if isinstance(block, GpuSettings) else None
 
@@ -42,16 +42,17 @@ def _kept(boot: probe.Kept) -> bool:
     return isinstance(kept, dict) and '"ecc"' in boot.text
 
 
-def _settings(gpu: probe.GpuSettings, locks: dict[str, Any], kept: bool, shared: bool) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+def _settings(gpu: probe.GpuSettings, locks: Locks, kept: bool, shared: bool) -> Settings:
+    values: Settings = {}
     if gpu.ecc_pending and (kept or gpu.ecc_pending == "disabled"):
         values["ecc"] = gpu.ecc_pending
     if gpu.power is not None and gpu.power != gpu.power_default:
         values["power_limit"] = round(gpu.power)
-    clocks = (gpu.application_memory, gpu.application_graphics)
-    if None not in clocks and clocks != (gpu.default_memory, gpu.default_graphics):
-        values["application_clocks"] = {"memory": clocks[0], "graphics": clocks[1]}
-    if ranges := {name: lock for name, lock in locks.items() if lock != "default"}:
+    memory, graphics = gpu.application_memory, gpu.application_graphics
+    if memory and graphics and (memory, graphics) != (gpu.default_memory, gpu.default_graphics):
+        values["application_clocks"] = {"memory": memory, "graphics": graphics}
+    ranges: dict[str, Span] = {name: lock for name, lock in locks.items() if lock != "default"}
+    if ranges:
         values["locked_clocks"] = ranges
     if gpu.compute_mode in ("exclusive_process", "prohibited") and not shared:
         values["compute_mode"] = gpu.compute_mode

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import BEFORE, HEADER, TRY_BY_HAND
@@ -22,6 +21,7 @@ from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.host import house, system
 from gpuprov.facts.probes.rdma import gdrcopy as gdrcopy_probe
 from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT, Gpudirect
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.resources.packages import packages_of
 
@@ -81,7 +81,7 @@ def reboot(ctx: Ctx) -> str:
     return f"the loaded driver has {OVERRIDE}={now}, {target} is wanted" if differs else ""
 
 
-def peer(ctx: Ctx, name: str) -> dict[str, Any]:
+def peer(ctx: Ctx, name: str) -> dict[str, Json]:
     """Return the arguments of step peer_memory; empty if nothing is to be loaded now."""
     if not name or peer_module.find_obstacle(ctx):
         return {}
@@ -89,14 +89,15 @@ def peer(ctx: Ctx, name: str) -> dict[str, Any]:
         {"text": message.text, "cause": message.cause, "way": message.way}
         for message in catalogue.read_gpudirect_file().messages
     ]
-    return {"name": name, **peer_module.list_wanted(ctx.fragment, name), "causes": causes}
+    parameters = peer_module.list_parameters(ctx.fragment, name)
+    return {"name": name, "other": peer_module.OTHERS[name], "parameters": parameters, "causes": causes}
 
 
 GDRCOPY = {"of": "gdrcopy", "hint": TRY_BY_HAND}
 """Options of gpuprov_packages for gdrcopy."""
 
 
-def copies(ctx: Ctx) -> dict[str, Any]:
+def copies(ctx: Ctx) -> dict[str, Json]:
     """Return gdrcopy's packages to `install`, its `service` if that is to be on, and whether it is to `run` again,
     which loads the module and makes the device node; `later`: what waits for a package source."""
     if not ctx.fragment.gdrcopy.install:
@@ -145,7 +146,7 @@ def loaded_module(decision: Decision) -> str:
     return "" if decision.method == "dmabuf" else decision.method
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. The method is reported with its reason, and modules are rebuilt; `problem`: why they
     cannot load after that. The values of its resources. `reboot`: the reason for one. `gdrcopy`: its packages. `later`:
     what waits for a package source."""

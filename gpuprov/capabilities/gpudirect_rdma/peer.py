@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
@@ -23,22 +22,23 @@ from gpuprov.resources import KernelModule, Modules, Setting
 DKMS = "it does not come from DKMS, so nothing can build it again: nvidia_driver: {build: dkms}, or method dmabuf"
 DEFAULTS = {"peerdirect_support": "0", "persistent_api_support": "1"}
 OTHERS = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}
+"""Modules beside which a peer module does not work."""
 
 
-def list_wanted(block: GpudirectRdma, name: str) -> dict[str, Any]:
-    """Return the module `other` than this peer module, beside which it does not work, and its `parameters`."""
-    parameters = (
-        {"peerdirect_support": block.peerdirect_support, "persistent_api_support": block.persistent_api_support}
-        if name == "nvidia_peermem"
-        else {}
-    )
-    return {"other": OTHERS[name], "parameters": {key: str(value) for key, value in parameters.items()}}
+def list_parameters(block: GpudirectRdma, name: str) -> dict[str, str]:
+    """Return the parameters of this peer module."""
+    if name != "nvidia_peermem":
+        return {}
+    return {
+        "peerdirect_support": str(block.peerdirect_support),
+        "persistent_api_support": str(block.persistent_api_support),
+    }
 
 
 def find_differences(ctx: Ctx, name: str) -> dict[str, str]:
     """Return the modules and parameters that apply would change in the running kernel, each as it is."""
-    state, desired = ctx.facts.get(GPUDIRECT), list_wanted(ctx.fragment, name)
-    return compare(name, desired["other"], desired["parameters"], state.loaded, state.parameters)
+    state = ctx.facts.get(GPUDIRECT)
+    return compare(name, OTHERS[name], list_parameters(ctx.fragment, name), state.loaded, state.parameters)
 
 
 def find_obstacle(ctx: Ctx) -> str:
@@ -188,7 +188,7 @@ def parameters(ctx: Ctx) -> Outcome:
     if decision.method != "nvidia_peermem":
         return not_peer(decision) or ok("nv_peer_mem has none of nvidia_peermem's parameters")
     state = ctx.facts.get(GPUDIRECT)
-    targets = list_wanted(ctx.fragment, decision.method)["parameters"]
+    targets = list_parameters(ctx.fragment, decision.method)
     expected = " ".join(f"{key}={value}" for key, value in targets.items())
     names = {modules.underscored(name) for name in catalogue.get_method("nvidia_peermem").modules}
     given = [

@@ -9,7 +9,9 @@ from gpuprov.capabilities.health.log import Finding, failed, findings, quoted, r
 from gpuprov.capabilities.health.past import moment
 from gpuprov.capabilities.health.reported import shown
 from gpuprov.catalog import health as catalogue
+from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.kernel import ADDRESS
+from gpuprov.catalog.topology import always_has_nvlinks
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
@@ -44,8 +46,9 @@ def nvlink_errors(ctx: Ctx) -> Outcome:
     bit error rate above its limit; CRC errors are reported. Counters that a GPU does not have are not reported."""
     state, limit = ctx.facts.get(NVLINK_ERRORS), ctx.fragment.nvlink_errors
     linked = [gpu for gpu in state.gpus if gpu.links]
-    if state.nameless and len(shown(ctx)) == 1:
-        return not_asked(f"{state.complaint}, {ALONE}")
+    gpus = shown(ctx) if state.nameless else ()
+    if gpus and (len(gpus) == 1 or not any(always_has_nvlinks(find_gpu(gpu.name)) for gpu in gpus)):
+        return not_asked(state.complaint + f", {ALONE}" * (len(gpus) == 1))
     if state.complaint:
         raise ProbeFailed(f"NVLink's errors are not known: {state.complaint}", "see health.gpus")
     if not linked:
@@ -138,9 +141,10 @@ def pcie_replays(ctx: Ctx) -> Outcome:
 
 
 def counting_ports(ctx: Ctx) -> list[PortErrors]:
-    """Return the ports of adapters that carry data, with their counters."""
-    others = {device.name for device in ctx.facts.get(DEVICES) if not device.works}
-    return [port for port in ctx.facts.get(PORT_ERRORS) if port.device not in others]
+    """Return the ports of adapters that carry data, with their counters; port 0 is the adapter itself."""
+    known = {device.name: {0, *(port.number for port in device.ports)} for device in ctx.facts.get(DEVICES)}
+    known |= {device.name: set() for device in ctx.facts.get(DEVICES) if not device.works}
+    return [port for port in ctx.facts.get(PORT_ERRORS) if port.port in known.get(port.device, {port.port})]
 
 
 @check(

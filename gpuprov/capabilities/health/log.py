@@ -132,7 +132,7 @@ def standing(log: KernelLog, ignored: Iterable[int] = ()) -> list[Judged]:
 
 
 class Past(NamedTuple):
-    """An Xid or SXid that asked for something which was done since."""
+    """A line that asked for something which was done since."""
 
     verdict: Verdict
     line: Line
@@ -140,7 +140,9 @@ class Past(NamedTuple):
 
     def __str__(self) -> str:
         kind = "SXid" if self.verdict.check == "sxid" else "Xid"
-        return f"{kind} {self.verdict.number} on {self.verdict.device} {moment(self.line.at)}, {self.ending}"
+        name = f"{kind} {self.verdict.number}" if self.verdict.number else self.verdict.key
+        device = f" on {self.verdict.device}" if self.verdict.device else ""
+        return f"{name}{device} {moment(self.line.at)}, {self.ending}"
 
 
 def list_past(log: KernelLog, check: str, ignored: Iterable[int] = ()) -> list[Past]:
@@ -221,7 +223,7 @@ def driver_log(ctx: Ctx) -> Outcome:
     matched = findings(log, "driver_log")
     if bad := unfit(matched):
         return failed(expected, bad)
-    return ok(f"none {span(log)}{reported(matched)}", expected)
+    return ok(f"none {span(log)}{reported(matched)}{describe_past(list_past(log, 'driver_log'))}", expected)
 
 
 @check("health.programs", KERNEL_LOG, fields=("since", "program_errors"), evidence=XIDS)

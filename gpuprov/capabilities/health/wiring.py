@@ -6,6 +6,7 @@ from typing import Any
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.health.fragment import HERE, Ctx
 from gpuprov.capabilities.health.reported import concern
+from gpuprov.catalog.topology import always_has_nvlinks
 from gpuprov.catalog.xids import find_worst
 from gpuprov.facts.probes import recorded
 from gpuprov.facts.probes.base import Facts, NotRecorded, ProbeFailed
@@ -83,7 +84,7 @@ def nvlinks(ctx: Ctx) -> Outcome:
         return _recorded(defects.find_uneven_nvlinks(ctx.facts.known(recorded.LINKS) or ()), expected, lacking)
     linked = [gpu for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.links]
     if wiring.nvlinks.complaint:
-        bare = all(gpu.entry is None or gpu.entry.nvlink != "yes" for gpu in wiring.gpus)
+        bare = not any(always_has_nvlinks(gpu.entry) for gpu in wiring.gpus)
         if len(wiring.gpus) < 2 or bare or hidden(wiring.guest, "nvswitches"):
             return not_asked(wiring.nvlinks.complaint + f", {ALONE}" * (len(wiring.gpus) == 1))
         raise ProbeFailed(f"NVLinks are not known: {wiring.nvlinks.complaint}", "see health.gpus")

@@ -21,6 +21,7 @@ from gpuprov.facts.probes.host.family import family, words
 from gpuprov.facts.probes.kernel.first_boot import FIRST_BOOT, FirstBoot
 from gpuprov.facts.probes.software import packages
 from gpuprov.host_code import first_boot_tools, lock
+from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.packages import half_configured
 from gpuprov.spec import overrides
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, OnFailure, Reboot
@@ -257,7 +258,7 @@ def rules(host: HostSpec, fragment: House, driverless: Collection[str]) -> Itera
         yield from board.problems(host, fragment.gpu)
 
 
-def tables(capabilities: Sequence[Capability]) -> Mapping[str, object]:
+def tables(capabilities: Sequence[Capability]) -> Mapping[str, Json]:
     """Return the tables that the role `host` decides by."""
     return {
         "gpu_services": GPU_SERVICES,

@@ -1,7 +1,6 @@
 """Desired state of the role: packages of Open MPI and UCX, HPC-X, its module, and the linker's way to NCCL's plugin."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from gpuprov.capabilities.answers import HEADER, TRY_BY_HAND
 from gpuprov.capabilities.base import Desired, Resources
@@ -13,6 +12,7 @@ from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.software import hpc as probe
 from gpuprov.host_code import hpcx
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Resource, role_values
 from gpuprov.resources.packages import packages_of
 
@@ -52,7 +52,7 @@ def explain_hpcx(ctx: Ctx) -> str:
     return hpcx.explain_installation(state.link, state.mark, archive.folder, ctx.fragment.hpcx.sha256.lower())
 
 
-def plan_hpcx(ctx: Ctx) -> dict[str, Any]:
+def plan_hpcx(ctx: Ctx) -> dict[str, Json]:
     """Return the tasks that bring HPC-X; none if it is there."""
     source, archive = ctx.fragment.hpcx, find_archive(ctx.fragment)
     if archive is None or not explain_hpcx(ctx):
@@ -67,7 +67,7 @@ def plan_hpcx(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values: the transaction, holds, files, and the tasks for HPC-X. Raises ProbeFailed for packages
     that no package source has."""
     decision, installed = decide(ctx), ctx.facts.get(probe.PACKAGES)

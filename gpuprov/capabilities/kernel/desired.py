@@ -17,6 +17,7 @@ from gpuprov.facts.probes.host import cpu, system, virtualization
 from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.kernel import boot, initramfs
 from gpuprov.host_code.at_boot.governor import select_differing
+from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.running_kernel import SYSCTL_FILE
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 from gpuprov.resources.kernel_module import MODPROBE_FILE, MODULES_FILE
@@ -134,7 +135,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield Unit(name=UNIT, enabled=governs, active=governs, waits=why, fix=GOVERNOR_FIX)
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the values of the role: those of the resources; `reboot`: the reason for one."""
     kernel, container = ctx.fragment, bool(ctx.facts.get(system.CONTAINER))
     without = [] if container else missing(ctx)

@@ -2,7 +2,7 @@
 the host."""
 
 from gpuprov.capabilities.base import LOADED, Capability
-from gpuprov.capabilities.kubernetes import node, now
+from gpuprov.capabilities.kubernetes import dra, node, now
 from gpuprov.capabilities.kubernetes.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.capabilities.kubernetes.reading import export
@@ -14,7 +14,7 @@ CAPABILITY = Capability(
     name="kubernetes",
     summary="What a GPU node needs in Kubernetes: one device plugin and its sharing, GPU-operator values, labels, RuntimeClass",
     fragment=Kubernetes,
-    checks=now.CHECKS + node.CHECKS,
+    checks=now.CHECKS + node.CHECKS + dra.CHECKS,
     rules=rules,
     fleet_rules=fleet_rules,
     export=export,

@@ -7,7 +7,16 @@ from functools import cache
 from typing import Any
 
 from gpuprov.capabilities.kubernetes import layout
-from gpuprov.capabilities.kubernetes.fragment import Kubernetes, MpsSharing, SharedResource, TimeSlicing
+from gpuprov.capabilities.kubernetes.dra import dra_values
+from gpuprov.capabilities.kubernetes.fragment import (
+    Kubernetes,
+    MpsSharing,
+    PluginConfig,
+    SharedResource,
+    TimeSlicing,
+    get_plugin,
+    get_strategy,
+)
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.spec.model import HostSpec
 
@@ -23,13 +32,16 @@ Document = dict[str, Any]
 
 def shared(block: Kubernetes) -> TimeSlicing | MpsSharing | None:
     """Return how the plugin shares GPUs; None if it does not."""
-    sharing = block.device_plugin.sharing
+    return _ways(get_plugin(block))
+
+
+def _ways(own: PluginConfig) -> TimeSlicing | MpsSharing | None:
+    sharing = own.sharing
     return sharing.mps if sharing.mps.resources else sharing.time_slicing if sharing.time_slicing.resources else None
 
 
-def plugin_config(block: Kubernetes) -> Document:
+def plugin_config(own: PluginConfig) -> Document:
     """Return the plugin's own configuration: https://github.com/NVIDIA/k8s-device-plugin/tree/v0.20.0/api/config/v1"""
-    own = block.device_plugin
     flags = {
         "migStrategy": own.mig_strategy,
         "failOnInitError": own.fail_on_init_error,
@@ -40,7 +52,7 @@ def plugin_config(block: Kubernetes) -> Document:
         },
     }
     made: Document = {"version": "v1", "flags": flags}
-    if ways := shared(block):
+    if ways := _ways(own):
         made["sharing"] = {
             "mps" if isinstance(ways, MpsSharing) else "timeSlicing": {
                 "renameByDefault": ways.rename_by_default,
@@ -53,28 +65,41 @@ def plugin_config(block: Kubernetes) -> Document:
 
 def plugin_values(block: Kubernetes) -> Document:
     """Return the values of the chart nvidia-device-plugin."""
-    name = block.device_plugin.config
+    configs = plugin_configs(block)
     return {
-        "config": {"map": {name: text(plugin_config(block))}, "default": name},
+        "config": {"map": configs, "default": _default(configs)},
         "gfd": {"enabled": True},
         "nvidiaDriverRoot": DRIVER_ROOT,
         "runtimeClassName": RUNTIME,
     }
 
 
+def plugin_configs(block: Kubernetes) -> dict[str, str]:
+    """Return the data of the cluster's ConfigMap: the text of each configuration by name."""
+    own = block.configs or {block.device_plugin.config: block.device_plugin}
+    return {name: text(plugin_config(config)) for name, config in sorted(own.items())}
+
+
+def _default(configs: Mapping[str, str]) -> str:
+    """Return the configuration of nodes without the label; empty for none of several, where the plugin does not start:
+    https://github.com/NVIDIA/k8s-device-plugin/blob/v0.20.0/cmd/config-manager/main.go (updateConfigName)"""
+    return "default" if "default" in configs else min(configs) if len(configs) == 1 else ""
+
+
 def operator_values(host: HostSpec, block: Kubernetes) -> Document:
     """Return the values of the chart gpu-operator: on for what the spec asks of it, off for what the host provides."""
-    operator, own = block.gpu_operator, block.device_plugin
-    plugin: Document = {"enabled": block.plugin == "nvidia"}
-    if block.plugin == "nvidia":
-        data = {own.config: text(plugin_config(block))}
-        plugin["config"] = {"create": True, "name": "gpuprov-device-plugin", "default": own.config, "data": data}
+    operator, own = block.gpu_operator, get_plugin(block)
+    plugin: Document = {"enabled": get_strategy(block) == "nvidia"}
+    if get_strategy(block) == "nvidia":
+        data = plugin_configs(block)
+        plugin["config"] = {"create": True, "name": "gpuprov-device-plugin", "default": _default(data), "data": data}
     manager: Document = {"enabled": operator.mig_manager}
     if operator.mig_manager and "mig" in host.capabilities:
         data = {"config.yaml": text(mig_config(host))}
-        manager["config"] = {"create": True, "name": "gpuprov-mig-parted", "default": catalogue.LAYOUT, "data": data}
+        name = layout.get_label(host)
+        manager["config"] = {"create": True, "name": "gpuprov-mig-parted", "default": name, "data": data}
     return {
-        "cdi": {"enabled": set(own.device_list_strategy) == set(CDI)},
+        "cdi": {"enabled": get_strategy(block) == "dra" or set(own.device_list_strategy) == set(CDI)},
         "driver": {"enabled": operator.driver},
         "toolkit": {"enabled": operator.toolkit},
         "mig": {"strategy": own.mig_strategy},
@@ -86,8 +111,8 @@ def operator_values(host: HostSpec, block: Kubernetes) -> Document:
 
 
 def mig_config(host: HostSpec) -> Document:
-    """Return the host's layout as a mig-parted file."""
-    return {"version": "v1", "mig-configs": {catalogue.LAYOUT: layout.parted(host)}}
+    """Return the host's layout as a mig-parted file; of a file that the spec names, all layouts."""
+    return {"version": "v1", "mig-configs": layout.parted_configs(host)}
 
 
 def runtime_class() -> Document:
@@ -121,15 +146,17 @@ def hami_values(block: Kubernetes) -> Document:
 def labels(host: HostSpec, block: Kubernetes) -> dict[str, str]:
     """Return every label that the node needs, and those that the spec adds."""
     made: dict[str, str] = {}
-    if block.plugin == "nvidia":
+    if get_strategy(block) == "nvidia":
         made[catalogue.PLUGIN_CONFIG] = block.device_plugin.config
-        made |= {catalogue.MPS_CAPABLE: "true"} if block.device_plugin.sharing.mps.resources else {}
-    elif block.plugin == "hami":
+        made |= {catalogue.MPS_CAPABLE: "true"} if get_plugin(block).sharing.mps.resources else {}
+    elif get_strategy(block) == "dra":
+        made[catalogue.GPU_PRESENT] = "true"
+    elif get_strategy(block) == "hami":
         made[catalogue.HAMI_NODE] = "on"
     else:
         made[catalogue.GPUSHARE_NODE] = "true"
     if block.gpu_operator.enabled and block.gpu_operator.mig_manager and "mig" in host.capabilities:
-        made[catalogue.MIG_LABEL] = catalogue.LAYOUT
+        made[catalogue.MIG_LABEL] = layout.get_label(host)
     return {**made, **block.labels}
 
 
@@ -142,7 +169,7 @@ def unwanted(host: HostSpec, block: Kubernetes) -> dict[str, str]:
 def allocatable(block: Kubernetes, gpus: Iterable[tuple[bool, tuple[str, ...]]]) -> dict[str, int]:
     """Return the resources that NVIDIA's plugin offers for these GPUs, with counts. A GPU: whether it is in MIG mode,
     its MIG devices' profiles."""
-    strategy = block.device_plugin.mig_strategy
+    strategy = get_plugin(block).mig_strategy
     counts: Counter[str] = Counter()
     for on, profiles in gpus:
         if not on or strategy == "none":
@@ -160,7 +187,7 @@ def summary(host: HostSpec, block: Kubernetes) -> Document:
     """Return a summary of what the node will offer, for readers and for a comparison with the cluster."""
     ways = shared(block)
     sharing = "none" if ways is None else "mps" if isinstance(ways, MpsSharing) else "time-slicing"
-    values: Document = {"migStrategy": block.device_plugin.mig_strategy, "sharing": sharing}
+    values: Document = {"migStrategy": get_plugin(block).mig_strategy, "sharing": sharing}
     if ways:
         values["replicas"] = {resource.name: resource.replicas for resource in ways.resources}
     gpus = layout.planned(host)
@@ -171,20 +198,22 @@ def documents(host: HostSpec, block: Kubernetes) -> dict[str, Document]:
     """Return every file of the node, by name. Raises layout.NotExpressible if the layout cannot be expressed for the
     MIG manager."""
     made: dict[str, Document] = {}
-    if block.plugin == "nvidia":
-        made[catalogue.DEVICE_PLUGIN] = plugin_config(block)
+    if get_strategy(block) == "nvidia":
+        made[catalogue.DEVICE_PLUGIN] = plugin_config(get_plugin(block))
         made[catalogue.SUMMARY] = summary(host, block)
     if block.gpu_operator.enabled:
         made[catalogue.OPERATOR_VALUES] = operator_values(host, block)
         if block.gpu_operator.mig_manager and "mig" in host.capabilities:
             made[catalogue.MIG_CONFIG] = mig_config(host)
-    else:
+    elif get_strategy(block) != "dra":
         made[catalogue.RUNTIME_CLASS] = runtime_class()
-        if block.plugin == "nvidia":
+        if get_strategy(block) == "nvidia":
             made[catalogue.PLUGIN_VALUES] = plugin_values(block)
-    if block.plugin == "hami":
+    if get_strategy(block) == "dra":
+        made[catalogue.DRA_VALUES] = dra_values(block)
+    elif get_strategy(block) == "hami":
         made[catalogue.HAMI_VALUES] = hami_values(block)
-    elif block.plugin == "gpushare":
+    elif get_strategy(block) == "gpushare":
         made[catalogue.GPUSHARE_VALUES] = {"masterCount": block.gpushare.master_count}
     made[catalogue.NODE_LABELS] = {"metadata": {"labels": labels(host, block)}}
     return dict(sorted(made.items()))

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 
-from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes, get_plugin, get_strategy
 from gpuprov.capabilities.kubernetes.layout import device_names
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.gpus.mig import MigState
@@ -34,13 +34,21 @@ def misfit(block: Kubernetes, gpus: Sequence[Seen]) -> tuple[str, str]:
     if not on:
         return "", ""
     named = f"GPU {on[0]} is in MIG mode"
-    if block.plugin == "gpushare":
+    if get_strategy(block) == "dra":
+        empty = [index for index in on if not gpus[index][1]]
+        why = (
+            f"GPU {empty[0]} is in MIG mode without MIG devices, and DRA offers neither it nor parts of it"
+            if empty
+            else ""
+        )
+        return why, EMPTY.partition(";")[0] if empty else ""
+    if get_strategy(block) == "gpushare":
         return f"{named}, which gpushare does not know", "plugin: nvidia, or mig.mode: disabled"
-    if block.plugin == "hami":
+    if get_strategy(block) == "hami":
         if block.hami.mig_strategy == "none" and block.hami.mode != "mig":
             return f"{named}, and hami.mig_strategy none gives no MIG devices out", "hami.mig_strategy: mixed"
         return "", ""
-    own = block.device_plugin
+    own = get_plugin(block)
     if own.sharing.mps.resources:
         return (
             f"{named}, where the device plugin's MPS does not work",

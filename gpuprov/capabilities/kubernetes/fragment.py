@@ -2,6 +2,8 @@
 
 from typing import Annotated, Literal
 
+import msgspec
+
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
@@ -68,12 +70,9 @@ class Sharing(Fragment, frozen=True):
     mps: MpsSharing = MpsSharing()
 
 
-class DevicePlugin(Fragment, frozen=True):
+class PluginConfig(Fragment, frozen=True):
     """A configuration of NVIDIA's device plugin, as in its ConfigMap."""
 
-    config: Annotated[Word, describe("its name in the ConfigMap, and the value of nvidia.com/device-plugin.config")] = (
-        "default"
-    )
     mig_strategy: Annotated[
         Literal["none", "single", "mixed"],
         describe(
@@ -96,6 +95,18 @@ class DevicePlugin(Fragment, frozen=True):
         False
     )
     sharing: Sharing = Sharing()
+
+
+class DevicePlugin(PluginConfig, frozen=True):
+    """The node's own configuration of NVIDIA's device plugin."""
+
+    config: Annotated[
+        Word,
+        describe(
+            "its name in the ConfigMap, and the value of nvidia.com/device-plugin.config; with configs, the one of them "
+            "that the node has"
+        ),
+    ] = "default"
 
 
 class GpuOperator(Fragment, frozen=True):
@@ -133,6 +144,18 @@ class Gpushare(Fragment, frozen=True):
     master_count: Annotated[int, describe("control-plane nodes, whose scheduler gets the extender", ge=1, le=99)] = 3
 
 
+class Dra(Fragment, frozen=True):
+    """Values for the chart of the DRA driver for NVIDIA GPUs."""
+
+    compute_domains: Annotated[
+        bool, describe("also domains of multi-node NVLink, whose IMEX daemons the driver runs (GB200 and newer)")
+    ] = False
+    feature_gates: Annotated[
+        dict[Annotated[str, describe("a feature gate", pattern=r"^[A-Z][A-Za-z0-9]{1,62}$")], bool],
+        describe("the chart's featureGates, such as DynamicMIG"),
+    ] = {}
+
+
 class Kubernetes(Fragment, frozen=True):
     """The needs of a GPU node in Kubernetes, rendered to /etc/gpuprov/kubernetes and compared with the host. One
     strategy.
@@ -141,8 +164,15 @@ class Kubernetes(Fragment, frozen=True):
     changed.
     """
 
-    IMPLIES = {"hami": ("plugin", "hami"), "gpushare": ("plugin", "gpushare")}
+    IMPLIES = {"hami": ("plugin", "hami"), "gpushare": ("plugin", "gpushare"), "dra": ("allocation", "dra")}
 
+    allocation: Annotated[
+        Literal["device-plugin", "dra"],
+        describe(
+            "how pods get GPUs: counted by a device plugin, or described in ResourceSlices by the DRA driver, "
+            "which takes the plugin's place; without it, what the block dra says"
+        ),
+    ] = "device-plugin"
     plugin: Annotated[
         Literal["nvidia", "hami", "gpushare"],
         describe("the one device plugin of the node; without it, what the block hami or gpushare says, else nvidia"),
@@ -161,6 +191,26 @@ class Kubernetes(Fragment, frozen=True):
         bool, describe("set the labels with kubectl and the kubelet's own credentials; false: the site sets them")
     ] = False
     device_plugin: DevicePlugin = DevicePlugin()
+    configs: Annotated[
+        dict[Word, PluginConfig],
+        describe(
+            "all configurations of the cluster's one ConfigMap by name, the same for every node; "
+            "device_plugin.config says which one a node has"
+        ),
+    ] = {}
     gpu_operator: GpuOperator = GpuOperator()
     hami: Hami = Hami()
     gpushare: Gpushare = Gpushare()
+    dra: Dra = Dra()
+
+
+def get_strategy(block: Kubernetes) -> str:
+    """Return what gives out the node's GPUs: a device plugin's name, or dra."""
+    return "dra" if block.allocation == "dra" else block.plugin
+
+
+def get_plugin(block: Kubernetes) -> DevicePlugin:
+    """Return the node's configuration of the device plugin: its own, or the one that it has of the cluster's."""
+    name = block.device_plugin.config
+    chosen = block.configs.get(name)
+    return block.device_plugin if chosen is None else DevicePlugin(**msgspec.structs.asdict(chosen), config=name)

@@ -1,14 +1,13 @@
 """The layout of the host's `mig` block: in the form of a mig-parted file, and its result for the GPUs of the spec."""
 
-import os
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.gpus import Gpu, find_gpu
-from gpuprov.core import safe_parse
+from gpuprov.hardware.mig.parted import read_parted
 from gpuprov.host_code.at_boot.mig_names import name_device
 from gpuprov.host_code.mig import layout as mig_layout
 from gpuprov.spec.model import Fragment, HostSpec
@@ -26,28 +25,47 @@ def of_host(host: HostSpec) -> dict[str, Any] | None:
     return None if block is None else msgspec.json.decode(msgspec.json.encode(block))
 
 
-def selected(block: dict[str, Any]) -> list[Entry] | None:
-    """Return the entries of the block's mig-parted file; None if it names none. Raises NotExpressible if it cannot be
-    read."""
-    path, label = str(block.get("config_file", "")), str(block.get("selected", ""))
-    if not path:
-        return None
+def of_file(block: dict[str, Any]) -> dict[str, Any]:
+    """Return the configurations of the block's mig-parted file; empty if it names none. Raises NotExpressible."""
+    if not (path := str(block.get("config_file", ""))):
+        return {}
     try:
-        read = _read(path, os.stat(path).st_mtime_ns)
-    except (OSError, safe_parse.Unreadable) as error:
+        read = read_parted(path)
+    except (OSError, ValueError) as error:
         raise NotExpressible(f"{path} cannot be read: {error}") from error
     configs = read.get("mig-configs") if isinstance(read, dict) else None
     if not isinstance(configs, dict) or not configs:
         raise NotExpressible(f"{path} has no mig-configs")
+    return {str(name): config for name, config in configs.items()}
+
+
+def get_label(host: HostSpec) -> str:
+    """Return the name of the host's layout in the ConfigMap, and the value of nvidia.com/mig.config."""
+    block = of_host(host) or {}
+    try:
+        configs = of_file(block)
+    except NotExpressible:
+        configs = {}
+    return str(block.get("selected", "")) or next(iter(configs), catalogue.LAYOUT)
+
+
+def parted_configs(host: HostSpec) -> dict[str, list[Entry]]:
+    """Return the content of the cluster's ConfigMap of layouts: all of the file that the spec names, or the host's own.
+    Raises NotExpressible."""
+    own = parted(host)
+    return {**of_file(of_host(host) or {}), get_label(host): own}
+
+
+def selected(block: dict[str, Any]) -> list[Entry] | None:
+    """Return the entries of the block's mig-parted file; None if it names none. Raises NotExpressible if it cannot be
+    read."""
+    path, label = str(block.get("config_file", "")), str(block.get("selected", ""))
+    if not (configs := of_file(block)):
+        return None
     config = configs.get(label) if label else next(iter(configs.values())) if len(configs) == 1 else None
     if not isinstance(config, list):
         raise NotExpressible(f'{path} has no layout "{label}"; it has: {", ".join(map(str, configs))}')
     return config
-
-
-@lru_cache(maxsize=8)
-def _read(path: str, _changed: int) -> object:
-    return safe_parse.parse_yaml(safe_parse.read_contents(path), safe_parse.FILE)
 
 
 def parted(host: HostSpec) -> list[Entry]:

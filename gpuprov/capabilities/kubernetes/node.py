@@ -6,7 +6,7 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.compared import restart_unit
 from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.kubernetes.documents import CDI
-from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes, get_plugin, get_strategy
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.container_toolkit import CONFIG
 from gpuprov.catalog.gpus import find_by_pci_id
@@ -16,6 +16,7 @@ from gpuprov.facts.probes.containers.container_toolkit import TOOLKIT
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.host import pci
 from gpuprov.rules import engines, resolve
+from gpuprov.rules.cluster_engines import RANCHER, is_cluster_engine, read_written, takes_cdi
 
 Ctx = Context[Kubernetes]
 VOLUME_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
@@ -46,7 +47,7 @@ def kubelet(ctx: Ctx) -> Outcome:
 @check(
     "kubernetes.runtime",
     *(ENGINES, TOOLKIT, kubernetes.NODE),
-    fields=("device_plugin",),
+    fields=("device_plugin", "configs", "allocation"),
     evidence=f"containerd config dump; crio status config; cat {CONFIG}",
 )
 def runtime(ctx: Ctx) -> Outcome:
@@ -56,27 +57,28 @@ def runtime(ctx: Ctx) -> Outcome:
         return not_asked("the operator registers the runtime")
     if not ctx.facts.get(kubernetes.NODE).services:
         return skip("no kubelet on this host, so no engine that its pods would run in")
-    runtimes = {name: engine for name, engine in ctx.facts.get(ENGINES).items() if name in ("containerd", "crio")}
+    everyone = ctx.facts.get(ENGINES)
+    bundled = {name: engine for name, engine in everyone.items() if is_cluster_engine(name)}
+    runtimes = bundled or {name: engine for name, engine in everyone.items() if name in ("containerd", "crio")}
     live = {name: engine for name, engine in runtimes.items() if engine["active"] == "active"} or runtimes
     if not live:
-        return skip("neither containerd nor cri-o has a unit here: k3s, RKE2 and MicroK8s bring an engine of their own")
-    ways = ctx.fragment.device_plugin.device_list_strategy if ctx.fragment.plugin == "nvidia" else ()
+        return skip("no containerd, cri-o, k3s, RKE2 or MicroK8s has a unit here")
+    ways: tuple[str, ...] = get_plugin(ctx.fragment).device_list_strategy
+    ways = {"nvidia": ways, "dra": (CDI[1],)}.get(get_strategy(ctx.fragment), ())
     expected = f"runtime {engines.NAME} in {', '.join(live)}" + (f", GPUs by {', '.join(ways)}" if ways else "")
     toolkit = ctx.facts.get(TOOLKIT)
     for name, engine in live.items():
         try:
-            registration = engines.registered(name, engines.configuration(name, engine))
+            config = read_written(name, engine) if name in bundled else engines.configuration(name, engine)
+            registration = engines.registered(name, config)
         except ValueError as error:
             return fail(expected, str(error), "fix it; see container_toolkit.configured")
-        if registration["path"] not in engines.PROGRAMS:
+        if registration["path"] not in engines.PROGRAMS and get_strategy(ctx.fragment) != "dra":
             hint = f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
             return fail(expected, f"{name} has no runtime {engines.NAME}", hint)
-        if (
-            set(ways) & set(CDI)
-            and name == "containerd"
-            and (why := without_cdi(engine["version"], registration["cdi"]))
-        ):
-            return fail(expected, why, f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}; or [envvar]")
+        if set(ways) & set(CDI) and (why := without_cdi(name, engine, registration["cdi"])):
+            fix = f"upgrade {name}" if name in RANCHER else f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
+            return fail(expected, why, f"{fix}; or [envvar]")
     if "volume-mounts" in ways and engines.at(toolkit.settings, VOLUME_MOUNTS) is not True:
         return fail(expected, f"{VOLUME_MOUNTS} is not true in {CONFIG}", f"set it there, or {CDI[1]}")
     if ways == ("envvar",) and engines.at(toolkit.settings, ENVVAR) is False:
@@ -86,8 +88,16 @@ def runtime(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-def without_cdi(version: str, cdi_enabled: bool | None) -> str:
-    """Return why containerd takes no CDI devices; empty if it does."""
+def without_cdi(name: str, engine: engines.Engine, cdi_enabled: bool | None) -> str:
+    """Return why an engine takes no CDI devices; empty if it does."""
+    version = engine["version"]
+    if is_cluster_engine(name):
+        since = ", which has it from 1.31.6 and 1.32.2 on" if name in RANCHER else ""
+        return (
+            "" if takes_cdi(name, engine, cdi_enabled) else f"CDI is off in the containerd of {name} {version}{since}"
+        )
+    if name != "containerd":
+        return ""
     if engines.number(version) < engines.CDI_SINCE["containerd"]:
         return f"containerd {version} knows no CDI"
     if cdi_enabled is False or (cdi_enabled is None and engines.number(version) < (2,)):
@@ -98,14 +108,15 @@ def without_cdi(version: str, cdi_enabled: bool | None) -> str:
 @check(
     "kubernetes.one_manager",
     kubernetes.NODE,
-    fields=("plugin", "gpu_operator"),
+    fields=("plugin", "allocation", "gpu_operator"),
     evidence=f"mount | grep {kubernetes.DRIVER_ROOT}; ls {kubernetes.TOOLKIT_ROOT}; ps -e | grep -E 'nvidia-|gpushare|vGPU'",
 )
 def one_manager(ctx: Ctx) -> Outcome:
     """Nothing in the cluster manages what the host manages: driver, toolkit, MIG; and only the node's own device plugin
     runs."""
     managers, operator = ctx.facts.get(kubernetes.NODE).managers, ctx.fragment.gpu_operator
-    expected = f"device plugin {ctx.fragment.plugin}, and nobody else who manages the host's GPUs"
+    own = get_strategy(ctx.fragment)
+    expected = f"{'DRA' if own == 'dra' else f'device plugin {own}'}, and nobody else who manages the host's GPUs"
     conflicts = []
     if kubernetes.DRIVER in managers and not (operator.enabled and operator.driver):
         conflicts.append((f"the operator's driver is at {kubernetes.DRIVER_ROOT}", "driver.enabled=false"))
@@ -118,31 +129,37 @@ def one_manager(ctx: Ctx) -> Outcome:
         return fail(
             expected, what, f"helm upgrade the operator with {catalogue.OPERATOR_VALUES} (--set {value}), then reboot"
         )
-    others = [name for name, plugins in OTHERS.items() if name in managers and ctx.fragment.plugin not in plugins]
+    others = [name for name, plugins in OTHERS.items() if name in managers and own not in plugins]
     if others:
         return fail(
             expected,
-            f"another device plugin runs: {', '.join(others)}",
+            f"another device plugin or DRA driver runs: {', '.join(others)}",
             "delete its DaemonSet, or its label of this node",
         )
     return ok(expected)
 
 
-OTHERS = {kubernetes.PLUGIN: ("nvidia", "hami"), kubernetes.HAMI: ("hami",), kubernetes.GPUSHARE: ("gpushare",)}
-"""Processes of device plugins, each with the strategies it belongs to."""
+OTHERS = {
+    kubernetes.PLUGIN: ("nvidia", "hami"),
+    kubernetes.HAMI: ("hami",),
+    kubernetes.GPUSHARE: ("gpushare",),
+    kubernetes.DRA: ("dra",),
+    **dict.fromkeys(kubernetes.VOLCANO, ()),
+}
+"""Processes that give out GPUs, each with the strategies it belongs to; volcano's plugins are none of gpuprov's."""
 
 
 @check(
     "kubernetes.replicas",
     *(pci.NVIDIA_FUNCTIONS, nvidia.LIBRARIES),
-    fields=("device_plugin",),
+    fields=("device_plugin", "configs"),
     moment="preflight",
     evidence="lspci -nn -d 10de:; nvidia-smi",
 )
 def replicas(ctx: Ctx) -> Outcome:
     """With MPS, no GPU of the host gets more replicas than the plugin and the driver allow."""
-    requested = max((resource.replicas for resource in ctx.fragment.device_plugin.sharing.mps.resources), default=0)
-    if not requested or ctx.fragment.plugin != "nvidia":
+    requested = max((resource.replicas for resource in get_plugin(ctx.fragment).sharing.mps.resources), default=0)
+    if not requested or get_strategy(ctx.fragment) != "nvidia":
         return not_asked("no MPS by the device plugin")
     here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     installed = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "")

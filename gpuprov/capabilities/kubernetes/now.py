@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared
 from gpuprov.capabilities.kubernetes import documents, fit, layout
-from gpuprov.capabilities.kubernetes.fragment import Kubernetes
+from gpuprov.capabilities.kubernetes.fragment import Kubernetes, get_plugin, get_strategy
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.core import safe_parse
 from gpuprov.core.sanitize import counted
@@ -26,7 +26,18 @@ GPUS = (mig.STATE, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
 @check(
     "kubernetes.files",
     kubernetes.FILES,
-    fields=("plugin", "node", "labels", "device_plugin", "gpu_operator", "hami", "gpushare"),
+    fields=(
+        "plugin",
+        "node",
+        "labels",
+        "device_plugin",
+        "configs",
+        "gpu_operator",
+        "hami",
+        "gpushare",
+        "allocation",
+        "dra",
+    ),
     moment="next-boot",
 )
 def files(ctx: Ctx) -> Outcome:
@@ -84,8 +95,9 @@ def mig_strategy(ctx: Ctx) -> Outcome:
     gpus, unknown = gpus_of(ctx)
     if unknown:
         return unknown
-    own = {"nvidia": ctx.fragment.device_plugin.mig_strategy, "hami": ctx.fragment.hami.mig_strategy}
-    expected = f"GPUs for plugin {ctx.fragment.plugin}, strategy {own.get(ctx.fragment.plugin, 'none')}"
+    own = {"nvidia": get_plugin(ctx.fragment).mig_strategy, "hami": ctx.fragment.hami.mig_strategy}
+    plugin = get_strategy(ctx.fragment)
+    expected = f"GPUs for {'DRA' if plugin == 'dra' else f'plugin {plugin}'}, strategy {own.get(plugin, 'none')}"
     problem, hint = fit.misfit(ctx.fragment, gpus)
     if problem:
         return fail(expected, problem, hint)
@@ -94,9 +106,9 @@ def mig_strategy(ctx: Ctx) -> Outcome:
 
 def offered(block: Kubernetes, gpus: list[fit.Seen]) -> dict[str, int]:
     """Return the resources that the node's plugin offers for the GPUs, with counts."""
-    if block.plugin == "nvidia":
+    if get_strategy(block) == "nvidia":
         return documents.allocatable(block, gpus)
-    if block.plugin == "gpushare":
+    if get_strategy(block) == "gpushare":
         return {"aliyun.com/gpu-count": len(gpus)}
     return {documents.GPU: len(gpus) * block.hami.split_count}
 
@@ -113,8 +125,10 @@ def allocatable(ctx: Ctx) -> Outcome:
     if unknown:
         return unknown
     block, node = ctx.fragment, ctx.facts.get(kubernetes.NODE)
+    if get_strategy(block) == "dra":
+        return not_asked("GPUs are in ResourceSlices: kubernetes.resource_slices")
     made = offered(block, gpus)
-    plan = documents.summary(ctx.host, block).get(COUNTS) if block.plugin == "nvidia" else None
+    plan = documents.summary(ctx.host, block).get(COUNTS) if get_strategy(block) == "nvidia" else None
     if plan is not None and plan != made:
         hint = f"{catalogue.SUMMARY} is of the spec's GPUs and mig: see host.gpu and the checks of mig"
         return fail(shown(plan), f"the host's GPUs amount to {shown(made)}", hint)
@@ -122,11 +136,11 @@ def allocatable(ctx: Ctx) -> Outcome:
         return skip(f"the GPUs amount to {shown(made)}; the cluster was not asked: {node.unasked}")
     if node.allocatable is None:
         return fail(shown(made), f"kubectl: {node.complaint}", "is the API server reachable, has the node joined?")
-    if block.plugin == "hami" and (block.hami.mode == "mig" or any(on for on, _ in gpus)):
+    if get_strategy(block) == "hami" and (block.hami.mode == "mig" or any(on for on, _ in gpus)):
         made = {}
     wrong = [f"{name}: {node.allocatable.get(name, '0')}" for name, count in made.items()
              if node.allocatable.get(name, "0") != str(count)]  # fmt: skip
-    if block.plugin == "nvidia":
+    if get_strategy(block) == "nvidia":
         wrong += [
             f"{name}: {count}"
             for name, count in node.allocatable.items()

@@ -19,6 +19,7 @@ FOLLOWING = (
         catalogue.MIG_LABEL,
         catalogue.HAMI_NODE,
         catalogue.GPUSHARE_NODE,
+        catalogue.GPU_PRESENT,
     ),
 )
 """Labels that follow from the rest of a spec."""
@@ -44,6 +45,9 @@ def _block(read: dict[str, Any]) -> Fragment | None:
     values: dict[str, Any] = {"labels": {key: value for key, value in labels.items() if key not in FOLLOWING}}
     if catalogue.DEVICE_PLUGIN in read:
         values["device_plugin"] = plugin(read[catalogue.DEVICE_PLUGIN], labels.get(catalogue.PLUGIN_CONFIG))
+        if len(configs := cluster_configs(read)) > 1:
+            values["device_plugin"] = plugin({}, labels.get(catalogue.PLUGIN_CONFIG))
+            values["configs"] = {name: plugin(safe_parse.parse_yaml(text), None) for name, text in configs.items()}
     elif catalogue.HAMI_VALUES in read:
         values |= {"plugin": "hami", **hami(read[catalogue.HAMI_VALUES])}
     elif catalogue.GPUSHARE_VALUES in read:
@@ -51,10 +55,23 @@ def _block(read: dict[str, Any]) -> Fragment | None:
             "plugin": "gpushare",
             "gpushare": {"master_count": at(read[catalogue.GPUSHARE_VALUES], "masterCount")},
         }
+    if catalogue.DRA_VALUES in read:
+        own = read[catalogue.DRA_VALUES]
+        domains = at(own, "resources", "computeDomains", "enabled") is True
+        values |= {
+            "dra": {"compute_domains": domains, "feature_gates": at(own, "featureGates") or {}},
+            "allocation": "dra",
+        }
     if catalogue.OPERATOR_VALUES in read:
         values["gpu_operator"] = operator(read[catalogue.OPERATOR_VALUES])
     block, _ = convert(values, Kubernetes)
     return block if isinstance(block, Kubernetes) else None
+
+
+def cluster_configs(read: dict[str, Any]) -> dict[str, str]:
+    """Return the texts of the cluster's configurations, by name."""
+    configs = at(read.get(catalogue.PLUGIN_VALUES), "config", "map")
+    return configs or at(read.get(catalogue.OPERATOR_VALUES), "devicePlugin", "config", "data") or {}
 
 
 def plugin(read: object, name: object) -> dict[str, Any]:

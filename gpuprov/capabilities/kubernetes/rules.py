@@ -6,6 +6,7 @@ import msgspec
 
 from gpuprov.capabilities.driver import asked_branch
 from gpuprov.capabilities.kubernetes import documents, fit, layout
+from gpuprov.capabilities.kubernetes.dra import dra_rules
 from gpuprov.capabilities.kubernetes.fragment import (
     DevicePlugin,
     Kubernetes,
@@ -13,9 +14,12 @@ from gpuprov.capabilities.kubernetes.fragment import (
     SharedResource,
     Sharing,
     TimeSlicing,
+    get_plugin,
+    get_strategy,
 )
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.gpus import find_gpu
+from gpuprov.rules.cluster_engines import WRITTEN
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, format_path, report_under
 
@@ -30,49 +34,86 @@ problem = report_under()
 
 
 def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
-    """Yield every problem of the block on this host."""
+    """Yield every problem of the block on this host; of a configuration of the cluster's, at its own place."""
+    yield from cluster_configs(block)
+    for problem_ in find_problems(host, msgspec.structs.replace(block, device_plugin=get_plugin(block))):
+        yield _at_config(problem_, block)
+
+
+def cluster_configs(block: Kubernetes) -> Iterable[Problem]:
+    """Yield problems of the node's choice of the cluster's configurations."""
+    name = block.device_plugin.config
+    if block.configs and get_strategy(block) == "nvidia" and name not in block.configs:
+        hint = f"one of {', '.join(sorted(block.configs))}, or add it to kubernetes.configs"
+        yield problem((HERE, "device_plugin", "config"), f'is "{name}", which kubernetes.configs does not have', hint)
+    if name in block.configs and block.device_plugin != DevicePlugin(config=name):
+        message = f"has settings of its own beside the configuration {name} of kubernetes.configs, which would win"
+        yield problem((HERE, "device_plugin"), message, f"move them to kubernetes.configs.{name}")
+
+
+def _at_config(described: Problem, block: Kubernetes) -> Problem:
+    """Return a problem of the node's configuration at the place that it is written in."""
+    name = block.device_plugin.config
+    if name not in block.configs or described.path[:2] != (HERE, "device_plugin"):
+        return described
+    place: Path = (HERE, "configs", name)
+    message = described.message.replace(format_path(described.path[:2]), format_path(place), 1)
+    return msgspec.structs.replace(described, path=(*place, *described.path[2:]), message=message)
+
+
+def find_problems(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
+    """Yield every problem of the block, with the node's configuration in device_plugin."""
     yield from plugins(block)
     yield from sharing(host, block)
     yield from beside(host, block)
     yield from operator(host, block)
     yield from hami(host, block)
+    yield from dra_rules(host, block)
     yield from node_labels(host, block)
     gpus = layout.planned(host)
     reason, hint = fit.misfit(block, layout.somewhere(host) if gpus is None else gpus)
     if reason:
-        path: Path = (HERE, "device_plugin", "mig_strategy") if block.plugin == "nvidia" else (HERE, "plugin")
+        path: Path = (HERE, "device_plugin", "mig_strategy") if get_strategy(block) == "nvidia" else (HERE, "plugin")
         yield Problem(path=path, message=f"{format_path(path)}: by mig, {reason}", hint=hint)
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
-    """Yield configurations of the same name with different content: a cluster's ConfigMap has each name once."""
-    first: dict[str, tuple[str, Kubernetes]] = {}
+    """Yield configurations of the same name with different content, and hosts that know others than the first: a cluster
+    has one ConfigMap, with each name once."""
+    first: dict[str, tuple[str, str]] = {}
+    whole_map: tuple[str, set[str]] | None = None
     for host in hosts:
         block = host.capabilities.get(HERE)
-        if not isinstance(block, Kubernetes) or block.plugin != "nvidia":
+        if not isinstance(block, Kubernetes) or get_strategy(block) != "nvidia":
             continue
-        name = block.device_plugin.config
-        other, theirs = first.setdefault(name, (host.name, block))
-        if documents.plugin_config(theirs) != documents.plugin_config(block):
-            message = f'is "{name}", and {other} has another configuration of that name'
-            path: Path = (HERE, "device_plugin", "config")
-            yield (
-                host.name,
-                problem(path, message, "a name of its own, unless they are in different clusters", warning=True),
-            )
+        if block.configs:
+            whole_map = whole_map or (host.name, set(block.configs))
+            if others := whole_map[1] ^ set(block.configs):
+                message = f"differs from that of {whole_map[0]} in {', '.join(sorted(others))}"
+                hint = "kubernetes.configs in the vars of the whole cluster; or they are of different clusters"
+                yield host.name, problem((HERE, "configs"), message, hint, warning=True)
+        path: Path = (HERE, "configs") if block.configs else (HERE, "device_plugin", "config")
+        for name, text in documents.plugin_configs(block).items():
+            other, theirs = first.setdefault(name, (host.name, text))
+            if theirs != text:
+                message = f'has "{name}", and {other} has another configuration of that name'
+                hint = "a name of its own, or kubernetes.configs for all of them; unless they are in different clusters"
+                yield host.name, problem(path, message, hint, warning=True)
 
 
 def plugins(block: Kubernetes) -> Iterable[Problem]:
     """Yield problems of more than one device plugin per node: settings for another would have no effect."""
-    if block.plugin != "nvidia" and block.device_plugin.sharing != Sharing():
-        message = f"has no effect: kubernetes.plugin is {block.plugin}, and one node has one strategy of sharing"
-        yield problem(SHARING, message, "plugin: nvidia, or leave it out")
+    dra = get_strategy(block) == "dra"
+    other = "allocation is dra" if dra else f"plugin is {block.plugin}"
+    fix = f"{'allocation: device-plugin' if dra else 'plugin: nvidia'}, or leave it out"
+    if get_strategy(block) != "nvidia" and block.device_plugin.sharing != Sharing():
+        message = f"has no effect: kubernetes.{other}, and one node has one strategy of sharing"
+        yield problem(SHARING, message, fix)
     kept = DevicePlugin(sharing=block.device_plugin.sharing)
     if block.gpu_operator.enabled:  # whose feature discovery goes by it too
         kept = msgspec.structs.replace(kept, mig_strategy=block.device_plugin.mig_strategy)
-    if block.plugin != "nvidia" and block.device_plugin != kept:
-        message = f"has no effect: kubernetes.plugin is {block.plugin}"
-        yield problem((HERE, "device_plugin"), message, "plugin: nvidia, or leave it out")
+    if get_strategy(block) != "nvidia" and block.device_plugin != kept:
+        yield problem((HERE, "device_plugin"), f"has no effect: kubernetes.{other}", fix)
     own = block.device_plugin.device_list_strategy
     for place, value in enumerate(own):
         if value in own[:place]:
@@ -149,20 +190,22 @@ def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
         if own.time_slicing.resources:
             message = "lets pods take turns on GPUs that the host's MPS (mps) has in EXCLUSIVE_PROCESS"
             yield problem((*SHARING, "time_slicing"), message, hint)
-        if block.plugin != "nvidia":
-            yield problem((HERE, "plugin"), f"is {block.plugin}, which shares GPUs by itself, beside the host's MPS (mps)",
+        if get_strategy(block) not in ("nvidia", "dra"):
+            yield problem((HERE, "plugin"), f"is {get_strategy(block)}, which shares GPUs by itself, beside the host's MPS (mps)",
                           "take mps out of the spec, or plugin: nvidia")  # fmt: skip
-    if "cgpu" in host.capabilities and (block.plugin == "hami" or documents.shared(block)):
-        path: Path = (HERE, "plugin") if block.plugin == "hami" else SHARING
+    if "cgpu" in host.capabilities and (get_strategy(block) == "hami" or documents.shared(block)):
+        path: Path = (HERE, "plugin") if get_strategy(block) == "hami" else SHARING
         yield problem(
             path, "shares GPUs that cgpu shares already", "cgpu: false, or take the sharing out of kubernetes"
         )
     toolkit = host.capabilities.get("container_toolkit")
     runtimes: Sequence[str] = getattr(toolkit, "runtimes", ())
-    if toolkit and runtimes and not {"containerd", "crio"} & set(runtimes):
+    if toolkit and runtimes and not {"containerd", "crio", *WRITTEN} & set(runtimes):
         message = f"is {', '.join(runtimes)}: a kubelet takes containerd or cri-o"
-        yield problem(("container_toolkit", "runtimes"), message, "add containerd or crio", warning=True)
-    if block.plugin == "gpushare" and toolkit and not getattr(toolkit, "default_runtime", False):
+        yield problem(
+            ("container_toolkit", "runtimes"), message, "add containerd, crio, k3s, rke2 or microk8s", warning=True
+        )
+    if get_strategy(block) == "gpushare" and toolkit and not getattr(toolkit, "default_runtime", False):
         message = "is gpushare, whose pods ask for no RuntimeClass: they need NVIDIA's runtime as the default one"
         yield problem((HERE, "plugin"), message, "container_toolkit.default_runtime: true")
 
@@ -197,7 +240,7 @@ def operator(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
                 (*OPERATOR, "driver"), message, f"leave it out, with nvidia_driver in the spec, or {capability}: false"
             )
     cdi = set(block.device_plugin.device_list_strategy)
-    if block.plugin == "nvidia" and cdi & set(documents.CDI) and cdi != set(documents.CDI):
+    if get_strategy(block) == "nvidia" and cdi & set(documents.CDI) and cdi != set(documents.CDI):
         path: Path = (HERE, "device_plugin", "device_list_strategy")
         message = f"is {', '.join(block.device_plugin.device_list_strategy)}: with CDI the operator sets {' and '.join(documents.CDI)}"
         yield problem(path, message, f"[{', '.join(documents.CDI)}], or [envvar]")
@@ -211,7 +254,7 @@ def operator(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 
 def hami(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     """Yield problems of HAMi's own MIG mode."""
-    if block.plugin != "hami" or block.hami.mode != "mig":
+    if get_strategy(block) != "hami" or block.hami.mode != "mig":
         return
     path: Path = (HERE, "hami", "mode")
     if not block.node:

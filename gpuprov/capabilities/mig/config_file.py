@@ -1,16 +1,15 @@
-"""A mig-parted file (`version: v1`) on the controller: one of its configurations, interpreted as mig-parted does.
+"""A mig-parted file (`version: v1`), or a ConfigMap with one, on the controller: one of its configurations, interpreted
+as mig-parted does.
 
 https://github.com/NVIDIA/mig-parted/blob/main/api/spec/v1/spec.go
 """
 
 import difflib
-import os
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from typing import Any, NamedTuple
 
-from gpuprov.core import safe_parse
 from gpuprov.core.sanitize import counted
+from gpuprov.hardware.mig.parted import read_parted
 from gpuprov.host_code.mig import layout as mig_layout
 from gpuprov.host_code.mig.layout import PARTED_KEYS as ENTRY_KEYS
 from gpuprov.spec.build import report_unknown_key, show
@@ -36,19 +35,13 @@ class Selected(NamedTuple):
 def read(path: str, label: str) -> Selected:
     """Return the file's configuration of this label, or its only one. Never raises."""
     try:
-        known = os.stat(path)
-        loaded = _load(path, known.st_mtime_ns, known.st_size)
+        loaded = read_parted(path)
     except OSError as error:
         hint = "the path is one on this machine, where gpuprov runs"
         return _refused("config_file", f"{path} cannot be read here: {error.strerror}", hint)
     except ValueError as error:
         return _refused("config_file", f"{path} cannot be read: {error}", "correct the file")
     return _select(path, label, loaded)
-
-
-@lru_cache(maxsize=8)
-def _load(path: str, _changed: int, _size: int) -> object:
-    return safe_parse.parse_yaml(safe_parse.read_contents(path), safe_parse.FILE)
 
 
 def _refused(field: str, message: str, hint: str) -> Selected:

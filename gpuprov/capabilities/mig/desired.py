@@ -23,6 +23,7 @@ from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.house import REBOOT_REASONS
 from gpuprov.host_code import mig_program
 from gpuprov.host_code.files import PYTHON
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import File, Program, Resource, Unit, role_values
 from gpuprov.spec.model import HostSpec
 
@@ -58,7 +59,7 @@ def unit(spec: HostSpec) -> str:
     return at_boot.unit(ORDER, f"ExecStart={command}\nTimeoutStartSec=300", top=TOP)
 
 
-def make_request(block: Mig) -> dict[str, Any]:
+def make_request(block: Mig) -> dict[str, Json]:
     """Return the program's request. Raises ProbeFailed if the file on this machine cannot be read."""
     parted = None
     if block.config_file:
@@ -88,7 +89,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield Unit(name=mig.UNIT, enabled=True, active=None if waits else True, waits=waits)
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values: those of its resources, but for the program's request, `wanted`, which step mig keeps
     for each boot once it has been applied.
 
@@ -111,7 +112,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
         Step("unit", [{**entry, "program": "mig"} for entry in values.pop("run")]),
         Step("cdi", {"directory": containers}, containers),
     ]
-    made: dict[str, Any] = {
+    made: dict[str, Json] = {
         "wanted": make_request(ctx.fragment),
         "services": host.services(ctx.host),
         "may_reset": not contained,
@@ -121,7 +122,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     plan = list_changes(ctx)
     if isinstance(plan, Outcome):
         problem = f"mig: {plan.found}. Fix: {plan.hint}" if plan.status == "fail" and not made["later"] else ""
-        nothing: dict[str, Any] = {"steps": [], "stop": [], "watching": []}
+        nothing: dict[str, Json] = {"steps": [], "stop": [], "watching": []}
         return {**values, "tasks": hand_steps([*steps, Step("mig", {**made, "problem": problem, **nothing})], TASKS)}
     met = [user for user in users(ctx) if any(host.concerns(need, user) for need in plan)]
     ending = sorted({user.holder.unit for user in met if host.is_service(user.holder.unit, ctx.host)})

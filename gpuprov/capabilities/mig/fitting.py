@@ -51,11 +51,11 @@ def _inside(block: Mig, path: Path) -> Path:
         return path
     instances = block.layout[int(path[2])].instances
     keys = (
-        [key for key in instances if mig_layout.parse_profile(key).gpu_instance == path[4]]
+        [key for key in instances if mig_layout.parse_profile(str(key)).gpu_instance == path[4]]
         if isinstance(instances, dict)
         else []
     )
-    return (*path[:4], keys[0]) if keys else path[:4]
+    return (*path[:4], str(keys[0])) if keys else path[:4]
 
 
 def models(entry: mig_layout.Entry, gpu: Gpu | None) -> list[Gpu]:

@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
@@ -44,7 +45,7 @@ INSTANCES_SCHEMA = {
     },
 }
 Instances = Annotated[
-    dict[str, Any] | tuple[Any, ...],
+    dict[str | int, Any] | tuple[Any, ...],
     describe(
         "how many MIG devices of which profile, or a list with profile, placement, count, compute",
         extra_json_schema={"allOf": [{"anyOf": [COUNTS_SCHEMA, INSTANCES_SCHEMA]}]},
@@ -82,18 +83,19 @@ class Mig(Fragment, frozen=True):
     config_file: Annotated[
         str,
         describe(
-            "the absolute path of a mig-parted v1 file on the controller, in place of layout", pattern=r"^(/.*)?$"
+            "the absolute path of a mig-parted v1 file on the controller, or of a ConfigMap with one, in place of layout",
+            pattern=r"^(/.*)?$",
         ),
     ] = ""
     selected: Annotated[str, describe("the label in config_file; it may be left out where the file has one only")] = ""
 
 
-def plain_layout(block: Mig) -> list[dict[str, Any]]:
+def plain_layout(block: Mig) -> list[dict[str, Json]]:
     """Return the layout as plain dicts, as the program on the host takes it."""
     return [plain_entry(entry) for entry in block.layout]
 
 
-def plain_entry(entry: LayoutEntry) -> dict[str, Any]:
+def plain_entry(entry: LayoutEntry) -> dict[str, Json]:
     """Return an entry as a plain dict, without fields at their defaults."""
-    values: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(entry))
+    values: dict[str, Json] = msgspec.json.decode(msgspec.json.encode(entry))
     return values

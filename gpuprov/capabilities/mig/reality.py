@@ -10,6 +10,7 @@ from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.gpus import mig
 from gpuprov.facts.probes.host import pci
 from gpuprov.host_code.at_boot.mig_names import name_device
+from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.mig import layout as mig_layout
 from gpuprov.host_code.mig.state import list_sizes
 from gpuprov.spec.build import convert
@@ -47,7 +48,7 @@ def export(facts: Facts) -> Fragment | None:
     return Mig(layout=tuple(entries))
 
 
-def parted(facts: Facts) -> list[dict[str, Any]]:
+def parted(facts: Facts) -> list[dict[str, Json]]:
     """Return the entries of a mig-parted configuration; none if no GPU has MIG.
 
     mig-parted counts MIG devices and gives no placements. Raises ProbeFailed if its counts would be read differently.
@@ -58,7 +59,7 @@ def parted(facts: Facts) -> list[dict[str, Any]]:
     entries = []
     for (enabled, instances), indexes in grouped(state).items():
         counts = _counts(instances)
-        entry: dict[str, Any] = {"devices": _chosen(state, indexes), "mig-enabled": enabled, "mig-devices": counts}
+        entry: dict[str, Json] = {"devices": _chosen(state, indexes), "mig-enabled": enabled, "mig-devices": counts}
         if not _says(counts, instances):
             listed = ", ".join(f"GPU {index}" for index in indexes)
             raise ProbeFailed(
@@ -124,7 +125,7 @@ def _entry(cut: Cut, gpus: Any) -> LayoutEntry:
     return entry
 
 
-def _item(profile: str, compute: tuple[int, ...], count: int) -> dict[str, Any]:
+def _item(profile: str, compute: tuple[int, ...], count: int) -> dict[str, Json]:
     whole = compute == _sizes(profile, ())
     sizes = {} if whole else {"compute": {f"{size}c": many for size, many in Counter(compute).items()}}
     return {"profile": profile, **({"count": count} if count > 1 else {}), **sizes}

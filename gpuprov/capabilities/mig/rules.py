@@ -9,6 +9,8 @@ from gpuprov.capabilities.mig.fitting import HERE, entry_problems
 from gpuprov.capabilities.mig.fragment import GpuInstances, Mig, ProfileCounts, plain_entry
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
+from gpuprov.catalog.mig import list_profiles
+from gpuprov.core.safe_parse import is_whole
 from gpuprov.hardware.mig import model_of
 from gpuprov.hardware.mig.judge import of_model
 from gpuprov.host_code.mig import layout as mig_layout
@@ -21,11 +23,11 @@ OFF = "switch it off for these hosts: mig: false"
 
 def rules(host_spec: HostSpec, block: Mig) -> Iterable[Problem]:
     yield from contradictions(block)
-    shapes = list(shape_problems(block))
+    gpu = gpus.find_gpu(host_spec.gpu.model) if host_spec.gpu else None
+    shapes = list(shape_problems(block, gpu))
     yield from shapes
     if block.mode == "disabled" and not block.layout and not block.config_file:
         return
-    gpu = gpus.find_gpu(host_spec.gpu.model) if host_spec.gpu else None
     if gpu:
         yield from hardware_problems(gpu, asked_version(host_spec))
         yield from fabric_problems(host_spec, gpu)
@@ -57,13 +59,17 @@ def contradictions(block: Mig) -> Iterable[Problem]:
         yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
 
 
-def shape_problems(block: Mig) -> Iterable[Problem]:
+def shape_problems(block: Mig, gpu: Gpu | None) -> Iterable[Problem]:
     """Yield what cannot be read in the layout, or in the file that replaces it."""
     for number, entry in enumerate(block.layout):
         path: Path = (HERE, "layout", number)
         kind: Any = ProfileCounts if isinstance(entry.instances, dict) else GpuInstances
-        _, problems = convert(entry.instances, kind, (*path, "instances"))
-        for name in named_profiles(entry.instances):
+        instances, ids = split_ids(entry.instances)
+        _, problems = convert(instances, kind, (*path, "instances"))
+        for profile_id in ids:
+            message = f"mig.layout[{number}].instances: {profile_id} is an id of nvidia-smi, and no profile's name"
+            problems.append(((*path, "instances"), message, explain_id(profile_id, gpu)))
+        for name in named_profiles(instances):
             try:
                 mig_layout.parse_profile(name)
             except mig_layout.LayoutError as error:
@@ -84,6 +90,26 @@ def shape_problems(block: Mig) -> Iterable[Problem]:
             yield Problem(
                 path=(HERE, trouble.field), message=f"mig.{trouble.field}: {trouble.message}", hint=trouble.hint
             )
+
+
+def split_ids(instances: Any) -> tuple[Any, list[str]]:
+    """Return the instances without those that are named by an id of `nvidia-smi mig -lgip`, and these ids."""
+    ids: list[str] = []
+
+    def is_named(item: Any) -> bool:
+        text = str(item.get("profile") if isinstance(item, dict) else item)
+        ids.extend([text] * is_whole(text))
+        return not is_whole(text)
+
+    if isinstance(instances, dict):
+        return {name: count for name, count in instances.items() if is_named(name)}, ids
+    return [item for item in instances if is_named(item)], list(dict.fromkeys(ids))
+
+
+def explain_id(number: str, gpu: Gpu | None) -> str:
+    """Return the name to write in place of an id: what an id means differs from GPU to GPU."""
+    names = [profile.name for profile in list_profiles(gpu) if str(profile.nvsmi_id) == number] if gpu else []
+    return f"its name is {names[0]}" if names else "gpuprov catalog mig lists the names and ids of each GPU"
 
 
 def named_profiles(instances: Any) -> list[str]:

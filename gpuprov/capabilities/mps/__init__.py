@@ -3,8 +3,6 @@ clients."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.mps import clients, now, preflight
 from gpuprov.capabilities.mps.desired import DESIRED, RESOURCES, plain
@@ -15,6 +13,7 @@ from gpuprov.catalog import mps as catalogue
 from gpuprov.core import safe_parse
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.gpus import mps
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
@@ -29,7 +28,7 @@ def export(facts: Facts) -> Fragment | None:
         return None
     gpus = {gpu.uuid: gpu for gpu in state.gpus}
     first = daemons[0]
-    values: dict[str, Any] = {"scope": "host", "protocol": first.protocol}
+    values: dict[str, Json] = {"scope": "host", "protocol": first.protocol}
     if any(device.startswith("MIG-") for device in first.devices):
         values |= {"scope": "mig"}
     elif [daemon.devices for daemon in daemons] != [tuple(gpus)]:
@@ -66,7 +65,7 @@ def export(facts: Facts) -> Fragment | None:
     return block if isinstance(block, Mps) else None
 
 
-def _written(text: str) -> dict[str, Any]:
+def _written(text: str) -> dict[str, Json]:
     try:
         parsed = safe_parse.parse_json(text)
     except ValueError:

@@ -21,6 +21,7 @@ from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.gpus import mps
 from gpuprov.host_code import mps_program
 from gpuprov.host_code.files import PYTHON
+from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.mps.program import list_names_without_driver
 from gpuprov.host_code.unit_files import Loaded
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
@@ -59,7 +60,7 @@ WantedBy=multi-user.target
 """
 
 
-def plain(spec: HostSpec, block: Mps) -> dict[str, Any]:
+def plain(spec: HostSpec, block: Mps) -> dict[str, Json]:
     """Return the content of mps.json, the input of the program on the host."""
     return {
         "version": 1,
@@ -188,7 +189,7 @@ def paths(host: HostSpec, block: Mps) -> Iterator[str]:
     yield from (catalogue.PROFILE, UNIT_FILE, *mps_program.list_texts())
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. `install`: packages. The values of its resources; step mps brings the program along,
     and has the daemons run with `wanted`, the program's input. `coming`: driver or MIG devices change before the
     daemons do, in this run."""

@@ -1,7 +1,6 @@
 """The desired state of the role: what goes, and in which steps."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.nvidia_absent.fragment import NvidiaAbsent
@@ -21,6 +20,7 @@ from gpuprov.facts.probes.kernel import initramfs, modules
 from gpuprov.facts.probes.software.packages import PACKAGES
 from gpuprov.host_code import sources
 from gpuprov.host_code.driver.loaded import STACK
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, Resource, role_values
 from gpuprov.spec.model import HostSpec
 
@@ -43,7 +43,7 @@ def list_paths(_host: HostSpec, _block: NvidiaAbsent) -> list[str]:
     return [HELD_KERNELS, OURS, *(path for kind in FAMILIES for path in _paths(kind))]
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values: one transaction that removes all packages, and what is released with it."""
     going, kernels = list_software(ctx.facts), list(ctx.facts.get(KERNELS_HELD))
     known, kind = ctx.facts.get(PACKAGES), find_family(ctx.facts)

@@ -65,7 +65,7 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
         if refusal:
             field = "version" if modules_wanted == "auto" or "is not" in refusal.partition(";")[0] else "kernel_modules"
             yield problem((field,), f": {refusal}", f"gpuprov catalog gpus {gpu.key}")
-    yield from cuda_problems(driver)
+    yield from cuda_problems(driver, gpu)
     yield from source_problems(driver)
     yield from signing.find_problems(driver.signing, (HERE, "signing"))
     yield from precompiled.problems(driver)
@@ -102,8 +102,9 @@ def coherent_problems(host: HostSpec, driver: NvidiaDriver, gpu: gpus.Gpu | None
         yield Problem(path=(HERE, "module_parameters"), message=message, hint=hint, severity="warning")
 
 
-def cuda_problems(driver: NvidiaDriver) -> Iterable[Problem]:
-    """Yield a problem for a CUDA version that does not exist, or that the named driver cannot run."""
+def cuda_problems(driver: NvidiaDriver, gpu: gpus.Gpu | None) -> Iterable[Problem]:
+    """Yield a problem for a CUDA version that does not exist, or that the named driver, or any driver of the GPU, cannot
+    run."""
     if not driver.cuda:
         return
     known = list(cuda.list_floors())
@@ -113,17 +114,31 @@ def cuda_problems(driver: NvidiaDriver) -> Iterable[Problem]:
         near = min(alike or known, key=lambda v: [abs(int(a) - b) for a, b in zip(v.split("."), numbers, strict=False)])
         message = f'is "{driver.cuda}": there is no such CUDA'
         yield problem("cuda", message, f'the nearest is "{near}"; all: gpuprov catalog cuda')
-    elif driver.version != "any" and cuda.check_support(driver.version, driver.cuda).runs is False:
-        floor = cuda.find_floor(driver.cuda)
-        message = f"nvidia_driver.cuda {driver.cuda} runs from driver {floor} on, and nvidia_driver.version is {driver.version}"
-        hint = f'version: "{drivers.derive_branch(floor)}" or a newer branch, or an older CUDA (gpuprov catalog cuda)'
-        yield Problem(path=(HERE, "cuda"), message=message, hint=hint)
-    elif driver.version != "any" and (support := cuda.check_support(driver.version, driver.cuda)).full is False:
-        message = (
-            f"nvidia_driver.cuda {driver.cuda} runs with driver {driver.version} by minor-version compatibility: "
-            f"all features of CUDA {driver.cuda} from driver {support.full_driver} on"
+        return
+    last = gpu.last_branch.branch if gpu and gpu.last_branch else ""
+    version = last if driver.version == "any" else driver.version
+    support = cuda.check_support(version, driver.cuda) if version else None
+    if support is None or (support.runs, support.full) == (True, True):
+        return
+    needed = cuda.find_floor(driver.cuda) if support.runs is False else support.full_driver
+    branch = drivers.derive_branch(needed)
+    if gpu and last and int(branch) > int(last):
+        hint = f"an older CUDA: branch {last} is the last for {gpu.key} (gpuprov catalog cuda)"
+    elif support.runs is False:
+        hint = f'version: "{branch}" or a newer branch, or an older CUDA (gpuprov catalog cuda)'
+    else:
+        hint = f'version: "{branch}" or a newer branch, or leave version out'
+    if support.runs is False:
+        stands = (
+            f"nvidia_driver.version is {driver.version}" if driver.version == version else f"{last} is the GPU's last"
         )
-        hint = f'version: "{drivers.derive_branch(support.full_driver)}" or a newer branch, or leave version out'
+        message = f"nvidia_driver.cuda {driver.cuda} runs from driver {needed} on, and {stands}"
+        yield Problem(path=(HERE, "cuda"), message=message, hint=hint)
+    elif support.full is False:
+        message = (
+            f"nvidia_driver.cuda {driver.cuda} runs with driver {version} by minor-version compatibility: "
+            f"all features of CUDA {driver.cuda} from driver {needed} on"
+        )
         yield Problem(path=(HERE, "cuda"), message=message, hint=hint, severity="warning")
 
 

@@ -1,9 +1,8 @@
 """Decision which driver a host should have, from which package source, for which kernels, and why the loaded driver
 must be unloaded."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from string import digits
-from typing import Any
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context
@@ -67,9 +66,7 @@ def seen(driver: NvidiaDriver, facts: Facts) -> Index:
     if not leaving(driver, facts) or kind != "debian":
         return index
     repo_state = facts.get(REPOSITORIES)
-    own_url = next(
-        (row["url"] for row in repo_state["sources"] if row["file"] == sources.derive_path(SOURCE, kind)), ""
-    )
+    own_url = next((row.url for row in repo_state["sources"] if row.file == sources.derive_path(SOURCE, kind)), "")
     return driver_packages.without(index, own_url)
 
 
@@ -87,7 +84,7 @@ def is_offered(driver: NvidiaDriver, facts: Facts) -> bool:
     return not answer["problem"]
 
 
-def repository(ctx: Ctx) -> dict[str, object]:
+def repository(ctx: Ctx) -> sources.Source:
     """Return the package source to add or correct; empty if the host's own are to be used."""
     requested, kind = package_sources.driver_block(ctx.fragment, ctx.facts), family(ctx.facts.get(system.OS_RELEASE))
     if requested is None or kind is None:
@@ -117,12 +114,12 @@ def components(ctx: Ctx, archives: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {"/etc/apt/sources.list.d/gpuprov-non-free.sources": text}
 
 
-def _signed_by(repo_state: Mapping[str, Any], address: str, suite: str) -> str:
+def _signed_by(repo_state: sources.Host, address: str, suite: str) -> str:
     """Return the key by which the host's own source of this archive is trusted: apt reads no list if another source of
     it names another key."""
     place = sources.parse_url(address, repo_state)
-    rows = [row for row in repo_state["sources"] if row["suite"].rstrip("/") == suite.rstrip("/")]
-    return next((row["signed_by"] for row in rows if sources.parse_url(row["url"], repo_state) == place), "")
+    rows = [row for row in repo_state["sources"] if row.suite.rstrip("/") == suite.rstrip("/")]
+    return next((row.signed_by for row in rows if sources.parse_url(row.url, repo_state) == place), "")
 
 
 def waits_for(ctx: Ctx, decision: Decision) -> str:

@@ -15,6 +15,7 @@ from gpuprov.facts.probes.driver.driver_packages import ARCHIVES, KERNELS_HELD
 from gpuprov.facts.probes.host import house, system
 from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, KEY_FILE, SETTINGS_FILE, SITE_KEY
 from gpuprov.facts.probes.software.prebuilt import PREBUILT
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources.packages import Packages, packages_of
 
 Ctx = Context[NvidiaDriver]
@@ -29,7 +30,7 @@ mok_certificate={CERTIFICATE_FILE}
 """
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. `later`: what waits for a package source, `repository` and `components`: that source.
     `leaving`: sources that are ignored, and `leave`: their removal. Then the decision, its transaction, its holds, and
     what each task gets."""
@@ -52,14 +53,14 @@ def make(ctx: Ctx) -> dict[str, Any]:
     return values
 
 
-def _undecided() -> dict[str, Any]:
+def _undecided() -> dict[str, Json]:
     words = dict.fromkeys(("of", "version", "flavour"), "")
-    lists: dict[str, Any] = {name: [] for name in ("install", "remove")}
-    parts: dict[str, Any] = {name: {} for name in ("packages", "signing", "runfile", "record", "forget")}
+    lists: dict[str, Json] = {name: [] for name in ("install", "remove")}
+    parts: dict[str, Json] = {name: {} for name in ("packages", "signing", "runfile", "record", "forget")}
     return {**words, **lists, **parts, "leave": {"repository": {}}, "tasks": hand_nothing()}
 
 
-def _decided(ctx: Ctx, decision: Decision, leaving: list[str]) -> dict[str, Any]:
+def _decided(ctx: Ctx, decision: Decision, leaving: list[str]) -> dict[str, Json]:
     driver = ctx.fragment
     names, moves, own_packages = (
         package_names(driver, ctx.facts),

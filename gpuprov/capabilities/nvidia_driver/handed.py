@@ -10,11 +10,12 @@ from gpuprov.capabilities.nvidia_driver.fragment import Decision, package_names,
 from gpuprov.capabilities.nvidia_driver.holding import forgets_kernels, holds_kernels
 from gpuprov.capabilities.nvidia_driver.tasks import TASKS
 from gpuprov.capabilities.nvidia_driver.transaction import Transaction, installed, prebuilt
-from gpuprov.capabilities.steps import Need, Step, hand_steps
+from gpuprov.capabilities.steps import Need, Step, hand_steps, select_values
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, KEY_FILE, SITE_KEY
 from gpuprov.facts.probes.software.prebuilt import PREBUILT
+from gpuprov.host_code.json_members import Json
 from gpuprov.rules import certificates
 
 Steps = Iterator[Step]
@@ -25,7 +26,7 @@ AFTER = frozenset(("pack", "brought", "unload"))
 """Tasks before the driver is installed, and after it."""
 
 
-def hand(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> dict[str, Any]:
+def hand(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> dict[str, Json]:
     """Return the arguments of the tasks that are needed. values: those of the role."""
     steps = (
         *_judging(ctx, decision, moves, values),
@@ -35,12 +36,12 @@ def hand(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, 
         *_loading(ctx, decision, moves),
     )
     given = {**hand_nothing(), **hand_steps(steps, TASKS)}
-    parts: dict[str, Any] = {"before": {}} if BEFORE & given.keys() else {}
+    parts: dict[str, Json] = {"before": {}} if BEFORE & given.keys() else {}
     after = AFTER & given.keys() or values["forget"] or values["leaving"]
     return {**given, **parts, **({"after": {}} if after else {})}
 
 
-def hand_nothing() -> dict[str, Any]:
+def hand_nothing() -> dict[str, Json]:
     """Return the arguments for a host whose driver is decided later."""
     return {"reason": {"capability": HERE, "reason": ""}, "driver_loaded": {"wanted": False}}
 
@@ -55,7 +56,7 @@ def _judging(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[s
     trial = {"install": [*moves.before, *moves.install], "remove": list(moves.remove)}
     spare = _without_headers(deciding.spare(ctx))
     yield Step("spare", {"msg": spare}, spare)
-    yield Step("try", {**_some(values, "of", "pin", "stream", "hint"), **trial}, needed)
+    yield Step("try", {**select_values(values, "of", "pin", "stream", "hint"), **trial}, needed)
     if deciding.installs_runfile(ctx, decision):
         yield Step("fetch", installer.fetch(ctx.fragment))
         yield Step("runfile", installer.judge(ctx.fragment))
@@ -73,13 +74,13 @@ def _key(ctx: Ctx) -> Steps:
     yield Step("old_key", [{"path": path} for path in left], left and not signs(ctx))
 
 
-def _installing(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Steps:
+def _installing(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Json]) -> Steps:
     driver, elsewhere = ctx.fragment, served(ctx.host, ctx.fragment)
     of_runfile, moving = driver.source == "runfile", moves.install or moves.remove
     kernels = holds_kernels(ctx) and moving
-    tools = {"install": list(moves.before), **_some(values, "of", "pin")}
+    tools = {"install": list(moves.before), **select_values(values, "of", "pin")}
     made = [f"{name}={decision.packages[name]}" for name in moves.source_packages]
-    aside = {"built_from": made, "without": values["leaving"], **_some(values, "version", "flavour", "kernels")}
+    aside = {"built_from": made, "without": values["leaving"], **select_values(values, "version", "flavour", "kernels")}
     yield Step("tools", tools, moves.before and not elsewhere)
     yield Step("aside", aside, moves.builds)
     yield Step("packages", {}, forgets_kernels(ctx) if of_runfile else not elsewhere)
@@ -88,9 +89,9 @@ def _installing(ctx: Ctx, decision: Decision, moves: Transaction, values: Mappin
     yield Step("modules", _modules(ctx, decision, values), not elsewhere)
 
 
-def _modules(ctx: Ctx, decision: Decision, values: Mapping[str, Any]) -> dict[str, Any]:
+def _modules(ctx: Ctx, decision: Decision, values: Mapping[str, Any]) -> dict[str, Json]:
     """Return what puts modules in place: linked from packages, or built by DKMS."""
-    common = _some(values, "version", "kernels")
+    common = select_values(values, "version", "kernels")
     if ctx.fragment.source != "runfile" and ctx.fragment.build != "dkms":
         linked = ("linux-modules-nvidia-", "kmod-nvidia-")
         return {
@@ -114,7 +115,7 @@ def _of_builder(ctx: Ctx, decision: Decision, moves: Transaction, values: Mappin
     builder, elsewhere = ctx.fragment.build_host, served(ctx.host, ctx.fragment)
     packages = decision.packages
     driver = {
-        **_some(values, "module", "packages", "flavour", "kernels", "install", "remove"),
+        **select_values(values, "module", "packages", "flavour", "kernels", "install", "remove"),
         "module_file": _name_module(ctx, decision),
         "installed": installed(ctx).get(values["module"], ""),
         "before": list(moves.before),
@@ -131,7 +132,7 @@ def _of_builder(ctx: Ctx, decision: Decision, moves: Transaction, values: Mappin
     yield Step("judged", given, elsewhere)
     yield Step("brought", given, elsewhere)
     yield Step("copy", {"of": f"nvidia_driver.build_host {builder}", "hint": fix}, elsewhere)
-    yield Step("from_build_host", _some(values, *MOVED), elsewhere)
+    yield Step("from_build_host", select_values(values, *MOVED), elsewhere)
 
 
 def _name_module(ctx: Ctx, decision: Decision) -> str:
@@ -171,7 +172,3 @@ def _sums(facts: Facts) -> str:
     """Return the checksums of the build host's installed modules, if they are as it packed them."""
     whole = [packed for packed in facts.get(PREBUILT) if packed.sums == packed.recorded and all(packed.files.values())]
     return whole[0].sums if len(whole) == 1 else ""
-
-
-def _some(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: values[name] for name in names}

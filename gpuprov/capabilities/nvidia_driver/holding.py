@@ -1,13 +1,13 @@
 """Packages held after the driver's transaction, and the kernels held with them."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from gpuprov.capabilities.nvidia_driver.decision import Ctx
 from gpuprov.capabilities.nvidia_driver.fragment import served
 from gpuprov.capabilities.nvidia_driver.transaction import Transaction, images, installed
 from gpuprov.facts.probes.driver.driver_packages import HELD_KERNELS, KERNELS_HELD
 from gpuprov.facts.probes.software.prebuilt import SUFFIX
+from gpuprov.host_code.json_members import Json
 
 
 def holds_kernels(ctx: Ctx) -> bool:
@@ -24,7 +24,7 @@ def forgets_kernels(ctx: Ctx) -> bool:
     return bool(ctx.facts.get(KERNELS_HELD)) and not holds_kernels(ctx)
 
 
-def holding(ctx: Ctx, moves: Transaction, module: str) -> dict[str, Any]:
+def holding(ctx: Ctx, moves: Transaction, module: str) -> dict[str, Json]:
     """Return `hold` and `release` of packages; `record`: the file that lists the kernels held for the modules' sake;
     `forget`: that file, once it is not needed. Packages that the admin held are not among them, and are not released."""
     known, ours = images(ctx.facts), list(ctx.facts.get(KERNELS_HELD))

@@ -1,13 +1,13 @@
 """Arguments of the tasks that run NVIDIA's installer, a .run file."""
 
 import json
-from typing import Any
 
 from gpuprov.capabilities.nvidia_driver.decision import Ctx
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, NvidiaDriver
 from gpuprov.facts.probes.driver import runfile
 from gpuprov.facts.probes.host import house, system
 from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, KEY_FILE
+from gpuprov.host_code.json_members import Json
 
 PLACE = "/var/cache/gpuprov"
 """The directory of a .run file on a host until it is installed."""
@@ -18,19 +18,19 @@ def locate(driver: NvidiaDriver) -> str:
     return f"{PLACE}/NVIDIA-Linux-{driver.version}-{driver.runfile.sha256.lower()[:12]}.run"
 
 
-def fetch(driver: NvidiaDriver) -> dict[str, Any]:
+def fetch(driver: NvidiaDriver) -> dict[str, Json]:
     """Return what brings the file to the host."""
     given = driver.runfile
     source = {"url": given.url, "file": given.file, "sha256": given.sha256}
     return {"of": "nvidia_driver.runfile", **source, "path": locate(driver)}
 
 
-def judge(driver: NvidiaDriver) -> dict[str, Any]:
+def judge(driver: NvidiaDriver) -> dict[str, Json]:
     """Return what checks the file."""
     return {"path": locate(driver), "of": driver.runfile.url or driver.runfile.file, "version": driver.version}
 
 
-def install(ctx: Ctx, decision: Decision, kernels: list[str]) -> dict[str, Any]:
+def install(ctx: Ctx, decision: Decision, kernels: list[str]) -> dict[str, Json]:
     """Return what runs the installer."""
     options = _options(ctx, decision, kernels)
     driver = ctx.fragment

@@ -1,8 +1,6 @@
 """Origin of the driver: the wanted source, the repository and its key; and the CUDA version that it runs."""
 
 import re
-from collections.abc import Mapping
-from typing import Any
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
@@ -28,6 +26,7 @@ from gpuprov.facts.probes.software.packages import INDEX, PACKAGES
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from gpuprov.host_code import sources
 from gpuprov.rules import resolve
+from gpuprov.rules.package_rules import Rule
 
 Ctx = Context[NvidiaDriver]
 
@@ -66,7 +65,7 @@ def source(ctx: Ctx) -> Outcome:
     return ok(f"{target}: {counted(len(own_names), 'package')}", target)
 
 
-def rule_of(rules: tuple[dict[str, Any], ...], name: str, version: str) -> Mapping[str, Any]:
+def rule_of(rules: tuple[Rule, ...], name: str, version: str) -> Rule:
     """Return the rule by which a package of this name and version is in the set."""
     return resolve.fitting(rules, version).get(name, {})
 
@@ -85,7 +84,7 @@ def repository(ctx: Ctx) -> Outcome:
         return not_asked("provided by the host's own package sources")
     repo_state = ctx.facts.get(REPOSITORIES)
     if not ctx.fragment.repository.url and sources.derive_path(requested["name"], kind) not in repo_state["files"]:
-        named = [row["url"] for row in repo_state["sources"] if re.search("nvidia|cuda", row["url"], re.IGNORECASE)]
+        named = [row.url for row in repo_state["sources"] if re.search("nvidia|cuda", row.url, re.IGNORECASE)]
         if named or sources.find_others(repo_state, requested, kind):
             return ok(f"provided by the host's own sources: {', '.join(named) or requested['url']}")
         return skip(

@@ -21,6 +21,7 @@ from gpuprov.capabilities.tasks import (
     taken,
     try_packages,
 )
+from gpuprov.host_code.json_members import Json
 
 COMPONENTS_FIX = (
     "correct what it reports (the network, the host's proxy, or the archive that main comes from) and apply again, or enable "
@@ -40,7 +41,7 @@ def _modules_of_builder(title: str, key: str, state: str, why: str = "", **more:
 
 def _copy_package(answer: str) -> Task:
     given = {"file": f"{answer}.package", "path": f"{answer}.place", "sha256": f"{answer}.sha256"}
-    more: dict[str, Any] = {"takes": given, "only_if": f"{answer}.wanted", "prepares": "never", "checks": False}
+    more: dict[str, Json] = {"takes": given, "only_if": f"{answer}.wanted", "prepares": "never", "checks": False}
     return step("Copy the package to the host", "fetch", "copy", {"public": True}, **more)
 
 

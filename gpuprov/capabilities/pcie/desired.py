@@ -2,7 +2,6 @@
 rdma_topo."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from gpuprov.capabilities.answers import APPLY, BEFORE, HEADER
 from gpuprov.capabilities.at_boot import COMMON, command, unit
@@ -16,6 +15,7 @@ from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.pcie import PCIE
 from gpuprov.host_code.at_boot.pcie import CONFIG, list_differences, set_here
 from gpuprov.host_code.at_boot.program import Refused
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values, started
 
 MODULES = (*COMMON, "pcie")
@@ -117,7 +117,7 @@ def configuration(setting_lines: tuple[str, ...]) -> str:
     )
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. `install`: packages; the values of its resources. `reboot`: why rdma_topo's masks,
     which a command gives to GRUB, need one."""
     block, state = ctx.fragment, ctx.facts.get(PCIE)

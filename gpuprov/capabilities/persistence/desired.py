@@ -1,7 +1,6 @@
 """The host's method of persistence, and the desired state of the role for it."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired, Outcome, Resources, check, fail, ok
@@ -10,6 +9,7 @@ from gpuprov.capabilities.persistence.tasks import TASKS
 from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.facts.probes.driver import persistence
 from gpuprov.facts.probes.host import pci, system
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Resource, Unit, role_values, started
 from gpuprov.resources.packages import packages_of
 from gpuprov.spec.model import HostSpec
@@ -138,7 +138,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield Unit(name=other, enabled=False, active=False)
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. `install`: the daemon's package, which is fetched before anything changes; the values
     of its resources. The unit is started unless the driver has no GPU yet that it could hold."""
     state, resources = ctx.facts.get(persistence.PERSISTENCED), list(desired(ctx))

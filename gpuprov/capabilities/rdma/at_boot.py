@@ -7,7 +7,7 @@ from gpuprov.capabilities.at_boot import ABOVE, COMMON, files
 
 RDMA = "rdma"
 UNITS = "/etc/systemd/system"
-EVERY = (*COMMON, "devices", "network", "roce", "roce_ports", "erdma", "erdma_state", "soft")
+EVERY = (*COMMON, "devices", "devices_reader", "network", "roce", "roce_ports", "erdma", "erdma_state", "soft")
 """Modules of gpuprov/host_code/at_boot that configure RDMA."""
 OLD = (*(f"{ABOVE}/rdma/{name}.sh" for name in ("roce", "roce-read", "soft")), f"{ABOVE}/erdma/erdma.sh")
 """Files that an earlier gpuprov installed in their place."""

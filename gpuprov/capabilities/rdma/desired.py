@@ -26,6 +26,7 @@ from gpuprov.facts.probes.rdma.nccl import NCCL
 from gpuprov.facts.probes.rdma.ofed import OFED
 from gpuprov.facts.probes.rdma.roce import ROCE
 from gpuprov.facts.probes.rdma.surroundings import HOST, PACKAGES
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 from gpuprov.resources.packages import packages_of
 
@@ -68,7 +69,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     nccl.conf."""
     yield from configured(ctx)
     conf = nccl.plan_file(ctx)
-    texts = {**limits.plan_limits(ctx)["files"], **({conf["path"]: conf["text"]} if conf["text"] else {})}
+    texts = {**limits.plan_limits(ctx)["files"], **({CONFIG: conf["text"]} if conf["text"] else {})}
     yield from (File(path, text) for path, text in texts.items())
 
 
@@ -98,7 +99,7 @@ def decide(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values: `later`, the transaction, and the values of `configured`. `ofed`: holds of DOCA-OFED's
     packages, `ofed_pin`: what keeps apt from its dkms, `ofed_conf`: openibd's settings. `limits`: the limits of
     services."""
@@ -115,7 +116,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-def packages(ctx: Ctx) -> dict[str, Any]:
+def packages(ctx: Ctx) -> dict[str, Json]:
     """Return the transaction of the requested stack."""
     if ctx.fragment.own_stack == "doca-ofed":
         hint = "remove what it names, or have it from DOCA's repository alone"

@@ -2,7 +2,6 @@
 the right hosts."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from gpuprov.capabilities.answers import APPLY, HEADER
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
@@ -14,6 +13,7 @@ from gpuprov.catalog.rdma import OPENSM_UNIT
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.surroundings import HOST, RdmaHost
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import KernelModule, Modules, Unit
 
 Ctx = Context[Rdma]
@@ -49,7 +49,7 @@ def units(ctx: Ctx) -> Iterator[Unit]:
         yield Unit(name=OPENSM_UNIT, enabled=here, active=here, outdated=silent, fix=fix)
 
 
-def plan_opensm(ctx: Ctx) -> dict[str, Any]:
+def plan_opensm(ctx: Ctx) -> dict[str, Json]:
     """Return opensm's `unit`; `here`: it is to run on this host; `differs`: it does not, in words; `ask`: the command
     that shows whether it does."""
     unit = next(units(ctx), None)

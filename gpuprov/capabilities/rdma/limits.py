@@ -1,7 +1,7 @@
 """Limits on the memory that programs may lock and register with an adapter: in login sessions, and in services and
 their containers."""
 
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import msgspec
 
@@ -126,9 +126,16 @@ def memlock_boot(ctx: Ctx) -> Group | Outcome:
     return daemon_limits(ctx.facts.get(HOST), limit, "next-boot") if limit else not_asked()
 
 
-def plan_limits(ctx: Ctx) -> dict[str, Any]:
+class Limits(TypedDict):
+    """Files with limits of services, and commands that raise those of running ones."""
+
+    files: dict[str, str]
+    commands: list[list[str]]
+
+
+def plan_limits(ctx: Ctx) -> Limits:
     """Return `files`: limits of units that have a lower limit of their own, which DefaultLimitMEMLOCK does not raise,
-    or had a lower one until gpuprov raised it. `raise`: for each service that runs with a lower limit, the command that
+    or had a lower one until gpuprov raised it. `commands`: for each service that runs with a lower limit, the command that
     raises it without a restart; processes that it starts from then on inherit it. If root may not raise limits, there
     is no command, as it would fail."""
     limit = ctx.fragment.memlock
@@ -146,7 +153,7 @@ LimitMEMLOCK={value or "infinity"}
         "files": {
             path: text for daemon in daemons if (path := drop_in(daemon.unit)) in written or daemon.unit in lower
         },
-        "raise": [["sh", "-c", RAISE, "sh", unit, value or "unlimited"] for unit in low],
+        "commands": [["sh", "-c", RAISE, "sh", unit, value or "unlimited"] for unit in low],
     }
 
 

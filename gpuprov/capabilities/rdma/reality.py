@@ -1,7 +1,5 @@
 """Export of a host's current RDMA devices as a spec."""
 
-from typing import Any
-
 from gpuprov.capabilities.rdma.common import IWARP, is_of_fabric, select_devices
 from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.erdma import checks as erdma
@@ -15,6 +13,7 @@ from gpuprov.facts.probes.host import systemd
 from gpuprov.facts.probes.kernel import boot
 from gpuprov.facts.probes.rdma import DEVICES, RdmaDevice, list_hcas, slow_ports
 from gpuprov.facts.probes.rdma.surroundings import HOST, RdmaHost
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
@@ -39,7 +38,7 @@ def export(facts: Facts) -> Fragment | None:
     fabric = _fabric(devices)
     if not fabric:
         return None
-    spec_block: dict[str, Any] = {"fabric": fabric, "memlock": _memlock(facts)}
+    spec_block: dict[str, Json] = {"fabric": fabric, "memlock": _memlock(facts)}
     if fabric == "soft":
         made = _soft(devices, host)
         if made is None:
@@ -90,7 +89,7 @@ def _fabric(devices: tuple[RdmaDevice, ...]) -> str:
     return "soft" if devices else ""
 
 
-def _soft(devices: tuple[RdmaDevice, ...], host: RdmaHost) -> dict[str, Any] | None:
+def _soft(devices: tuple[RdmaDevice, ...], host: RdmaHost) -> dict[str, Json] | None:
     """Return the software devices as gpuprov's unit makes them; None if they were not made by it."""
     rows = [line.split() for line in host.soft.config or ()]
     drivers = {row[0] for row in rows if len(row) == 2}

@@ -33,7 +33,7 @@ ExecStop={command(RDMA, "soft", "remove")}
 TimeoutStartSec=120
 """,
 )
-MODULES = (*COMMON, "devices", "network", "soft")
+MODULES = (*COMMON, "devices", "devices_reader", "network", "soft")
 SERVICE = catalogue.SOFT_UNIT
 FILES = (f"{UNITS}/{SERVICE}", catalogue.SOFT_CONFIG)
 

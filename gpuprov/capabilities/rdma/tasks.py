@@ -5,7 +5,8 @@ from typing import Any
 
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.fragment import Rdma
-from gpuprov.capabilities.steps import Step, hand_steps
+from gpuprov.capabilities.rdma.nccl.desired import Conf
+from gpuprov.capabilities.steps import Step, hand_steps, select_values
 from gpuprov.capabilities.tasks import (
     Part,
     Stages,
@@ -19,6 +20,8 @@ from gpuprov.capabilities.tasks import (
     try_packages,
     unit,
 )
+from gpuprov.catalog.rdma.nccl import CONFIG
+from gpuprov.host_code.json_members import Json
 
 BUILD_FIX = (
     "correct what /var/lib/dkms/NAME/VERSION/build/make.log says (headers, or a newer DOCA-OFED for this kernel), and "
@@ -132,7 +135,7 @@ TASKS: Stages = {
 }
 
 
-def handed(ctx: Context[Rdma], decided: Mapping[str, Any]) -> dict[str, Any]:
+def handed(ctx: Context[Rdma], decided: Mapping[str, Any]) -> dict[str, Json]:
     """Return the arguments of the tasks that are needed. decided: the decisions of all parts of the capability."""
     return hand_steps(list_steps(ctx, decided), TASKS)
 
@@ -145,7 +148,9 @@ def list_steps(ctx: Context[Rdma], decided: Mapping[str, Any]) -> Iterator[Step]
     yield Step("efa_load", {}, decided["efa_loads"])
     erdma = decided["erdma"]
     yield Step("erdma", {}, erdma["due"])
-    yield Step("erdma_run", _some(erdma, "archive", "sha256", "named", "mode", "kernels", "environment"), erdma["run"])
+    yield Step(
+        "erdma_run", select_values(erdma, "archive", "sha256", "named", "mode", "kernels", "environment"), erdma["run"]
+    )
     yield Step("erdma_build", {"kernels": erdma["build"], "environment": erdma["environment"]})
     yield from _ofed(decided["ofed"])
     opensm = {"state": "ran", "enabled": True, "answer": "opensm", "way_out": OPENSM_FIX}
@@ -154,7 +159,7 @@ def list_steps(ctx: Context[Rdma], decided: Mapping[str, Any]) -> Iterator[Step]
     if part := decided["unit"]:
         given = {"name": part.unit, "state": decided["now"], "enabled": True, "differs": part.differs}
         yield Step("unit", {**given, "program": part.speaks, "way_out": part.fix})
-    yield Step("raise", [{"argv": argv} for argv in decided["limits"]["raise"]])
+    yield Step("raise", [{"argv": argv} for argv in decided["limits"]["commands"]])
     yield from _nccl(ctx, decided["nccl"])
 
 
@@ -165,17 +170,13 @@ def _ofed(ofed: Mapping[str, Any]) -> Iterator[Step]:
     if service := ofed["openibd"]:
         yield Step("openibd", {"name": service["unit"], "state": "observed", "enabled": True})
         yield Step("openibd_modules", {}, service["start"] or service["replace"])
-        yield Step("openibd_start", _some(service, "unit", "replace", "unload", "start"))
-        yield Step("openibd_left", _some(service, "unit", "left"))
+        yield Step("openibd_start", select_values(service, "unit", "replace", "unload", "start"))
+        yield Step("openibd_left", select_values(service, "unit", "left"))
 
 
-def _nccl(ctx: Context[Rdma], conf: Mapping[str, Any]) -> Iterator[Step]:
+def _nccl(ctx: Context[Rdma], conf: Conf) -> Iterator[Step]:
     block = ctx.fragment.nccl
     yield Step("nccl", {}, conf["manage"])
     yield Step("topology", {"src": block.topo_source, "dest": block.topo_file}, block.topo_source)
     yield Step("nccl_problem", {"msg": conf["problem"]}, conf["problem"])
-    yield Step("nccl_conf", {"content": conf["text"], "dest": conf["path"], "backup": conf["keep"]}, conf["text"])
-
-
-def _some(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: values[name] for name in names}
+    yield Step("nccl_conf", {"content": conf["text"], "dest": CONFIG, "backup": conf["keep"]}, conf["text"])

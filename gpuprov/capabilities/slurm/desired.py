@@ -10,6 +10,7 @@ from gpuprov.capabilities.base import Desired, Resources
 from gpuprov.capabilities.slurm.fragment import Ctx, make_request
 from gpuprov.facts.probes.host import slurm
 from gpuprov.host_code.at_boot import slurm as onhost
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Lines, Program, Resource, Unit, role_values
 
 MODULES = (*COMMON, "mig_names", "slurm")
@@ -60,7 +61,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield Unit(name=slurm.UNIT, reads=READS[slurm.UNIT], fix=f"systemctl restart {slurm.UNIT}")
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the values of its resources, and how long the GPUs are waited for."""
     values = role_values(desired(ctx), "program", "programs", "files", "units", "absent", "lines", "run")
     (slurmd,) = values.pop("run")

@@ -1,7 +1,6 @@
 """The `slurm` block, and what it means on a given host."""
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -56,7 +55,7 @@ def gpu_type(host: HostSpec, block: Slurm) -> str:
     return block.type or (model.key.lower() if model else "")
 
 
-def make_request(ctx: Ctx) -> dict[str, Any]:
+def make_request(ctx: Ctx) -> onhost.Config:
     """Return the content of slurm.json, the input of the programs on the host."""
     block, host = ctx.fragment, ctx.host
     known = xids.read_xids_file().xids
@@ -78,8 +77,8 @@ def make_request(ctx: Ctx) -> dict[str, Any]:
     }
 
 
-def devices(ctx: Ctx, options: Mapping[str, Any]) -> list[onhost.Device]:
+def devices(ctx: Ctx, options: onhost.Config) -> list[onhost.Device]:
     """Return the devices that jobs should be able to have: GPUs, and MIG devices as they are now. Raises Refused."""
     nodes = {fact.path: fact.node for fact in ctx.facts.get(mig.CAPABILITIES)}
-    mig_gpus: list[dict[str, Any]] = msgspec.to_builtins(ctx.facts.get(mig.STATE).gpus)
+    mig_gpus: list[onhost.Gpu] = msgspec.to_builtins(ctx.facts.get(mig.STATE).gpus)
     return list(onhost.devices(mig_gpus, nodes, options["type"]))

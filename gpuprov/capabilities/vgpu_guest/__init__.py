@@ -13,6 +13,7 @@ from gpuprov.catalog import vgpu as catalogue
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.gpus.vgpu import GRIDD
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem, report_under
 
@@ -92,7 +93,7 @@ def export(facts: Facts) -> Fragment | None:
         return None
     settings = gridd.settings
     licensing = "server" if settings.get("ServerAddress") else "token" if gridd.tokens else "provider"
-    values: dict[str, object] = {"licensing": licensing}
+    values: dict[str, Json] = {"licensing": licensing}
     for setting in catalogue.list_settings(licensing):
         text = settings.get(setting.key, "")
         if not text or text.casefold() == setting.default.casefold():

@@ -1,7 +1,6 @@
 """Desired state of the role: gridd.conf, the one token, nvidia-gridd with both."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.steps import Step, hand_steps
@@ -10,6 +9,7 @@ from gpuprov.capabilities.vgpu_guest.now import find_complaint
 from gpuprov.capabilities.vgpu_guest.tasks import TASKS
 from gpuprov.catalog import vgpu as catalogue
 from gpuprov.facts.probes.gpus.vgpu import GRIDD
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import File, Resource, Unit, role_values
 from gpuprov.spec.model import HostSpec
 
@@ -55,7 +55,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     )
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the values of the role. A token is copied to its folder, unless it is on the host already, and then gets
     its mode. `absent`: other tokens, which the daemon might take."""
     block, values = ctx.fragment, role_values(desired(ctx), "files", "on", "run")

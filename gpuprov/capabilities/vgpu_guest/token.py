@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from gpuprov.core import safe_parse
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.signing import VAULT
 
 LAST = 253402300799
@@ -43,7 +44,7 @@ def read(path: str) -> ControllerToken:
     )
 
 
-def _claims(content: bytes) -> dict[str, object] | None:
+def _claims(content: bytes) -> dict[str, Json] | None:
     parts = content.strip().split(b".")
     if len(parts) != 3:
         return None

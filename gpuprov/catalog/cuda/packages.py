@@ -60,6 +60,13 @@ class Architectures(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
     dropped: tuple[Architecture, ...]
 
 
+class Target(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The first CUDA that compiles code for GPUs of a major compute capability."""
+
+    major: str
+    cuda: str
+
+
 class ToolkitsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/toolkits.yaml"""
 
@@ -70,6 +77,7 @@ class ToolkitsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     libraries: tuple[Library, ...]
     compilers: tuple[Compiler, ...]
     architectures: tuple[Architectures, ...]
+    targets: tuple[Target, ...]
 
 
 read_toolkits_file = partial(load, "toolkits", ToolkitsFile)
@@ -96,3 +104,9 @@ def is_dropped(version: str, architecture: str) -> bool:
         architecture in entry.dropped and int(toolchain.take_major(version)) >= int(entry.cuda)
         for entry in read_toolkits_file().architectures
     )
+
+
+def find_first_toolkit(compute_capability: str) -> str:
+    """Return the first CUDA that compiles code for the GPU; "" if every known one does."""
+    major = compute_capability.partition(".")[0]
+    return next((entry.cuda for entry in read_toolkits_file().targets if entry.major == major), "")

@@ -1,12 +1,12 @@
 """Conversion of the catalogue's package sets into the resolver's rules (see `gpuprov.rules.resolve`)."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from gpuprov.catalog.distributions import Distribution
 from gpuprov.catalog.drivers import list_branches
 from gpuprov.catalog.drivers.data import PackageSet, list_same_packages, read_drivers_file
 from gpuprov.catalog.gpus import Flavour
+from gpuprov.rules.package_rules import Rule
 
 PARTS = ("kernel-modules", "kernel-common", "firmware", "user-space", "mps", "persistence")
 """Parts that must share one version; the kernel modules first. Parts with their own version line are not in the set."""
@@ -34,16 +34,20 @@ def of_driver(package_sets: Iterable[PackageSet]) -> list[PackageSet]:
     return [entry for entry in package_sets if entry.version == "driver"]
 
 
-def make_rule(entry: PackageSet, name: str, like: str, *, companion: bool = False) -> dict[str, Any]:
+def make_rule(entry: PackageSet, name: str, like: str, *, companion: bool = False) -> Rule:
     """Return a rule. A name that contains the branch ends with the newest branch in the catalogue: a newer one cannot
     be looked up by name."""
     newest = max(int(branch.branch) for branch in list_branches())
     most = int(entry.max_branch or (newest if "{branch}" in name else NO_LIMIT))
-    made = {"name": name, "min": int(entry.min_branch or 0), "max": most}
-    return made | ({"like": like} if like else {}) | ({"companion": True} if companion else {})
+    made: Rule = {"name": name, "min": int(entry.min_branch or 0), "max": most}
+    if like:
+        made["like"] = like
+    if companion:
+        made["companion"] = True
+    return made
 
 
-def list_names(rules: Iterable[dict[str, Any]]) -> list[str]:
+def list_names(rules: Iterable[Rule]) -> list[str]:
     """Return every name of the rules that can be known in advance."""
     known = [int(branch.branch) for branch in list_branches()]
     names: dict[str, None] = {}

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -16,6 +16,7 @@ from gpuprov.catalog.gpus import Flavour, list_gpus
 from gpuprov.catalog.packages import list_origins
 from gpuprov.host_code.clients import OURS
 from gpuprov.rules import resolve
+from gpuprov.rules.package_rules import Rule
 
 Source = Literal["distribution", "nvidia", "mirror", "runfile"]
 """The distribution's archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, if no packages
@@ -80,9 +81,9 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     without DKMS on offer.
     """
 
-    proprietary: tuple[dict[str, Any], ...]
-    open: tuple[dict[str, Any], ...]
-    others: tuple[dict[str, Any], ...]
+    proprietary: tuple[Rule, ...]
+    open: tuple[Rule, ...]
+    others: tuple[Rule, ...]
     extra: tuple[str, ...]
     ask: tuple[str, ...]
     sources: tuple[str, ...]
@@ -97,7 +98,7 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
     precompiled: dict[str, tuple[str, ...]] = {}
 
     @property
-    def sets(self) -> dict[str, tuple[dict[str, Any], ...]]:
+    def sets(self) -> dict[str, tuple[Rule, ...]]:
         """Return the rules by flavour."""
         return {"proprietary": self.proprietary, "open": self.open}
 
@@ -185,15 +186,15 @@ def build_precompiled(distribution: Distribution, source: Source) -> DriverPacka
     names, beside = group_by_flavour(entries), list_prebuilt_names(distribution, origin)
     modules = [entry for entry in of_driver(list_entries(distribution, origin, PARTS[0])) if entry.flavour]
     built = {
-        name: make_rule(entry, name, "") | {"mark": True, "built": True} for entry in modules for name in entry.packages
+        name: make_rule(entry, name, "") | Rule(mark=True, built=True) for entry in modules for name in entry.packages
     }
     asked_for = resolve.other_names(list(built.values()), dict.fromkeys(base.ask, ""))
 
-    def rules(kind: Flavour) -> tuple[dict[str, Any], ...]:
+    def rules(kind: Flavour) -> tuple[Rule, ...]:
         first, *rest = (entry for entry in base.sets[kind] if entry["name"] not in built)
         # They follow the newest kernel, so they leave: their name fits no version.
         leaving = [name for entry in entries for name in entry.alternatives]
-        last = [{"name": name, "min": 0, "max": NO_LIMIT, "companion": True} for name in leaving]
+        last: list[Rule] = [{"name": name, "min": 0, "max": NO_LIMIT, "companion": True} for name in leaving]
         return ({**first, "proof": list(names.get(kind, ()))}, *rest, *last)
 
     return msgspec.structs.replace(
@@ -239,12 +240,12 @@ def build_set(distribution: Distribution, origin: str) -> DriverPackages:
     def pick(part: str, flavour: Flavour | None = None) -> list[PackageSet]:
         return list_entries(distribution, origin, part, flavour)
 
-    def rules(kind: Flavour) -> tuple[dict[str, Any], ...]:
+    def rules(kind: Flavour) -> tuple[Rule, ...]:
         if not pick(PARTS[0], kind):
             return ()
         main = [make_rule(e, name, like) for part in PARTS for e in of_driver(pick(part, kind)) for name in e.packages]
         if main and archive and archive.enabled_by:
-            main[0] |= {"way_out": archive.enabled_by}
+            main[0]["way_out"] = archive.enabled_by
         more = [make_rule(e, name, like, companion=True) for e in pick("companions", kind) for name in e.packages]
         return select_with_modules([*main, *more], [name for e in pick(PARTS[0], kind) for name in e.packages])
 
@@ -273,7 +274,7 @@ def build_set(distribution: Distribution, origin: str) -> DriverPackages:
     )
 
 
-def select_with_modules(rules: list[dict[str, Any]], modules: list[str]) -> tuple[dict[str, Any], ...]:
+def select_with_modules(rules: list[Rule], modules: list[str]) -> tuple[Rule, ...]:
     """Return the rules, but only for branches with kernel modules: a set without them would be complete, but no driver."""
     own_rules = [entry for entry in rules if entry["name"] in modules]
     low, high = min(entry["min"] for entry in own_rules), max(entry["max"] for entry in own_rules)

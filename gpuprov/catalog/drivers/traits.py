@@ -3,6 +3,8 @@ pins."""
 
 from typing import Any
 
+from gpuprov.host_code.json_members import Json
+
 PREBUILT = (r"linux-(modules|objects)-nvidia-\d.*", r"kmod-nvidia-\d.*")
 """Kernel modules prebuilt by Ubuntu, by driver branch and kernel; and NVIDIA's for dnf, kmod-nvidia-VERSION-KERNEL."""
 
@@ -23,7 +25,7 @@ _APT = ("nvidia-*", "libnvidia-*", "xserver-xorg-video-nvidia*", "cuda-drivers*"
 # Modules that are no part of NVIDIA's set for DKMS: those that SUSE has built and signed, those of NVIDIA's that
 # compile when they are installed (to 570), and older generations:
 # https://sndirsch.github.io/nvidia/2025/07/16/nvidia-drivers.html
-_ZYPPER: dict[str, Any] = {
+_ZYPPER: dict[str, Json] = {
     "sources": (r"nvidia-(video|compute|persistenced|modprobe|settings|xconfig)(-G\d+)?",),
     "conflicts": (
         r"nvidia-(open-)?(driver-|gfx)G\d+(-signed)?(-cuda)?-kmp.*",

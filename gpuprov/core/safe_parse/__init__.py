@@ -7,7 +7,7 @@ there is memory.
 """
 
 from gpuprov.core.safe_parse.checks import check_json, check_toml, check_unicode, check_yaml
-from gpuprov.core.safe_parse.documents import parse_json, parse_toml, parse_typed_json, parse_yaml
+from gpuprov.core.safe_parse.documents import Tree, TreeView, parse_json, parse_toml, parse_typed_json, parse_yaml
 from gpuprov.core.safe_parse.files import (
     LOOP,
     NotOwn,
@@ -39,6 +39,8 @@ __all__ = [
     "LARGEST",
     "LOOP",
     "NotOwn",
+    "Tree",
+    "TreeView",
     "Unreadable",
     "check_json",
     "check_toml",

@@ -1,12 +1,17 @@
 """JSON, TOML and YAML documents of hosts and inventories as plain values."""
 
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeAlias, TypeVar
 
 from gpuprov.core.safe_parse.checks import check_json, check_toml, check_values, check_yaml, make_depth_error
 from gpuprov.core.safe_parse.limits import DIGITS, HOST_TEXT, TOML_TEXT, Unreadable, make_size_error
 from gpuprov.core.safe_parse.numbers import parse_number, parse_signed
 
 T = TypeVar("T")
+Tree: TypeAlias = dict[str, Any]
+"""A mapping of YAML, JSON or TOML that nothing has judged yet: variables of an inventory, a spec as it is written."""
+TreeView: TypeAlias = Mapping[str, Any]
+"""The same, to be read."""
 
 
 def parse_json(text: str | bytes, largest: int = HOST_TEXT) -> Any:
@@ -37,7 +42,7 @@ def parse_typed_json(text: str | bytes, kind: type[T], *, strict: bool = True, l
         raise Unreadable(str(error)) from error
 
 
-def parse_toml(text: str, largest: int = TOML_TEXT) -> dict[str, Any]:
+def parse_toml(text: str, largest: int = TOML_TEXT) -> Tree:
     """A TOML document."""
     import tomllib
 

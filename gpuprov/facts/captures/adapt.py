@@ -69,16 +69,19 @@ def dpkg(text: str) -> str:
 
 
 def fabric(text: str) -> str:
-    """Extract from `nvidia-smi -q` the lines of each GPU and of its block Fabric."""
+    """Extract from `nvidia-smi -q` the lines of each GPU and of its block Fabric; drivers without this block know of no
+    fabric."""
     kept = []
-    inside = False
-    for line in text.splitlines():
-        if line.startswith("GPU "):
-            kept.append(line)
-        elif re.match(r"    \S", line):
-            inside = line.split() == ["Fabric"]
-        elif inside and line.startswith("        "):
-            kept.append(line)
+    for block in re.split(r"^(?=GPU [0-9A-Fa-f])", text, flags=re.MULTILINE)[1:]:
+        kept.append(block.splitlines()[0])
+        inside, shown = False, len(kept)
+        for line in block.splitlines()[1:]:
+            if re.match(r"    \S", line):
+                inside = line.split() == ["Fabric"]
+            elif inside and line.startswith("        "):
+                kept.append(line)
+        if len(kept) == shown and "\n    Product Name " in block:
+            kept += [f"        {name} : N/A" for name in ("State", "Status")]
     return "".join(line + "\n" for line in kept)
 
 

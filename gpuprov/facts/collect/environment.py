@@ -56,7 +56,6 @@ FORCED: dict[str, str] = {
     "ANSIBLE_HASH_BEHAVIOUR": "replace",
     "ANSIBLE_PRECEDENCE": "all_inventory,groups_inventory,all_plugins_inventory,all_plugins_play,"
     "groups_plugins_inventory,groups_plugins_play",
-    "ANSIBLE_ERROR_ON_UNDEFINED_VARS": "true",
     "ANSIBLE_TASK_TIMEOUT": "0",
     "ANSIBLE_HOST_PATTERN_MISMATCH": "warning",
     "ANSIBLE_KEEP_REMOTE_FILES": "false",

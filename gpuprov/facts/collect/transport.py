@@ -14,6 +14,7 @@ from gpuprov.facts.collect.reasons import BY_HAND, LOGGED_IN, Login, Reason, rea
 from gpuprov.facts.collect.settings import Settings
 from gpuprov.facts.collect.silence import SILENCE, keep_alive
 from gpuprov.facts.collect.unreached import Unreached, without_host
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.model import RawHost
 
 Answer = bytes | UnreachableError
@@ -149,7 +150,7 @@ def site_host(raw: RawHost, control_path: str = "") -> object:
             f"{settings.name}: testinfra cannot reach it with this connection, become method or become password",
             "use ssh, paramiko, local, podman or docker, and sudo without a password, for site tests",
         )
-    options: dict[str, object] = {"sudo": settings.sudo, "sudo_user": settings.become_user if settings.sudo else None}
+    options: dict[str, Json] = {"sudo": settings.sudo, "sudo_user": settings.become_user if settings.sudo else None}
     return testinfra.get_host(
         _build_testinfra_address(settings), **options, **_build_testinfra_ssh(settings, control_path)
     )
@@ -180,7 +181,7 @@ def _build_testinfra_address(settings: Settings) -> str:
     return f"{settings.kind}://{login}@{host}{end}" if login else f"{settings.kind}://{host}{end}"
 
 
-def _build_testinfra_ssh(settings: Settings, control_path: str) -> dict[str, object]:
+def _build_testinfra_ssh(settings: Settings, control_path: str) -> dict[str, Json]:
     if settings.kind == "paramiko":
         return {"ssh_identity_file": settings.text("key") or None}
     if settings.kind != "ssh":

@@ -3,7 +3,11 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated
 
+import msgspec
+
+from gpuprov import __version__
 from gpuprov.core.errors import Code, Outcome, choose_code
 from gpuprov.core.safe_parse import format_document
 from gpuprov.fleet.drain.base import Adapter, State, Step
@@ -14,6 +18,17 @@ SETTLING = 60.0
 """Seconds in which a node that was given back should answer its scheduler."""
 OUTCOMES: dict[State, Outcome] = {"done": "ok", "waiting": "differs", "refused": "failed", "unknown": "unreachable"}
 """waiting: jobs are still running. unknown: a scheduler did not answer."""
+
+
+class Drained(msgspec.Struct, kw_only=True):
+    """The document of --json, of drain and undrain."""
+
+    gpuprov_drain: Annotated[int, msgspec.Meta(description="Version of this format")] = 1
+    gpuprov: str = __version__
+    exit_code: Code
+    run: str
+    hosts: tuple[Step, ...]
+
 
 Tell = Callable[[Step], None]
 Ask = Callable[[str], Step]
@@ -77,4 +92,5 @@ def as_text(steps: Iterable[Step], done: str) -> str:
 
 def as_json(steps: Iterable[Step], run: str) -> str:
     """Format the same as JSON."""
-    return format_document({"run": run, "hosts": list(steps)})
+    hosts = tuple(steps)
+    return format_document(Drained(exit_code=exit_code(hosts), run=run, hosts=hosts))

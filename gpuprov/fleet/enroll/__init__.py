@@ -1,13 +1,14 @@
 """Enrolment of the site's certificate for Secure Boot: who has it, who waits for the console, and requests for the rest."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from gpuprov import __version__
 from gpuprov.capabilities.nvidia_driver.enrolment import AT_CONSOLE, PROBES, judge, judge_off, list_others, prepares
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
-from gpuprov.core.errors import GpuprovError, Outcome, UnreachableError
+from gpuprov.core.errors import Code, GpuprovError, Outcome, UnreachableError
 from gpuprov.facts.collect.children import run_all
 from gpuprov.facts.collect.command import hides_script
 from gpuprov.facts.collect.gather import gather_each
@@ -59,6 +60,15 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def outcome(self) -> Outcome:
         return OUTCOMES[self.state]
+
+
+class Enrolled(msgspec.Struct, kw_only=True):
+    """The document of --json."""
+
+    gpuprov_enroll: Annotated[int, msgspec.Meta(description="Version of this format")] = 1
+    gpuprov: str = __version__
+    exit_code: Code
+    hosts: tuple[Host, ...]
 
 
 def list_signing(pairs: Pairs) -> list[tuple[RawHost, NvidiaDriver]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path as File
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -10,6 +10,7 @@ from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import format_document
 from gpuprov.fleet.policy.windows import SPAN, Zone, parsed, zone
+from gpuprov.host_code.json_members import Json
 from gpuprov.spec.build import Finding, convert
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
@@ -207,6 +208,12 @@ def _across(policy: Policy) -> Iterator[Finding]:
             f"canary has hosts and count: {policy.canary.count}",
             "name the hosts, or a number of them",
         )
+    if policy.batches.by_domain and policy.batches.size != Batches().size:
+        yield (
+            ("batches", "size"),
+            f"batches has by_domain and size: {policy.batches.size}",
+            "a batch is a failure domain, or has a size",
+        )
     if policy.domain is None:
         for path, value in (
             (("batches", "by_domain"), policy.batches.by_domain),
@@ -245,6 +252,11 @@ def _windows(windows: Windows) -> Iterator[Finding]:
             f'windows.time_zone is "{windows.time_zone}"',
             "allowed: a name of the tz database, such as Europe/Berlin or UTC",
         )
+    for number, text in enumerate(windows.open):
+        begin, _, end = text.rpartition(" ")[2].partition("-")
+        if begin == end:
+            message = f'windows.open[{number}] is "{text}", which begins and ends at the same time'
+            yield ("windows", "open", number), message, "a later end; a whole day is 00:00-24:00"
     longest = max(span.length for span in map(parsed, windows.open))
     if seconds(windows.margin) >= longest * 60:
         yield (
@@ -254,7 +266,7 @@ def _windows(windows: Windows) -> Iterator[Finding]:
         )
 
 
-def schema() -> dict[str, Any]:
+def schema() -> dict[str, Json]:
     """Return the JSON Schema of a policy."""
     from gpuprov.spec.schema import build_document_schema
 

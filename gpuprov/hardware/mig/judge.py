@@ -30,7 +30,8 @@ def of_model(model: Model, driver: str) -> Iterator[tuple[str, str]]:
     least = model.gpu.mig.min_driver
     if too_old(driver, least):
         message = f"MIG on {model.gpu.key} needs driver {least} or newer, and the driver is {driver}"
-        yield message, f"nvidia_driver.version: a branch from {least.partition('.')[0]} on"
+        branch = f"a branch from {least.partition('.')[0]} on"
+        yield message, f"nvidia_driver.version: {f'{least} or newer' if '.' in driver else branch}"
 
 
 def of_driver(model: Model, requested: Sequence[Instance], driver: str) -> Iterator[tuple[str, str]]:

@@ -215,7 +215,7 @@ def build_wiring(tree: PciTree, devices: Sequence[RdmaDevice], nvlinks: NvLinks,
         bridges=tuple(hca for hca in placed if hca.device.bridge),
         silent=tuple(function for function in ordered if _is_silent(function)),
         devices=tuple(devices),
-        unplaced=tuple(device.name for device in devices if device.address not in tree.functions),
+        unplaced=tuple(device.name for device in devices if device.works and device.address not in tree.functions),
         nvlinks=msgspec.structs.replace(nvlinks, pairs=_convert_indices(gpus, nvlinks)),
     )
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Sequence
+from typing import Mapping, NamedTuple, Sequence
 
 IWARP = "RNIC"
 """Node type of an iWARP device."""
-HCA, BRIDGE, VIRTUAL, SMI = "hca", "bridge", "virtual", "smi"
-"""Types of devices: an adapter for work, an NVLink bridge, an SR-IOV function, and a sub-device for the subnet manager, which shows
-the planes of its parent's port and carries no data (kernel 6.11: https://lore.kernel.org/r/cover.1718553901.git.leon@kernel.org)."""
+HCA, BRIDGE, VIRTUAL, SMI, SUBFUNCTION = "hca", "bridge", "virtual", "smi", "sf"
+"""Types of devices: an adapter for work, an NVLink bridge, an SR-IOV function, a sub-device for the subnet manager, which shows
+the planes of its parent's port and carries no data (kernel 6.11: https://lore.kernel.org/r/cover.1718553901.git.leon@kernel.org),
+and a subfunction of a PCI function, for a container or virtual machine
+(https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/switchdev.html)."""
+REPRESENTOR = re.compile(r"(c[0-9]+)?pf[0-9]+([vs]f[0-9]+)?")
+"""The name of a port of an embedded switch that stands for a function behind it; that of a physical port is `p0`:
+devlink_port_phys_port_name_get, https://github.com/torvalds/linux/blob/master/net/devlink/port.c"""
 DATA_DIRECT = "2100"
 """Device id of ConnectX-8's function for Data Direct, which does DMA for an HCA and is neither an RDMA device nor an interface:
 https://github.com/torvalds/linux/blob/master/drivers/infiniband/hw/mlx5/data_direct.c"""
@@ -56,9 +62,9 @@ class RdmaDevice:
 
     `netdevs` are the network interfaces of its ports, `macs` their Ethernet addresses; `numa_node` is -1 if the machine has none.
     `type`: `bridge` is an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), `virtual` an SR-IOV function whose physical
-    function this host sees, too (a virtual machine only sees its own), `smi` or another word a sub-device of `parent`; all others
-    are `hca`. `legs`: interfaces of its bond that carry nothing, as `ens1f1np1 of bond0 is down`; the port of the device is up
-    while any of them is.
+    function this host sees, too (a virtual machine only sees its own), `smi` or another word a sub-device of `parent`, which for
+    `sf` is a PCI function; all others are `hca`. `ports`: without those that stand for other functions (REPRESENTOR).
+    `legs`: interfaces of its bond that carry nothing, as `ens1f1np1 of bond0 is down`; the port of the device is up while any is.
     """
 
     name: str
@@ -78,7 +84,7 @@ class RdmaDevice:
 
     @property
     def soft(self) -> bool:
-        return not self.address
+        return not self.address and self.type == HCA
 
     @property
     def bridge(self) -> bool:
@@ -101,6 +107,7 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
     gids: dict[tuple[str, str], list[Gid]] = {}
     legs: dict[str, list[str]] = {}
     subs: dict[str, tuple[str, str]] = {}
+    nets: dict[tuple[str, str], str] = {}
     for line in text.splitlines():
         kind, name, *cells = line.split("|")
         if kind == "device":
@@ -109,6 +116,8 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             ports.setdefault(name, []).append(cells)
         elif kind == "sub" and len(cells) == 2:
             subs[name] = (cells[0].lower(), cells[1])
+        elif kind == "net" and len(cells) == 2:
+            nets[name, cells[0]] = cells[1]
         elif kind == "leg" and (wrong := describe_bond_problem(cells)):
             legs.setdefault(name, []).append(wrong)
         elif kind == "gid":
@@ -116,7 +125,8 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             gids.setdefault((name, number), []).append(Gid(int(index), gid, of_kind, netdev))
     made = {}
     for name, address, driver, vendor, identifier, node_type, guid, firmware, numa, netdevs, macs, kind in devices:
-        own_ports = [parse_port(cells, gids.get((name, cells[0]), [])) for cells in ports.get(name, [])]
+        rows = select_ports(driver, ports.get(name, []), {port: net for (of, port), net in nets.items() if of == name})
+        own_ports = [parse_port(cells, gids.get((name, cells[0]), [])) for cells in rows]
         type_, parent = subs.get(name, (kind if kind in (BRIDGE, VIRTUAL) else HCA, ""))
         made[name] = RdmaDevice(
             name=name,
@@ -135,6 +145,21 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             ports=tuple(sorted(own_ports, key=lambda port: port.number)),
         )
     return tuple(find_sub_devices([made[name] for name in sorted(made)]))
+
+
+def select_ports(driver: str, rows: list[list[str]], nets: Mapping[str, str]) -> list[list[str]]:
+    """Return the ports of a device without those that stand for other functions. `nets`: by port, the name of its interface's
+    physical port; empty if the interface has none.
+
+    While mlx5's embedded switch is in switchdev mode, the device has a port for each function behind it, with or without an
+    interface (mlx5_ib_vport_rep_load, https://github.com/torvalds/linux/blob/master/drivers/infiniband/hw/mlx5/ib_rep.c). A device
+    that joins the ports of two functions has two.
+    """
+    if driver != "mlx5_core" or not nets:
+        return rows
+    kept = [row for row in rows if not REPRESENTOR.fullmatch(nets.get(row[0], ""))]
+    of_switch = len(kept) < len(rows) or len(rows) > 2
+    return [row for row in kept if row[0] in nets] or kept if of_switch else kept
 
 
 def find_sub_devices(devices: list[RdmaDevice]) -> list[RdmaDevice]:
@@ -182,58 +207,6 @@ def describe_bond_problem(cells: list[str]) -> str:
 def parse_word(numbered: str) -> str:
     """Return `ACTIVE` of `4: ACTIVE`."""
     return numbered.rpartition(":")[2].strip()
-
-
-READER = r"""for r in rdma /opt/mellanox/iproute2/sbin/rdma; do
-  command -v $r >/dev/null && [ -e /sys/class/infiniband ] && $r dev show 2>/dev/null
-done | sed -n 's/^[0-9]*: \([^:|]*\): .* type \([^ |]*\) parent \([^ |]*\).*/sub|\1|\2|\3/p'
-for d in /sys/class/infiniband/*; do
-  [ -d "$d" ] || continue
-  n=${d##*/} a='' m='' v='' i='' u='' b=''
-  if [ -e "$d/parent" ]; then
-    m=rdma_rxe
-  elif grep -qs RNIC "$d/node_type" && [ -z "$(cat "$d/fw_ver" 2>/dev/null)" ] &&
-    ! readlink -f "$d/device/driver" | grep -q '/erdma$'; then
-    m=siw
-  elif [ -e "$d/device/vendor" ]; then
-    p=$(readlink -f "$d/device"); a=${p##*/}; v=$(cat "$p/vendor"); i=$(cat "$p/device"); u=$(cat "$p/numa_node" 2>/dev/null)
-    [ -L "$p/driver" ] && m=$(readlink "$p/driver") && m=${m##*/}
-    [ -L "$p/physfn" ] && b=virtual
-    tr -d '\0' <"$p/vpd" 2>/dev/null | grep -qa SW_MNG && b=bridge
-  fi
-  w=$(cat "$d"/ports/*/gid_attrs/ndevs/0 2>/dev/null; ls "$d/device/net" 2>/dev/null)
-  [ -n "$w" ] || w=$(cat "$d"/parent 2>/dev/null)
-  [ -n "$w" ] || [ "$m" != siw ] || w=$(rdma link show 2>/dev/null | sed -n "s#^link $n/.* netdev \([^ ]*\).*#\1#p")
-  h=$(for e in $w; do cat "/sys/class/net/$e/address" 2>/dev/null; done)
-  r="device|$n|$a|$m|$v|$i"
-  for f in node_type node_guid fw_ver; do r="$r|$(cat "$d/$f" 2>/dev/null)"; done
-  echo "$r|$u|$(echo $w)|$(echo $h)|$b"
-  for e in $(for e in $w; do
-    [ -d "/sys/class/net/$e/bonding_slave" ] && e=$(readlink "/sys/class/net/$e/master") && e=${e##*/}
-    [ -d "/sys/class/net/$e/bonding" ] && echo "$e"
-  done | sort -u); do
-    for y in /sys/class/net/"$e"/lower_*; do
-      y=${y##*/lower_} r="leg|$n|$e|${y##*/lower_}" t=/sys/class/net/${y##*/lower_}
-      r="$r|$(echo $(cat "$t/operstate" "$t/bonding_slave/mii_status" 2>/dev/null))"
-      echo "$r|$(cat "$t/bonding_slave/ad_aggregator_id" 2>/dev/null)|$(cat "/sys/class/net/$e/bonding/ad_aggregator" 2>/dev/null)"
-    done
-  done
-  for q in "$d"/ports/*; do
-    [ -d "$q" ] || continue
-    k=${q##*/} r="port|$n|$k"
-    for f in state phys_state link_layer rate lid sm_lid; do r="$r|$(cat "$q/$f" 2>/dev/null)"; done
-    echo "$r"
-    # One process for the whole table: rxe has 1024 entries, mlx5 256.
-    grep -HEv '^(0000:){7}0000$|^$' "$q"/gids/* 2>/dev/null | while IFS= read -r g; do
-      x=${g#"$q/gids/"}; o=${x%%:*}
-      echo "gid|$n|$k|$o|${x#*:}|$(cat "$q/gid_attrs/types/$o" 2>/dev/null)|$(cat "$q/gid_attrs/ndevs/$o" 2>/dev/null)"
-    done
-  done
-done"""
-"""`rdma dev`, including OFED's own, reports sub-devices: `2: smi1: node_type ca ... type smi parent ibp8s0f1`. Only rxe has the
-attribute `parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device` may be its network
-card (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none. State of a bond's interfaces:
-drivers/net/bonding/bond_sysfs_slave.c."""
 
 
 class Selector(NamedTuple):

@@ -12,7 +12,7 @@ import errno
 import os
 from typing import Iterator
 
-from . import devices
+from . import devices, devices_reader
 from .devices import Selector
 from .program import Refused, have, is_contained, main, read, read_rows, run, run_for_complaint, tell, wait, write
 from .roce_ports import (
@@ -55,7 +55,7 @@ class Host:
 
     def look(self) -> bool:
         """Read the ports; return whether all are present."""
-        self.devices = devices.parse(read(devices.READER))
+        self.devices = devices.parse(read(devices_reader.READER))
         ports = parse(read(READER))
         self.ports, self.lost = (
             select_ports(self.desired, ports, self.devices),

@@ -13,7 +13,7 @@ import re
 import socket
 import subprocess
 import sys
-from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence, TypedDict
 
 from .mig_names import name_device
 from .program import Refused, main, read, run, tell, wait
@@ -43,6 +43,50 @@ JOB_SCRIPT = "SLURM_SCRIPT_CONTEXT"
 https://slurm.schedmd.com/prolog_epilog.html"""
 
 
+class Config(TypedDict):
+    """What gpuprov wants of this node. `count`: GPUs; `xid`: the form of an Xid's line, `xids`: what is to be done after
+    which."""
+
+    gres: str
+    type: str
+    shards: int
+    count: int
+    xid: str
+    xids: Mapping[str, str]
+    block: Any
+
+
+class Part(TypedDict):
+    """A compute instance."""
+
+    id: int
+    slices: int
+
+
+class Instance(TypedDict):
+    """A GPU instance."""
+
+    id: int
+    profile: str
+    compute: Sequence[Part]
+
+
+class Gpu(TypedDict, total=False):
+    """A GPU; `current`: it is in MIG mode."""
+
+    minor: int
+    current: bool | None
+    instances: Sequence[Instance]
+
+
+class State(TypedDict, total=False):
+    """The GPUs as NVML has them, or its `complaint`."""
+
+    gpus: Sequence[Gpu]
+    unread: Sequence[str]
+    complaint: str | None
+
+
 class Device(NamedTuple):
     """A GPU or a MIG device, with its type for Slurm (empty: none) and its device files, of which the GPU's own is the
     first."""
@@ -51,7 +95,7 @@ class Device(NamedTuple):
     files: tuple[str, ...]
 
 
-def devices(gpus: Sequence[Mapping[str, Any]], nodes: Mapping[str, str], kind: str) -> Iterator[Device]:
+def devices(gpus: Sequence[Gpu], nodes: Mapping[str, str], kind: str) -> Iterator[Device]:
     """Yield the devices that jobs can have. `nodes`: device files of MIG instances, by their paths in CAPABILITIES.
     Raises Refused."""
     for gpu in gpus:
@@ -74,7 +118,7 @@ def _profile(name: str, slices: int) -> str:
     return name_device(name, slices)
 
 
-def lines(config: Mapping[str, Any], listed: Sequence[Device]) -> list[str]:
+def lines(config: Config, listed: Sequence[Device]) -> list[str]:
     """Return the lines of gres.conf for these devices."""
     made = ["AutoDetect=nvml"] if config["gres"] == "nvml" else [_line(device) for device in listed]
     shards = [f"Name=shard Count={config['shards']} File={device.files[0]}" for device in listed]
@@ -86,21 +130,22 @@ def _line(device: Device) -> str:
     return f"Name=gpu{kind} {'MultipleFiles' if len(device.files) > 1 else 'File'}={','.join(device.files)}"
 
 
-def text(config: Mapping[str, Any], listed: Sequence[Device]) -> str:
+def text(config: Config, listed: Sequence[Device]) -> str:
     """Return gres.conf for these devices."""
     return HEADER + "".join(f"{line}\n" for line in lines(config, listed))
 
 
-def load() -> dict[str, Any]:
+def load() -> Config:
     """Read what gpuprov wants of this node. Raises Refused."""
     try:
         with open(CONFIG, encoding="utf-8") as file:
-            return dict(json.load(file))
+            config: Config = json.load(file)
+            return config
     except (OSError, ValueError) as error:
         raise Refused(f"{CONFIG} cannot be read: {error}") from error
 
 
-def ask_nvml(limit: float) -> dict[str, Any]:
+def ask_nvml(limit: float) -> State:
     """Return the GPUs as NVML has them; `complaint` in their place. A reader that hangs in the kernel is left behind."""
     argv = [sys.executable, "-B", os.path.join(os.path.dirname(__file__), "mig_reader.py")]
     reader = subprocess.Popen(
@@ -113,7 +158,8 @@ def ask_nvml(limit: float) -> dict[str, Any]:
     )
     try:
         output, _ = reader.communicate(timeout=limit)
-        return dict(json.loads(output))
+        state: State = json.loads(output)
+        return state
     except subprocess.TimeoutExpired:
         reader.kill()
         return {"complaint": f"NVML does not answer within {limit:g} s"}
@@ -123,11 +169,11 @@ def ask_nvml(limit: float) -> dict[str, Any]:
 
 def write_gres(seconds: int) -> None:
     """Wait until the host has all of its GPUs and write gres.conf from those that it has then."""
-    config, state = load(), dict[str, Any]()
+    config, state = load(), State()
 
     def ready() -> bool:
-        state.clear()
-        state.update(ask_nvml(30))
+        nonlocal state
+        state = ask_nvml(30)
         return len(state.get("gpus", ())) >= max(int(config["count"]), 1)
 
     wait(seconds, ready)
@@ -169,9 +215,8 @@ def _file(path: str) -> str:
         return ""
 
 
-def unfit(config: Mapping[str, Any], state: Mapping[str, Any], log: str) -> str:
-    """Return why these GPUs are not fit for work, in one line; empty if they are. `log`: the kernel's, since the boot.
-    `config` has, from the catalogue, the form of an Xid's line, and what is to be done after which."""
+def unfit(config: Config, state: State, log: str) -> str:
+    """Return why these GPUs are not fit for work, in one line; empty if they are. `log`: the kernel's, since the boot."""
     pattern, texts = re.compile(config["xid"]), (line.partition("] ")[2] or line for line in log.splitlines())
     logged = {(match[1], match[2]) for text in texts if (match := pattern.match(text))}
     fatal = sorted((address, number) for address, number in logged if number in config["xids"])

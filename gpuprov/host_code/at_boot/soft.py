@@ -12,7 +12,7 @@ import os
 import re
 from typing import Sequence
 
-from . import devices, network
+from . import devices, devices_reader, network
 from .devices import RdmaDevice
 from .program import Refused, main, read, read_rows, run_for_complaint, tell, wait
 
@@ -29,7 +29,7 @@ def select_of_netdev(netdev: str, candidates: Sequence[RdmaDevice]) -> list[Rdma
 
 def list_of_driver(netdev: str, driver: str) -> list[str]:
     """Return names of the devices of an interface that have this driver."""
-    soft_devices = select_of_netdev(netdev, devices.parse(read(devices.READER)))
+    soft_devices = select_of_netdev(netdev, devices.parse(read(devices_reader.READER)))
     return [device.name for device in soft_devices if device.driver == MODULES[driver]]
 
 

@@ -8,12 +8,11 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any, Mapping
 
 from ..files import compute_digest
 from ..packages.commands import run
 from .dkms import Failed
-from .prebuilt import FOLDER, make_version, name_package, place_of
+from .prebuilt import FOLDER, Driver, make_version, name_package, place_of
 
 CONTROL = """Package: {package}
 Source: {source}
@@ -36,7 +35,7 @@ done
 """
 
 
-def make_package(driver: Mapping[str, Any], sums: str) -> bool:
+def make_package(driver: Driver, sums: str) -> bool:
     """Make the package and its description, unless its modules have these sums. Return whether it was made. Raises
     Failed."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as folder:
@@ -86,7 +85,7 @@ def compute_sum(path: Path, kind: str) -> str:
     return hashlib.new(kind, path.read_bytes()).hexdigest()
 
 
-def write_control(work: Path, driver: Mapping[str, Any]) -> None:
+def write_control(work: Path, driver: Driver) -> None:
     debian, instead, kernels = work / "DEBIAN", str(driver["module"]), " ".join(driver["kernels"])
     debian.mkdir()
     words = {

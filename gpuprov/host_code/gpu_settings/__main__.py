@@ -9,6 +9,7 @@ import time
 from typing import Sequence
 
 from .act import Answer, run
+from .wanted import Config
 
 CONFIG = "/etc/gpuprov/gpu_settings.json"
 PROGRAM = "gpuprov-gpu-settings"
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if answer.problems else 0
 
 
-def wait_for_gpus(config: object, seconds: float) -> Answer:
+def wait_for_gpus(config: Config, seconds: float) -> Answer:
     if not isinstance(config, dict):
         raise TypeError("it is no object")
     end = time.monotonic() + seconds

@@ -10,9 +10,9 @@ from . import compare, plan
 from .card import Card, list_graphics_clocks, list_memory_clocks, read_cards
 from .limits import Clocks
 from .nvml import NO_PERMISSION, Failed, Nvml
-from .wanted import WantedError, select_targets
+from .wanted import Config, WantedError, select_targets
 
-Locks = Dict[str, Any]
+Locks = Dict[str, compare.Span]
 """The same of one GPU as `compare.Locks`, to be added to."""
 RECORD = "/run/gpuprov/gpu_settings.json"
 MODULE = "/sys/module/nvidia"
@@ -59,7 +59,7 @@ def write_record(locks: Mapping[str, Locks], path: str = "") -> None:
     os.replace(partial, path)
 
 
-def run(config: Mapping[str, Any], *, change: bool, partly: bool = False) -> Answer:
+def run(config: Config, *, change: bool, partly: bool = False) -> Answer:
     """Apply the settings to the GPUs. If there is a problem nothing is changed, or, with `partly`, GPUs without a
     problem are."""
     try:
@@ -74,7 +74,7 @@ def run(config: Mapping[str, Any], *, change: bool, partly: bool = False) -> Ans
         nvml.close()
 
 
-def judge_settings(nvml: Nvml, config: Mapping[str, Any], change: bool, partly: bool) -> Answer:
+def judge_settings(nvml: Nvml, config: Config, change: bool, partly: bool) -> Answer:
     all_cards = read_cards(nvml)
     try:
         desired = select_targets(config, [card.gpu for card in all_cards])

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Mapping, NamedTuple
+from typing import Any, Literal, Mapping, NamedTuple, Sequence, TypedDict, Union
 
-Locks = Mapping[str, Any]
-"""Clocks that this program locked on a GPU since the driver was loaded: "graphics" and "memory", each [least, most] or
-"default"."""
+Span = Union[Literal["default"], Sequence[int]]
+"""A lock of a clock: [least, most] in MHz."""
+Locks = Mapping[str, Span]
+"""Clocks that this program locked on a GPU since the driver was loaded: "graphics" and "memory"."""
+
+
+class Settings(TypedDict, total=False):
+    """Settings of a GPU; those that are absent are left alone."""
+
+    ecc: str
+    power_limit: int | float | Literal["default"]
+    application_clocks: dict[str, int] | Literal["default"]
+    locked_clocks: dict[str, Span]
+    compute_mode: str
 
 
 class State(NamedTuple):
@@ -65,7 +76,7 @@ def compare_mode(state: State, mode: str) -> Pair:
     return Pair(mode, "default" if state.mig else state.mode or "none")
 
 
-def compare_lock(state: State, name: str, span: Any, locks: Locks) -> Pair:
+def compare_lock(state: State, name: str, span: Span, locks: Locks) -> Pair:
     """Compare a lock with what was noted: no program can read one, but a clock above it shows that it is gone."""
     clock = state.graphics if name == "graphics" else state.memory
     if name not in locks or locks[name] != span:
@@ -84,11 +95,11 @@ def format_pair(clocks: tuple[int, int]) -> str:
     return f"memory {clocks[0]} MHz, graphics {clocks[1]} MHz"
 
 
-def format_span(lock: Any) -> str:
+def format_span(lock: Span) -> str:
     return "default" if lock == "default" else f"{lock[0]} to {lock[1]} MHz"
 
 
-def parse_spans(words: str) -> dict[str, Any]:
+def parse_spans(words: str) -> dict[str, Span]:
     """Return the locks that are listed as CLOCK SPAN, ...; what is no span of MHz is "default"."""
     pairs = [part.partition(" ")[::2] for part in words.split(", ")]
     numbers = {name: [int(number) for number in re.findall(r"\d+", span)] for name, span in pairs}

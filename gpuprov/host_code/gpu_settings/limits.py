@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence
 
-from .compare import State, compare_mode, format_watts
+from .compare import Settings, State, compare_mode, format_watts
 
 
 class Clocks(NamedTuple):
@@ -14,7 +14,7 @@ class Clocks(NamedTuple):
     graphics: Callable[[int], Sequence[int]]
 
 
-def refuse(state: State, settings: Mapping[str, Any], clocks: Callable[[], Clocks]) -> Iterator[str]:
+def refuse(state: State, settings: Settings, clocks: Callable[[], Clocks]) -> Iterator[str]:
     """Yield why the GPU does not take these settings. clocks: asked for only if they matter."""
     if "compute_mode" in settings:
         yield from refuse_mode(state, settings["compute_mode"])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Mapping, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple
 
 from .card import MODES, Card
 from .compare import (
     Locks,
+    Settings,
+    Span,
     compare_applications,
     compare_ecc,
     compare_lock,
@@ -31,7 +33,7 @@ class Step(NamedTuple):
     before: str
     after: str
     call: tuple[Any, ...]
-    lock: tuple[str, Any] = ("", None)
+    lock: tuple[str, Span] = ("", "default")
     again: bool = False
 
 
@@ -44,14 +46,14 @@ class Needs(NamedTuple):
     waits: bool
 
 
-def needs(card: Card, settings: Mapping[str, Any], locks: Locks, clocks: Callable[[], Clocks]) -> Needs:
+def needs(card: Card, settings: Settings, locks: Locks, clocks: Callable[[], Clocks]) -> Needs:
     problems = [*refuse(card.state, settings, clocks), *list_shut_out(card, settings)]
     steps = [] if problems else [*plan_steps(card, settings, locks)]
     waits = bool(card.ecc) and "ecc" in settings and compare_ecc(card.state, settings["ecc"])[0].differs
     return Needs(card, steps, [f"{card.gpu}: {text}" for text in problems], waits)
 
 
-def list_shut_out(card: Card, settings: Mapping[str, Any]) -> Iterator[str]:
+def list_shut_out(card: Card, settings: Settings) -> Iterator[str]:
     """Yield the processes that a compute mode would shut out."""
     mode = settings.get("compute_mode", "default")
     if card.computing and shuts_out(card.state, mode):
@@ -59,7 +61,7 @@ def list_shut_out(card: Card, settings: Mapping[str, Any]) -> Iterator[str]:
         yield f"compute_mode {mode} would keep processes out that compute here (pid {pids}); end them first"
 
 
-def plan_steps(card: Card, settings: Mapping[str, Any], locks: Locks) -> Iterator[Step]:
+def plan_steps(card: Card, settings: Settings, locks: Locks) -> Iterator[Step]:
     """Yield the changes to a GPU that takes the settings."""
     state = card.state
     if "compute_mode" in settings and (pair := compare_mode(state, settings["compute_mode"])).differs:
@@ -88,11 +90,11 @@ def plan_applications(card: Card, value: Any) -> Iterator[Step]:
     yield Step("application clocks", pair.actual, pair.expected, call)
 
 
-def plan_lock(card: Card, name: str, value: Any, locks: Locks) -> Step:
+def plan_lock(card: Card, name: str, value: Span, locks: Locks) -> Step:
     """Plan a lock, which is repeated where it is noted: nobody can read whether it is still in effect."""
     to_set, to_reset = LOCKING[name]
     before = "unknown" if name not in locks else format_span(locks[name])
     again = not compare_lock(card.state, name, value, locks).differs
-    span = value if value == "default" else [int(number) for number in value]
+    span: Span = value if value == "default" else [int(number) for number in value]
     call = (to_reset,) if span == "default" else (to_set, *map(UINT, span))
     return Step(f"locked {name} clocks", before, format_span(span), call, (name, span), again)

@@ -1,20 +1,35 @@
 """The settings that a host's configuration requests for each GPU, and the GPUs' names in it. Pure: checks on the
 controller use it too.
 
-A configuration is {"version": 1, "all": settings, "per_gpu": [{"gpus": "all" or names, "settings": settings}]}.
 Settings are {"ecc": "enabled", "power_limit": 500, "application_clocks": {"memory": 2619, "graphics": 1980},
 "locked_clocks": {"graphics": [1200, 1980], "memory": "default"}, "compute_mode": "prohibited"}; limits and clocks may
-be "default". Settings that are absent are left alone.
+be "default".
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Dict, Mapping, NamedTuple, Sequence, Union
+from typing import Literal, NamedTuple, Sequence, TypedDict, Union
 
-Settings = Dict[str, Any]
+from .compare import Settings
+
 Name = Union[int, str]
 ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
+
+
+class Entry(TypedDict):
+    """Settings of some GPUs."""
+
+    gpus: list[Name] | Literal["all"]
+    settings: Settings
+
+
+class Config(TypedDict, total=False):
+    """The settings of a host's GPUs; of two that name a GPU the later wins."""
+
+    version: int
+    all: Settings
+    per_gpu: list[Entry]
 
 
 class WantedError(ValueError):
@@ -48,7 +63,7 @@ def is_named(name: Name, gpu: Gpu) -> bool:
     return address in (str(gpu.number), gpu.address) or (address.startswith("GPU-") and gpu.uuid.startswith(address))
 
 
-def select_targets(config: Mapping[str, Any], gpus: Sequence[Gpu]) -> dict[int, Settings]:
+def select_targets(config: Config, gpus: Sequence[Gpu]) -> dict[int, Settings]:
     """Return the settings of each GPU that any are requested for, by number; of two entries the later wins. Raises
     WantedError."""
     merged: dict[int, Settings] = {gpu.number: merge_settings({}, config["all"]) for gpu in gpus}
@@ -69,7 +84,9 @@ def _refuse_strangers(names: list[Name], gpus: Sequence[Gpu]) -> None:
         raise WantedError(f"no GPU here is {' or '.join(strange)}; there are: {known}")
 
 
-def merge_settings(before: Settings, more: Mapping[str, Any]) -> Settings:
+def merge_settings(before: Settings, more: Settings) -> Settings:
     """Merge settings; locked clocks of graphics and memory are separate settings."""
-    locks = {**before.get("locked_clocks", {}), **more.get("locked_clocks", {})}
-    return {**before, **more, **({"locked_clocks": locks} if locks else {})}
+    merged: Settings = {**before, **more}
+    if locks := {**before.get("locked_clocks", {}), **more.get("locked_clocks", {})}:
+        merged["locked_clocks"] = locks
+    return merged

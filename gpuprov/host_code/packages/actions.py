@@ -10,6 +10,7 @@ from ..files import Wanted, bring_about, list_differences
 from .commands import shorten_middle
 from .judge import commit_transaction, download_packages, refuse_other_driver, try_transaction
 from .model import Manager, Pin, Refusal, Refused, Transaction
+from .other_driver import Option
 
 Asked = Mapping[str, Any]
 Answer = Dict[str, Any]
@@ -106,7 +107,7 @@ def foresee_transaction(manager: Manager, desired: Transaction) -> tuple[list[st
     return trial.rows, [f"{manager.name} cannot install {desired.of} yet: {trial.problem}"] if trial.problem else []
 
 
-def run_transaction(manager: Manager, desired: Transaction, driver: Asked) -> tuple[list[str], list[str]]:
+def run_transaction(manager: Manager, desired: Transaction, driver: Option) -> tuple[list[str], list[str]]:
     trial = try_transaction(manager, desired, driver)
     if not trial.rows and not trial.unfinished:
         return [], []

@@ -9,8 +9,9 @@ import json
 import os
 import pkgutil
 import time
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Sequence, TypedDict
 
+from ..json_members import Json
 from . import rpm_database
 from .commands import run, shorten_end
 from .model import MARKER, Done, Known, Prepared, Refused, Settings, Transaction, Trial
@@ -42,6 +43,24 @@ SOURCES = "/etc/yum.repos.d"
 LOCKED = 200
 """Exit status if another dnf is running."""
 PAUSE = 2.0
+
+
+class Answer(TypedDict, total=False):
+    """The answer of the program, for all its actions."""
+
+    problem: str
+    twice: list[str]
+    changed: list[str]
+    rows: list[list[str]]
+    installed: dict[str, str]
+    index: dict[str, list[str]]
+    held: list[str]
+    lockable: bool
+    lock_problem: str
+    trial: list[str]
+    stream: object
+    warnings: list[str]
+    files: list[str]
 
 
 class Dnf:
@@ -98,7 +117,7 @@ class Dnf:
     def files(self, packages: Sequence[str]) -> list[str]:
         return [str(path) for path in self._must({"action": "files", "packages": list(packages)})["files"]]
 
-    def _must(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _must(self, request: dict[str, Json]) -> Answer:
         answer = self._ask(request)
         if answer["problem"]:
             raise Refused(
@@ -106,17 +125,17 @@ class Dnf:
             )
         return answer
 
-    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _ask(self, request: dict[str, Json]) -> Answer:
         """Return the program's answer; a `problem` if it has none."""
         python = next((path for path in PYTHONS if os.access(path, os.X_OK)), PYTHONS[-1])
         waiting = {"timeout": self._settings.lock_timeout, "mirror_timeout": self._settings.mirror_timeout}
         message = {"program": list_program(), "request": {**waiting, **request}}
         ran = run([python, "-c", BEGIN], stdin=json.dumps(message))
         try:
-            answer = json.loads(ran.out)
+            answer: Answer = json.loads(ran.out)
         except ValueError:
             return {"problem": f"{python} ended with status {ran.status}: {shorten_end(ran.message[-300:], 300)}"}
-        return dict(answer)
+        return answer
 
 
 def makecache(*options: str, patience: float) -> str:
@@ -129,7 +148,7 @@ def makecache(*options: str, patience: float) -> str:
     return (ran.message or f"dnf makecache ends with status {ran.status}") if ran.status else ""
 
 
-def build_request(transaction: Transaction) -> dict[str, Any]:
+def build_request(transaction: Transaction) -> dict[str, Json]:
     pin = {"version": transaction.pin.version, "patterns": list(transaction.pin.patterns)} if transaction.pin else {}
     return {
         "install": list(transaction.install),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Any, Mapping, Sequence
+from typing import Sequence
 
 from . import other_driver
 from .model import Done, Manager, Refused, Transaction, Trial
@@ -16,7 +16,7 @@ OF_BUNDLE = (
 )
 
 
-def try_transaction(manager: Manager, transaction: Transaction, driver: Mapping[str, Any] = {}) -> Trial:
+def try_transaction(manager: Manager, transaction: Transaction, driver: other_driver.Option | None = None) -> Trial:
     """Return the trial of a permitted transaction. Raises Refused. `driver`: the module's option, empty for the
     driver's own."""
     trial = manager.attempt(transaction)
@@ -35,12 +35,12 @@ def try_transaction(manager: Manager, transaction: Transaction, driver: Mapping[
             f"with {transaction.of} {manager.name} would install, move or remove {', '.join(touched)}; {transaction.refusal.why}. "
             f"Nothing was changed or downloaded. Fix: {transaction.refusal.hint}"
         )
-    refuse_other_driver(manager, transaction, trial.rows, driver)
+    refuse_other_driver(manager, transaction, trial.rows, driver or {})
     return trial
 
 
 def refuse_other_driver(
-    manager: Manager, transaction: Transaction, rows: Sequence[str], driver: Mapping[str, Any]
+    manager: Manager, transaction: Transaction, rows: Sequence[str], driver: other_driver.Option
 ) -> None:
     """Raise Refused if the rows of a trial have packages of another driver than the host's."""
     if names := other_driver.build_names(driver):

@@ -7,7 +7,7 @@ import os
 import platform
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any, Iterable, Mapping, Sequence
+from typing import Any, Iterable, Mapping, Sequence, TypedDict
 
 from .. import family
 from .commands import run
@@ -67,15 +67,33 @@ def derive_version(package_version: str) -> str:
     return match[1] if match else ""
 
 
-def build_names(params: Mapping[str, Any]) -> Names | None:
+class ComingOption(TypedDict, total=False):
+    """The driver that a run installs, in the module's option `driver`."""
+
+    version: str
+    runfile: bool
+    install: Sequence[str]
+    remove: Sequence[str]
+    pin: Mapping[str, Any]
+    stream: str
+
+
+class Option(TypedDict, total=False):
+    """The module's option `driver`: names of packages of drivers by family, and the driver of this run."""
+
+    names: Mapping[str, Mapping[str, str]]
+    coming: ComingOption
+
+
+def build_names(params: Option) -> Names | None:
     """Return the names for this host's family, from a module's option `driver`."""
     given = params.get("names", {}).get(family.read_family())
     return Names(given["driver"], given["modules"], given["own"]) if given else None
 
 
-def read_coming(params: Mapping[str, Any]) -> Coming | None:
+def read_coming(params: Option) -> Coming | None:
     """Return the driver of this run, from a module's option `driver`; None if the run installs none."""
-    given = params.get("coming") or {}
+    given: ComingOption = params.get("coming") or {}
     if not given.get("version"):
         return None
     pin = given["pin"]

@@ -10,7 +10,6 @@ import os
 import secrets
 import sys
 import time
-from typing import Any
 
 from . import bundle as bundles
 from . import config as configs
@@ -53,9 +52,7 @@ def accept_bundle(config: configs.Config, known: state.State) -> tuple[bundles.B
     return bundle, accepted
 
 
-def do_job(
-    config: configs.Config, known: state.State, bundle: bundles.Bundle, number: str
-) -> tuple[int, dict[str, Any]]:
+def do_job(config: configs.Config, known: state.State, bundle: bundles.Bundle, number: str) -> tuple[int, run.Summary]:
     manifest = bundle.manifest
     least = (manifest["python"][0], manifest["python"][1])
     python, chosen = wheels.find(manifest["wheels"], least, config.python)
@@ -86,8 +83,8 @@ def _reboot(
     known: state.State,
     python: wheels.Python,
     place: str,
-    manifest: dict[str, Any],
-    summary: dict[str, Any],
+    manifest: bundles.Manifest,
+    summary: run.Summary,
 ) -> None:
     """Reboot, once for a bundle. The result is sent before it; the next boot continues where this one ended."""
     if known.rebooted >= known.serial:
@@ -104,12 +101,12 @@ def _reboot(
         note_missing_reboot(summary, why)
 
 
-def note_missing_reboot(summary: dict[str, Any], why: str) -> None:
+def note_missing_reboot(summary: run.Summary, why: str) -> None:
     summary["message"] = f"not rebooted: {why}"
     log_reason(Refused(summary["message"], f"wanted for: {'; '.join(map(str, summary['reboot']))}"))
 
 
-def report_summary(config: configs.Config, summary: dict[str, Any], code: int) -> int:
+def report_summary(config: configs.Config, summary: run.Summary, code: int) -> int:
     try:
         folder = os.path.join(config.state, run.RESULTS)
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -128,7 +125,7 @@ def report_summary(config: configs.Config, summary: dict[str, Any], code: int) -
     return code
 
 
-def format_summary(summary: dict[str, Any]) -> bytes:
+def format_summary(summary: run.Summary) -> bytes:
     return json.dumps(summary).encode() + b"\n"
 
 

@@ -7,7 +7,7 @@ import io
 import re
 import tarfile
 import time
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from . import identity, kept
 from .config import Config
@@ -25,10 +25,36 @@ _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _WHEEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,250}\.whl")
 
 
+class Wheel(TypedDict):
+    """A file of the bundle."""
+
+    name: str
+    sha256: str
+    size: int
+
+
+class Manifest(TypedDict):
+    """The manifest, of checked types."""
+
+    host: str
+    identity: dict[str, str]
+    serial: int
+    made_at: str
+    expires_at: str
+    mode: str
+    reboot: bool
+    job: str
+    fleet: str
+    python: list[int]
+    services: list[str]
+    wheels: list[Wheel]
+    gpuprov_version: str
+
+
 class Bundle(NamedTuple):
     """A bundle that is permitted on this host."""
 
-    manifest: dict[str, Any]
+    manifest: Manifest
     job: bytes
 
 
@@ -42,8 +68,7 @@ def read(archive: bytes) -> Bundle:
         version = f"{str(manifest.get('gpuprov_bundle'))[:20]}, kind {str(manifest.get('kind'))[:20]}"
         fix = "the puller and gpuprov bundle must be of versions that fit: install the puller again, or make the bundle again"
         raise Refused(f"the bundle has format {version}; allowed: {FORMAT}, kind {KIND}", fix)
-    check_types(manifest)
-    return Bundle(manifest, members[JOB])
+    return Bundle(check_types(manifest), members[JOB])
 
 
 def read_members(archive: bytes) -> dict[str, bytes]:
@@ -68,7 +93,7 @@ def read_members(archive: bytes) -> dict[str, bytes]:
     return members
 
 
-def check_types(manifest: dict[str, Any]) -> None:
+def check_types(manifest: Any) -> Manifest:
     kinds = {
         "host": str,
         "identity": dict,
@@ -87,8 +112,10 @@ def check_types(manifest: dict[str, Any]) -> None:
     good = good and all(isinstance(value, str) for value in (*manifest["services"], *manifest["identity"].values()))
     if not good or not all(map(is_wheel, manifest["wheels"])) or not 0 < len(manifest["wheels"]) <= FILES:
         raise Refused(f"{MANIFEST} has a mode, serial, identity, python or wheel that is not allowed", AGAIN)
-    if sum(wheel["size"] for wheel in manifest["wheels"]) > WHEELS:
+    checked: Manifest = manifest
+    if sum(wheel["size"] for wheel in checked["wheels"]) > WHEELS:
         raise Refused(f"the wheels of the bundle have more than {WHEELS >> 20} MiB", AGAIN)
+    return checked
 
 
 def is_wheel(value: Any) -> bool:
@@ -100,7 +127,7 @@ def is_wheel(value: Any) -> bool:
     return good and type(size) is int and 0 < size <= WHEEL
 
 
-def judge(manifest: dict[str, Any], config: Config, state: State, now: float) -> None:
+def judge(manifest: Manifest, config: Config, state: State, now: float) -> None:
     """Raise Refused unless it is for this host and this time, and not older than the last accepted bundle."""
     if manifest["host"] != config.name:
         raise Refused(f"the bundle is of {manifest['host'][:100]!r}, and this is {config.name}", AGAIN)
@@ -111,7 +138,8 @@ def judge(manifest: dict[str, Any], config: Config, state: State, now: float) ->
             raise Refused(
                 f"the bundle is of a host with {what} {expected[:100]}, and this one has {actual or 'none'}", fix
             )
-    made, expires = (read_seconds(manifest, name) for name in ("made_at", "expires_at"))
+    made = read_seconds("made_at", manifest["made_at"])
+    expires = read_seconds("expires_at", manifest["expires_at"])
     if now < made - CLOCK:
         raise Refused(
             f"the bundle was made at {manifest['made_at']}, and this clock is before that", "set the clock (chrony)"
@@ -123,10 +151,8 @@ def judge(manifest: dict[str, Any], config: Config, state: State, now: float) ->
         raise Refused(message, "make a new bundle; gpuprov bundle gives it a serial that is higher")
 
 
-def read_seconds(manifest: dict[str, Any], name: str) -> float:
+def read_seconds(name: str, text: str) -> float:
     try:
-        return float(calendar.timegm(time.strptime(manifest[name], _TIME)))
+        return float(calendar.timegm(time.strptime(text, _TIME)))
     except (ValueError, OverflowError):
-        raise Refused(
-            f"{name} of the bundle is {manifest[name][:40]!r}; allowed: 2026-11-23T18:00:00Z", AGAIN
-        ) from None
+        raise Refused(f"{name} of the bundle is {text[:40]!r}; allowed: 2026-11-23T18:00:00Z", AGAIN) from None

@@ -8,17 +8,26 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Callable
+from typing import Callable, TypedDict
 
 from .. import clients, lock, process
+from ..fence import Owner
 from ..systemd import systemctl
 
 LEASE = 300
 
 
-def request_reboot(request: dict[str, Any], reboot: Callable[[], tuple[int, str, str]]) -> str:
+class Request(TypedDict):
+    """The run, services that may hold GPUs, and reasons."""
+
+    run: str
+    services: list[str]
+    reasons: list[str]
+
+
+def request_reboot(request: Request, reboot: Callable[[], tuple[int, str, str]]) -> str:
     """Request a reboot; return the reason why the host is not rebooted, "" if the reboot was requested."""
-    owner = {**process.describe(f"{request['run']}-reboot", ""), "lease": LEASE}
+    owner: Owner = {**process.describe(f"{request['run']}-reboot", ""), "lease": LEASE}
     taken = lock.take(owner)
     if not taken["taken"]:
         return f"another run holds the host: {taken.get('id', 'unknown')}"

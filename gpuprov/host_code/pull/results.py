@@ -6,12 +6,11 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from typing import Any
 
 from . import kept, web
 from .config import RSYNC, Config
 from .refused import Refused, Unfetched
-from .run import RESULTS
+from .run import RESULTS, Summary
 from .state import State
 
 FORMAT = 1
@@ -25,7 +24,7 @@ def format_now() -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at * 1000) % 1000:03d}Z"
 
 
-def build_refusal(config: Config, state: State, run: str, started: str, why: Refused) -> dict[str, Any]:
+def build_refusal(config: Config, state: State, run: str, started: str, why: Refused) -> Summary:
     """Return the result of a host on which nothing was begun. It names the fleet of the last accepted bundle."""
     row = {
         "check": CHECK,
@@ -34,7 +33,7 @@ def build_refusal(config: Config, state: State, run: str, started: str, why: Ref
         "found": f"blocked: {why.message}",
         "hint": why.hint,
     }
-    summary = {
+    summary: Summary = {
         "gpuprov_result": FORMAT,
         "gpuprov_version": "",
         "run": run,

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import subprocess
-from typing import Any, Sequence
+from typing import Sequence, TypedDict
 
 from . import kept
 from .wheels import Python
@@ -80,10 +80,31 @@ def name_logs(state: str) -> str:
     return folder
 
 
-def read_result(state: str, name: str, run: str) -> dict[str, Any]:
+class Summary(TypedDict, total=False):
+    """The result of a host, as gpuprov writes it, as far as the puller reads or writes it."""
+
+    gpuprov_result: int
+    gpuprov_version: str
+    run: str
+    job: str
+    fleet: str
+    host: str
+    act: str
+    state: str
+    verdict: str
+    counts: dict[str, int]
+    failures: list[dict[str, str]]
+    message: str
+    hint: str
+    started: str
+    ended: str
+    reboot: list[str]
+
+
+def read_result(state: str, name: str, run: str) -> Summary:
     """Return the result that gpuprov wrote in this run; empty if it wrote none."""
     with contextlib.suppress(OSError, ValueError):
-        content = json.loads(kept.read_contents(os.path.join(state, RESULTS, name), RESULT))
+        content: Summary = json.loads(kept.read_contents(os.path.join(state, RESULTS, name), RESULT))
         if isinstance(content, dict) and content.get("run") == run:
             return content
     return {}

@@ -19,8 +19,9 @@ import subprocess
 import tempfile
 import zipfile
 import zlib
-from typing import Any, Callable, Iterable, NamedTuple, Sequence
+from typing import Callable, Iterable, NamedTuple, Sequence
 
+from .bundle import Wheel
 from .limits import FILES, ROOM, UNPACKED
 from .refused import Refused
 
@@ -42,9 +43,7 @@ class Python(NamedTuple):
     glibc: tuple[int, int]
 
 
-def find(
-    wheels: Sequence[dict[str, Any]], least: tuple[int, int], program_name: str = ""
-) -> tuple[Python, list[dict[str, Any]]]:
+def find(wheels: Sequence[Wheel], least: tuple[int, int], program_name: str = "") -> tuple[Python, list[Wheel]]:
     """Return the first Python that is new enough and has a wheel of each package, with these wheels. Raises Refused."""
     why = []
     for name in [program_name] if program_name else CANDIDATES:
@@ -82,16 +81,16 @@ def query_python(program: str) -> Python | None:
     return Python(program, (version[0], version[1]), machine, glibc)
 
 
-def choose(wheels: Iterable[dict[str, Any]], python: Python) -> tuple[list[dict[str, Any]], list[str]]:
+def choose(wheels: Iterable[Wheel], python: Python) -> tuple[list[Wheel], list[str]]:
     """Return one wheel of each package, the most specific that fits; and the packages without a fitting one."""
-    best: dict[str, tuple[int, dict[str, Any]]] = {}
+    best: dict[str, tuple[int, Wheel]] = {}
     names = set()
     for wheel in sorted(wheels, key=lambda item: str(item["name"])):
         parts = _NAME.fullmatch(wheel["name"])
         name = parts["name"].lower().replace("_", "-") if parts else str(wheel["name"])
         names.add(name)
         rank = rate_wheel(parts["python"], parts["abi"], parts["platform"], python) if parts else 0
-        if rank and rank >= best.get(name, (1, {}))[0]:
+        if rank and (name not in best or rank >= best[name][0]):
             best[name] = (rank, wheel)
     return [best[name][1] for name in sorted(best)], sorted(names - set(best))
 
@@ -123,15 +122,13 @@ def rate_platform(tag: str, python: Python) -> bool:
     return needed <= python.glibc
 
 
-def make_folder(state: str, python: Python, chosen: Sequence[dict[str, Any]]) -> str:
+def make_folder(state: str, python: Python, chosen: Sequence[Wheel]) -> str:
     """Return the folder of the chosen wheels, which is named after its contents."""
     text = json.dumps([python.version, [wheel["sha256"] for wheel in chosen]])
     return os.path.join(state, f"gpuprov-{hashlib.sha256(text.encode()).hexdigest()[:16]}")
 
 
-def install(
-    place: str, chosen: Sequence[dict[str, Any]], fetch: Callable[[dict[str, Any]], bytes], try_it: Callable[[str], str]
-) -> None:
+def install(place: str, chosen: Sequence[Wheel], fetch: Callable[[Wheel], bytes], try_it: Callable[[str], str]) -> None:
     """Write the wheels into the folder, completely or not at all. Each is compared with the manifest before it is
     opened.
 

@@ -63,7 +63,9 @@ def put_gpus(settings: Sequence[Lasting]) -> dict[Place, str]:
         by_check.setdefault(setting.check, []).append(setting)
     for check, group in by_check.items():
         name = check.partition(".")[2]
-        entries = [{"gpus": [find_address(each)], "settings": {name: parse_value(name, each.before)}} for each in group]
+        entries: list[Any] = [
+            {"gpus": [find_address(each)], "settings": {name: parse_value(name, each.before)}} for each in group
+        ]
         answer = act.run({"all": {}, "per_gpu": entries}, change=True, partly=True)
         for each in group:
             own = [text for text in answer.problems if not text.startswith("GPU ") or find_address(each) in text]

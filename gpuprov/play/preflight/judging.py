@@ -15,6 +15,7 @@ from gpuprov.facts.collect.gather import HostFacts
 from gpuprov.facts.collect.script import compose, split
 from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
 from gpuprov.host_code import bundle
+from gpuprov.host_code.packages.other_driver import ComingOption, Option
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify import images
 from gpuprov.verify.evaluate import Result, evaluate, probes_of
@@ -90,12 +91,12 @@ def judge(
     return Verdict(tuple(refusals), desired, resources)
 
 
-def driver(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def driver(desired: Mapping[str, Mapping[str, Any]]) -> Option:
     """Return how to recognise packages of a driver on a host, as gpuprov_packages takes it: their names, and the driver
     that this run installs."""
     made = desired.get(DRIVER, {})
     trial = made.get("tasks", {}).get("try", {})
-    coming = {
+    coming: ComingOption = {
         "version": made.get("version", ""),
         "runfile": bool(made.get("runfile")),
         "install": trial.get("install", []),

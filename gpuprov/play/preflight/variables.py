@@ -2,10 +2,10 @@
 judged by what it will do."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cache
-from typing import Any, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import msgspec
 
@@ -13,6 +13,7 @@ from gpuprov import __version__
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
+from gpuprov.core.safe_parse import Tree, TreeView
 from gpuprov.spec.model import SITE_VARIABLES, Fragment, GpuSpec, HostSpec, Reboot
 
 RENDERED = "gpuprov_version"
@@ -36,10 +37,10 @@ def prepare() -> None:
             msgspec.convert({}, capability.fragment)
 
 
-def spec_of(host: str, groups: Iterable[str], variables: Mapping[str, Any]) -> HostSpec:
+def spec_of(host: str, groups: Iterable[str], variables: TreeView) -> HostSpec:
     """Return the host's spec. Raises GpuprovError for variables of another version, or that the roles would not accept."""
     given = {name: variables[name] for name in names() if name in variables}  # Ansible's own kinds of text and lists
-    plain: dict[str, Any] = safe_parse.parse_json(json.dumps(given))
+    plain: Tree = safe_parse.parse_json(json.dumps(given))
     rendered = str(plain.get(RENDERED, ""))
     if rendered != __version__:
         raise GpuprovError(

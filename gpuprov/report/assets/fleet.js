@@ -155,7 +155,8 @@
     for (const capability of new Set(failing.map((one) => one.capability))) {
       const own = failing.filter((one) => one.capability === capability);
       const told = [...new Set(own.flatMap((one) => one.changes.split("\n")).filter(Boolean))];
-      row(list, capability, told.join("\n") || `its role runs: ${own.map((one) => one.check).join(", ")}`);
+      const runs = data.acting.includes(capability) && `its role runs: ${own.map((one) => one.check).join(", ")}`;
+      row(list, capability, told.join("\n") || runs);
     }
     row(list, "reboot", [...new Set(failing.map((one) => one.reboot).filter(Boolean))].join("\n"));
     if (!list.children.length) return "";

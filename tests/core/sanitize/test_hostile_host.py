@@ -231,7 +231,7 @@ def test_a_bug_in_gpuprov_tells_what_a_host_said_cleaned(capsys: pytest.CaptureF
 def locked() -> ApplyRun:
     """A run of one host whose lock another holds, with a name of its own making, told by Ansible."""
     task = {"host": "evil", "task": f"host : {EVIL}", "role": "host", "task_action": "gpuprov_lock"}
-    event = {
+    event: Any = {
         "event": "runner_on_failed",
         "event_data": {**task, "res": {"msg": f"locked by {EVIL}", "gpuprov_locked": True}},
     }

@@ -20,6 +20,9 @@ has, and is divided by source as above; rows were then written by those that are
 Those gathered "by source", of threads that the corpus had no line of, are divided by source too. Meanwhile rows were
 written from the messages in the programs' own sources. Who wrote had seen all lines when gathering; a line whose very
 message was then written into a row is held out no more.
+
+Those "measured first" are of threads, too, that the corpus had no line of; their answers were written down, and all of
+them measured, before a row was written by those that are not set aside.
 """
 
 from __future__ import annotations

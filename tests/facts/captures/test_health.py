@@ -258,3 +258,11 @@ def test_the_fabrics_state_is_judged_where_the_daemon_is_not_recorded(
     assert len(told) == bool(found)
     assert all(found in one for one in told)
     assert "health.fabric" not in host["passed"], "whether Fabric Manager lives is not known"
+
+
+def test_a_driver_that_knows_of_no_fabric_leaves_nothing_unread(tmp_path: Path) -> None:
+    """nvidia-smi of drivers before R525 prints no block Fabric."""
+    text = re.sub(r"(?m)^    Fabric\n(        .*\n)+", "", reports.bug_report())
+    assert "Fabric\n" not in text
+    written(tmp_path, text)
+    assert "health.fabric" not in [cause["check"] for cause in health(tmp_path)[1]["causes"]]

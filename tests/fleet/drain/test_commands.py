@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
+from gpuprov.cli.reference import document_schema
 from gpuprov.fleet.drain import Step, green, many
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify import Result
@@ -51,6 +53,7 @@ def test_drain_waits_no_longer_than_it_should(cluster: Cluster) -> None:
     done = run(cluster, "drain", "login", "--run", "fri", "--json")
     assert done.returncode == 0, done
     told = json.loads(done.stdout)
+    jsonschema.validate(told, json.loads(document_schema("undrain")))
     assert (told["run"], told["hosts"][0]["host"], told["hosts"][0]["node"]) == ("fri", "login", "gpu1")
 
 

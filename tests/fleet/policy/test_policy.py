@@ -39,6 +39,10 @@ WRONG = {
     "batchs: {}": 'p.yaml:2:1: unknown key "batchs"; did you mean "batches"?',
     "budget: {batch: 101%}": 'p.yaml:2:10: budget.batch is "101%"; allowed: a whole number from 0 to 1000000 or a share of them (10%)',
     "canary: {soak: 30}": 'p.yaml:2:10: canary.soak is 30; allowed: a time such as "30m", "12h"',
+    "domain: rack\nbatches: {by_domain: true, size: 2}": "p.yaml:3:28: batches has by_domain and size: 2; a batch is a failure "
+    "domain, or has a size",
+    'windows: {time_zone: UTC, open: ["mon 10:00-10:00"]}': 'p.yaml:2:34: windows.open[0] is "mon 10:00-10:00", which begins '
+    "and ends at the same time; a later end; a whole day is 00:00-24:00",
     "canary: {hosts: [a], count: 1}": "p.yaml:2:22: canary has hosts and count: 1; name the hosts, or a number of them",
     "limits: {per_domain: 2}": "p.yaml:2:10: limits.per_domain without a failure domain; "
     "domain: a group, or a host variable such as rack",

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Check, Context, Outcome, check, fail, not_asked, ok, skip
@@ -17,6 +16,7 @@ from gpuprov.facts.probes.host import pci
 from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.efa import EFA
 from gpuprov.host_code import efa as onhost
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Difference, KernelModule, Modules
 
 Ctx = Context[Rdma]
@@ -33,7 +33,7 @@ def of_efa(question: Callable[[Ctx], Outcome]) -> Callable[[Ctx], Outcome]:
     return judge_efa
 
 
-def options(block: Rdma) -> dict[str, Any]:
+def options(block: Rdma) -> dict[str, Json]:
     """Return the options that step efa takes besides the installer."""
     return {"kmod": vendor(block), "plugin": block.efa.plugin, "mpi": block.efa.mpi}
 
@@ -277,7 +277,7 @@ CHECKS: tuple[Check, ...] = (
 EXPORT_PROBES = (EFA,)
 
 
-def exported(facts: Facts) -> dict[str, Any]:
+def exported(facts: Facts) -> dict[str, Json]:
     """Return the host's EFA as `stack` and `efa` of a spec; a version whose checksum is unknown is omitted."""
     state = facts.get(EFA)
     known = state.installer if catalogue.find_installer(state.installer) else ""

@@ -1,7 +1,5 @@
 """Desired state of AWS's EFA: its installer, run once per archive and options."""
 
-from typing import Any
-
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma import installers
 from gpuprov.capabilities.rdma.efa.checks import options
@@ -11,6 +9,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.facts.probes.rdma.efa import EFA
 from gpuprov.host_code import efa as onhost
+from gpuprov.host_code.json_members import Json
 
 Ctx = Context[Rdma]
 
@@ -40,7 +39,7 @@ def fetch(ctx: Ctx) -> Fetch | None:
     )
 
 
-def software(ctx: Ctx) -> dict[str, Any] | None:
+def software(ctx: Ctx) -> dict[str, Json] | None:
     """Return the arguments of step efa; None if no installer is requested."""
     digest = installer_sha256(ctx.fragment) if ctx.fragment.fabric == "efa" else ""
     return (

@@ -1,19 +1,18 @@
 """Rules and checks of the part `rdma.erdma`: Alibaba's eRDMA."""
 
-from typing import Any
-
 from gpuprov.capabilities.base import Check
 from gpuprov.capabilities.rdma.erdma import boot, now, preflight
 from gpuprov.capabilities.rdma.erdma.rules import fleet_rules, rules
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.rdma.erdma import ERDMA
+from gpuprov.host_code.json_members import Json
 
 CHECKS: tuple[Check, ...] = now.CHECKS + boot.CHECKS + preflight.CHECKS
 EXPORT_PROBES = (ERDMA,)
 
 
-def exported(facts: Facts) -> dict[str, Any] | None:
+def exported(facts: Facts) -> dict[str, Json] | None:
     """Return the host's eRDMA as `stack` and `erdma` of a spec; None if gpuprov would set it up differently."""
     state = facts.get(ERDMA)
     mtus = {pair.mtu for pair in state.pairs}

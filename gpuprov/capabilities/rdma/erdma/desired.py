@@ -2,7 +2,6 @@
 them."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.at_boot import COMMON, command, unit
@@ -13,6 +12,7 @@ from gpuprov.capabilities.rdma.fetch import Fetch
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.facts.probes.rdma.erdma import ERDMA
 from gpuprov.host_code.at_boot import erdma_state as onhost
+from gpuprov.host_code.json_members import Json
 
 UNIT = unit(
     f"""
@@ -69,7 +69,7 @@ def archive(decision: Decision) -> str:
     return f"{catalogue.CACHE}/{decision.sha256}.tar.gz"
 
 
-def software(ctx: Ctx, decision: Decision) -> dict[str, Any]:
+def software(ctx: Ctx, decision: Decision) -> dict[str, Json]:
     """Return the arguments of step erdma. `due`: some kernel lacks the driver, or has another installer's. `run`: run
     the installer, from `archive`. `build`: kernels for which DKMS builds it."""
     return {

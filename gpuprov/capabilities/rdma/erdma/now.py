@@ -39,7 +39,7 @@ def driver(ctx: Ctx) -> Outcome:
     running = state.running
     if state.lacks:
         symbol, message = catalogue.read_erdma_file().ofed.symbol, "a tree of OFED was there when it was built"
-        hint = "boot into OFED's ib_core, or build erdma anew without that tree: see docs/how-to/erdma.md"
+        hint = "boot into OFED's ib_core, or build erdma anew without that tree"
         return fail(expected, f"Unknown symbol {symbol}: no module of this kernel has it; {message}", hint)
     on_disk = f"{running.path} is not" if running and running.path else "no module erdma of this kernel: none is"
     loaded, has = Modules(loaded=("erdma",) * state.loaded), "compat_mode" in state.parameters

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from difflib import unified_diff
-from typing import Any
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
@@ -16,6 +15,7 @@ from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.nccl import NCCL, NcclHost, Setting
+from gpuprov.host_code.json_members import Json
 
 Ctx = Context[Rdma]
 EXPORT_PROBES = (NCCL, DEVICES)
@@ -201,7 +201,7 @@ def _judge_library(ctx: Ctx, library: str, netdevs: tuple[str, ...]) -> Outcome:
     return ok(" ".join(dict.fromkeys(all_named))) if all_named else not_asked("nothing is named")
 
 
-def exported(facts: Facts, block: Rdma) -> dict[str, Any]:
+def exported(facts: Facts, block: Rdma) -> dict[str, Json]:
     """Return `nccl` of a spec for the host as it is: gpuprov's file with its defaults, or else an unmanaged file."""
     try:
         same = facts.get(NCCL).lines == conf.lines(block, facts.get(DEVICES))

@@ -1,6 +1,6 @@
 """/etc/nccl.conf as the role writes it."""
 
-from typing import Any
+from typing import TypedDict
 
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context
@@ -13,13 +13,20 @@ from gpuprov.facts.probes.rdma.nccl import MARK, NCCL
 ABOUT = f"As a whole: lines of others would count before these or be out of date. More variables: {MARK}."
 
 
-def plan_file(ctx: Context[Rdma]) -> dict[str, Any]:
-    """Return `manage`: whether gpuprov manages the file. `path` and `text` of the file, empty if it is left as it is;
-    `problem`: why it cannot be written. `keep`: the existing file is not gpuprov's, and a copy is kept beside it."""
+class Conf(TypedDict):
+    """NCCL's file: whether gpuprov manages it, and its text, empty if it is left as it is; `problem`: why it cannot be
+    written. `keep`: the existing file is not gpuprov's, and a copy is kept beside it."""
+
+    manage: bool
+    text: str
+    problem: str
+    keep: bool
+
+
+def plan_file(ctx: Context[Rdma]) -> Conf:
     state = ctx.facts.get(NCCL)
-    made = {
+    made: Conf = {
         "manage": ctx.fragment.nccl.manage,
-        "path": CONFIG,
         "text": "",
         "problem": "",
         "keep": state.lines is not None and not state.ours,

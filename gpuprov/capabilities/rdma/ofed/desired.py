@@ -1,7 +1,6 @@
 """Desired state of DOCA-OFED: its package source, packages, modules of every kernel, openibd with its settings."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context
@@ -13,6 +12,7 @@ from gpuprov.catalog.rdma import ofed as catalogue
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.rdma.ofed import OFED, PACKAGES
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Lines, Unit
 
 Ctx = Context[Rdma]
@@ -22,7 +22,7 @@ Package: dkms
 Pin: release l=DOCA-HOST*
 Pin-Priority: -1
 """
-NOTHING: dict[str, Any] = {
+NOTHING: dict[str, Json] = {
     "asked": False,
     "source": "", "named": "", "files": {}, "hold": [], "release": [], "build": [], "reboot": "", "openibd": None,
 }  # fmt: skip
@@ -56,7 +56,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     return {"told": message, "problem": why} if decision.waits else {}
 
 
-def plan_openibd(ctx: Ctx, decision: Decision) -> dict[str, Any]:
+def plan_openibd(ctx: Ctx, decision: Decision) -> dict[str, Json]:
     """Return `source`: the package on the host that brings a package source, which the spec names as `named`. `files`:
     text by path, before anything is installed. `hold`, `release`: packages. `build`: commands that build modules which
     DKMS has not built. `reboot`: why only a reboot loads its modules. `openibd`: None if it is not installed; see
@@ -96,7 +96,7 @@ def configured(ctx: Ctx) -> Iterator[Lines | Unit]:
         yield Unit(name=catalogue.UNIT, enabled=True, active=None if why else True, waits=why, fix=fix)
 
 
-def openibd(ctx: Ctx) -> dict[str, Any]:
+def openibd(ctx: Ctx) -> dict[str, Json]:
     """Return the arguments of step openibd. `replace`: modules that are not OFED's, for which it is restarted.
     `unload`: those that hold ib_core, to be unloaded first. `start`: it was not running. `left`: the message if modules
     are not OFED's after its start."""

@@ -24,7 +24,7 @@ TimeoutStartSec={catalogue.WAIT + 120}
 """,
     wanted_by="multi-user.target openibd.service",
 )
-MODULES = (*COMMON, "devices", "roce_ports", "roce")
+MODULES = (*COMMON, "devices", "devices_reader", "roce_ports", "roce")
 SERVICE = catalogue.UNIT
 FILES = (f"{UNITS}/{SERVICE}", catalogue.CONFIG)
 

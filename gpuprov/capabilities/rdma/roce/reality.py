@@ -1,6 +1,6 @@
 """Export of current RoCE ports and DOCA-OFED as the blocks of a spec."""
 
-from typing import Any, get_args
+from typing import get_args
 
 from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -13,6 +13,7 @@ from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.rdma.ofed import OFED, PACKAGES, release
 from gpuprov.facts.probes.rdma.roce import ROCE
 from gpuprov.host_code.at_boot.roce_ports import get_default_priority
+from gpuprov.host_code.json_members import Json
 
 ROCE_PROBES = (ROCE, rdma.DEVICES)
 OFED_PROBES = (OFED, PACKAGES)
@@ -20,7 +21,7 @@ NUMBERS = ("tos", "traffic_class", "cnp_dscp", "cnp_802p_prio", "mtu")
 WORDS = {True: "yes", False: "no"}
 
 
-def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
+def roce(facts: Facts, block: Rdma) -> dict[str, Json]:
     """Return the settings that all of the block's ports share; a setting in which they differ, or that nothing shows,
     is omitted."""
     if block.fabric != "roce":
@@ -34,7 +35,7 @@ def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
         for key, value in ports[0].values.items()
         if all(port.values.get(key) == value for port in ports if port.has(key))
     }
-    spec_block: dict[str, Any] = {key: common[key] for key in ("trust", "mode") if key in common}
+    spec_block: dict[str, Json] = {key: common[key] for key in ("trust", "mode") if key in common}
     spec_block |= {key: int(common[key]) for key in NUMBERS if is_whole(common.get(key, ""))}
     for key in ("pfc", "ecn"):
         if key in common and (common[key] == NONE or is_whole(common[key].replace(",", ""))):
@@ -44,7 +45,7 @@ def roce(facts: Facts, block: Rdma) -> dict[str, Any]:
     return {**spec_block, "dscp2prio": own} if own else spec_block
 
 
-def ofed(facts: Facts) -> dict[str, Any] | None:
+def ofed(facts: Facts) -> dict[str, Json] | None:
     """Return the block of a host with DOCA-OFED; None without it. The host does not record where its package came from."""
     state, packages = facts.get(OFED), facts.get(PACKAGES)
     if catalogue.PROFILE not in packages:

@@ -7,9 +7,11 @@ Every parser raises Unreadable with the line that explains the failure if the va
 import json
 import math
 import re
-from typing import Any
 
 import msgspec
+
+from gpuprov.core.safe_parse import Tree
+from gpuprov.host_code.json_members import Json
 
 
 class Unreadable(Exception):
@@ -210,7 +212,7 @@ def diagnostics(text: str) -> Diag:
     return Diag(passed, tuple(failed), tuple(skipped))
 
 
-def _describe_failure(result: dict[str, Any]) -> str:
+def _describe_failure(result: Tree) -> str:
     where = result.get("entity_id", result.get("gpu_ids", ""))
     warnings = result.get("warnings") or ()
     warnings = [warnings] if isinstance(warnings, str) else warnings
@@ -219,7 +221,7 @@ def _describe_failure(result: dict[str, Any]) -> str:
     return f"{result.get('status')} on {result.get('entity_group', 'GPU')} {where}" + (f" ({words})" if words else "")
 
 
-def _find_document(text: str, *keys: str) -> dict[str, Any]:
+def _find_document(text: str, *keys: str) -> dict[str, Json]:
     """Return the JSON object that has one of these keys; programs print other lines before it."""
     decoder = json.JSONDecoder()
     for match in re.finditer(r"^\s*\{", text, re.MULTILINE):

@@ -1,12 +1,38 @@
-"""docker, containerd, cri-o and podman: releases, units, configuration files, and what the daemons report."""
+"""docker, containerd, cri-o and podman, and the containerd of k3s, RKE2 and MicroK8s: releases, units, configuration
+files, and what the daemons report."""
 
 from gpuprov.facts.probes.base import Probe
+from gpuprov.rules.cluster_engines import KEY, MICROK8S, TEMPLATE
 from gpuprov.rules.engine_output import Engine, parse
 
 # What containerd's dump lists as imports are the files that it read (1.x, the main file among them) or the patterns
 # that it looks for (2.x). Without a main file, 1.x dumps nothing, and its defaults are in force. Two opening braces
 # would be Ansible's own: the role runs this script too. docker's unit comes after the question, which starts a daemon
 # that waits behind its socket. Its command line is the unit's; where that has variables, the process's.
+# Of k3s and RKE2: both units of RKE2 are installed on every node, and one is enabled. Their settings have the cluster's
+# token, and what they write has passwords of registries, so that of the one a single key is read, and the others are left
+# out; of a template, only what says where its runtimes come from.
+CLUSTERS = f"""part() {{ [ -f "$1" ] && echo "@file $1 $(stat -c %.3Z "$1")" && sed -nE "$2" "$1" | sed 's/^/ /' && echo; }}
+on() {{ for v in is-active is-enabled; do for n; do systemctl -q $v "$n" 2>/dev/null && echo "$n" && return; done; done; false; }}
+for k in k3s rke2; do
+  [ -d /var/lib/rancher/$k ] || continue
+  u=$(on $k.service $k-server.service $k-agent.service) || continue
+  echo "@engine $k"; for p in "$(command -v $k)" /usr/local/bin/$k /opt/$k/bin/$k; do [ -x "$p" ] && break; done
+  echo "@version $("$p" --version 2>/dev/null | head -n 1)"; echo "@service $u"; unit "$u"
+  systemctl show -p ExecStart "$u" 2>/dev/null | grep -oE -e '--{KEY}[= ]+[^ ;]+' | sed -E 's/^--{KEY}[= ]*/@default /'
+  for f in /etc/rancher/$k/config.yaml /etc/rancher/$k/config.yaml.d/*.yaml; do part "$f" '/^{KEY} *:/p'; done
+  d=/var/lib/rancher/$k/agent/etc/containerd; for f in $d/config.toml.tmpl $d/config-v3.toml.tmpl; do
+    part "$f" 's/.*(template "base"|ExtraRuntimes).*/\\1/p'; done
+  part $d/config.toml '/^ *(username|password|auth|identitytoken) *=/!p'
+  for f in /usr/local/sbin /usr/local/bin /usr/sbin /usr/bin; do
+    [ -x $f/nvidia-container-runtime ] && echo "@program $f/nvidia-container-runtime" && break; done
+done
+if [ -f {TEMPLATE} ]; then
+  u=snap.microk8s.daemon-containerd.service; echo "@engine microk8s"
+  echo "@version $(/snap/microk8s/current/bin/containerd --version 2>/dev/null)"; echo "@service $u"; unit $u
+  file {TEMPLATE}; part {MICROK8S}/containerd.toml '/^ *(username|password|auth|identitytoken) *=/!p'
+fi
+"""
 ENGINES: Probe[dict[str, Engine]] = Probe(
     "container_engines",
     r"""file() { [ -f "$1" ] && echo "@file $1 $(stat -c %.3Z "$1")" && sed 's/^/ /' "$1" && echo; }
@@ -37,7 +63,9 @@ if command -v crio >/dev/null; then
     printf '%s\n' "$d" | sed 's/^/ /'
 fi
 if command -v podman >/dev/null; then echo "@engine podman"; echo "@version $(podman --version 2>/dev/null)"; fi
-true""",
+"""
+    + CLUSTERS
+    + "true",
     lambda output: parse(output.text),
     "docker info; cat /etc/docker/daemon.json; containerd config dump; crio status config; podman --version",
     speaks=True,

@@ -1,11 +1,11 @@
 """The NVIDIA Container Toolkit on a host: its release and settings, CDI specifications, device links, rootless users."""
 
 import re
-from typing import Any
 
 import msgspec
 
 from gpuprov.core import safe_parse
+from gpuprov.core.safe_parse import Tree
 from gpuprov.facts.probes.base import Output, Probe
 
 GPU_KIND = "nvidia.com/gpu"
@@ -21,7 +21,7 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     version: str = ""
-    settings: dict[str, Any] = {}
+    settings: Tree = {}
     complaint: str = ""
     linked: tuple[str, ...] = ()
     unlinked: tuple[str, ...] = ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -14,6 +13,7 @@ from gpuprov.core.safe_parse import parse_json as read_json
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.gpus.smi_query import remove_process_blocks
 from gpuprov.host_code.gpu_settings import act
+from gpuprov.host_code.gpu_settings.compare import Locks
 
 UNIT = "gpuprov-gpu-settings.service"
 CONFIG = "/etc/gpuprov/gpu_settings.json"
@@ -63,7 +63,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
     enabled: bool = False
     text: str = ""
-    locks: dict[str, dict[str, Any]] = {}
+    locks: dict[str, Locks] = {}
 
 
 class Confidential(msgspec.Struct, frozen=True):
@@ -177,13 +177,13 @@ def parse_kept(output: Output) -> Kept:
     )
 
 
-def _parse_locks(text: str, module: int) -> dict[str, dict[str, Any]]:
+def _parse_locks(text: str, module: int) -> dict[str, Locks]:
     """Parse the locked clocks; none if the record predates the present load of the driver, which forgot the locks."""
     if not text:
         return {}
     try:
         record = read_json(text)
-        locks = {address: dict(locked) for address, locked in record["locks"].items()}
+        locks: dict[str, Locks] = {address: dict(locked) for address, locked in record["locks"].items()}
         return locks if record["module"] == module else {}
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise ProbeFailed(f"{RECORD} cannot be read ({error})", f"rm {RECORD}; gpuprov apply") from error

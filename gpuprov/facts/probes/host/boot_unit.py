@@ -1,7 +1,7 @@
 """The state of a systemd unit as part of a larger probe, and gpuprov's own units that apply settings at each boot."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypedDict
 
 import msgspec
 
@@ -20,6 +20,20 @@ class SetsAtBoot(UnitState, frozen=True, kw_only=True):
     config: tuple[str, ...] | None = None
 
 
+class State(TypedDict):
+    """The fields of UnitState."""
+
+    load: str
+    active: str
+    file: str
+
+
+class AtBoot(State):
+    """The fields of SetsAtBoot."""
+
+    config: tuple[str, ...] | None
+
+
 STATE = "systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'\n"
 """Shell: prints systemd's state of the unit $u."""
 BLANK = r"LoadState\|"
@@ -33,12 +47,12 @@ def build_script(unit: str, config: str) -> str:
 {STATE}"""
 
 
-def parse_state(rows: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def parse_state(rows: Mapping[str, Sequence[str]]) -> State:
     """Parse the output of STATE into the fields of UnitState."""
     load, active, file = ((rows.get(name) or [""])[-1] for name in ("LoadState", "ActiveState", "UnitFileState"))
     return {"load": load or "not-found", "active": active or "inactive", "file": file}
 
 
-def parse(rows: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def parse(rows: Mapping[str, Sequence[str]]) -> AtBoot:
     """Parse the output of `build_script` into the fields of SetsAtBoot."""
     return {**parse_state(rows), "config": tuple(line for line in rows["config"] if line) if "config" in rows else None}

@@ -1,7 +1,7 @@
 """The counted first boot of a host, which falls back by itself if the boot fails, and the result of the last one."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 import msgspec
 
@@ -9,6 +9,14 @@ from gpuprov.core.safe_parse import Unreadable, parse_typed_json
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.kernel import systemd_boot
 from gpuprov.host_code import first_boot_grub, first_boot_systemd
+
+
+class Counting(TypedDict, total=False):
+    """The fields of `FirstBoot` that the bootloader decides."""
+
+    loader: str
+    why_not: str
+    counted: str
 
 
 class FirstBoot(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +56,7 @@ def parse(output: Output) -> FirstBoot:
     )
 
 
-def _parse_grub(values: Mapping[str, str]) -> dict[str, Any]:
+def _parse_grub(values: Mapping[str, str]) -> Counting:
     why = first_boot_grub.why_not(
         container=values.get("container") == "0",
         menu=values.get("menu") == "0",
@@ -59,7 +67,7 @@ def _parse_grub(values: Mapping[str, str]) -> dict[str, Any]:
     return {"why_not": why, "counted": values.get("counted", "")}
 
 
-def _parse_systemd(values: Mapping[str, str], output: Output) -> dict[str, Any]:
+def _parse_systemd(values: Mapping[str, str], output: Output) -> Counting:
     why = first_boot_systemd.why_not(
         container=values.get("container") == "0",
         info=values.get("info", ""),

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 from gpuprov.host_code import first_boot_grub, first_boot_tools
 from gpuprov.rules import package_lists
@@ -38,16 +38,25 @@ class Menu:
     once: bool = False
 
 
-def find_next_start(
-    menu: Sequence[str], environment: Iterable[str], files: Mapping[str, Sequence[str]]
-) -> dict[str, Any]:
+class Start(TypedDict, total=False):
+    """The fields of `NextBoot`."""
+
+    kernel: str
+    by: str
+    once: bool
+    after: str
+    unknown: str
+    choices: dict[str, str]
+
+
+def find_next_start(menu: Sequence[str], environment: Iterable[str], files: Mapping[str, Sequence[str]]) -> Start:
     """Derive the fields of `NextBoot` from the lines of grub.cfg, of its environment and of boot loader entries (by
     id)."""
     read = read_menu(menu, files)
     return {**_find_next_start(read, environment), "choices": map_choices(read.entries) if read.once else {}}
 
 
-def _find_next_start(read: Menu, environment: Iterable[str]) -> dict[str, Any]:
+def _find_next_start(read: Menu, environment: Iterable[str]) -> Start:
     variables = {name: value for name, _, value in (line.partition("=") for line in environment)}
     if variables.get("boot_counter") and variables.get("boot_success") != "1":
         return {"unknown": "GRUB counts boots (boot_counter), and goes back when they are used up"}
@@ -74,7 +83,7 @@ def _find_next_start(read: Menu, environment: Iterable[str]) -> dict[str, Any]:
     return first | {"after": parse_kernel(stays.linux) if stays else ""}
 
 
-def _describe_kernel(entry: Entry | None) -> dict[str, Any]:
+def _describe_kernel(entry: Entry | None) -> Start:
     release = parse_kernel(entry.linux) if entry else ""
     if release or entry is None:
         return {"kernel": release, "unknown": "" if release else "GRUB's menu has no entry"}

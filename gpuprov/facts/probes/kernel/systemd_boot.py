@@ -1,9 +1,8 @@
 """systemd-boot: its entries as bootctl lists them, and the firmware variables that choose one."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from gpuprov.facts.probes.kernel.grub_menu import parse_kernel
+from gpuprov.facts.probes.kernel.grub_menu import Start, parse_kernel
 from gpuprov.host_code import first_boot_systemd
 from gpuprov.host_code.first_boot_systemd import DEFAULT, VARIABLES, VENDOR
 from gpuprov.host_code.first_boot_systemd import ONE_SHOT as ONCE
@@ -15,7 +14,7 @@ efi() {{ cat "$v/$1-{VENDOR}" 2>/dev/null | tail -c +5 | tr -d '\000'; }}
 """Shell function `efi NAME`: prints a variable. tail seeks in files, which efivarfs does not support."""
 
 
-def find_next_start(listing: Iterable[str], variables: Mapping[str, str]) -> dict[str, Any]:
+def find_next_start(listing: Iterable[str], variables: Mapping[str, str]) -> Start:
     """Derive the fields of `NextBoot`: the entry chosen for one boot, else bootctl's default, which comes from
     LoaderEntryDefault, loader.conf or the order of the menu."""
     entries = first_boot_systemd.entries(listing)
@@ -40,7 +39,7 @@ def _parse_release(entry: Mapping[str, str]) -> str:
     return entry.get("uname", "") if path.endswith(".efi") else parse_kernel(path) or entry.get("version", "")
 
 
-def _describe_kernel(entry: Mapping[str, str]) -> dict[str, Any]:
+def _describe_kernel(entry: Mapping[str, str]) -> Start:
     release = _parse_release(entry)
     if release:
         return {"kernel": release}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
-from gpuprov.host_code.at_boot import devices
+from gpuprov.host_code.at_boot import devices, devices_reader
 from gpuprov.host_code.at_boot.devices import Gid, RdmaDevice, RdmaPort, list_hcas
 
 __all__ = ("DEVICES", "Gid", "RdmaDevice", "RdmaPort", "SlowPort", "list_hcas", "parse", "slow_ports")
@@ -16,7 +16,7 @@ def parse(output: Output) -> tuple[RdmaDevice, ...]:
     return devices.parse(output.text)
 
 
-DEVICES = Probe("rdma_devices", devices.READER, parse, "rdma link; ibv_devinfo -v")
+DEVICES = Probe("rdma_devices", devices_reader.READER, parse, "rdma link; ibv_devinfo -v")
 
 
 class SlowPort(msgspec.Struct, frozen=True, kw_only=True):

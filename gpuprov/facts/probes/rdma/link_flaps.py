@@ -113,6 +113,8 @@ LINK_FLAPS = Probe(
 echo "since|${{since:-0}}"
 for i in /sys/class/infiniband/*/device/net/*; do
   [ -e "$i" ] && [ ! -e "${{i%/net/*}}/physfn" ] || continue  # virtual functions come and go with containers
+  y=''; read -r y 2>/dev/null <"$i/phys_port_name"
+  case $y in pf[0-9]*|c[0-9]*pf[0-9]*) continue ;; esac  # nor what stands for them in the adapter's switch
   d=${{i%/device/net/*}}
   echo "interface|${{d##*/}}|${{i##*/}}"
 done

@@ -1,13 +1,11 @@
 """Package sources of a host, the keys that they are trusted by, and keys that are trusted for every source."""
 
-from typing import Any
-
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.host.family import by_family
 from gpuprov.host_code import openpgp, source_files, sources
 
 
-def parse(output: Output) -> dict[str, Any]:
+def parse(output: Output) -> sources.Host:
     """Parse the package sources, if all were read: an empty list is an answer, no output is not."""
     if lost := source_files.find_missing_part(output.text):
         what = lost if "@unread" in output.text else " ".join(output.error.split())[:200] or lost
@@ -15,7 +13,7 @@ def parse(output: Output) -> dict[str, Any]:
     return sources.parse(openpgp.replace_rpm_keys(output.text))
 
 
-REPOSITORIES: Probe[dict[str, Any]] = Probe(
+REPOSITORIES: Probe[sources.Host] = Probe(
     "repositories",
     by_family(**source_files.SCRIPTS) + source_files.END,
     parse,

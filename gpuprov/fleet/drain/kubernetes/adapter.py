@@ -34,6 +34,7 @@ NOT_OURS = "no apply of this run has drained it"
 AWAY = {key: value for labels in HANDS_OFF.values() for key, value in labels.items()}
 TRIES = 4
 """Number of attempts of a change if somebody else changes the node in between; kubelet does, too."""
+RIGHTS = "needed: nodes get, patch; pods list; pods/eviction create; poddisruptionbudgets list"
 ELSEWHERE = "set host_kubernetes_node for the host, if the cluster calls it otherwise; kubectl get nodes lists them"
 
 
@@ -124,7 +125,7 @@ class Kubernetes:
             if problem.kind == "NotFound":
                 return _step(host, name, "refused", f"Kubernetes knows no node {name}: {problem}", ELSEWHERE)
             if problem.kind in ("Forbidden", "Unauthorized"):
-                return _step(host, name, "refused", str(problem), "docs/how-to/drain.md has the rights that it needs")
+                return _step(host, name, "refused", str(problem), RIGHTS)
             return _step(host, name, "unknown", f"{problem.kind}: {problem}")
         return _step(host, name, "unknown", f"somebody else has changed the node {TRIES} times meanwhile")
 

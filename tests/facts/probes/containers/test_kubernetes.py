@@ -10,7 +10,7 @@ import pytest
 
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.containers import kubernetes
-from gpuprov.facts.probes.containers.kubernetes import Node, Service
+from gpuprov.facts.probes.containers.kubernetes import Device, Node, Service
 from tests.facts.probes import run_script
 
 SYSTEMCTL = """for u do :; done
@@ -36,7 +36,7 @@ def read(root: Path, **programs: str) -> Node:
         if not (folder / name).exists():
             os.symlink(f"/usr/bin/{name}", folder / name)
     script = kubernetes.NODE.script
-    for path in ("/etc/kubernetes", "/var/lib/rancher", "/usr/local", "/run/nvidia", "/proc/"):
+    for path in ("/etc/kubernetes", "/etc/gpuprov", "/var/lib/rancher", "/usr/local", "/run/nvidia", "/proc/"):
         script = script.replace(path, f"{root}{path}")
     mounts = root / "proc/self/mounts"
     mounts.parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +60,30 @@ def test_a_node_that_answers(tmp_path: Path) -> None:
     assert (found.unasked, found.complaint) == ("", "")
     asked = (tmp_path / "bin/kubectl.log").read_text(encoding="utf-8")
     assert asked == f"--kubeconfig={path} --request-timeout=4s get --raw /api/v1/nodes/gpu-1.example.com\n"
+
+
+SLICES = """case $* in
+*resourceslices*) echo '{"items": [{"spec": {"driver": "gpu.nvidia.com", "pool": {"generation": 2, "resourceSliceCount": 1},
+  "devices": [{"name": "gpu-0", "attributes": {"type": {"string": "gpu"}, "uuid": {"string": "GPU-0"}}}]}},
+  {"spec": {"driver": "gpu.nvidia.com", "pool": {"generation": 1, "resourceSliceCount": 1}, "devices": []}}]}' ;;
+*) echo '{"metadata": {}, "status": {"nodeInfo": {"kubeletVersion": "v1.34.2"}}}' ;;
+esac; echo "$@" >> "$0.log"; :"""
+
+
+def test_slices_are_asked_for_where_dra_is_rendered(tmp_path: Path) -> None:
+    joined(tmp_path)
+    first = read(tmp_path, systemctl=SYSTEMCTL, kubectl=SLICES, openssl=SUBJECT)
+    assert (first.slices, first.kubelet) == (None, "v1.34.2")
+    values = tmp_path / "etc/gpuprov/kubernetes/dra-driver-values.yaml"
+    values.parent.mkdir(parents=True)
+    values.touch()
+    found = read(tmp_path, systemctl=SYSTEMCTL, kubectl=SLICES, openssl=SUBJECT)
+    assert (found.slices, found.slices_complaint) == ((Device("gpu-0", "gpu", "GPU-0"),), "")
+    log = (tmp_path / "bin/kubectl.log").read_text(encoding="utf-8").splitlines()
+    assert log[-1].endswith("resourceslices?fieldSelector=spec.nodeName%3Dgpu-1.example.com")
+    assert len(log) == 3
+    refused = read(tmp_path, systemctl=SYSTEMCTL, kubectl=REFUSED, openssl=SUBJECT)
+    assert (refused.slices, refused.slices_complaint) == (None, refused.complaint)
 
 
 def test_a_node_without_a_certificate_has_the_hosts_name(tmp_path: Path) -> None:

@@ -53,6 +53,10 @@ def test_the_script_over_a_tree_and_a_journal(tmp_path: Path) -> None:
             parents=True
         )
     (tmp_path / "class/infiniband/mlx5_3/device/physfn").mkdir()
+    for interface, port in (("enp1s0f0np0", "p0"), ("enp1s0f0npf0vf0", "pf0vf0")):
+        folder = tmp_path / "class/infiniband/mlx5_0/device/net" / interface
+        folder.mkdir(exist_ok=True)
+        (folder / "phys_port_name").write_text(f"{port}\n")
     (tmp_path / "kernel").write_text(KERNEL)
     (tmp_path / "daemons").write_text(DAEMONS)
     (tmp_path / "bin").mkdir()

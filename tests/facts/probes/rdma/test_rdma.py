@@ -322,3 +322,58 @@ def test_a_host_without_any_of_it(tmp_path: Path) -> None:
 def test_a_line_of_a_bond_that_is_cut_off_is_an_error_like_any_other() -> None:
     with pytest.raises(ValueError, match="not enough values"):
         parse(Output(text="leg|mlx5_bond_0|bond0\n"))
+
+
+LINKS = """cat <<'END'
+link rocep8s0f0/1 state ACTIVE physical_state LINK_UP netdev enp8s0f0np0
+link rocep8s0f0/2 state DOWN physical_state DISABLED netdev enp8s0f0npf0vf0
+link rocep8s0f0/3 state ACTIVE physical_state LINK_UP netdev enp8s0f0npf0sf88
+END"""
+
+
+def switch(root: Path, ports: int = 4) -> Path:
+    """An adapter with its embedded switch in switchdev mode: an uplink, a function of each kind, and one that is not set up."""
+    folder = hca(root, "rocep8s0f0", "0000:08:00.0", layer="Ethernet", net="enp8s0f0np0")
+    for name, port in (("enp8s0f0np0", "p0"), ("enp8s0f0npf0vf0", "pf0vf0"), ("enp8s0f0npf0sf88", "c1pf0sf88")):
+        put(root / "net" / name, address="b8:3f:d2:00:00:01", operstate="up", type="1", phys_port_name=port)
+        (root / "devices" / "0000:08:00.0" / "net" / name).mkdir(parents=True, exist_ok=True)
+    for number in range(2, ports + 1):
+        put(folder / "ports" / str(number), state="1: DOWN", phys_state="3: Disabled", link_layer="Ethernet", lid="0x0")
+    return folder
+
+
+def test_a_port_that_stands_for_another_function_is_none_of_the_adapter(tmp_path: Path) -> None:
+    switch(tmp_path)
+    (found,) = parse(read(tmp_path, DEVICES.script, rdma=f"[ $1 = link ] || exit 0\n{LINKS}"))
+    assert [(port.number, port.state) for port in found.ports] == [(1, "ACTIVE")]
+    assert found.netdevs == ("enp8s0f0np0",)
+
+
+def test_ports_without_an_interface_stay_where_nothing_says_what_they_are(tmp_path: Path) -> None:
+    switch(tmp_path, ports=2)
+    (found,) = parse(read(tmp_path, DEVICES.script, rdma="echo 'link rocep8s0f0/1 state ACTIVE netdev enp8s0f0np0'"))
+    assert [port.number for port in found.ports] == [1, 2], "it may join the ports of two functions"
+    (found,) = parse(read(tmp_path, DEVICES.script, rdma="exit 1"))
+    assert [port.number for port in found.ports] == [1, 2]
+
+
+def test_two_ports_of_one_device_are_both_its_own(tmp_path: Path) -> None:
+    switch(tmp_path, ports=2)
+    put(tmp_path / "net" / "enp8s0f1np1", phys_port_name="p1", address="b8:3f:d2:00:00:02")
+    said = LINKS.replace("enp8s0f0npf0vf0", "enp8s0f1np1").replace("rocep8s0f0/3", "other/1")
+    (found,) = parse(read(tmp_path, DEVICES.script, rdma=said))
+    assert [port.number for port in found.ports] == [1, 2]
+
+
+def test_a_subfunction_is_no_adapter_of_the_host_and_no_software(tmp_path: Path) -> None:
+    hca(tmp_path, "rocep8s0f0", "0000:08:00.0", layer="Ethernet")
+    folder = put(
+        tmp_path / "infiniband" / "mlx5_4", node_type="1: CA", node_guid="0000:00ff:fe00:8888", fw_ver="16.29.0550"
+    )
+    (tmp_path / "devices" / "0000:08:00.0" / "mlx5_core.sf.4").mkdir()
+    (folder / "device").symlink_to(tmp_path / "devices" / "0000:08:00.0" / "mlx5_core.sf.4")
+    put(folder / "ports" / "1", state="1: DOWN", link_layer="Ethernet")
+    found = {device.name: device for device in devices(tmp_path)}
+    own = found["mlx5_4"]
+    assert (own.type, own.parent, own.driver, own.soft) == ("sf", "0000:08:00.0", "mlx5_core", False)
+    assert [device.name for device in list_hcas(tuple(found.values()))] == ["rocep8s0f0"]

@@ -12,6 +12,7 @@ from gpuprov.facts.probes.host import family
 from gpuprov.facts.probes.software import packages, zypper
 from gpuprov.host_code import sources
 from gpuprov.host_code.packages import zypper_locks
+from gpuprov.host_code.sources import Source
 
 ROW = '<solvable status="{}" name="{}" kind="{}" edition="{}" arch="{}" repository="{}"/>\n'
 ROWS = [
@@ -194,7 +195,7 @@ def test_the_file_of_locks_is_where_zypps_configuration_says(said: str, tmp_path
 
 
 def test_a_source_is_written_for_zypper() -> None:
-    wanted = {
+    wanted: Source = {
         "name": "nvidia",
         "url": "https://example.com/sles15/",
         "suite": "/",
@@ -210,7 +211,7 @@ def test_a_source_is_written_for_zypper() -> None:
     assert (place, sources.derive_own_name(place)) == ("/etc/zypp/repos.d/gpuprov-nvidia.repo", "nvidia")
     told = sources.parse(f"@file {place}\n" + "".join(f" {line}\n" for line in text.splitlines()) + "@gpgcheck 1\n")
     assert sources.find_others(told, wanted, "suse") == []
-    assert [row["signed_by"] for row in told["sources"]] == ["file:///etc/zypp/gpuprov-nvidia.asc"]
+    assert [row.signed_by for row in told["sources"]] == ["file:///etc/zypp/gpuprov-nvidia.asc"]
 
 
 def test_the_family_has_words_for_hints() -> None:
