@@ -14,6 +14,7 @@ OWN = {
     "/var/lib/gpuprov/applying.json": "the mark of an apply under way",
     "/var/lib/gpuprov/lock": "the lock of a host",
     "/var/lib/gpuprov/checkpoints": "checkpoints of a host",
+    "/var/lib/gpuprov/scratch": "the record of a host's scratch file system",
     "/var/lib/gpuprov/pull": "the state of a host that pulls",
     "/var/lib/gpuprov/first-boot/done.json": "the report of a first boot",
     "/root/.ansible": "Ansible's temporary files",

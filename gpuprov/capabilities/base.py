@@ -249,19 +249,18 @@ class Capability:
     `gpuprov_catalog`; `desired` is its desired state on a host, and `resources` the part of it that is a state. `carried`: modules
     that it copies to hosts as files, by their Python names. `packages`: it installs some. `room`: free space that it needs, unless a
     site says otherwise.
-    `presupposes`: by own check (`held`), others of the same host without which it cannot pass (`dcgm.version`). A failure follows from
-    another if it could not be otherwise while that other failure lasts: without a loaded driver no GPU is in MIG mode. If the common
-    cause is only likely, it stays a finding of its own. `at_boot`: by own check of now, the check of the next boot which proves that a
-    unit then sets up what fails now.
-    `taken_away`: the block that removes what it set up, for a host that goes back to where it had none; None: that stays.
-    `until_boot`: what of it nevertheless stays until the next boot, for a person. `pruned`: if --prune removes it, the values that the
-    role gets beside its files, units and holds (roles/host/tasks/prune.yml); it may raise ProbeFailed. `sets_up`: it sets up something
-    that could stay. `prunes`: a run that applies it also takes away what the spec no longer has, as --prune does. `ends_with_reset`: a
-    reset takes its state from the GPUs, and its units bring it back. `serves_jobs`: programs of users depend on its units while they
-    run. `from_site`: some of what it needs comes from no package source, so that no bundle can hold it.
-    `driverless`: it makes sense on a host without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec
-    names none. `shown_by`: the tests that show it, if no host of a Molecule scenario has it. `not_rehearsed`: why rehearsals leave
-    it out.
+    `presupposes`: by own check (`held`), others of the same host without which it cannot pass (`dcgm.version`). A failure follows
+    from another if it could not be otherwise while that other failure lasts: without a loaded driver no GPU is in MIG mode. If the
+    common cause is only likely, it stays a finding of its own. `at_boot`: by own check of now, the check of the next boot which
+    proves that a unit then sets up what fails now. `taken_away`: the block that removes what it set up, for a host that goes back
+    to where it had none; None: that stays. `stays`: by path, what --prune leaves, and why. `until_boot`: what of it nevertheless
+    stays until the next boot, for a person. `pruned`: if --prune removes it, the values that the role gets beside its files, units
+    and holds (roles/host/tasks/prune.yml); it may raise ProbeFailed. `sets_up`: it sets up something that could stay. `prunes`: a
+    run that applies it also takes away what the spec no longer has, as --prune does. `ends_with_reset`: a reset takes its state
+    from the GPUs, and its units bring it back. `serves_jobs`: programs of users depend on its units while they run. `from_site`:
+    some of what it needs comes from no package source, so that no bundle can hold it. `driverless`: it makes sense on a host
+    without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec names none. `shown_by`: the tests that
+    show it, if no host of a Molecule scenario has it. `not_rehearsed`: why rehearsals leave it out.
     """
 
     name: str
@@ -283,6 +282,7 @@ class Capability:
     presupposes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     at_boot: Mapping[str, str] = field(default_factory=dict)
     taken_away: Mapping[str, Json] | None = None
+    stays: Mapping[str, str] = field(default_factory=dict)
     until_boot: str = ""
     pruned: Callable[[HostSpec, Facts], Mapping[str, Any]] | None = None
     sets_up: bool = True

@@ -54,8 +54,9 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     `engines`: container engines of the distribution's own archive. `ofed`: the host's repositories include a doca-host
     package in /doca, for apt. `cgpu`: Alibaba's cGPU, as files only (containers with GPUs). `erdma`: one interface of
     Alibaba's eRDMA; `efa`: number of AWS's Elastic Fabric Adapters, on an instance type that can have them (containers
-    with GPUs). `memory` in MiB and `cpus` apply to machines only. `faults` are planted once the host is up. A
-    description without `gpu` is a plain Debian host with nothing simulated but its existence.
+    with GPUs). `memory` in MiB, `cpus` and `nvme`, the sizes of local NVMe disks in MiB, apply to machines only.
+    `faults` are planted once the host is up. A description without `gpu` is a plain Debian host with nothing simulated
+    but its existence.
     """
 
     kind: Kind = "container"
@@ -78,6 +79,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     efa: Annotated[int, msgspec.Meta(ge=0, le=32)] = 0
     memory: Annotated[int, msgspec.Meta(ge=512)] = 2048
     cpus: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
+    nvme: Annotated[tuple[Annotated[int, msgspec.Meta(ge=16)], ...], msgspec.Meta(max_length=16)] = ()
     user: User = "gpuadmin"
     faults: tuple[str, ...] = ()
 
@@ -111,6 +113,11 @@ def check(described: Description) -> None:
         raise GpuprovError(
             f"cgpu is true and {why}: cGPU is simulated as files, in containers with GPUs",
             hint="kind: container, and gpu: {model: ...}; or leave cgpu out",
+        )
+    if described.nvme and described.kind == "container":
+        raise GpuprovError(
+            'nvme has disks and kind is "container", whose disks are those of this machine',
+            hint="kind: machine; or leave nvme out",
         )
     if described.ofed and known.rpms:
         raise GpuprovError(

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.simulate import disk, disk_files, image, qemu, tools
+from gpuprov.simulate import disk, disk_files, image, local_disks, qemu, tools
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.devices import devices, table
 from gpuprov.simulate.host import Listed, SimulatedHost, check_name, greets, key_pair, public_key
@@ -228,7 +228,7 @@ def _start(name: str) -> None:
         *qemu.network(_group(), kept.number),
         *qemu.firmware(disk_files.IDENTITY, folder / "identity"),
         *(qemu.firmware(silicon.FW_CFG, folder / "devices") if kept.description.gpu else ()),
-        *shares,
+        *(*shares, *local_disks.build_arguments(folder, kept.description.nvme)),
         *("-name", name, "-qmp", f"unix:{folder / 'control'},server=on,wait=off"),
         *("-daemonize", "-pidfile", str(folder / "pid")),
     ])  # fmt: skip

@@ -113,6 +113,7 @@ BLOCKS = frozenset(
         "persistence",
         "rdma",
         "readings",
+        "scratch",
         "slurm",
         "topology",
         "vgpu_guest",

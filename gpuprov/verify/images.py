@@ -15,7 +15,7 @@ STOPS = frozenset(
         *("fabric_manager.hardware", "fabric_manager.subnet_modules", "fabric_manager.imex_hardware"),
         *("pcie.hardware", "topology.visible", "mig.fits", "mig.clients", "mig.resettable"),
         *("gpu_settings.fits", "gpu_settings.clients", "mps.gpus"),
-        "nvidia_absent.clients",
+        *("nvidia_absent.clients", "scratch.disks"),
     }
 )
 """Checks that keep apply from a host, and that judge its hardware, its running kernel or its users."""

@@ -122,6 +122,8 @@ def _gone(host: HostSpec, facts: Facts, name: str, entry: house.Applied, desired
         if known and known.pruned:
             known.pruned(host, facts)
         yield from _left(name, entry.resources, desired, host_contents, gone=True)
+        for path, why in (known.stays if known else {}).items():
+            yield Unmanaged(capability=name, kind="file", name=path, stays=why)
     except ProbeFailed as error:
         for kind, resource in _listed(entry.resources):
             if f"{kind} {resource}" not in desired and kind in KINDS:

@@ -29,6 +29,8 @@ H100 = Gpus(model="H100-SXM5-80GB", count=8)
         ({"cgpu": True}, "cgpu is true and there is no gpu"),
         ({"cgpu": True, "kind": "machine", "gpu": {"model": "T4"}}, 'cgpu is true and kind is "machine"'),
         ({"hcas": 8}, "hcas is 8 and there is no gpu"),
+        ({"nvme": [512]}, 'nvme has disks and kind is "container"'),
+        ({"nvme": [8], "kind": "machine"}, "nvme"),
         ({"gpu": {"model": "T4"}, "rate": 56}, "Invalid enum value 56.*rate"),
         ({"gpu": {"model": "T4"}, "fabric": "omnipath"}, "Invalid enum value 'omnipath'.*fabric"),
         ({"gpu": {"model": "T4"}, "kind": "machine", "fabric": "roce"}, 'fabric is "roce" and kind is "machine"'),

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.simulate import disk, disk_files, image, machine, sources, tools
+from gpuprov.simulate import disk, disk_files, image, local_disks, machine, sources, tools
 from gpuprov.simulate.description import Description, Gpus
 
 MIRRORS = sources.Mirrors("http://mirror.example/debian", "http://mirror.example/debian-security")
@@ -100,3 +100,15 @@ def test_the_partitions_lie_behind_each_other_with_room_for_grub(tmp_path: Path)
     assert boot_start == 2048
     assert root_start == boot_start + boot_size
     assert raw.stat().st_size == 512 * (root_start + root_size)
+
+
+def test_a_local_disk_that_was_taken_away_comes_back_blank(tmp_path: Path) -> None:
+    arguments = local_disks.build_arguments(tmp_path, (16, 32))
+    assert arguments[3] == "nvme,serial=gpuprov0,drive=nvme0"
+    files = [local_disks.find_file(tmp_path, index) for index in (0, 1)]
+    assert [file.stat().st_size for file in files] == [16 << 20, 32 << 20]
+    for file in files:
+        file.write_bytes(b"data")
+    files[0].unlink()
+    assert local_disks.build_arguments(tmp_path, (16, 32)) == arguments
+    assert [file.stat().st_size for file in files] == [16 << 20, 4]

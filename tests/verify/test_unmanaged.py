@@ -241,6 +241,17 @@ def test_mig_stays_on_the_gpus() -> None:
     )
 
 
+def test_the_data_of_scratch_stay_and_that_is_said() -> None:
+    path = "/etc/gpuprov/scratch.conf"
+    there = known(receipt(scratch=[f"file {SUM} {path}"]), file(path))
+    found = find_unmanaged(HOST, there)
+    assert [line for line in as_lines(found) if "its data on the disks" in line] == [
+        "scratch: /var/lib/gpuprov/scratch (the file system stays mounted until the next boot, and its data on the disks: "
+        "scratch brings it back)"
+    ]
+    assert prune_values(HOST, there, found)["files"] == {path: SUM}
+
+
 SWAPPINESS = ("kernel.sysctl", "", "vm.swappiness", "1", "60", lasting.BOOT)
 DIRTY = ("kernel.sysctl", "", "vm.dirty_ratio", "5", "", lasting.BOOT)
 ECC = ("gpu_settings.ecc", "GPU 0 (0000:17:00.0)", "GPU 0 (0000:17:00.0): ECC mode", "enabled", "", lasting.AGAIN)
