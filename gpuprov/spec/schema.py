@@ -1,7 +1,7 @@
 """The JSON Schema of the `gpuprov` variable, for editors; generated from the typed model."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -41,9 +41,11 @@ def build_schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragm
     description)."""
     kinds = [house, *(fragment for fragment, _ in fragments.values())]
     (top, *blocks), components = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
-    for kind, info in zip(kinds, shape.multi_type_info(kinds), strict=True):
-        _close_keys(info, components[kind.__name__])
-        _allow_switching_off(info, components[kind.__name__])
+    for info in _find_blocks(shape.multi_type_info(kinds)):
+        # msgspec names classes of the same name by their modules, too.
+        described = components.get(info.cls.__name__) or components[f"{info.cls.__module__}.{info.cls.__qualname__}"]
+        _close_keys(info, described)
+        _allow_switching_off(info, described)
     for described in components.values():
         _unwrap_description(described)
     properties = dict(components.pop(top["$ref"].rsplit("/", 1)[-1])["properties"])
@@ -61,17 +63,31 @@ def build_schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragm
     }
 
 
-def _close_keys(info: shape.Type, described: dict[str, Any]) -> None:
+def _find_blocks(kinds: Iterable[shape.Type]) -> list[shape.StructType]:
+    """Find the blocks, and those inside them, once each."""
+    blocks: dict[type, shape.StructType] = {}
+    waiting = [*kinds]
+    while waiting:
+        kind = unwrap(waiting.pop())
+        if isinstance(kind, shape.StructType) and kind.cls not in blocks:
+            blocks[kind.cls] = kind
+            waiting += [field.type for field in kind.fields]
+        waiting += getattr(kind, "types", ())
+        waiting += [getattr(kind, name) for name in ("item_type", "value_type") if hasattr(kind, name)]
+    return list(blocks.values())
+
+
+def _close_keys(info: shape.StructType, described: dict[str, Any]) -> None:
     """Close mappings with a fixed choice of keys: msgspec checks the keys, but leaves them out of the schema."""
-    for field in info.fields if isinstance(info, shape.StructType) else ():
+    for field in info.fields:
         plain = unwrap(field.type)
         if isinstance(plain, shape.DictType) and isinstance(plain.key_type, shape.LiteralType):
             described["properties"][field.encode_name]["propertyNames"] = {"enum": list(plain.key_type.values)}
 
 
-def _allow_switching_off(info: shape.Type, described: dict[str, Any]) -> None:
+def _allow_switching_off(info: shape.StructType, described: dict[str, Any]) -> None:
     """Allow `false` for a block inside a block."""
-    for field in info.fields if isinstance(info, shape.StructType) else ():
+    for field in info.fields:
         if field.encode_name in described["properties"] and can_be_switched_off(field):
             property_ = described["properties"][field.encode_name]
             kinds = property_.pop("anyOf", None) or [{"$ref": property_.pop("$ref")}]

@@ -26,6 +26,9 @@ nouveau: {}
 nouveau: false
 persistence: {}
 ---
+acceptance: {nccl: {source: false}, nvbandwidth: {source: false}}
+kubernetes: {device_plugin: {sharing: {time_slicing: false}}}
+---
 gpu: {model: H100-SXM5-80GB, count: 8}
 reboot: if-needed
 nvidia_driver: {version: "580", kernel_modules: open, hold: false, module_parameters: {NVreg_EnableMSI: true}}
