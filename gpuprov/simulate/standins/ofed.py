@@ -78,7 +78,7 @@ folder=/usr/src/ofa_kernel/$(uname -m)/$1
 mkdir -p "$folder" && cp Module.symvers "$folder/" && ln -sfn "$(uname -m)/$1" /usr/src/ofa_kernel/default
 """
 MODULES = {
-    "mlnx-ofed-kernel": ("ib_core", "mlx5_core", "mlx5_ib"),
+    "mlnx-ofed-kernel": ("ib_core", "ib_uverbs", "mlx5_core", "mlx5_ib"),
     "iser": ("ib_iser",),
     "isert": ("ib_isert",),
     "srp": ("ib_srp",),
@@ -126,7 +126,8 @@ def packages() -> Iterable[Standin]:
         Standin("ofed-scripts", VERSION, "ofed_info", {"/usr/bin/ofed_info": text(INFO, 0o755)}),
         Standin("mft", "4.34.0-145", "DOCA's mft: an empty package"),
         *hpcx.build_packages(END),
-        Standin("rdma-core", "2510.0.11-1", "DOCA's rdma-core: an empty package"),
+        Standin("rdma-core", "2510.0.11-1", "DOCA's rdma-core: its list of modules",
+                {"/etc/rdma/modules/infiniband.conf": text("ib_ipoib\nib_umad\n")}),
         Standin("dkms", "9.9.9-1", "DOCA's dkms: builds nothing", {"/usr/sbin/dkms": text("#!/bin/sh\nexit 1\n", 0o755)}),
         Standin("doca-ofed", f"{DOCA}-010000", "DOCA-OFED: all of it", requires=exact),
     ]  # fmt: skip
@@ -145,7 +146,8 @@ def _dkms(name: str) -> Standin:
     for index, module in enumerate(modules):
         conf += [f'BUILT_MODULE_NAME[{index}]="{module}"', f'DEST_MODULE_LOCATION[{index}]="/updates"']
     files = {
-        f"{home}/{module}.c": File(FILES / f"{'ib_core' if module == 'ib_core' else 'empty'}.c") for module in modules
+        f"{home}/{module}.c": File(FILES / f"{module if module in ('ib_core', 'ib_uverbs') else 'empty'}.c")
+        for module in modules
     }
     files[f"{home}/dkms.conf"] = text("\n".join(["# A stand-in of gpuprov's simulated hosts.", *conf]) + "\n")
     flags = f'ccflags-y += -DOFED_VERSION=\\"{OFED}-{BUILD}\\"\n'
