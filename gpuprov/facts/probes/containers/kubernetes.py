@@ -26,7 +26,8 @@ KUBECONFIGS = (
 DRIVER_ROOT, TOOLKIT_ROOT = "/run/nvidia/driver", "/usr/local/nvidia/toolkit"
 # Names of processes, which the kernel cuts after 15 letters: nvidia-mig-manager, nvidia-device-plugin (NVIDIA's and
 # HAMi's), vGPUmonitor (HAMi's), gpushare-device-plugin-v2, gpu-kubelet-plugin (DRA), volcano-device-plugin,
-# volcano-vgpu-device-plugin.
+# volcano-vgpu-device-plugin: https://github.com/Project-HAMi/volcano-vgpu-device-plugin/blob/main/docker/Dockerfile.ubuntu20.04,
+# https://github.com/volcano-sh/devices.
 DRA, VOLCANO = "gpu-kubelet-plu", ("volcano-device-", "volcano-vgpu-de")
 MIG_MANAGER, PLUGIN, HAMI, GPUSHARE = "nvidia-mig-mana", "nvidia-device-p", "vGPUmonitor", "gpushare-device"
 DRIVER, TOOLKIT = "driver", "toolkit"
