@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.simulate import hosts, local_disks, machine
+from gpuprov.simulate import hosts, inventory, local_disks, machine
 from gpuprov.simulate.description import Description
 from tests.e2e.booted import Booted, booted
 
@@ -44,11 +44,11 @@ def _host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
         yield made
 
 
-def replace_disks(*indices: int) -> None:
+def replace_disks(host: Booted, *indices: int) -> None:
     """Switch the machine off and on again with blank disks in place of these, as a stop and a start of an instance does."""
     for index in indices:
         local_disks.find_file(machine.control(NAME).parent, index).unlink()
-    machine.refit(NAME, "bios")
+    inventory.write([machine.refit(NAME, "bios")], host.folder / "inventory.yaml", DESCRIPTION)
 
 
 def failing(told: Any) -> set[str]:
@@ -67,7 +67,7 @@ def test_disks_that_hold_something_are_refused_and_stay_as_they_are(host: Booted
     assert "wipefs -a /dev/nvme" in text
     assert host.sh(SUMS) == before
     assert host.sh(TRACES) == ""
-    replace_disks(0, 1)
+    replace_disks(host, 0, 1)
 
 
 def test_blank_disks_are_made_one_file_system_that_is_there_after_a_reboot(host: Booted) -> None:
@@ -121,7 +121,7 @@ def test_the_block_goes_and_the_data_stay(host: Booted) -> None:
 
 def test_disks_that_came_back_blank_are_made_anew_before_the_engine(host: Booted) -> None:
     own = host.sh(ARRAY)
-    replace_disks(0, 1)
+    replace_disks(host, 0, 1)
     assert host.sh("ls /scratch").split() == ["engine"]
     assert host.sh(ARRAY) != own
     assert host.sh("systemctl is-active containerd") == "active\n"
@@ -132,7 +132,7 @@ def test_without_it_the_engine_does_not_start(host: Booted) -> None:
     """One disk of two came back blank: nothing is made, the unit fails, and the engine does not write to the root disk."""
     host.sh("umount /scratch; mdadm --stop /dev/md/*gpuprov-scratch 2>&1")
     before = host.sh(SUMS).splitlines()[1]
-    replace_disks(0)
+    replace_disks(host, 0)
     assert host.sh("systemctl is-failed gpuprov-scratch || true") == "failed\n"
     assert host.sh("systemctl is-active containerd || true") != "active\n"
     assert host.sh("ls -A /scratch") == ""
