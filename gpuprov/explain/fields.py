@@ -69,7 +69,7 @@ def _split(name: str) -> tuple[str, ...]:
 def _is_named(field: Field, words: tuple[str, ...]) -> bool:
     """Return whether the words are its full name, with any word for a name in a mapping."""
     own = _split(field.name)
-    return len(own) == len(words) and all(word in ("NAME", said) for word, said in zip(own, words, strict=True))
+    return len(own) == len(words) and all(word in ("NAME", given) for word, given in zip(own, words, strict=True))
 
 
 def _field(item: shape.Field, place: str, above: tuple[str, ...], common: dict[str, Any]) -> Field:
@@ -91,7 +91,7 @@ def find_block(kind: shape.Type) -> shape.StructType | None:
     """Return the block that a field is, is a list of, or maps names to."""
     mapped = (member for member in map(unwrap, described.list_members(kind)) if isinstance(member, shape.DictType))
     return described.find_block(kind) or next(
-        filter(None, (described.find_block(one.value_type) for one in mapped)), None
+        filter(None, (described.find_block(member.value_type) for member in mapped)), None
     )
 
 

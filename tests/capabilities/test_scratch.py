@@ -153,7 +153,7 @@ def test_the_program_decides_by_the_same_configuration() -> None:
     block = Scratch(disks=("nvme-A*", "nvme-B*"), count=2)
     written = next(one.text for one in desired(context(block)) if isinstance(one, File) and one.path == onhost.CONFIG)
     rows = [line.split() for line in written.splitlines() if line[0] != "#"]
-    assert onhost.parse_wanted(rows) == parse_block(block)
+    assert onhost.parse_config(rows) == parse_block(block)
 
 
 def test_services_that_require_it_do_not_start_without_it() -> None:

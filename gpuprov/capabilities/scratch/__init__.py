@@ -20,14 +20,14 @@ def export(facts: Facts) -> Fragment | None:
     """Return the configuration of gpuprov's own unit, where its file system is mounted."""
     known = facts.get(SCRATCH)
     try:
-        wanted = onhost.parse_wanted([line.split() for line in known.config])
+        config = onhost.parse_config([line.split() for line in known.config])
     except Refused:
         return None
-    if not any(wanted.mount in device.mounts for device in (*known.state.disks, *known.state.arrays)):
+    if not any(config.mount in device.mounts for device in (*known.state.disks, *known.state.arrays)):
         return None
-    values = {key: getattr(wanted, key) for key in ("mount", "filesystem", "mode", "count")}
+    values = {key: getattr(config, key) for key in ("mount", "filesystem", "mode", "count")}
     block: Fragment | None = convert(
-        {**values, "disks": [*wanted.patterns], "required_by": [*known.required_by]}, Scratch
+        {**values, "disks": [*config.patterns], "required_by": [*known.required_by]}, Scratch
     )[0]
     return block
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Literal
 
 from gpuprov.catalog import scratch as catalogue
-from gpuprov.host_code.at_boot.scratch import Wanted, parse_wanted
+from gpuprov.host_code.at_boot.scratch import Config, parse_config
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
@@ -59,6 +59,6 @@ def lines(block: Scratch) -> tuple[str, ...]:
     )
 
 
-def parse_block(block: Scratch) -> Wanted:
+def parse_block(block: Scratch) -> Config:
     """Return what the unit's program reads of this configuration."""
-    return parse_wanted([line.split() for line in lines(block)])
+    return parse_config([line.split() for line in lines(block)])

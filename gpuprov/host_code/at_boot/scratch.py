@@ -26,7 +26,7 @@ ROUNDS = 6
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Config:
     """`patterns`: of links in /dev/disk/by-id; none: the disks with a `local` model. `count` 0: as many as there are."""
 
     mount: str
@@ -54,25 +54,25 @@ class Decision(NamedTuple):
     obstacles: tuple[Obstacle, ...] = ()
 
 
-def parse_wanted(rows: Sequence[Sequence[str]]) -> Wanted:
+def parse_config(rows: Sequence[Sequence[str]]) -> Config:
     values: dict[str, list[str]] = {}
     for key, *rest in rows:
         values.setdefault(key, []).append(" ".join(rest))
     lists = [tuple(values.get(key, ())) for key in ("disk", "local", "remote")]
     try:
         mount, filesystem, mode, count = (values[key][0] for key in ("mount", "filesystem", "mode", "count"))
-        return Wanted(mount, filesystem, mode, int(count), *lists)
+        return Config(mount, filesystem, mode, int(count), *lists)
     except (LookupError, ValueError):
         raise Refused(f"{CONFIG} lacks mount, filesystem, mode or count") from None
 
 
-def select_disks(state: State, wanted: Wanted) -> tuple[Device, ...]:
+def select_disks(state: State, config: Config) -> tuple[Device, ...]:
     """Return the disks that the configuration names; without patterns, local ones of a known cloud by their model."""
 
     def named(disk: Device) -> bool:
-        if wanted.patterns:
-            return any(fnmatchcase(link, pattern) for link in disk.links for pattern in wanted.patterns)
-        return matches(disk.model, wanted.local) and not matches(disk.model, wanted.remote)
+        if config.patterns:
+            return any(fnmatchcase(link, pattern) for link in disk.links for pattern in config.patterns)
+        return matches(disk.model, config.local) and not matches(disk.model, config.remote)
 
     return tuple(disk for disk in state.disks if named(disk))
 
@@ -81,12 +81,12 @@ def matches(model: str, patterns: Sequence[str]) -> bool:
     return any(fnmatchcase(model, pattern) for pattern in patterns)
 
 
-def decide(state: State, wanted: Wanted) -> Decision:
+def decide(state: State, config: Config) -> Decision:
     """Decide what to do next; an obstacle if anything of it could destroy or hide what is there."""
-    disks = select_disks(state, wanted)
-    obstacles = [*_explain_number(state, wanted, disks)]
+    disks = select_disks(state, config)
+    obstacles = [*_explain_number(state, config, disks)]
     for disk in disks:
-        if not _is_own(disk, state, wanted, alone=len(disks) == 1) and (obstacle := explain_taken(disk, wanted)):
+        if not _is_own(disk, state, config, alone=len(disks) == 1) and (obstacle := explain_taken(disk, config)):
             obstacles.append(obstacle)
     if obstacles:
         return Decision("", disks, "", tuple(obstacles))
@@ -96,41 +96,41 @@ def decide(state: State, wanted: Wanted) -> Decision:
         what = f"{' '.join(map(str, blank))}: blank, and {names} has gpuprov's earlier file system without it"
         return Decision("", disks, "", (Obstacle(what, free(disk for disk in disks if not disk.blank)),))
     if blank and len(disks) > 1:
-        return _unless_occupied(Decision(CREATE, disks), state, wanted)
-    return _decide_target(disks, state, wanted)
+        return _unless_occupied(Decision(CREATE, disks), state, config)
+    return _decide_target(disks, state, config)
 
 
-def _decide_target(disks: tuple[Device, ...], state: State, wanted: Wanted) -> Decision:
+def _decide_target(disks: tuple[Device, ...], state: State, config: Config) -> Decision:
     """Decide about a single disk, or about the array that the disks are members of."""
     target = disks[0]
     if any(signature.kind == RAID for signature in target.signatures):
         holders = {holder for disk in disks for holder, _ in disk.holders}
         arrays = [array for array in state.arrays if array.name in holders]
         if not arrays:
-            return _unless_occupied(Decision(ASSEMBLE, disks), state, wanted)
+            return _unless_occupied(Decision(ASSEMBLE, disks), state, config)
         target = arrays[0]
     if target.blank:
-        return _unless_occupied(Decision(FORMAT, disks, target.name), state, wanted)
-    elsewhere = target.mounts and wanted.mount not in target.mounts
-    if not _has_own_filesystem(target, state, wanted) or elsewhere:
-        return Decision("", disks, "", (explain_taken(target, wanted) or Obstacle(str(target), "lsblk"),))
+        return _unless_occupied(Decision(FORMAT, disks, target.name), state, config)
+    elsewhere = target.mounts and config.mount not in target.mounts
+    if not _has_own_filesystem(target, state, config) or elsewhere:
+        return Decision("", disks, "", (explain_taken(target, config) or Obstacle(str(target), "lsblk"),))
     if state.at is None or state.at.device != target.name:
-        return _unless_occupied(Decision(MOUNT, disks, target.name), state, wanted)
-    right = int(state.at.mode or "0", 8) == int(wanted.mode, 8)
+        return _unless_occupied(Decision(MOUNT, disks, target.name), state, config)
+    right = int(state.at.mode or "0", 8) == int(config.mode, 8)
     return Decision(KEEP if right else MODE, disks, target.name)
 
 
-def _explain_number(state: State, wanted: Wanted, disks: Sequence[Device]) -> Iterator[Obstacle]:
+def _explain_number(state: State, config: Config, disks: Sequence[Device]) -> Iterator[Obstacle]:
     if state.contained:
         yield Obstacle("this is a container, and the disks are the machine's", "apply it to the machine")
-    named = " ".join(wanted.patterns) or "a model of a cloud's local disks"
-    there = ", ".join(map(str, state.disks)) or "none"
+    named = " ".join(config.patterns) or "a model of a cloud's local disks"
+    present = ", ".join(map(str, state.disks)) or "none"
     if not disks:
         yield Obstacle(
-            f"no NVMe disk has {named}; there are: {there}", "ls -l /dev/disk/by-id; scratch.disks in the spec"
+            f"no NVMe disk has {named}; there are: {present}", "ls -l /dev/disk/by-id; scratch.disks in the spec"
         )
-    elif wanted.count and len(disks) != wanted.count:
-        yield Obstacle(f"{len(disks)} of {wanted.count} disks are there: {', '.join(map(str, disks))}",
+    elif config.count and len(disks) != config.count:
+        yield Obstacle(f"{len(disks)} of {config.count} disks are there: {', '.join(map(str, disks))}",
                        "lsblk -o NAME,SIZE,MODEL,SERIAL; scratch.count in the spec")  # fmt: skip
     own = [disk for disk in disks if _has_uuid(disk.signatures, RAID, state.own.get("array", ""))]
     number = state.own.get("disks", "")
@@ -138,14 +138,14 @@ def _explain_number(state: State, wanted: Wanted, disks: Sequence[Device]) -> It
         yield Obstacle(f"gpuprov's array was made of {number} disks, and {len(disks)} are there", "nvme list; lsblk")
 
 
-def _unless_occupied(decision: Decision, state: State, wanted: Wanted) -> Decision:
+def _unless_occupied(decision: Decision, state: State, config: Config) -> Decision:
     """Return the decision, unless something is in the way at the mount point."""
     if state.at is not None:
-        what = f"{wanted.mount}: {state.at.device or 'another file system'} ({state.at.filesystem}) is mounted there"
-        return Decision("", decision.disks, "", (Obstacle(what, f"umount {wanted.mount}; or another scratch.mount"),))
+        what = f"{config.mount}: {state.at.device or 'another file system'} ({state.at.filesystem}) is mounted there"
+        return Decision("", decision.disks, "", (Obstacle(what, f"umount {config.mount}; or another scratch.mount"),))
     if state.under:
-        way = f"ls -la {wanted.mount}; move it away, or another scratch.mount"
-        return Decision("", decision.disks, "", (Obstacle(f"{wanted.mount} {state.under}", way),))
+        way = f"ls -la {config.mount}; move it away, or another scratch.mount"
+        return Decision("", decision.disks, "", (Obstacle(f"{config.mount} {state.under}", way),))
     return decision
 
 
@@ -157,16 +157,16 @@ def _bare(text: str) -> str:
     return "".join(letter for letter in text.lower() if letter in "0123456789abcdef")
 
 
-def _has_own_filesystem(device: Device, state: State, wanted: Wanted) -> bool:
+def _has_own_filesystem(device: Device, state: State, config: Config) -> bool:
     used = device.parts or device.holders or device.swap or device.data or device.unreadable
-    return not used and _has_uuid(device.signatures, wanted.filesystem, state.own.get("filesystem", ""))
+    return not used and _has_uuid(device.signatures, config.filesystem, state.own.get("filesystem", ""))
 
 
-def _is_own(disk: Device, state: State, wanted: Wanted, *, alone: bool) -> bool:
+def _is_own(disk: Device, state: State, config: Config, *, alone: bool) -> bool:
     """Return whether a disk is a member of gpuprov's own array, or alone has its file system, and nothing else uses it."""
-    if disk.transport != "pcie" or matches(disk.model, wanted.remote):
+    if disk.transport != "pcie" or matches(disk.model, config.remote):
         return False
-    if alone and _has_own_filesystem(disk, state, wanted):
+    if alone and _has_own_filesystem(disk, state, config):
         return True
     member = _has_uuid(disk.signatures, RAID, state.own.get("array", ""))
     arrays = {array.name for array in state.arrays}
@@ -174,11 +174,11 @@ def _is_own(disk: Device, state: State, wanted: Wanted, *, alone: bool) -> bool:
     return member and not other and len(disk.holders) <= 1
 
 
-def explain_taken(disk: Device, wanted: Wanted) -> Obstacle | None:
+def explain_taken(disk: Device, config: Config) -> Obstacle | None:
     """Explain what is on a disk or an array, and how to free it by hand; None for a blank one."""
     if disk.transport not in ("", "pcie"):
         return Obstacle(f"{disk}: a remote disk ({disk.transport})", "leave it out of scratch.disks")
-    if matches(disk.model, wanted.remote):
+    if matches(disk.model, config.remote):
         return Obstacle(f"{disk}: a persistent disk of the cloud", "leave it out of scratch.disks")
     attached = disk.transport or disk.name.startswith("md")
     if disk.blank and attached:
@@ -208,9 +208,9 @@ def free(disks: Iterator[Device] | Sequence[Device]) -> str:
     return f"if nothing of it is needed any more: {'; '.join(steps)}"
 
 
-def look(wanted: Wanted) -> State:
+def look(config: Config) -> State:
     try:
-        return parse(read(f"mount={shlex.quote(wanted.mount)}\n{READER}"))
+        return parse(read(f"mount={shlex.quote(config.mount)}\n{READER}"))
     except (ValueError, LookupError) as error:
         raise Refused(f"the disks cannot be read: {error}") from None
 
@@ -225,7 +225,7 @@ def remember(**values: str) -> None:
     os.replace(f"{RECORD}.new", RECORD)
 
 
-def act(decision: Decision, state: State, wanted: Wanted) -> None:
+def act(decision: Decision, state: State, config: Config) -> None:
     """Do one thing; the host is read again before the next."""
     devices = [f"/dev/{disk.name}" for disk in decision.disks]
     target = f"/dev/{decision.target}"
@@ -240,16 +240,16 @@ def act(decision: Decision, state: State, wanted: Wanted) -> None:
         own = str(uuid.uuid4())
         array = {key: state.own[key] for key in ("array", "disks") if len(devices) > 1 and key in state.own}
         remember(**array, filesystem=own)
-        given = ["-m", f"uuid={own}"] if wanted.filesystem == "xfs" else ["-U", own]
-        do(f"mkfs.{wanted.filesystem}", "-q", *given, target)
+        given = ["-m", f"uuid={own}"] if config.filesystem == "xfs" else ["-U", own]
+        do(f"mkfs.{config.filesystem}", "-q", *given, target)
     elif decision.action == MOUNT:
-        os.makedirs(wanted.mount, exist_ok=True)
-        do("mount", "-t", wanted.filesystem, "-o", "noatime", target, wanted.mount)
+        os.makedirs(config.mount, exist_ok=True)
+        do("mount", "-t", config.filesystem, "-o", "noatime", target, config.mount)
         if have("restorecon"):
-            run("restorecon", wanted.mount)
+            run("restorecon", config.mount)
     elif decision.action == MODE:
-        os.chmod(wanted.mount, int(wanted.mode, 8))
-    tell(f"{decision.action} {wanted.mount}: {', '.join(map(str, decision.disks))}")
+        os.chmod(config.mount, int(config.mode, 8))
+    tell(f"{decision.action} {config.mount}: {', '.join(map(str, decision.disks))}")
 
 
 def do(*argv: str) -> None:
@@ -258,31 +258,31 @@ def do(*argv: str) -> None:
     run("udevadm", "settle", "--timeout=60")
 
 
-def has_all_disks(state: State, wanted: Wanted) -> bool:
+def has_all_disks(state: State, config: Config) -> bool:
     """Return whether as many disks are there as the spec asks for, or else as there were when the array was made."""
     before = state.own.get("disks", "")
-    return len(select_disks(state, wanted)) >= (wanted.count or (int(before) if before.isdigit() else 1))
+    return len(select_disks(state, config)) >= (config.count or (int(before) if before.isdigit() else 1))
 
 
 def apply(seconds: int) -> None:
-    wanted = parse_wanted(read_rows(CONFIG))
-    wait(seconds, lambda: has_all_disks(look(wanted), wanted))
+    config = parse_config(read_rows(CONFIG))
+    wait(seconds, lambda: has_all_disks(look(config), config))
     for _ in range(ROUNDS):
-        state = look(wanted)
-        decision = decide(state, wanted)
+        state = look(config)
+        decision = decide(state, config)
         if decision.obstacles:
             raise Refused("; ".join(f"{what}. {way}" for what, way in decision.obstacles))
         if decision.action == KEEP:
             return
-        act(decision, state, wanted)
-    raise Refused(f"{wanted.mount} is not as {CONFIG} says after {ROUNDS} steps; {describe(decision, wanted)}")
+        act(decision, state, config)
+    raise Refused(f"{config.mount} is not as {CONFIG} says after {ROUNDS} steps; {describe(decision, config)}")
 
 
-def describe(decision: Decision, wanted: Wanted) -> str:
+def describe(decision: Decision, config: Config) -> str:
     """Describe the file system that the disks should have."""
     size = format_size(sum(disk.size for disk in decision.disks))
     how = f"RAID 0 of {len(decision.disks)} disks" if len(decision.disks) > 1 else "one disk"
-    return f"{wanted.filesystem} of {size} on {how}: {' '.join(disk.name for disk in decision.disks)}"
+    return f"{config.filesystem} of {size} on {how}: {' '.join(disk.name for disk in decision.disks)}"
 
 
 if __name__ == "__main__":
