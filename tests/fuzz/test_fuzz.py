@@ -24,6 +24,7 @@ THROUGH = {
     "gpuprov.facts.captures.captured": "file.record",
     "gpuprov.inventory.extra": "whole.command",
     "gpuprov.host_code.pull.kept": "pull.bundle",
+    "gpuprov.rules.engine_runtimes": "beside.engine_file",
 }
 """Modules whose parsers a target reaches through another one."""
 

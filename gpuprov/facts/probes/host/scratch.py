@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.host_code.at_boot import scratch as onhost
 from gpuprov.host_code.at_boot import scratch_state
 from gpuprov.host_code.at_boot.scratch_state import State
@@ -21,9 +21,11 @@ class Scratch:
 
 def parse(output: Output) -> Scratch:
     rows = output.rows()
-    return Scratch(
-        scratch_state.parse(output.text), tuple(rows.get("config", ())), tuple(sorted(rows.get("required", ())))
-    )
+    try:
+        state = scratch_state.parse(output.text)
+    except (ValueError, LookupError) as error:
+        raise ProbeFailed(f"the disks cannot be read: {error}") from error
+    return Scratch(state, tuple(rows.get("config", ())), tuple(sorted(rows.get("required", ()))))
 
 
 SCRATCH = Probe(
