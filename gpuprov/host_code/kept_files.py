@@ -35,7 +35,8 @@ def copy_file(source: str, place: str) -> None:
 
 
 class Checkpoint(TypedDict, total=False):
-    """What is kept: the spec with exact versions, its digests, and the packages and their files that were held then."""
+    """The content of a checkpoint: the spec with exact versions, its digests, and the packages and their files that
+    were held then."""
 
     schema: int
     gpuprov_version: str

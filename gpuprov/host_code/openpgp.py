@@ -48,7 +48,7 @@ class Key:
 
 
 class Verdict(TypedDict):
-    """Whether a key may be trusted: `problem` is "" if it may."""
+    """The verdict on a key: `problem` is "" if it may."""
 
     problem: str
     warnings: list[str]

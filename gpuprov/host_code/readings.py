@@ -198,7 +198,7 @@ class Reading(TypedDict, total=False):
 
 
 Line = TypedDict("Line", {"from": str, "to": str, "changed": object, "lost": str}, total=False)
-"""What changed between two readings."""
+"""The changes between two readings."""
 
 
 def read_last() -> tuple[Reading, str]:

@@ -76,8 +76,8 @@ Entry = Dict[str, Any]
 
 
 class Merged(TypedDict):
-    """What became of the receipt. `fresh`: capabilities whose digest differs; the others have the time of this apply,
-    too. `gone`: deleted entries. `damaged`: the problem with the receipt before."""
+    """The result of writing a receipt. `fresh`: capabilities whose digest differs; the others have the time of this
+    apply, too. `gone`: deleted entries. `damaged`: the problem with the receipt before."""
 
     fresh: list[str]
     gone: list[str]

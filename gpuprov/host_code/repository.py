@@ -22,7 +22,7 @@ PROXIES = {"debian": "Acquire::http::Proxy of apt.conf", "redhat": "proxy of dnf
 
 
 class Done(TypedDict, total=False):
-    """What was done. `comes`: the source is still to be written; `diff`: as Ansible shows it."""
+    """The result of an action. `comes`: the source is still to be written; `diff`: as Ansible shows it."""
 
     changed: bool
     comes: bool

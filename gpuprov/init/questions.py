@@ -99,9 +99,7 @@ def _hosts(text: str) -> str:
         raise GpuprovError("at least one host is needed")
     for name in names:
         if not PATTERN.match(name):
-            right = (
-                (ranges.correct_range(name) or ranges.correct_range(text)).partition(", each on")[0].replace(", ", ",")
-            )
+            right = ",".join(ranges.correct_names(name) or ranges.correct_names(text))
             hint = f"write {right}" if right else "allowed: gpu01, gpu[01:08].example.com, 192.0.2.17"
             raise GpuprovError(f'"{name}" is no name of a host', hint)
         try:

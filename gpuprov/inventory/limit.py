@@ -16,6 +16,8 @@ from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Problem
 
 _PIECE = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
+_LISTED = re.compile(r"(?:\A|,)\s*([^~,\[{][^,\[{]*[\[{][^\]},]*,[^\]}]*[\]}][^,]*)")
+"""A name with a list in brackets, which commas would cut."""
 _MANY_DIGITS = re.compile(rf"\[[^\]]*[0-9]{{{DIGITS + 1}}}")
 _SUBSCRIPT = re.compile(r"^(.+)\[(?:(-?[0-9]+)|([0-9]+)[:-]([0-9]*))\]\Z")
 
@@ -54,7 +56,10 @@ def make_absolute(limit: str) -> str:
 def split_patterns(limit: str) -> tuple[list[str], list[Problem]]:
     parts: list[str] = []
     problems: list[Problem] = []
-    for part in _split(limit):
+    for piece in _LISTED.findall(limit):
+        hint = correct(piece.strip()) or "write each host, with commas between them"
+        problems.append(Problem(message=f'--limit: "{piece.strip()}" is a list of the shell or Slurm', hint=hint))
+    for part in _split(limit) if not problems else ():
         if not part.startswith("@"):
             parts.append(part)
             continue
@@ -63,7 +68,7 @@ def split_patterns(limit: str) -> tuple[list[str], list[Problem]]:
             continue
         try:
             text = read_contents(part[1:]).decode("utf-8")
-            parts += [line.strip() for line in text.splitlines() if line.strip()]
+            parts += [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
         except (OSError, UnicodeDecodeError, Unreadable) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else reason
@@ -141,22 +146,16 @@ class _Universe:
 
         close = get_close_matches(pattern, [*self._members, *self._names], n=1, cutoff=0.6)
         named = sorted(name for name in self._members if name not in ("all", "ungrouped"))[:10]
-        meant = correct(pattern)
-        hint = (
-            meant
-            if meant
-            else f'did you mean "{close[0]}"?'
-            if close
-            else ("groups: " + ", ".join(named) if named else "")
-        )
+        groups = f"groups: {', '.join(named)}" if named else ""
+        hint = correct(pattern) or (f'did you mean "{close[0]}"?' if close else groups)
         self.problems.append(Problem(message=f'--limit: no host or group matches "{pattern}"', hint=hint))
 
 
 def correct(pattern: str) -> str:
     """Return the hint for a range as the shell and Slurm write it; "" if the pattern is none."""
-    from gpuprov.inventory.ranges import correct_range  # which imports Ansible
+    from gpuprov.inventory.ranges import correct_names  # which imports Ansible
 
-    meant = correct_range(pattern)
+    meant = ",".join(correct_names(pattern))
     return f"write {meant}" if meant else ""
 
 

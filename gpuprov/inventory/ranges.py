@@ -56,22 +56,28 @@ def judge(name: str) -> None:
         raise Unreadable(f"{show(name)} is a range of {counted(count, 'host')}", f"{MOST} in one inventory")
 
 
-def correct_range(name: str) -> str:
-    """Return the correct spelling of hosts written as for the shell or Slurm: gpu[01-16], gpu{01..16}, gpu[1,4-6]; ""
+def correct_names(name: str) -> list[str]:
+    """Return the correct spelling of hosts written as for the shell or Slurm: gpu[01-16], gpu{01..16}, gpu[1,4-6]; empty
     if it is none of these."""
     if several := _LIST.fullmatch(name):
         before, items, after = several.groups()
         parts = [re.sub(r"(\d+)-(\d+)", r"[\1:\2]", item.strip()) for item in items.split(",")]
-        return ", ".join(f"{before}{part}{after}" for part in parts) + ", each on a line of its own"
+        return [f"{before}{part}{after}" for part in parts]
     made = _SHELL.sub(r"[\2:\3]", name)
     if made == name:
-        return ""
+        return []
     try:
         judge(made)
         _expand(made)
     except (AnsibleError, Unreadable, ValueError):
-        return ""
-    return made
+        return []
+    return [made]
+
+
+def correct_range(name: str) -> str:
+    """Return the same as what to write into an inventory; "" if it is none of these."""
+    names = correct_names(name)
+    return ", ".join(names) + ", each on a line of its own" * (len(names) > 1)
 
 
 def show(name: str) -> str:

@@ -53,7 +53,7 @@ class Answer(TypedDict, total=False):
 
 
 class Data(TypedDict, total=False):
-    """What an event is about."""
+    """The data of an event."""
 
     host: str
     play: str

@@ -12,7 +12,7 @@ STEPS = {
     "give_up": give_up,
     "prebuilt": prebuilt,
 }
-"""By the name that a task gives to gpuprov_step: a module with `run`, and the Arguments that it takes."""
+"""Steps by the name that a task gives to gpuprov_step: a module with `run`, and the Arguments that it takes."""
 
 
 def run_step(name: str, host: Host, arguments: TreeView) -> Result:

@@ -46,7 +46,7 @@ class Arguments(TypedDict, total=False):
 
 
 class Modules(Result, prebuilt.Trial, total=False):
-    """What is done, by names as above."""
+    """The results, by names as above."""
 
     given: bool
     wanted: bool

@@ -122,6 +122,11 @@ def fix_text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator
                 yield Fix(word, advice + YAML_BOOLEANS)
     elif value == -1 and _narrow(kind) and is_fitting("unlimited", kind):  # as in limits.conf(5)
         yield Fix("unlimited", "write unlimited")
+    elif isinstance(value, int) and value > 0 and is_octal(kind):
+        texts = [text for text in (str(value), f"{value:04o}") if is_fitting(text, kind)]
+        if texts:
+            reason = f"; where 0{value:o} was written, YAML read octal digits" if len(texts) > 1 else ""
+            yield Fix(texts[0], f"quote it: {' or '.join(map(format_as_typed, texts))}{reason}")
     elif isinstance(value, int) and is_fitting(str(value), kind):
         yield Fix(str(value), f'quote it: "{value}"')
     elif isinstance(value, float):
@@ -161,6 +166,11 @@ def fix_choice(value: str, choices: list[str]) -> Iterator[Fix]:
     near = difflib.get_close_matches(word, squeezed, n=2, cutoff=0.8)
     if len(near) == 1 and sum(word in choice for choice in squeezed) < 2:
         yield Fix(squeezed[near[0]], f'did you mean "{squeezed[near[0]]}"?')
+
+
+def is_octal(kind: shape.StrType | shape.LiteralType) -> bool:
+    """Return whether a text is a file's mode: it takes octal digits and no others."""
+    return is_fitting("0777", kind) and not is_fitting("0999", kind)
 
 
 def fix_fraction(value: float, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:

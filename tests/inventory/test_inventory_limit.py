@@ -72,3 +72,31 @@ def test_a_file_that_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     [problem] = caught.value.problems
     assert problem.message == '--limit: no file is named after "@"'
     assert problem.hint == "write @FILE, a file of hosts"
+
+
+@pytest.mark.parametrize(
+    ("limit", "hint"),
+    [
+        ("b[01-04]", "write b[01:04]"),
+        ("b{1..4}", "write b[1:4]"),
+        ("a,b[01-04,06]", "write b[01:04],b06"),
+        ("c[01,02].site", "write c01.site,c02.site"),
+        ("b[1,2]-ib[0-1]", "write each host, with commas between them"),
+    ],
+)
+def test_ranges_of_the_shell_and_of_slurm_are_told_as_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, hint: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lay({"inventory.yaml": TEXT})
+    with pytest.raises(SpecError) as caught:
+        load(["inventory.yaml"], limit=limit, cache=False)
+    assert [problem.hint for problem in caught.value.problems] == [hint]
+
+
+def test_remarks_in_a_file_of_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    lay({"inventory.yaml": TEXT})
+    everything = [host.name for host in load(["inventory.yaml"], cache=False).hosts]
+    (tmp_path / "hosts").write_text(f"# the first\n{everything[0]}\n")
+    assert [host.name for host in load(["inventory.yaml"], limit="@hosts", cache=False).hosts] == everything[:1]

@@ -95,7 +95,7 @@ def configured(ctx: Ctx) -> Group | Outcome:
 
 
 REGISTRARS = {**dict.fromkeys(RANCHER, "by its restart"), "microk8s": "filled in"}
-"""How NVIDIA's runtime comes into configurations that nvidia-ctk does not write."""
+"""The way of NVIDIA's runtime into configurations that nvidia-ctk does not write."""
 
 
 def registered_in(places: Mapping[str, tuple[str, Sequence[str]]], expected: str, right: str) -> Group:

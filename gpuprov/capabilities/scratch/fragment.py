@@ -27,7 +27,8 @@ class Scratch(Fragment, frozen=True):
     """
 
     mount: Annotated[
-        str, describe("where it is mounted", pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9._-]*)+$", max_length=200)
+        str,
+        describe("the absolute path where it is mounted", pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9._-]*)+$", max_length=200),
     ] = "/scratch"
     disks: Annotated[
         tuple[Pattern, ...],
@@ -40,7 +41,7 @@ class Scratch(Fragment, frozen=True):
     ] = 0
     filesystem: Annotated[Literal["xfs", "ext4"], describe("what the disks are formatted with")] = "xfs"
     mode: Annotated[
-        str, describe("the mode of its topmost folder, in octal and in quotes", pattern=r"^[0-7]{3,4}$")
+        str, describe('the mode of its topmost folder, in octal and in quotes: "1777"', pattern=r"^[0-7]{3,4}$")
     ] = "1777"
     required_by: Annotated[
         tuple[Engine, ...],

@@ -39,7 +39,7 @@ class Config:
 
 
 class Obstacle(NamedTuple):
-    """Why a disk is left alone: what it is and holds, and the command with which an administrator frees it."""
+    """The reason to leave a disk alone: what it is and holds, and the command with which an administrator frees it."""
 
     what: str
     way: str

@@ -70,7 +70,7 @@ whether its ends are zeros. wipefs -n without -a only lists: https://man7.org/li
 
 
 class Signature(NamedTuple):
-    """What libblkid finds on a device: an `xfs`, a `linux_raid_member`, a `gpt`."""
+    """A signature that libblkid finds on a device: an `xfs`, a `linux_raid_member`, a `gpt`."""
 
     kind: str
     uuid: str
@@ -111,7 +111,7 @@ class Device:
 
 
 class At(NamedTuple):
-    """What is mounted at the mount point."""
+    """The file system that is mounted at the mount point."""
 
     device: str
     filesystem: str

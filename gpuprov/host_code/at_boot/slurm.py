@@ -44,7 +44,7 @@ https://slurm.schedmd.com/prolog_epilog.html"""
 
 
 class Config(TypedDict):
-    """What gpuprov wants of this node. `count`: GPUs; `xid`: the form of an Xid's line, `xids`: what is to be done after
+    """The configuration of this node. `count`: GPUs; `xid`: the form of an Xid's line, `xids`: what is to be done after
     which."""
 
     gres: str

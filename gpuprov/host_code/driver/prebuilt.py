@@ -45,8 +45,8 @@ class Trial(TypedDict, total=False):
 
 
 class Description(TypedDict, total=False):
-    """What is packed: `version` of the DKMS package, `sha256` of the package, `sums` (the SHA-256 of the list of the
-    modules' checksums)."""
+    """A description of packed modules: `version` of the DKMS package, `sha256` of the package, `sums` (the SHA-256 of
+    the list of the modules' checksums)."""
 
     version: str
     flavour: str
