@@ -14,7 +14,7 @@ AHEAD = "GPUPROV_AHEAD"
 READY = "ready"
 """The file in it that marks it as complete, and lists the contents of the bundle."""
 MISSING = "the bundle's packages are not on this host any more: somebody, or something, took away their folder or a part of it"
-WAY_OUT = "apply again with --bundle, which carries them there"
+FIX = "apply again with --bundle, which carries them there"
 REQUIRED = f"""if [ -n "${{{VARIABLE}:-}}" ] && [ ! -e "${VARIABLE}/{READY}" ]; then
   echo "{MISSING}" >&2
   exit 1
@@ -32,4 +32,4 @@ def require_bundle() -> None:
     """Raise Refused if this run has a bundle, and the host does not have it."""
     place = os.environ.get(VARIABLE, "")
     if place and not os.path.exists(os.path.join(place, READY)):
-        raise Refused(f"{MISSING}. Fix: {WAY_OUT}")
+        raise Refused(f"{MISSING}. Fix: {FIX}")

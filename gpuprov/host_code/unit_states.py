@@ -21,7 +21,7 @@ class Asked(TypedDict, total=False):
     ask: list[str]
     answer: str
     unanswered: str
-    way_out: str
+    fix: str
 
 
 class Result(TypedDict, total=False):
@@ -68,7 +68,7 @@ def start_unit(params: Asked, *, check: bool) -> bool:
         status, lines = units.restart(params["name"])
         if status:
             message = units.find_last_words(lines, params["program"])
-            raise Failed(f"{params['name']} does not start: {message}. Fix: {params['way_out']}")
+            raise Failed(f"{params['name']} does not start: {message}. Fix: {params['fix']}")
     return True
 
 
@@ -83,7 +83,7 @@ def run_unit(params: Asked, enabled: bool, *, check: bool) -> tuple[Result, str]
     status, lines = units.restart(name, "reload-or-restart")
     if status:
         message = units.find_last_words(lines, params["program"])
-        raise Failed(f"{name} failed: {message}. Fix: {params['way_out']}; else journalctl -u {name}, on the host")
+        raise Failed(f"{name} failed: {message}. Fix: {params['fix']}; else journalctl -u {name}, on the host")
     return {"changed": True, "msg": would.replace("would ", "", 1)}, warn_unanswered(params)
 
 
@@ -96,7 +96,7 @@ def keep_alive(params: Asked, enabled: bool, before: str, *, check: bool) -> tup
     after = units.judge_daemon(name, params["process"], params["files"])
     if after != "alive":
         message = f" ({' | '.join(lines[-12:])})" if lines else ""
-        raise Failed(f"{name} does not stay alive, it is {after}{message}. Fix: {params['way_out']}", daemon=before)
+        raise Failed(f"{name} does not stay alive, it is {after}{message}. Fix: {params['fix']}", daemon=before)
     return {"changed": True, "daemon": before}, warn_unanswered(params)
 
 
@@ -105,5 +105,5 @@ def warn_unanswered(params: Asked) -> str:
     error = units.wait_for_answer(params["ask"], params["answer"]) if params["ask"] else ""
     words = " ".join(params["ask"])
     if error and not params["unanswered"]:
-        raise Failed(f"{params['name']} lives and does not answer {words}: {error}. Fix: {params['way_out']}")
+        raise Failed(f"{params['name']} lives and does not answer {words}: {error}. Fix: {params['fix']}")
     return error and f"{params['unanswered']}: {words} did not say so within half a minute"

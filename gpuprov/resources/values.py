@@ -41,7 +41,7 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
 def started(unit: Unit, fix: str = "") -> dict[str, Any]:
     """Return the options of gpuprov_unit for a unit that should run: what reads files is restarted after them. fix: what to
     do where it does not."""
-    more = {"way_out": fix} if fix else {}
+    more = {"fix": fix} if fix else {}
     if not unit.reads:
         return {"name": unit.name, "state": "restarted" if unit.outdated else "started", **more}
     more |= {key: text for key, text in (("differs", unit.outdated), ("process", unit.process)) if text}

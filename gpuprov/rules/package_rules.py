@@ -10,7 +10,7 @@ class Rule(TypedDict, total=False):
     `like`: a pattern of its archive's package versions. `companion`: moves with the set, but is not part of it. `proof`:
     names with `{kernel}`, one of which must be installed. `needs`: a package of the driver without which it does not go.
     `mark`: it identifies another source's driver; `built`: one whose modules come to the host in the other way.
-    `way_out`: the fix if none is offered.
+    `fix`: the fix if none is offered.
     """
 
     name: str
@@ -22,7 +22,7 @@ class Rule(TypedDict, total=False):
     needs: str
     mark: bool
     built: bool
-    way_out: str
+    fix: str
 
 
 class Choice(TypedDict):

@@ -291,7 +291,7 @@ def _missing(requested: str, rules: Rules, index: Index, offered: list[Names], b
     else:
         needed = fitting(rules, requested) or [rule["name"] for rule in rules if not rule.get("companion")]
         problem = f"the host's repositories have none of {', '.join(needed).replace('{branch}', 'BRANCH')}"
-    hint = NO_FOLLOWER if unfollowed else next((rule["way_out"] for rule in rules if "way_out" in rule), NO_DRIVER)
+    hint = NO_FOLLOWER if unfollowed else next((rule["fix"] for rule in rules if "fix" in rule), NO_DRIVER)
     if listed:
         number = order(requested if re.fullmatch(r"[0-9.]+", requested) else floor or "0")
         nearest = min(map(_first, offered), key=lambda v: [abs(a - b) for a, b in zip(order(v), number, strict=False)])

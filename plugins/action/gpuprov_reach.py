@@ -71,7 +71,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         printed = f"{reply.get('stdout', '')}{reply.get('stderr', '')}"
         answer = reach.heard(str(reply.get("stdout", "")), mark)
         if bundle.MISSING in printed:
-            raise AnsibleActionFail(f"{host}: {bundle.MISSING}. Fix: {bundle.WAY_OUT}")
+            raise AnsibleActionFail(f"{host}: {bundle.MISSING}. Fix: {bundle.FIX}")
         if refusal := reach.refusal(answer, ansible_version, printed, ended.connection(reply.get("rc"))):
             raise AnsibleActionFail(f"{host} {refusal}")
         if ended.is_misleading(str(reply.get("stdout", "")).partition(mark)[0]):

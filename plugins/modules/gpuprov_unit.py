@@ -63,7 +63,7 @@ options:
     description: The name that the unit's program puts before what it says.
     type: str
     default: ""
-  way_out:
+  fix:
     description: What to do where it fails.
     type: str
     default: correct what it reports, and apply again
@@ -106,7 +106,7 @@ SPEC = {
     "unanswered": {"type": "str", "default": ""},
     "differs": {"type": "str", "default": ""},
     "program": {"type": "str", "default": ""},
-    "way_out": {"type": "str", "default": "correct what it reports, and apply again"},
+    "fix": {"type": "str", "default": "correct what it reports, and apply again"},
     "capability": {"type": "str", "default": ""},
     "task": {"type": "str", "default": "unit"},
 }

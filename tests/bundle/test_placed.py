@@ -153,7 +153,7 @@ def test_a_host_is_not_read_without_its_bundle(tmp_path: Path) -> None:
     )
     found = gather([(raw, (SEEN,))])["gpu1"]
     assert isinstance(found, UnreachableError)
-    assert (found.message, found.hint) == (f"gpu1 (local): {bundle.MISSING}", bundle.WAY_OUT)
+    assert (found.message, found.hint) == (f"gpu1 (local): {bundle.MISSING}", bundle.FIX)
     (tmp_path / bundle.READY).touch()
     there = gather([(raw, (SEEN,))])["gpu1"]
     assert not isinstance(there, UnreachableError)
@@ -191,7 +191,7 @@ def test_nor_does_a_play_begin(tmp_path: Path) -> None:
         "gpuprov_only": {},
     }
     done = play(tmp_path, {"vars": known, "tasks": tasks})
-    told = f"{bundle.MISSING}. Fix: {bundle.WAY_OUT}"
+    told = f"{bundle.MISSING}. Fix: {bundle.FIX}"
     assert done.stdout.count("...ignoring") == 3, done
     assert f'"msg": "gpu1: {told}"' in done.stdout, done
     assert done.stdout.count(f'"msg": "{told}') == 2, done

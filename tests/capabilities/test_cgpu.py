@@ -133,7 +133,7 @@ def made(block: Cgpu, text: str, **site: object) -> dict[str, Any]:
 def test_what_the_role_brings_about() -> None:
     found = made(SINGLE, said("20 5 80", "20 1 80"))
     assert found["differs"] == "GPU 0 policy: 5 -> 1, GPU 1 max_inst: 20 -> 5, GPU 1 policy: 1 -> 3"
-    assert found["way_out"] == "stop the containers that it names; then gpuprov apply"
+    assert found["fix"] == "stop the containers that it names; then gpuprov apply"
     assert set(found["files"]) == {"/etc/gpuprov/cgpu.conf"}
     assert set(found["program"]) == {
         f"/usr/local/lib/gpuprov/cgpu/{name}.py" for name in ("__init__", "program", "cgpu")
@@ -153,7 +153,7 @@ def test_a_host_that_has_lost_its_cgpu() -> None:
     """As after a reboot: the unit is started all the same, may load it, and says why not."""
     found = made(Cgpu(), ABSENT)
     assert found["differs"] == "cGPU is not loaded"
-    assert "have Alibaba's installer load it at boot" in found["way_out"]
+    assert "have Alibaba's installer load it at boot" in found["fix"]
 
 
 EIGHT = GpuSpec(model="A100-SXM4-80GB", count=8)

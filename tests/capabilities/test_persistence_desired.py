@@ -41,7 +41,7 @@ UBUNTUS = (
 
 def on(unit: str, other: str, state: str = "started") -> dict[str, Any]:
     """What the role gets of the units."""
-    task: dict[str, Any] = {"name": unit, "state": "started", "way_out": f"journalctl -u {unit}, on the host"}
+    task: dict[str, Any] = {"name": unit, "state": "started", "fix": f"journalctl -u {unit}, on the host"}
     if unit == DAEMON:
         own = {"files": [PROGRAM, f"/etc/systemd/system/{unit}.d"], "process": "nvidia-persistenced"}
         task |= {"state": "alive", **own} | ({"differs": f"active with {IDLE}"} if state == "restarted" else {})

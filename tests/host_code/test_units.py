@@ -46,7 +46,7 @@ ROCE = {
     "name": "gpuprov-roce.service",
     "state": "ran",
     "program": "roce",
-    "way_out": "correct what it reports and apply again",
+    "fix": "correct what it reports and apply again",
 }
 Ask = Callable[..., dict[str, Any]]
 
@@ -178,7 +178,7 @@ def test_a_dead_daemon_is_started(place: Path, ask: Ask, process: subprocess.Pop
 def test_a_daemon_that_does_not_stay_alive_is_said(place: Path, ask: Ask) -> None:
     put(place, "status", 1)
     said = " | ".join(JOURNAL.splitlines())
-    refused = ask(state="alive", way_out="journalctl -u thing")["msg"]
+    refused = ask(state="alive", fix="journalctl -u thing")["msg"]
     assert refused == f"thing.service does not stay alive, it is dead ({said}). Fix: journalctl -u thing"
 
 
@@ -191,7 +191,7 @@ def test_a_daemon_that_lives_is_asked_until_it_answers(
         "talk",
         'echo x >> "$STATE/tries"; [ "$(wc -l < "$STATE/tries")" -lt 3 ] || echo "2 GPUs found."; echo lost >&2',
     )
-    asked = {"state": "alive", "ask": ["talk"], "way_out": "look"}
+    asked = {"state": "alive", "ask": ["talk"], "fix": "look"}
     assert not ask(**asked, answer="GPUs? found", check=True)["changed"]
     assert not (place / "tries").exists()
     assert not ask(**asked, answer="GPUs? found")["changed"]
@@ -289,7 +289,7 @@ def test_a_unit_is_started_where_it_does_not_run(place: Path, ask: Ask) -> None:
     put(place, "state", "active")
     assert (ask(state="restarted")["changed"], log(place)) == (True, ["reload", "restart"] * 2)
     put(place, "status", 1)
-    refused = ask(state="restarted", way_out="see the journal")
+    refused = ask(state="restarted", fix="see the journal")
     assert refused["msg"].startswith("thing.service does not start: ")
     assert refused["msg"].endswith("Fix: see the journal")
 

@@ -64,7 +64,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
     values = role_values(desired(ctx), "program", "files", "units", "absent", "on")
     del values["on"]
     own = {"name": unit.name, "state": "ran", "enabled": True, "program": "cgpu"}
-    return {**values, "tasks": {"unit": {**own, "differs": differs(ctx), "way_out": unit.fix}}}
+    return {**values, "tasks": {"unit": {**own, "differs": differs(ctx), "fix": unit.fix}}}
 
 
 DESIRED: Desired[Any] = Desired((CGPU,), make)

@@ -14,7 +14,7 @@ from gpuprov.rules.followers import LIBRARY_FILES
 from gpuprov.spec.model import HostSpec
 
 ENGINE, EXPORTER = catalogue.drop_in(catalogue.UNIT), catalogue.drop_in(catalogue.EXPORTER_UNIT)
-WAY_OUT = "journalctl -u {}, and /var/log/nvidia-dcgm and /var/log/dcgm-exporter.log, on the host"
+FIX = "journalctl -u {}, and /var/log/nvidia-dcgm and /var/log/dcgm-exporter.log, on the host"
 ANSWER = "GPUs? found"
 Ctx = Context[Dcgm]
 
@@ -74,7 +74,7 @@ def daemons(ctx: Ctx, run: Iterable[Mapping[str, Json]]) -> Iterator[dict[str, J
     for unit in run:
         questions = ask if unit["name"] == catalogue.UNIT else []
         more: dict[str, Json] = {"enabled": True, "ask": questions, "answer": ANSWER}
-        yield {**unit, **more, "way_out": WAY_OUT.format(unit["name"])}
+        yield {**unit, **more, "fix": FIX.format(unit["name"])}
 
 
 def _folder(path: str) -> str:

@@ -194,7 +194,7 @@ def list_steps(ctx: Ctx, service: Daemon, values: Mapping[str, Any]) -> Iterator
             "they have MIG instances, which a reset would lose"
         )
     fix = f"journalctl -u {service.unit}, on the host; gpuprov explain finds most of its messages"
-    own = {**run, "way_out": fix} if (run := next(iter(values["run"]), None)) else {}
+    own = {**run, "fix": fix} if (run := next(iter(values["run"]), None)) else {}
     yield Step("waits", {"msg": message}, message)
     yield Step("unit", own, starts, FREE if now == "old" else {})
     yield Step("reset_before", {"argv": RESET}, before and not parted, FREE)

@@ -71,7 +71,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
     config_values = config(ctx.fragment)
     values = role_values(desired(ctx), "files", "units", "program", "absent", "on", "off", "run")
     kept = {"files": values.pop("files")}
-    run = [{**entry, "way_out": f"journalctl -u {entry['name']} -n 20, on the host"} for entry in values.pop("run")]
+    run = [{**entry, "fix": f"journalctl -u {entry['name']} -n 20, on the host"} for entry in values.pop("run")]
     own = {"all": config_values["all"], "per_gpu": config_values["per_gpu"]}
     return {"boot": values, "kept": kept, "tasks": {"ecc": only_ecc(config_values), "settings": own, "unit": run}}
 

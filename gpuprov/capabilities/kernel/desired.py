@@ -155,7 +155,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
         slow = select_differing(ctx.facts.get(cpu.FREQUENCY).policies, kernel.cpu_governor)
         differs = " ".join(policy.name for policy in slow)
         own = {"name": UNIT, "state": "ran", "enabled": True, "program": "governor"}
-        steps.append(Step("unit", {**own, "differs": differs, "way_out": GOVERNOR_FIX}))
+        steps.append(Step("unit", {**own, "differs": differs, "fix": GOVERNOR_FIX}))
     return {
         **values,
         "reboot": f"the running kernel was started without {' '.join(without)}" if without else "",

@@ -93,7 +93,7 @@ def vgpu(ctx: Ctx) -> Outcome:
         return fail(
             "no vGPU, as nvidia_driver is in the spec",
             message,
-            f"{catalogue.WAY_OUT}; then vgpu_guest: {{token_file: ...}}",
+            f"{catalogue.FIX}; then vgpu_guest: {{token_file: ...}}",
         )
     return ok(f"{counted(len(functions), 'GPU')} passed through; {described(machine)}")
 

@@ -129,7 +129,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
     steps += [Step("balancer", started(service), service.reads or service.outdated) for service in balancer(ctx)]
     if values.pop("on"):
         own = {"name": catalogue.UNIT, "state": "ran", "enabled": True, "program": "pcie"}
-        steps.append(Step("unit", {**own, "differs": differs(ctx), "way_out": FIX}))
+        steps.append(Step("unit", {**own, "differs": differs(ctx), "fix": FIX}))
     return {
         "of": "PCIe settings",
         "install": ["pciutils"] if registers(block) and not state.setpci else [],

@@ -153,12 +153,12 @@ def list_steps(ctx: Context[Rdma], decided: Mapping[str, Any]) -> Iterator[Step]
     )
     yield Step("erdma_build", {"kernels": erdma["build"], "environment": erdma["environment"]})
     yield from _ofed(decided["ofed"])
-    opensm = {"state": "ran", "enabled": True, "answer": "opensm", "way_out": OPENSM_FIX}
+    opensm = {"state": "ran", "enabled": True, "answer": "opensm", "fix": OPENSM_FIX}
     own = decided["opensm"]
     yield Step("opensm", {"name": own["unit"], **opensm, "differs": own["differs"], "ask": own["ask"]}, own["here"])
     if part := decided["unit"]:
         given = {"name": part.unit, "state": decided["now"], "enabled": True, "differs": part.differs}
-        yield Step("unit", {**given, "program": part.speaks, "way_out": part.fix})
+        yield Step("unit", {**given, "program": part.speaks, "fix": part.fix})
     yield Step("raise", [{"argv": argv} for argv in decided["limits"]["commands"]])
     yield from _nccl(ctx, decided["nccl"])
 

@@ -69,7 +69,7 @@ def make(ctx: Ctx) -> dict[str, Any]:
         "of": "the scratch file system",
         "install": [TOOLS[tool] for tool in needed],
         **values,
-        "tasks": {"unit": {**own, "differs": differs(ctx), "way_out": FIX}},
+        "tasks": {"unit": {**own, "differs": differs(ctx), "fix": FIX}},
     }
 
 

@@ -83,7 +83,7 @@ def driver_rules(host: HostSpec) -> Iterable[Problem]:
     """Yield a problem of nvidia_driver, which would replace the guest driver (one package from the portal, or its .run)
     by the data-centre driver."""
     if "nvidia_driver" in host.capabilities:
-        yield _problem("", "needs NVIDIA's vGPU guest driver, which nvidia_driver does not install", catalogue.WAY_OUT)
+        yield _problem("", "needs NVIDIA's vGPU guest driver, which nvidia_driver does not install", catalogue.FIX)
 
 
 def export(facts: Facts) -> Fragment | None:

@@ -24,7 +24,7 @@ DAEMON = {
     "ask": ["nvidia-smi", "-q"],
     "answer": "License Status +. Licensed",
     "unanswered": "the host has no licence yet",
-    "way_out": f"journalctl -u {catalogue.UNIT}, on the host",
+    "fix": f"journalctl -u {catalogue.UNIT}, on the host",
 }
 """A licence takes some seconds; verify says whether it came."""
 

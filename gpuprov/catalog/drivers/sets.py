@@ -245,7 +245,7 @@ def build_set(distribution: Distribution, origin: str) -> DriverPackages:
             return ()
         main = [make_rule(e, name, like) for part in PARTS for e in of_driver(pick(part, kind)) for name in e.packages]
         if main and archive and archive.enabled_by:
-            main[0]["way_out"] = archive.enabled_by
+            main[0]["fix"] = archive.enabled_by
         more = [make_rule(e, name, like, companion=True) for e in pick("companions", kind) for name in e.packages]
         return select_with_modules([*main, *more], [name for e in pick(PARTS[0], kind) for name in e.packages])
 

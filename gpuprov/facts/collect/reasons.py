@@ -165,7 +165,7 @@ _CONTAINER = (
         "see which containers run ({kind} ps --all), then try it by hand",
     ),
 )
-_BUNDLE = (_Rule(re.escape(bundle.MISSING), bundle.WAY_OUT, bundle.MISSING),)
+_BUNDLE = (_Rule(re.escape(bundle.MISSING), bundle.FIX, bundle.MISSING),)
 _KEY = (
     (r"Identity file (?P<key>.+?) not accessible: (?P<why>[^.]+)", "the key file {key} cannot be read: {why}"),
     (r"Permissions \S+ for '(?P<key>.+)' are too open", "the key file {key} is open to others, so ssh leaves it aside"),

@@ -6,7 +6,7 @@ from .commands import run
 from .model import MARKED, Refused
 
 QUERY = r"%{NAME}|%{EPOCHNUM}|%{VERSION}-%{RELEASE}|%{SOURCERPM}|%{ARCH}|%{VENDOR}|%{INSTALLTIME}\n"
-WAY_OUT = "Fix, on the host: rpm --rebuilddb"
+FIX = "Fix, on the host: rpm --rebuilddb"
 
 
 def rebuild_database(is_ours: bool, check: bool) -> list[str]:
@@ -14,13 +14,13 @@ def rebuild_database(is_ours: bool, check: bool) -> list[str]:
     if not run(["rpm", "--verifydb"]).status:
         return []
     if not is_ours:
-        raise Refused(f"rpm's database is damaged (rpm --verifydb), and not by gpuprov; nothing was changed. {WAY_OUT}")
+        raise Refused(f"rpm's database is damaged (rpm --verifydb), and not by gpuprov; nothing was changed. {FIX}")
     for argv in () if check else (["rpm", "--rebuilddb"], ["rpm", "--verifydb"]):
         ran = run(argv)
         if ran.status:
             raise Refused(
                 f"rpm's database is damaged (rpm --verifydb) since {MARKED}, and cannot be rebuilt: "
-                f"{' '.join(ran.err.splitlines()[:6])}. {WAY_OUT}"
+                f"{' '.join(ran.err.splitlines()[:6])}. {FIX}"
             )
     return ["rebuild rpm's database"]
 
@@ -30,7 +30,7 @@ def read_rows() -> list[list[str]]:
     Raises Refused."""
     ran = run(["rpm", "-qa", "--qf", QUERY])
     if ran.status:
-        raise Refused(f"rpm -qa fails: {ran.message[-300:]}. {WAY_OUT}")
+        raise Refused(f"rpm -qa fails: {ran.message[-300:]}. {FIX}")
     cells = sorted((line.split("|") for line in ran.lines if line.count("|") == 6), key=lambda row: int(row[6]))
     records = []
     for name, epoch, version, source, arch, vendor, _ in cells:

@@ -48,7 +48,7 @@ def facts_of(streams: bytes) -> Facts:
     """Return the facts from both output streams of the script. Raises GpuprovError if it did not complete."""
     outputs = split(streams)
     if outputs is None and bundle.MISSING.encode() in streams:
-        raise GpuprovError(bundle.MISSING, bundle.WAY_OUT)
+        raise GpuprovError(bundle.MISSING, bundle.FIX)
     if outputs is None:
         raise GpuprovError("the host could not be read to the end", "apply again; gpuprov verify shows what it says")
     return HostFacts(outputs)
