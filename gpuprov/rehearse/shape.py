@@ -103,7 +103,8 @@ def remove_sysctls(spec: HostSpec, notes: list[str]) -> HostSpec:
     if not isinstance(kernel, Kernel):
         return spec
     shared = [key for key in kernel.sysctl if not key.startswith("net.") or key.startswith("net.core.")]
-    if shared := [key for key in shared if key != "net.core.somaxconn"]:
+    shared = [key for key in shared if key != "net.core.somaxconn"]
+    if shared:
         notes.append(
             f"kernel.sysctl {', '.join(shared)}: of the machine below a container: left out; --kind machine has them"
         )
