@@ -58,7 +58,7 @@ def down(name: str) -> bool:
     """Remove a host; return False if no host has this name."""
     if all(_name(entry) != name for entry in engine.labelled(LABEL)):
         return False
-    engine.engine("rm", "--force", *(("--time", "0") if engine_choice.chosen() == "podman" else ()), PREFIX + name)
+    engine.remove(PREFIX + name)
     return True
 
 

@@ -6,6 +6,7 @@ import hashlib
 import ipaddress
 import json
 import shutil
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -22,6 +23,25 @@ def command(*arguments: str) -> list[str]:
 def engine(*arguments: str, stdin: str | None = None) -> str:
     """Run an engine's command and return its standard output."""
     return tools.run(command(*arguments), stdin=stdin)
+
+
+def remove(container: str) -> None:
+    """Kill and remove a container.
+
+    podman fails where the container ends by itself just then, and succeeds at the next try:
+    https://github.com/containers/podman/issues/16142
+    """
+    arguments = ("rm", "--force", *(("--time", "0") if chosen() == "podman" else ()), container)
+    for pause in (0.2, 1.0):
+        try:
+            engine(*arguments)
+        except GpuprovError as error:
+            if "container state improper" not in error.message:
+                raise
+            time.sleep(pause)
+        else:
+            return
+    engine(*arguments)
 
 
 def systemd_flags() -> tuple[str, ...]:

@@ -236,8 +236,8 @@ def test_a_process_is_left_when_its_containers_monitor_is_gone(site: Site, tmp_p
             if pid:
                 os.kill(pid, signal.SIGKILL)
         with suppress(GpuprovError):  # podman waits in vain for what the monitor would have noted, once
-            engine.engine("rm", "--force", name)
-        engine.engine("rm", "--force", name)
+            engine.remove(name)
+        engine.remove(name)
 
 
 def test_a_lost_gpu_is_not_called_well(site: Site) -> None:

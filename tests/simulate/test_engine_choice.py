@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -99,3 +100,37 @@ def test_a_host_keeps_its_address_and_no_two_hosts_share_one(monkeypatch: pytest
     assert engine.address_flags("gpuprov-sim-a", "label")[1] != first
     monkeypatch.setattr(engine, "chosen", lambda: "docker")
     assert engine.address_flags("gpuprov-sim-a", "label") == ()
+
+
+IMPROPER = (
+    "Error: cannot remove container 3ba7 as it could not be stopped: sending SIGKILL to container 3ba7:"
+    " container state improper: stopped"
+)
+
+
+@pytest.mark.parametrize(
+    ("failures", "tries", "message"),
+    [
+        ([], 1, ""),
+        ([IMPROPER], 2, ""),
+        ([IMPROPER] * 3, 3, "state improper"),
+        (["Error: no such container"], 1, "no such"),
+    ],
+)
+def test_a_container_that_ends_while_it_is_killed_is_removed_at_the_next_try(
+    monkeypatch: pytest.MonkeyPatch, failures: list[str], tries: int, message: str
+) -> None:
+    calls: list[tuple[str, ...]] = []
+
+    def podman(*arguments: str, stdin: str | None = None) -> str:
+        calls.append(arguments)
+        if len(calls) <= len(failures):
+            raise GpuprovError(failures[len(calls) - 1])
+        return ""
+
+    monkeypatch.setattr(engine, "chosen", lambda: "podman")
+    monkeypatch.setattr(engine, "engine", podman)
+    monkeypatch.setattr("time.sleep", lambda _seconds: None)
+    with pytest.raises(GpuprovError, match=message) if message else nullcontext():
+        engine.remove("gpuprov-sim-a")
+    assert calls == [("rm", "--force", "--time", "0", "gpuprov-sim-a")] * tries
