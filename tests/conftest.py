@@ -24,16 +24,18 @@ from gpuprov.core.errors import GpuprovError
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-LAB = re.compile(r"\b(?:lab: Lab|first: First|moved: Moved|(?:newest|older): str|versions: tuple)\b")
-"""Fixtures of tests/e2e that are, or are derived from, the lab."""
+IMAGES = re.compile(
+    r"\b(?:lab\.(?:machine|simulated)\(|(?:first: First|moved: Moved|(?:newest|older): str|versions: tuple)\b)"
+)
+"""What makes a test of tests/e2e use the images that the lab makes of its hosts."""
 
 gc.set_threshold(50_000, 20, 100)
 """A quarter of the time for collection would be the garbage collector's, which finds next to nothing."""
 
 
 class Lanes(LoadScopeScheduling):  # type: ignore[misc]
-    """A scheduler that keeps the tests of a file together, and all tests that use the lab, of which a machine has one:
-    other tests run beside them. Files begin in the order of the collection."""
+    """A scheduler that keeps the tests of a file together, and all tests that use the lab's images, which take minutes
+    to make. Files begin in the order of the collection."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
@@ -41,12 +43,12 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "lab" if _uses_lab(file) else file
+        return "images" if _uses_images(file) else file
 
 
 @cache
-def _uses_lab(file: str) -> bool:
-    return file.startswith("tests/e2e/") and LAB.search(Path(file).read_text(encoding="utf-8")) is not None
+def _uses_images(file: str) -> bool:
+    return file.startswith("tests/e2e/") and IMAGES.search(Path(file).read_text(encoding="utf-8")) is not None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,9 +72,9 @@ def load_catalogue() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of the lab first, then those of other simulated hosts: the longest, which would else leave a worker
-    alone at the end."""
-    items.sort(key=lambda item: (not _uses_lab(item.nodeid.partition("::")[0]), not item.get_closest_marker("e2e")))
+    """Put the tests of the lab's images first, then those of other simulated hosts: the longest, which would else leave
+    a worker alone at the end."""
+    items.sort(key=lambda item: (not _uses_images(item.nodeid.partition("::")[0]), not item.get_closest_marker("e2e")))
 
 
 def pytest_collection_finish() -> None:

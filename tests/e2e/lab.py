@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,8 @@ from tests.e2e.mirror import Mirror
 
 GPUPROV = str(Path(sys.executable).with_name("gpuprov"))
 REPOSITORY = "localhost/gpuprov-e2e"
-LOCK = Path("/run/lock/gpuprov-e2e")  # one lab on a machine: hosts are known by their names
+LOCK = Path("/run/lock/gpuprov-e2e")  # shared by all labs of the machine
+IMAGES = Path("/run/lock/gpuprov-e2e-images")  # one lab at a time makes hosts and images that are known by their names
 SHARED = ("e2e-first", "e2e-moved", "e2e-upgraded")  # hosts that several tests use
 SIMULATED = Description(gpu=Gpus(model="L40S", count=2))
 SPEC: dict[str, Any] = {"nouveau": {}, "nvidia_driver": {"version": "535"}, "persistence": {}}
@@ -100,14 +101,18 @@ class Lab:
     """Makes hosts, runs gpuprov on them, remembers both for the report of a failed test."""
 
     folder: Path
-    mirror: Mirror
+    stack: ExitStack
     ran: list[tuple[str, Ran]] = field(default_factory=list)
     machines: dict[str, Machine] = field(default_factory=dict)
     images: list[str] = field(default_factory=list)
+    locked: bool = False
     test: str = ""
 
     def machine(self, name: str, snapshot: str = "prepared", *, user: User = "gpuadmin") -> Machine:
         """A host with the disk of a snapshot; the one of that name goes first."""
+        if snapshot == "prepared" and f"{REPOSITORY}:prepared" not in self.images:
+            self.lock()
+            self.prepare()
         return self._machine(name, Description(user=user), f"{REPOSITORY}:{snapshot}")
 
     def simulated(self, name: str, snapshot: str = "") -> Machine:
@@ -121,10 +126,17 @@ class Lab:
         return machine
 
     def _machine(self, name: str, description: Description, tag: str | None) -> Machine:
+        self.lock()
         full = f"e2e-{name}"
         container.down(full)
         self.machines[full] = Machine(hosts.up(full, description, tag=tag))
         return self.machines[full]
+
+    def lock(self) -> None:
+        """Wait until no other lab has hosts or images of these names; held to the end."""
+        if not self.locked:
+            fcntl.flock(self.stack.enter_context(IMAGES.open("w")), fcntl.LOCK_EX)
+            self.locked = True
 
     def clear(self) -> None:
         """Take down the hosts of a test. Systemd in many containers would use up the machine's inotify instances."""
@@ -134,9 +146,10 @@ class Lab:
 
     def prepare(self) -> None:
         """The first snapshot: package lists, the proxy for packages, and a compiler cache that outlives this run."""
+        mirror = self.stack.enter_context(Mirror(cache=image.cache_dir() / "debs"))
         container.down("e2e-prepare")
         machine = Machine(container.up("e2e-prepare"))
-        machine.write("/etc/apt/apt.conf.d/00mirror", self.mirror.apt_conf(container.gateway("e2e-prepare")))
+        machine.write("/etc/apt/apt.conf.d/00mirror", mirror.apt_conf(container.gateway("e2e-prepare")))
         machine.sh("apt-get -qq update; apt-get -qq install -y --no-install-recommends ccache >/dev/null 2>&1")
         # The build calls gcc-12 (or 14) by name, and /usr/local/bin comes first.
         for compiler in machine.sh("cd /usr/bin; ls gcc-[0-9]*").split():
@@ -271,14 +284,13 @@ def laboratory(folder: Path) -> Iterator[Lab]:
     """A lab; its hosts and images go at the end, also when the tests are told to end."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     (folder / "inventories").mkdir()
-    with LOCK.open("w") as alone, Mirror(cache=image.cache_dir() / "debs") as mirror:
-        fcntl.flock(alone, fcntl.LOCK_EX)
-        lab = Lab(folder, mirror)
+    with ExitStack() as stack:
+        fcntl.flock(stack.enter_context(LOCK.open("w")), fcntl.LOCK_SH)
+        lab = Lab(folder, stack)
         try:
-            lab.prepare()
             yield lab
         finally:
-            for name in [*lab.machines, "e2e-prepare"]:
+            for name in [*lab.machines, *(["e2e-prepare"] if lab.locked else [])]:
                 container.down(name)
             for tag in reversed(lab.images):
                 with suppress(AssertionError):

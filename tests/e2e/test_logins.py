@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import yaml
@@ -20,7 +21,6 @@ from tests.e2e import logins
 from tests.e2e.lab import Lab, Ran
 from tests.e2e.logins import BLOCKED, NOISES, UNREACHED, Login
 from tests.e2e.machine import Machine
-from tests.e2e.mirror import Mirror
 
 pytestmark = pytest.mark.e2e
 NAME = "e2e-logins"
@@ -34,7 +34,7 @@ class Site:
 
     def __init__(self, machine: Machine, folder: Path) -> None:
         self.machine = machine
-        self._lab = Lab(folder, cast(Mirror, None))  # its mirror is not asked
+        self._lab = Lab(folder, ExitStack())
 
     def inventory(self, users: Iterable[Login], value: int = 601, **more: Any) -> Path:
         """The users as hosts that should have one sysctl."""
