@@ -11,9 +11,9 @@ end() {
   code=$?
   trap - EXIT
   if [ "${KEEP:-}" = 1 ]; then
-    echo "the host stays: python -m gpuprov.simulate down $HOST" >&2
+    echo "the host stays: gpuprov simulate down $HOST" >&2
   else
-    python -m gpuprov.simulate down "$HOST" || true
+    gpuprov simulate down "$HOST" || true
   fi
   exit "$code"
 }
@@ -31,22 +31,22 @@ show() {
 }
 
 mkdir -p build
-if python -m gpuprov.simulate list | grep -q "^${HOST}[[:space:]]"; then
-  python -m gpuprov.simulate down "$HOST"
+if gpuprov simulate list | grep -q "^${HOST}[[:space:]]"; then
+  gpuprov simulate down "$HOST"
 fi
 trap end EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
 INVENTORY=(inventories/example/inventory.yaml build/simulated.yaml --limit simulated)
-show 0 python -m gpuprov.simulate up "$HOST" --file tests/demo.yaml --inventory build/simulated.yaml
+show 0 gpuprov simulate up "$HOST" --file tests/demo.yaml --inventory build/simulated.yaml
 show 0 gpuprov check "${INVENTORY[@]}"
 show 1 gpuprov plan "${INVENTORY[@]}" # 1: the host differs from its spec
 show 0 gpuprov apply "${INVENTORY[@]}" --yes
-show 0 python -m gpuprov.simulate reboot "$HOST"
+show 0 gpuprov simulate reboot "$HOST"
 show 0 gpuprov verify "${INVENTORY[@]}" --verbose
-show 0 python -m gpuprov.simulate run "$HOST" nvidia-smi
-show 0 python -m gpuprov.simulate fault "$HOST" fabric-manager-dead
+show 0 gpuprov simulate run "$HOST" nvidia-smi
+show 0 gpuprov simulate fault "$HOST" fabric-manager-dead
 show 1 gpuprov verify "${INVENTORY[@]}" # 1: found
-show 0 python -m gpuprov.simulate fault "$HOST" fabric-manager-dead --heal
+show 0 gpuprov simulate fault "$HOST" fabric-manager-dead --heal
 show 0 gpuprov apply "${INVENTORY[@]}" --yes # nothing is left to do

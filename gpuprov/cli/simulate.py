@@ -86,6 +86,30 @@ def list_() -> int:
     return _done("list")
 
 
+@simulate.command(cls=Command, short_help="Reboot a host.")
+@NAME
+def reboot(name: str) -> int:
+    """Reboot a host, and wait until it is up again. A container loads its driver only then: what an apply installed
+    runs after it.
+
+    \b
+    Example: gpuprov simulate reboot gpu01
+    """
+    return _done("reboot", name)
+
+
+@simulate.command(cls=Command, short_help="Run a shell script on a host, as root.")
+@NAME
+@click.argument("script", metavar="SCRIPT")
+def run(name: str, script: str) -> int:
+    """Run a shell script on a host, as root.
+
+    \b
+    Example: gpuprov simulate run gpu01 'nvidia-smi -L'
+    """
+    return _done("run", name, script)
+
+
 @simulate.command(cls=Command, short_help="Show the end of a host's journal and console.")
 @NAME
 def logs(name: str) -> int:
