@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
@@ -28,27 +27,6 @@ def test_plan_changes_nothing_and_names_exact_versions(first: First, versions: t
     assert packages >= {"nvidia-kernel-dkms", "nvidia-smi", "libcuda1", "nvidia-alternative", "firmware-nvidia-gsp"}
     assert "blacklist nouveau" in first.plan.out
     assert "reboot: no" in first.plan.out
-
-
-TUTORIAL = Path(__file__).parents[2] / "docs/tutorial.md"
-
-
-@pytest.mark.parametrize("verb", ["plan", "apply", "verify"])
-def test_the_tutorial_shows_what_is_printed(verb: str, first: First, lab: Lab) -> None:
-    """Line for line and in order, but for names, versions, times and what it leaves out with three dots."""
-    ran = {"plan": first.plan, "apply": first.apply}.get(verb) or lab.run(verb, first.inventory)
-    (block,) = re.findall(rf"```console\n\$ gpuprov {verb}\n(.*?)```", TUTORIAL.read_text(encoding="utf-8"), re.DOTALL)
-    said = f"{ran.err}{ran.out}".replace(first.machine.name, "gpu01")
-    printed = [re.sub(r"\d[\w.+~-]*", "0", line) for line in said.splitlines()]
-    begin = 0
-    for line in (re.sub(r"\d[\w.+~-]*", "0", line) for line in block.splitlines() if line not in ("", "...")):
-        fits = [n for n, one in enumerate(printed) if n >= begin and (one == line or _begins(one, line))]
-        assert fits, f"not printed here: {line}\n{said}"
-        begin = fits[0]
-
-
-def _begins(printed: str, line: str) -> bool:
-    return line.endswith(" ...") and printed.startswith(line.removesuffix("...").rstrip())
 
 
 def test_first_apply_changes_the_host_and_verify_is_green(first: First, lab: Lab, versions: tuple[str, str]) -> None:
