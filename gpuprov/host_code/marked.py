@@ -30,7 +30,36 @@ def list_running(run: str) -> list[str]:
                 parents[pid] = status.read().rpartition(")")[2].split()[1]
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 lines[pid] = " ".join(file.read().decode(errors="replace").replace("\0", " ").split())
-    last = [pid for pid in parents if pid not in parents.values() and lines.get(pid)]
-    above = {pid: lines.get(parents[pid], "")[:100] for pid in last}
-    shown = {pid: f"{lines[pid][:100]} (pid {pid}{', of ' * bool(above[pid])}{above[pid]})" for pid in last}
-    return [shown[pid] for pid in sorted(shown, key=int)][:5]
+    return describe(parents, {pid: line for pid, line in lines.items() if line})[:5]
+
+
+def describe(parents: dict[str, str], lines: dict[str, str]) -> list[str]:
+    """Describe processes by what they work on: the last of a chain, and where several have begun under one program, as
+    compilers under dkms, that program alone. Ansible's Python has begun all of them, and says nothing.
+
+    `parents`: pid of the parent, by pid. `lines`: command lines by pid.
+    """
+    chains = [_chain(pid, parents) for pid in lines if pid not in parents.values()]
+    shown: dict[str, str] = {}
+    for chain in chains:
+        named = next((pid for pid in chain if pid in lines and not _is_python(lines[pid])), chain[-1])
+        below = sum(named in other for other in chains)
+        pid = named if below > 1 else chain[-1]
+        above = lines.get(parents[pid], "")[:100] if below == 1 else ""
+        more = f", with {below} programs below it" * (below > 1)
+        shown[pid] = f"{lines[pid][:100]} (pid {pid}{', of ' * bool(above)}{above}{more})"
+    return [shown[pid] for pid in sorted(shown, key=int)]
+
+
+def _chain(pid: str, parents: dict[str, str]) -> list[str]:
+    """Return the pids from the run's first process down to this one."""
+    chain = [pid]
+    while (above := parents[chain[0]]) in parents:
+        chain.insert(0, above)
+    return chain
+
+
+def _is_python(line: str) -> bool:
+    """Return True for Ansible's modules, and the shells that start them."""
+    words = line.split()
+    return any("python" in os.path.basename(word) for word in words[:1]) or words[1:2] == ["-c"]

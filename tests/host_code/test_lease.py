@@ -19,7 +19,7 @@ import pytest
 from gpuprov.host_code import guard, lock
 from gpuprov.host_code.fence import Owner
 from gpuprov.host_code.locked import BOOTED, LOST, explain_refusal
-from gpuprov.host_code.marked import list_running
+from gpuprov.host_code.marked import describe, list_running
 from gpuprov.plan.host_lock import program as text_of_the_lock
 
 pytestmark = pytest.mark.install
@@ -141,6 +141,37 @@ def test_what_a_run_has_started_holds_its_lease(ask: Ask) -> None:
         assert "but this still runs: sleep 61.5" in explain_refusal(refused, (), "apply with")[0]
         assert ask("take", OTHER, broken=[RUN])["taken"], "a person who names the lock takes it"
     assert through(mine, "print(1)").returncode == 1
+
+
+MODULE = {"10": "1", "11": "10"}
+MODULE_LINES = {"10": "/bin/sh -c /usr/bin/python3.11 && sleep 0", "11": "/usr/bin/python3.11"}
+
+
+@pytest.mark.parametrize(
+    ("parents", "lines", "named"),
+    [
+        ({"11": "10"}, {"11": "sleep 613"}, ["sleep 613 (pid 11)"]),
+        (
+            {**MODULE, "12": "11", "13": "12"},
+            {**MODULE_LINES, "12": "/bin/sh /usr/sbin/update-initramfs -u", "13": "gzip -9"},
+            ["gzip -9 (pid 13, of /bin/sh /usr/sbin/update-initramfs -u)"],
+        ),
+        (
+            {**MODULE, "12": "11", "13": "12", "14": "13", "15": "12"},
+            {**MODULE_LINES, "12": "/bin/bash /usr/sbin/dkms build", "13": "make", "14": "cc1 a.c", "15": "sleep 3"},
+            ["/bin/bash /usr/sbin/dkms build (pid 12, with 2 programs below it)"],
+        ),
+        (
+            {**MODULE, "12": "11", "13": "11"},
+            {**MODULE_LINES, "12": "apt-get update", "13": "lspci"},
+            ["apt-get update (pid 12, of /usr/bin/python3.11)", "lspci (pid 13, of /usr/bin/python3.11)"],
+        ),
+        (MODULE, MODULE_LINES, ["/usr/bin/python3.11 (pid 11, of /bin/sh -c /usr/bin/python3.11 && sleep 0)"]),
+    ],
+    ids=["alone", "chain", "build", "side by side", "module"],
+)
+def test_what_runs_is_named_by_its_work(parents: dict[str, str], lines: dict[str, str], named: list[str]) -> None:
+    assert describe(parents, lines) == named
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs a process of another user")
