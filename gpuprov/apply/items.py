@@ -39,17 +39,23 @@ class After(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def applied(
-    planned: Sequence[Item], comparable: Collection[Key], outcome: HostOutcome, after: After | None
+    planned: Sequence[Item],
+    comparable: Collection[Key],
+    outcome: HostOutcome,
+    after: After | None,
+    *,
+    shown: bool = True,
 ) -> list[AppliedItem]:
     """Return the outcomes of a plan's items, then of unplanned changes. comparable: the list from an earlier reading of
     the same kind as the one after the run; for all other items, such as packages that only the package manager names,
-    the reported changes decide."""
+    the reported changes decide. shown: whether anybody has seen the plan; beside one that nobody has, which names no
+    packages, nothing is unforeseen."""
     made = _net(outcome.made)
     judge = _Judge(comparable, outcome, after, made)
     applied_items = [judge.item(item) for item in planned]
     known = {key(item) for item in planned}
     beside = [item for item in made.values() if key(item) not in known and item.kind in UNFORESEEN]
-    return [*applied_items, *(_applied(item, "unforeseen") for item in beside)]
+    return [*applied_items, *(_applied(item, "unforeseen" if shown else "done") for item in beside)]
 
 
 def taken_back(items: Iterable[AppliedItem], back: Iterable[AppliedItem], why: str) -> list[AppliedItem]:

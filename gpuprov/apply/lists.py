@@ -88,7 +88,7 @@ class Lists:
                 results=after.results,
             )
         comparable: frozenset[Key] = frozenset(map(key, _listed(pair, plan, before)))
-        return applied(items(plan), comparable, outcome, now)
+        return applied(items(plan), comparable, outcome, now, shown=outcome.host in self._plans)
 
     def _plan(self, pair: Pair, before: Reading) -> HostPlan:
         name = pair[0].name

@@ -132,13 +132,15 @@ def test_what_the_plan_had_not_foreseen_is_named() -> None:
     rows = packages("release dkms", "Inst dkms 3.0.11", "hold dkms", "complete 580.1")
     files = made("mps", "gpuprov_files", {"results": [{"changed": True, "paths": ["/etc/x"]}, {"paths": ["/etc/y"]}]})
     images = made("kernel", "boot", {"changed": True, "renewed": ["/boot/initrd.img-6.1", "/boot/grub/grub.cfg"]})
-    found = judged((FILE,), changed=["mps: Write"], made=[*rows, *files, *images, REBOOT])
-    assert [(name, state) for name, _, state, _ in found] == [
-        (FILE.name, "done"),
-        ("dkms", "unforeseen"),
-        ("/etc/x", "unforeseen"),
-        ("/boot/initrd.img-6.1", "unforeseen"),
-    ]
+    outcome = HostOutcome(host="gpu1", state="changed", changed=["mps: Write"], made=[*rows, *files, *images, REBOOT])
+    for shown, state in ((True, "unforeseen"), (False, "done")):
+        found = applied((FILE,), SEEN, outcome, After(left=frozenset()), shown=shown)
+        assert [(one.name, one.state) for one in found] == [
+            (FILE.name, "done"),
+            ("dkms", state),
+            ("/etc/x", state),
+            ("/boot/initrd.img-6.1", state),
+        ]
 
 
 @pytest.mark.parametrize(
