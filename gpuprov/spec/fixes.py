@@ -39,6 +39,7 @@ REMOVES = "nvidia_absent: {} removes NVIDIA's software"
 _COUNTED = re.compile(r"([A-Za-z][\w.-]*)[:x]([0-9]{1,2})")
 _SPLIT = re.compile(r"[,\s]+")
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
+_ASSIGNED = re.compile(r"([A-Za-z_][\w.-]*)\s*[=:]\s*([\w./-]+)")
 _UNSPACED = re.compile(r"(\w+):(\S.*)")
 ANY = "any"
 """The word for any version, by which a field for versions is known."""
@@ -112,6 +113,11 @@ def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
         key = unwrap(kind.key_type)
         if isinstance(value, str) and _narrow(key) and is_fitting(value, key):
             yield Fix(Unknown, f"write it as a key: {{{format_as_typed(value)}: ...}}")
+        elif isinstance(value, list):
+            pairs = [_ASSIGNED.fullmatch(item) if isinstance(item, str) else None for item in value]
+            made = {pair[1]: pair[2] for pair in pairs if pair}
+            if made and len(made) == len(value):
+                yield Fix(Unknown, f"write {{{', '.join(f'{name}: {text}' for name, text in made.items())}}}")
 
 
 def fix_text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:
@@ -187,7 +193,10 @@ def fix_fraction(value: float, kind: shape.StrType | shape.LiteralType) -> Itera
 
 
 def fix_list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterator[Fix]:
-    if isinstance(value, Mapping | list | tuple | bool):
+    if isinstance(value, Mapping):
+        yield from _fix_entry(value, unwrap(kind.item_type))
+        return
+    if isinstance(value, list | tuple | bool):
         return
     if isinstance(value, int) or isinstance(unwrap(kind.item_type), shape.AnyType):
         return  # a number is hardly a name, and rules alone know what may be in such a list
@@ -198,6 +207,19 @@ def fix_list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterat
     if made and not any(item is None or _is_unknown(item) for item in made):
         plain = [item.value if isinstance(item, Fix) else item for item in made]
         yield Fix(plain, f"write {format_as_typed(plain)}")
+
+
+def _fix_entry(value: Mapping[str, object], kind: shape.Type) -> Iterator[Fix]:
+    """Yield a list for a mapping in its place: one entry without its dash, entries by a name, or its keys."""
+    if isinstance(kind, shape.StructType):
+        needed = [field.encode_name for field in kind.fields if field.required]
+        if {*needed} <= {*value} <= {field.encode_name for field in kind.fields}:
+            yield Fix([value], f"write {format_as_typed([value])}")
+        else:
+            names = needed or [field.encode_name for field in kind.fields][:3]
+            yield Fix(Unknown, f"write a list of entries: [{{{', '.join(f'{name}: ...' for name in names)}}}]")
+    elif value and all(is_accepted(key, kind) for key in value):
+        yield Fix([*value], f"write {format_as_typed([*value])}")
 
 
 def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
