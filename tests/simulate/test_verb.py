@@ -96,6 +96,8 @@ def test_the_result_of_pytest_is_the_exit_code(pytests: int, ours: int, monkeypa
         return pytests
 
     monkeypatch.setattr(pytest, "main", main)
-    done = CliRunner().invoke(cli, ["test", "i.yaml", "--", "--collect-only"], standalone_mode=False)
+    line = ["test", "i.yaml", "hosts.yaml", "-l", "h1", "--", "--collect-only", "--", "-l"]
+    done = CliRunner().invoke(cli, line, standalone_mode=False)
     assert (done.exception, done.return_value) == (None, ours)
-    assert taken == [["--gpuprov", "i.yaml", "--collect-only"]]
+    read = ["--gpuprov", "i.yaml", "--gpuprov", "hosts.yaml", "--gpuprov-limit", "h1"]
+    assert taken == [[*read, "--collect-only", "--", "-l"]]
