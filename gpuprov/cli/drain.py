@@ -28,10 +28,8 @@ _of_by = combine(
     click.option(
         "--poll",
         type=Seconds(0.1),
-        default=10.0,
-        show_default=True,
         metavar="SECONDS",
-        help="Time between two looks, in seconds.",
+        help="Time between two looks, in seconds (10).",
     ),
 )
 scheduler = combine(_by("What schedules the hosts.", required=True), _of_by)

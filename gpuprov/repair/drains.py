@@ -19,6 +19,7 @@ class Drains:
 
     def __init__(self, adapters: Mapping[str, Noted], options: Options) -> None:
         self._adapters, self._options = adapters, options
+        self._poll = many.POLL if options.poll is None else options.poll
 
     def take_out(self, plan: HostPlan, tell: Callable[[Step], None], sleep: Callable[[float], bool]) -> Step:
         """Take the host out, or find it out by others, and wait until its last job has left, for as long as the options
@@ -33,8 +34,8 @@ class Drains:
             last = step.words
             unanswered = unanswered + 1 if step.state == "unknown" else 0
             is_final = step.is_free or (step.state == "refused" and not step.others) or unanswered == UNANSWERED
-            over = options.wait is not None and time.monotonic() + options.poll > began + options.wait
-            if is_final or over or not sleep(options.poll):
+            over = options.wait is not None and time.monotonic() + self._poll > began + options.wait
+            if is_final or over or not sleep(self._poll):
                 return step
 
     def _look(self, plan: HostPlan, *, by_others: bool) -> Step:
@@ -44,13 +45,13 @@ class Drains:
             step = chosen.drained(plan.host, options.run)
             if step.others or step.state == "unknown":
                 return step
-        (step,) = many.take_out(chosen, [plan.host], options.run, wait=0, poll=options.poll, tell=lambda _: None)
+        (step,) = many.take_out(chosen, [plan.host], options.run, wait=0, poll=self._poll, tell=lambda _: None)
         return step
 
     def give_back(self, plan: HostPlan) -> Step:
         """Give back a host that is green, or on which nothing was begun."""
         chosen, options = self._adapters[plan.drain], self._options
-        (step,) = many.give_back(chosen, {plan.host: True}, options.run, poll=options.poll, tell=lambda _: None)
+        (step,) = many.give_back(chosen, {plan.host: True}, options.run, poll=self._poll, tell=lambda _: None)
         return step
 
     def format_undrain(self, plan: HostPlan) -> str:
@@ -63,7 +64,12 @@ class Drains:
 def check(options: Options) -> None:
     """Raise GpuprovError for options of a scheduler that is not asked, or does not have them."""
     check_options(options.by, command=options.command, context=options.context)
-    given = {"--by": options.by, "--context": options.context, "--wait": options.wait is not None}
+    given = {
+        "--by": bool(options.by),
+        "--context": bool(options.context),
+        "--poll": options.poll is not None,
+        "--wait": options.wait is not None,
+    }
     if not options.drain and any(given.values()):
         names = " and ".join(name for name, value in given.items() if value)
         raise GpuprovError(f"--no-drain asks no scheduler: {names} would do nothing", "leave out --no-drain, or these")

@@ -49,7 +49,7 @@ Scheduler = By | Literal[""]
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Options of the command. `check`: show the plan only. `max_out`, `max_fail`: numbers of hosts, or shares of the
     inventory's `total`. `reboot`: permit one, whatever the specs say. `by`: who schedules the hosts; empty: their specs
-    say. `wait`: seconds for jobs to end."""
+    say. `poll`: seconds between two looks at a scheduler (None: its usual time). `wait`: seconds for jobs to end."""
 
     check: bool = False
     yes: bool = False
@@ -61,7 +61,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     by: Scheduler = ""
     command: str = ""
     context: str = ""
-    poll: float = 10.0
+    poll: float | None = None
     wait: float | None = None
     run: str = ""
     timeout: float = HOST_LIMIT

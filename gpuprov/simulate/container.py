@@ -11,7 +11,7 @@ import msgspec
 from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import engine, engine_choice, guard, image, tools
 from gpuprov.simulate.description import Description
-from gpuprov.simulate.host import Listed, SimulatedHost, check_name, greets, key_pair, public_key
+from gpuprov.simulate.host import Listed, SimulatedHost, check_name, decode, greets, key_pair, public_key
 
 PLAIN = Description()
 PREFIX = "gpuprov-sim-"
@@ -88,17 +88,10 @@ def freeze(name: str, tag: str) -> None:
 
 
 def describe(name: str) -> Description | None:
-    """Return the description that the host was made from; None if there is no such host.
-
-    Raises GpuprovError for a host made by another version of gpuprov, which may have fields unknown to this version.
-    """
+    """Return the description that the host was made from; None if there is no such host. Raises as `decode` does."""
     for entry in engine.labelled(LABEL):
         if _name(entry) == name:
-            try:
-                return msgspec.json.decode(entry["Config"]["Labels"][LABEL], type=Description)
-            except msgspec.ValidationError as error:
-                hint = f"gpuprov simulate down {name}"
-                raise GpuprovError(f"{name} was made by another version of gpuprov: {error}", hint=hint) from None
+            return decode(name, entry["Config"]["Labels"][LABEL], Description)
     return None
 
 

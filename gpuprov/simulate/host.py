@@ -6,11 +6,15 @@ import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import image, tools
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,16 @@ def check_name(name: str) -> None:
     """Raise unless this is a valid host name."""
     if not NAME.fullmatch(name):
         raise GpuprovError(f'host name is "{name}"; allowed: lower-case letters, digits and inner dashes, at most 42')
+
+
+def decode(name: str, content: str | bytes, kept: type[T]) -> T:
+    """Return what a host was made from. Raises GpuprovError where another version of gpuprov wrote it, which may have
+    fields unknown to this version."""
+    try:
+        return msgspec.json.decode(content, type=kept)
+    except msgspec.DecodeError as error:
+        hint = f"gpuprov simulate down {name}"
+        raise GpuprovError(f"{name} was made by another version of gpuprov: {error}", hint=hint) from None
 
 
 def key_pair() -> Path:

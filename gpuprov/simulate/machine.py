@@ -13,6 +13,7 @@ import msgspec
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import disk, disk_files, image, local_disks, qemu, tools
+from gpuprov.simulate import machine_records as records
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.devices import devices, table
 from gpuprov.simulate.host import Listed, SimulatedHost, check_name, greets, key_pair, public_key
@@ -22,15 +23,6 @@ PATIENCE = 600.0  # seconds for a boot; 15 to 40 are usual under emulation, many
 MOST = 250
 VARIABLES = "variables.fd"
 BOOT = "cat /proc/sys/kernel/random/boot_id"
-
-
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """Stored record of a machine. `number` is its place in the fabric."""
-
-    description: Description
-    number: int
-    firmware: qemu.Firmware = "bios"
-    volumes: tuple[tuple[str, str], ...] = ()
 
 
 def up(name: str, description: Description, *, tag: str | None = None,
@@ -61,10 +53,10 @@ def up(name: str, description: Description, *, tag: str | None = None,
 
 def down(name: str) -> bool:
     """Remove a host; return False if no host has this name."""
-    if describe(name) is None:
+    if not records.is_kept(name):
         return False
-    qemu.end(_folder(name) / "pid")
-    shutil.rmtree(_folder(name))
+    qemu.end(records.find_folder(name) / "pid")
+    shutil.rmtree(records.find_folder(name))
     return True
 
 
@@ -97,17 +89,17 @@ def _comes_up(name: str, before: str) -> None:
 
 def control(name: str) -> Path:
     """Return QEMU's control socket, for `qemu.ask`."""
-    return _folder(name) / "control"
+    return records.find_folder(name) / "control"
 
 
 def refit(name: str, firmware: qemu.Firmware, variables: Path | None = None) -> SimulatedHost:
     """Power-cycle the machine with another firmware, with these variables or new ones. Its disk must have what that firmware boots."""
-    folder, kept = _folder(name), _kept(name)
+    folder, kept = records.find_folder(name), records.read(name)
     assert kept is not None
     run(name, "sync")
     qemu.end(folder / "pid")
     qemu.remember(firmware, folder / VARIABLES, variables)
-    (folder / "machine.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(kept, firmware=firmware)))
+    records.write(name, msgspec.structs.replace(kept, firmware=firmware))
     _start(name)
     return _ready(name)
 
@@ -115,7 +107,7 @@ def refit(name: str, firmware: qemu.Firmware, variables: Path | None = None) -> 
 def freeze(name: str, tag: str) -> None:
     """Save the current disk under a name, from which `up` starts copies. The machine keeps running."""
     run(name, "sync")
-    folder, kept = _folder(name), _frozen(tag)
+    folder, kept = records.find_folder(name), _frozen(tag)
     layers = sorted(folder.glob("layer-*.qcow2"))
     copy = folder / f"layer-{len(layers)}.qcow2"
     tools.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", layers[-1].name, "-F", "qcow2", str(copy)])
@@ -138,24 +130,23 @@ def discard(tag: str) -> None:
 
 
 def describe(name: str) -> Description | None:
-    """Return the description that the host was made from; None if there is no such host."""
-    kept = _kept(name)
+    """Return the description that the host was made from; None if there is no such host. Raises GpuprovError if
+    another version of gpuprov made it."""
+    kept = records.read(name)
     return kept.description if kept else None
 
 
 def listing() -> list[Listed]:
     """List our hosts. `dead`: its process ended by itself; the console log is still there."""
-    rows = []
-    for folder in sorted(_base().iterdir()):
-        if kept := _kept(folder.name):
-            state = "running" if _process(folder.name) else "dead"
-            rows.append(Listed(folder.name, "machine", kept.description.distribution, state))
-    return rows
+    return [
+        Listed(name, "machine", outline.distribution, "running" if _process(name) else "dead")
+        for name, outline in records.list_outlines().items()
+    ]
 
 
 def fabric_address(name: str) -> str:
     """Return the machine's address in the network that all machines share."""
-    kept = _kept(name)
+    kept = records.read(name)
     if kept is None:
         raise GpuprovError(f'no simulated machine is named "{name}"', hint="gpuprov simulate list")
     return f"{disk_files.FABRIC_PREFIX}{kept.number}"
@@ -192,12 +183,12 @@ def _create(name: str, description: Description, tag: str | None, volumes: tuple
         layers, kernel = sorted(_frozen(tag).glob("layer-*.qcow2")), _frozen(tag) / "vmlinuz"
         if not layers:
             raise GpuprovError(f'no disk was kept under the name "{tag}"')
-    with image.alone(_base() / ".lock"):
-        used = {kept.number for folder in _base().iterdir() if (kept := _kept(folder.name))}
+    with image.alone(records.find_base() / ".lock"):
+        used = {outline.number for outline in records.list_outlines().values()}
         number = next((n for n in range(1, MOST + 1) if n not in used), 0)
         if not number:
             raise GpuprovError(f"{MOST} simulated machines are there already; no more fit in their network")
-        folder = _folder(name)
+        folder = records.find_folder(name)
         shutil.rmtree(folder, ignore_errors=True)  # of an earlier run that was killed half-way
         folder.mkdir()
         # Links and not copies: a layer lives as long as somebody stands on it, whatever becomes of the cache.
@@ -205,8 +196,7 @@ def _create(name: str, description: Description, tag: str | None, volumes: tuple
             os.link(layer, folder / f"layer-{index}.qcow2")
         os.link(kernel, folder / "vmlinuz")
         shown = tuple((str(here), inside) for here, inside in volumes)
-        kept = Kept(description=description, number=number, volumes=shown)
-        (folder / "machine.json").write_bytes(msgspec.json.encode(kept))
+        records.write(name, records.Kept(description=description, number=number, volumes=shown))
     top = f"layer-{len(layers) - 1}.qcow2"
     tools.run(["qemu-img", "create", "-q", "-f", "qcow2", "-b", top, "-F", "qcow2", str(folder / "overlay.qcow2")])
     (folder / "devices").write_text(table(devices(name, description)), encoding="utf-8")
@@ -216,7 +206,7 @@ def _create(name: str, description: Description, tag: str | None, volumes: tuple
 
 
 def _start(name: str) -> None:
-    folder, kept = _folder(name), _kept(name)
+    folder, kept = records.find_folder(name), records.read(name)
     assert kept is not None
     accel = qemu.accelerator(folder / "vmlinuz")
     size = {"cpus": kept.description.cpus, "memory": kept.description.memory}
@@ -235,7 +225,7 @@ def _start(name: str) -> None:
 
 
 def _ready(name: str) -> SimulatedHost:
-    kept = _kept(name)
+    kept = records.read(name)
     assert kept is not None
     deadline = time.monotonic() + PATIENCE
     port, state = qemu.ssh_port(control(name)), "no sshd"
@@ -263,7 +253,7 @@ def _ssh(name: str) -> list[str]:
 
 
 def _process(name: str) -> int | None:
-    return qemu.process(_folder(name) / "pid")
+    return qemu.process(records.find_folder(name) / "pid")
 
 
 def _group() -> str:
@@ -272,29 +262,12 @@ def _group() -> str:
     return f"239.{digest[0]}.{digest[1]}.{digest[2]}:{20000 + digest[3]}"
 
 
-def _base() -> Path:
-    folder = image.cache_dir() / "machines"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-def _folder(name: str) -> Path:
-    return _base() / name
-
-
 def _frozen(tag: str) -> Path:
     return image.cache_dir() / "frozen" / re.sub(r"[^A-Za-z0-9.-]", "_", tag)
 
 
-def _kept(name: str) -> Kept | None:
-    try:
-        return msgspec.json.decode((_folder(name) / "machine.json").read_bytes(), type=Kept)
-    except OSError:
-        return None
-
-
 def _console(name: str) -> str:
     try:
-        return (_folder(name) / "console.log").read_text(encoding="utf-8", errors="replace")
+        return (records.find_folder(name) / "console.log").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""

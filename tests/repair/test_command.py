@@ -138,6 +138,7 @@ def test_a_budget_that_is_none_is_refused_before_a_host_is_read(option: str, val
         ({"by": "slurm", "context": "x"}, "--by slurm does not use kubectl"),
         ({"drain": False, "by": "slurm"}, "--no-drain asks no scheduler: --by would do nothing"),
         ({"drain": False, "wait": 0.0}, "--wait would do nothing"),
+        ({"drain": False, "poll": 10.0}, "--poll would do nothing"),
         ({"drain": False, "context": "x", "wait": 5.0}, "--context and --wait would do nothing"),
     ],
 )

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.simulate import disk, disk_files, image, local_disks, machine, sources, tools
+from gpuprov.simulate import disk, disk_files, image, local_disks, machine, machine_records, sources, tools
 from gpuprov.simulate.description import Description, Gpus
 
 MIRRORS = sources.Mirrors("http://mirror.example/debian", "http://mirror.example/debian-security")
@@ -27,7 +27,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def kept(name: str, number: int = 1) -> Path:
     folder = image.cache_dir() / "machines" / name
     folder.mkdir(parents=True)
-    (folder / "machine.json").write_bytes(msgspec.json.encode(machine.Kept(description=PLAIN, number=number)))
+    (folder / "machine.json").write_bytes(msgspec.json.encode(machine_records.Kept(description=PLAIN, number=number)))
     return folder
 
 
@@ -112,3 +112,29 @@ def test_a_local_disk_that_was_taken_away_comes_back_blank(tmp_path: Path) -> No
     files[0].unlink()
     assert local_disks.build_arguments(tmp_path, (16, 32)) == arguments
     assert [file.stat().st_size for file in files] == [16 << 20, 4]
+
+
+@pytest.mark.parametrize(
+    ("content", "distribution"),
+    [
+        (
+            '{"description": {"kind": "machine", "distribution": "debian13", "colour": "later"}, "number": 2}',
+            "debian13",
+        ),
+        ('{"description": {"kind": "machine"}, "number": "two"}', "unreadable"),
+        ('{"descr', "unreadable"),
+    ],
+)
+def test_a_machine_of_another_version_is_listed_and_goes(content: str, distribution: str, cache: Path) -> None:
+    kept("earlier")
+    folder = kept("later")
+    (folder / "machine.json").write_text(content)
+    assert {row.name: (row.distribution, row.state) for row in machine.listing()} == {
+        "earlier": ("debian12", "dead"),
+        "later": (distribution, "dead"),
+    }
+    with pytest.raises(GpuprovError, match="later was made by another version of gpuprov") as caught:
+        machine.describe("later")
+    assert caught.value.hint == "gpuprov simulate down later"
+    assert machine.down("later")
+    assert not folder.exists()

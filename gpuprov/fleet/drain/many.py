@@ -14,6 +14,8 @@ from gpuprov.fleet.drain.base import Adapter, State, Step
 
 AT_ONCE = 8
 """Questions to a scheduler at a time."""
+POLL = 10.0
+"""Seconds between two looks at a host, where the command does not say another time."""
 SETTLING = 60.0
 """Seconds in which a node that was given back should answer its scheduler."""
 OUTCOMES: dict[State, Outcome] = {"done": "ok", "waiting": "differs", "refused": "failed", "unknown": "unreachable"}
@@ -35,10 +37,10 @@ Ask = Callable[[str], Step]
 
 
 def take_out(
-    adapter: Adapter, hosts: Iterable[str], run: str, *, wait: float | None, poll: float, tell: Tell
+    adapter: Adapter, hosts: Iterable[str], run: str, *, wait: float | None, poll: float | None, tell: Tell
 ) -> list[Step]:
-    """Drain the hosts and wait for their last jobs, for `wait` seconds at most (None: without an end). `tell` gets each
-    answer."""
+    """Drain the hosts and wait for their last jobs, for `wait` seconds at most (None: without an end), with `poll` seconds
+    (None: POLL) between two looks. `tell` gets each answer."""
 
     def ask(host: str) -> Step:
         step = adapter.drain(host, run)
@@ -48,13 +50,14 @@ def take_out(
 
 
 def give_back(
-    adapter: Adapter, green: Mapping[str, bool], run: str, *, poll: float, tell: Tell, wait: float = SETTLING
+    adapter: Adapter, green: Mapping[str, bool], run: str, *, poll: float | None, tell: Tell, wait: float = SETTLING
 ) -> list[Step]:
     """Give back the hosts that are green, and report that the others stay out."""
     return _poll(green, lambda host: adapter.returned(host, run, green[host]), wait, poll, tell)
 
 
-def _poll(hosts: Iterable[str], ask: Ask, wait: float | None, poll: float, tell: Tell) -> list[Step]:
+def _poll(hosts: Iterable[str], ask: Ask, wait: float | None, poll: float | None, tell: Tell) -> list[Step]:
+    poll = POLL if poll is None else poll
     steps: dict[str, Step] = {}
     left = list(hosts)
     order = list(left)
