@@ -170,6 +170,7 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     from gpuprov import apply as applying
     from gpuprov.apply.first_look import left
     from gpuprov.plan.saved import agree
+    from gpuprov.plan.settings_back import find_moved
 
     if given["act"]:
         _alone(given)
@@ -198,7 +199,8 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     pairs, without = _with_packages(fleet, given) if given["bundle"] else (fleet.pairs, {})
     without |= saved.not_reached(approved) if approved else {}
     left_out = {name: left(name, error) for name, error in without.items()}
-    agreed = partial(agree, approved) if approved else None
+    compare = partial(find_moved, {raw.name: raw for raw, _ in pairs}, given["timeout"])
+    agreed = partial(agree, approved, compare=compare) if approved else None
     return applying.run(pairs, applying.Options(**chosen), agreed, html=html, about=page, left_out=left_out)
 
 

@@ -1,7 +1,7 @@
 """A plan in a file: `gpuprov apply FILE` does exactly what was read and approved, or refuses and names what has changed since."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +26,7 @@ FORMAT = 1
 MARK = b'{"gpuprov_plan":'
 """First bytes of the file, from any version: they distinguish it from an inventory."""
 LARGEST = 256 << 20
+Compare = Callable[[Sequence[HostPlan], Mapping[str, Reading]], Mapping[str, Sequence[str]]]
 SHORTEST = 4
 """Shorter secrets are not masked: that would blank out ordinary words."""
 
@@ -188,9 +189,12 @@ def of_plan(saved: Saved, pairs: Sequence[Pair]) -> list[Pair]:
     return [known[host.host] for host in saved.hosts if host.host not in away]
 
 
-def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mapping[str, str]]) -> dict[str, HostPlan]:
+def agree(
+    saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mapping[str, str]], compare: Compare
+) -> dict[str, HostPlan]:
     """Return the plans by host. Raises GpuprovError if a host has changed since the plan, or if something else would be done. A host
-    that is unreachable now is left alone, and reports that itself."""
+    that is unreachable now is left alone, and reports that itself. compare: asks hosts again about settings that plans put back."""
+    moved = compare([host.plan for host in saved.hosts], readings)
     wrong: list[str] = []
     already: dict[str, str] = {}
     idle = True
@@ -199,6 +203,7 @@ def agree(saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mappi
         if reading_ is None or reading_.lost or host.plan.unreachable:
             continue
         changes = list(_host_changes(host, saved.states[host.state], reading_, run.get(host.host, {})))
+        changes = changes or [f"{host.host}: {line}" for line in moved.get(host.host, ())]
         by = since.applied(host.plan.run, host.spec, saved.made_at, reading_) if changes else ""
         if by:
             already[host.host] = by

@@ -13,6 +13,7 @@ from gpuprov.host_code.restore.kinds import ALREADY
 from gpuprov.plan.foresee import Foreseen
 from gpuprov.plan.host_code import HostAnswer, run_on_hosts
 from gpuprov.plan.model import HOST, HostPlan
+from gpuprov.plan.read import Reading
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.unmanaged import Unmanaged
 
@@ -36,6 +37,41 @@ def compare_settings(
     requests = {name: (foreseen[name][0], {"settings": each}) for name, each in lines.items() if each}
     answers = run_on_hosts(look, requests, Answer, limit=limit, pace=pace, on_done=on_done) if requests else {}
     return [with_answer(plan, lines[plan.host], answers.get(plan.host, HostAnswer())) for plan in plans]
+
+
+def find_moved(
+    hosts: Mapping[str, RawHost], limit: float, plans: Iterable[HostPlan], readings: Mapping[str, Reading]
+) -> dict[str, list[str]]:
+    """Return, by host, how the settings that a saved plan puts back differ from what it says of them: these hosts are
+    asked again. limit: seconds for one host."""
+    before = {plan.host: plan for plan in plans}
+    foreseen = {
+        name: (hosts[name], made) for name in before if name in hosts and (made := readings[name].foreseen) is not None
+    }
+    bare = [
+        msgspec.structs.replace(before[name], unmanaged=made.unmanaged, unpredicted=())
+        for name, (_, made) in foreseen.items()
+    ]
+    found = {now.host: _list_moved(before[now.host], now) for now in compare_settings(bare, foreseen, limit=limit)}
+    return {name: lines for name, lines in found.items() if lines}
+
+
+def _list_moved(before: HostPlan, now: HostPlan) -> list[str]:
+    was = {_key(left): left for left in before.unmanaged if left.kind == "setting"}
+    moved = [
+        f"{left.name}: the plan {_describe(was[_key(left)])}; now apply {_describe(left)}"
+        for left in now.unmanaged
+        if _key(left) in was and was[_key(left)].stays != left.stays
+    ]
+    return [*moved, *(doubt for doubt in now.unpredicted if doubt not in before.unpredicted)]
+
+
+def _key(leftover: Unmanaged) -> Unmanaged:
+    return msgspec.structs.replace(leftover, stays="", reboot="")
+
+
+def _describe(leftover: Unmanaged) -> str:
+    return f"leaves it ({leftover.stays})" if leftover.stays else f"puts back {leftover.before}"
 
 
 def list_settings(plan: HostPlan, foreseen: Mapping[str, tuple[RawHost, Foreseen]]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -40,6 +41,10 @@ def planned(pairs: list[Pair]) -> saved.Saved:
     return saved.made(ASKED, pairs, readings, plans, "2026-11-23T11:00:00Z")
 
 
+def find_none(_plans: object, _readings: object) -> dict[str, list[str]]:
+    return {}
+
+
 def kept(made: saved.Saved, pairs: list[Pair], folder: Path) -> saved.Saved:
     """Through the file and back."""
     file = folder / "friday.plan"
@@ -57,11 +62,11 @@ def test_what_was_planned_is_applied_and_then_refused(tmp_path: Path, state: Pat
     assert plan == made
     assert saved.of_plan(plan, pairs) == pairs
     options = applying.Options(yes=True, log_dir=tmp_path / "log")
-    run = applying.apply(pairs, options, agreed=partial(saved.agree, plan))
+    run = applying.apply(pairs, options, agreed=partial(saved.agree, plan, compare=find_none))
     assert {outcome.host: outcome.state for outcome in run.hosts} == {"new1": "changed", "same1": "unchanged"}
     (state / "same1").unlink()
     with pytest.raises(GpuprovError) as caught:
-        applying.apply(pairs, options, agreed=partial(saved.agree, plan))
+        applying.apply(pairs, options, agreed=partial(saved.agree, plan, compare=find_none))
     assert caught.value.message.splitlines() == [
         "saved plan is stale: it can no longer be applied, because something has changed since it was made; nothing was changed",
         "  new1: kernel.state: was fail (missing; file /state: missing -> as wanted); is pass",
@@ -75,11 +80,14 @@ def test_another_decision_on_the_same_host_is_refused(state: Path) -> None:
     plan = planned(pairs)
     readings: dict[str, Reading] = {}
     planning.plan(pairs, exact=False, on_read=readings.update)
-    saved.agree(plan, readings, {"new1": {"kernel": "fails"}})
+    saved.agree(plan, readings, {"new1": {"kernel": "fails"}}, find_none)
     with pytest.raises(GpuprovError, match="new1: to apply was kernel; is nothing"):
-        saved.agree(plan, readings, {"new1": {}})
+        saved.agree(plan, readings, {"new1": {}}, find_none)
+    moved = "vm.swappiness: the plan puts back 60; now apply leaves it (changed by others)"
+    with pytest.raises(GpuprovError, match=re.escape(f"new1: {moved}")):
+        saved.agree(plan, readings, {"new1": {"kernel": "fails"}}, lambda _plans, _readings: {"new1": [moved]})
     lost = {"new1": replace(readings["new1"], lost=UnreachableError("gone"))}
-    saved.agree(plan, lost, {})
+    saved.agree(plan, lost, {}, find_none)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +119,7 @@ def test_a_plan_that_was_applied_says_by_which_run_and_when(
     )
     readings = {"new1": replace(readings["new1"], facts=facts)}
     with pytest.raises(GpuprovError) as caught:
-        saved.agree(plan, readings, {"new1": {"kernel": "fails"} if "to_run" in changed else {}})
+        saved.agree(plan, readings, {"new1": {"kernel": "fails"} if "to_run" in changed else {}}, find_none)
     assert expected in caught.value.message
     assert ("new1: kernel.state" in caught.value.message) == ({*changed} & {"applied", "digest"} != set())
     assert caught.value.hint == (saved.AGAIN if "stale" in expected else saved.DONE)

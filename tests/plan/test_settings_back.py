@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpuprov.facts.probes.base import Facts
 from gpuprov.host_code.lasting import BOOT, DRIVER, Lasting, format_setting
 from gpuprov.host_code.restore import look
 from gpuprov.host_code.restore.kinds import ALREADY
@@ -16,7 +17,8 @@ from gpuprov.plan.document import build_document
 from gpuprov.plan.foresee import Foreseen
 from gpuprov.plan.host_code import HostAnswer, program, with_python
 from gpuprov.plan.model import HOST, HostPlan, Item
-from gpuprov.plan.settings_back import Answer, compare_settings
+from gpuprov.plan.read import Reading
+from gpuprov.plan.settings_back import Answer, compare_settings, find_moved
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.unmanaged import Unmanaged, changes_of, is_same
 
@@ -87,7 +89,46 @@ def test_what_others_changed_since_stays_with_the_reason(asked: dict[str, Any]) 
     assert [one.name for one in plan.changes] == ["governor"]
     assert (plan.reboot, plan.reboot_reasons) == (False, ())
     assert f"kernel: vm.swappiness = 1 (before: 60) ({changed})" in as_text([plan])
-    assert is_same(plan.unmanaged, LEFT), "a saved plan of it still holds"
+    assert is_same(plan.unmanaged, LEFT), "the receipt has the same"
+
+
+CHANGED = "changed by others since it was applied: it is 10"
+
+
+@pytest.mark.parametrize(
+    ("approved", "answer", "moved"),
+    [
+        ({}, HostAnswer(Answer()), []),
+        ({LINES[0]: CHANGED}, HostAnswer(Answer({LINES[0]: CHANGED})), []),
+        (
+            {},
+            HostAnswer(Answer({LINES[0]: CHANGED})),
+            [f"vm.swappiness: the plan puts back 60; now apply leaves it ({CHANGED})"],
+        ),
+        (
+            {LINES[3]: ALREADY},
+            HostAnswer(Answer()),
+            [f"GPU 0: ECC mode: the plan leaves it ({ALREADY}); now apply puts back disabled"],
+        ),
+        ({}, HostAnswer(problem="no python3"), ["settings that would be put back: no python3"]),
+    ],
+)
+def test_a_saved_plan_is_compared_with_the_settings_of_now(
+    approved: dict[str, str], answer: HostAnswer[Answer], moved: list[str], asked: dict[str, Any]
+) -> None:
+    plan = compared(asked, answer=HostAnswer(Answer(approved)))
+    asked["answers"] = {"gpu1": answer}
+    raw, foreseen = FORESEEN["gpu1"]
+    readings = {"gpu1": Reading(Facts({}), (), foreseen=msgspec.structs.replace(foreseen, unmanaged=LEFT))}
+    assert find_moved({"gpu1": raw}, 9, [plan], readings) == ({"gpu1": moved} if moved else {})
+
+
+def test_an_unanswered_question_is_no_change_where_the_plan_says_so(asked: dict[str, Any]) -> None:
+    plan = compared(asked, answer=HostAnswer(problem="no python3"))
+    raw, foreseen = FORESEEN["gpu1"]
+    readings = {"gpu1": Reading(Facts({}), (), foreseen=msgspec.structs.replace(foreseen, unmanaged=LEFT))}
+    assert find_moved({"gpu1": raw}, 9, [plan], readings) == {}
+    assert find_moved({}, 9, [plan], readings) == {}
 
 
 def test_without_an_answer_the_plan_says_so(asked: dict[str, Any]) -> None:
