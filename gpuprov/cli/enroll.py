@@ -64,7 +64,7 @@ def enroll(
 
     A person confirms each request in MokManager, at the console, at the next boot; --sheet is what they need for it.
     The one-time passwords are in that file alone. Reboots nothing. Exit code 0: all trust it; 1: some do not yet; 3:
-    refused; 4: not reached.
+    refused; 4: not reached; 5: another run works there.
 
     \b
     Example: gpuprov enroll inventory.yaml

@@ -169,6 +169,30 @@ def test_a_request_is_made_and_read_back(tmp_path: Path, mokutil: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("owner", "words"),
+    [
+        ({"user": "kim", "host": "ops1", "since": "2026-11-30T03:00:00Z"}, "locked by kim on ops1 since 2026-11-30T03:00:00Z"),
+        (None, "locked by nobody knows whom"),
+    ],
+)  # fmt: skip
+def test_nothing_is_requested_where_another_run_works(
+    tmp_path: Path, mokutil: str, owner: dict[str, str] | None, words: str
+) -> None:
+    lock = tmp_path / "gpuprov" / "lock"
+    lock.mkdir(parents=True)
+    if owner:
+        (lock / "owner.json").write_text(json.dumps(owner))
+    host = enroll.Host(host="gpu1", state="not enrolled", requested=True,
+                       certificate=driver(tmp_path).signing.certificate_file)  # fmt: skip
+    judged = enroll.judge_answer(host, ask_for(tmp_path, mokutil))
+    assert (judged.state, judged.outcome, judged.at_console) == ("locked", "locked", False), judged
+    assert words in judged.message
+    assert "that run ends" in judged.hint
+    shutil.rmtree(lock)
+    assert enroll.judge_answer(host, ask_for(tmp_path, mokutil)).state == "waiting"
+
+
+@pytest.mark.parametrize(
     ("body", "words"),
     [
         ("echo 'Failed to enroll new keys' >&2; exit 1", "Failed to enroll new keys"),

@@ -19,12 +19,14 @@ from gpuprov.facts.collect.transport import Answer, job
 from gpuprov.facts.probes.base import Facts, Output, ProbeFailed
 from gpuprov.facts.probes.host import house, system
 from gpuprov.facts.probes.kernel.mok import MOK_STATE, MokState
-from gpuprov.fleet.enroll.script import BEGUN, LISTED, NO_WAIT, REFUSED, REPLACED, SKIPPED, compose_request
+from gpuprov.fleet.enroll.script import BEGUN, LISTED, LOCKED, NO_WAIT, REFUSED, REPLACED, SKIPPED, compose_request
 from gpuprov.rules import certificates
 from gpuprov.spec.model import HostSpec, RawHost
 
 Pairs = Sequence[tuple[RawHost, HostSpec]]
-State = Literal["enrolled", "waiting", "not needed", "not enrolled", "refused", "failed", "unknown", "unreachable"]
+State = Literal[
+    "enrolled", "waiting", "not needed", "not enrolled", "refused", "failed", "unknown", "locked", "unreachable"
+]
 OUTCOMES: dict[State, Outcome] = {
     "enrolled": "ok",
     "not needed": "ok",
@@ -33,6 +35,7 @@ OUTCOMES: dict[State, Outcome] = {
     "refused": "failed",
     "failed": "failed",
     "unknown": "failed",
+    "locked": "locked",
     "unreachable": "unreachable",
 }
 LIMIT = 60.0
@@ -204,6 +207,9 @@ def judge_answer(host: Host, output: Output, wait: int | None = None) -> Host:
     refused it, was never run, or lists others. wait: what `Request` has."""
     fingerprint = certificates.of_file(host.certificate)["fingerprint"]
     lines = output.text.splitlines()
+    if LOCKED in lines[:1]:
+        message, hint = describe_lock(lines[1:])
+        return msgspec.structs.replace(host, state="locked", message=message, hint=hint, requested=False)
     try:
         mok = MOK_STATE.parse(output)
     except ValueError:
@@ -228,6 +234,14 @@ def judge_answer(host: Host, output: Output, wait: int | None = None) -> Host:
     hint = "the variables' file system must be writable and have room; see the firmware's settings of Secure Boot"
     message = f"mokutil made no request: {_find_reason(output)}"
     return msgspec.structs.replace(host, state="failed", message=message, hint=hint)
+
+
+def describe_lock(lines: Sequence[str]) -> tuple[str, str]:
+    """Return who works on a host, by the lines of its lock, and what to do."""
+    lock = house.parse_lock(Output("\n".join(lines)))
+    who = f"{lock.user} on {lock.host} since {lock.since}" if lock and not lock.damaged else "nobody knows whom"
+    hint = "wait until that run ends; gpuprov apply takes over a lock that a killed run has left"
+    return f"locked by {who}: a run that works there may reboot the host, which drops a request", hint
 
 
 def describe_wait(wait: int | None, *, failed: bool) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 import shlex
 
+from gpuprov.facts.probes.host.house import LOCK
 from gpuprov.facts.probes.kernel.mok import MOK_STATE, VARIABLES
 
 SKIPPED = "skipped|1"
@@ -9,6 +10,9 @@ SKIPPED = "skipped|1"
 REPLACED = "replaced|1"
 """Printed if the password that waits is not this one's: its salt stands in shim's variable MokAuth, as pw_crypt_t of
 https://github.com/lcp/mokutil/blob/master/src/password-crypt.h."""
+LOCKED = "locked|1"
+"""Printed, with what holds the lock in the next line, instead of anything else if another run works on the host: it may
+reboot it, and shim drops a request at the next boot."""
 BEGUN = "begun|1"
 """Printed before mokutil changes anything."""
 REFUSED = "refused|1"
@@ -25,7 +29,9 @@ def compose_request(der: str, password_hash: str, *, again: bool, wait: int | No
     hash is in no argument list, and in no file that others can read."""
     revoke = "LC_ALL=C mokutil --revoke-import >&2\n" if again else ""
     timeout = f"LC_ALL=C mokutil --timeout {int(wait)} >&2 || echo '{NO_WAIT}'\n" if wait is not None else ""
-    return f"""umask 077
+    return f"""l=$({LOCK.script})
+[ -z "$l" ] || {{ printf '{LOCKED}\\n%s\\n' "$l"; exit 0; }}
+umask 077
 d=$(mktemp -d /run/gpuprov-enroll.XXXXXX) || exit
 trap 'rm -rf "$d"' EXIT
 printf '%s' {shlex.quote(der)} | base64 -d >"$d/modules.der" || exit
