@@ -18,7 +18,7 @@ import yaml
 
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability
-from gpuprov.catalog.distributions import list_managed
+from gpuprov.catalog.distributions import list_distributions, list_managed
 from gpuprov.catalog.drivers import sets
 from gpuprov.cli import cli, manual, reference
 from gpuprov.core import assets
@@ -137,11 +137,13 @@ def distribution_page() -> str:
         )
         for row in list_managed()
     )
+    read = [row.name for row in list_distributions() if row.support == "read"]
     header = ("distribution", "key", "ID", "sources of the driver", "NVIDIA's repository", "simulated as", "not known")
     lines = [
         "# Distributions\n",
         "gpuprov runs on these, and refuses others in preflight. The ID is that of `/etc/os-release`. The first source is what",
         "`source: auto` means; `source: runfile` works on all.\n",
+        *([f"Read, never changed: {', '.join(read)}.\n"] if read else []),
         *table(header, rows),
     ]
     head = HEAD.replace("the model or the check's docstring", "gpuprov/catalog/data/distributions.yaml")

@@ -12,7 +12,7 @@ from gpuprov.plan.model import HOST, HostPlan, Item
 from gpuprov.plan.no_way_back import no_way_back
 from gpuprov.resources.file import ANOTHER_TEXT
 from gpuprov.spec.model import HostSpec
-from gpuprov.verify.evaluate import IN_SERVICE, Result, is_broken
+from gpuprov.verify.evaluate import IN_SERVICE, SUPPORTED, Result, is_broken
 from gpuprov.verify.unmanaged import BY_PACKAGE, Unmanaged, changes_of
 
 UNLOAD = "a loaded driver would be removed: it is unloaded if nothing holds it, else it stays until a reboot"
@@ -46,9 +46,10 @@ def host_plan(
     leaves = any(r.check == "nvidia_absent.loaded" for r in failing)
     reloads = not reboots and (leaves or (replaces and _loaded(facts)))
     applied, seconds = last_apply(facts, now)
+    blocked = choose_obstacles([r for r in before if r.refuses and (decision.run or is_broken(r))])
     return HostPlan(
         host=spec.name,
-        blocked=tuple(r for r in before if r.refuses and (decision.run or is_broken(r))),
+        blocked=blocked,
         run=decision.run,
         skipped=decision.skipped,
         changes=changes,
@@ -57,7 +58,7 @@ def host_plan(
         permission="if-needed" if reboot else spec.reboot,
         last_apply=applied,
         last_apply_seconds=seconds,
-        unpredicted=tuple(unpredicted(concerned)),
+        unpredicted=() if any(r.check == SUPPORTED for r in blocked) else tuple(unpredicted(concerned)),
         no_way_back=tuple(
             no_way_back(
                 spec,
@@ -76,6 +77,11 @@ def host_plan(
         mig=partitions(spec, facts) if "mig" in decision.run else (),
         unmanaged=tuple(each for each in unmanaged if not _goes_with_package(each, changes)),
     )
+
+
+def choose_obstacles(refusing: Sequence[Result]) -> tuple[Result, ...]:
+    """Return what must be fixed before apply: of a host that gpuprov never changes that alone."""
+    return tuple(result for result in refusing if result.check == SUPPORTED) or tuple(refusing)
 
 
 def _goes_with_package(leftover: Unmanaged, changes: Iterable[Item]) -> bool:

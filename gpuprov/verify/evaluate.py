@@ -27,6 +27,8 @@ RECORDED = "host.recorded"
 """The result of a host whose record could not be read whole."""
 IN_SERVICE = "host.in_service"
 """The check of a host that is out of its scheduler: about where the host is, not what it is."""
+SUPPORTED = "host.supported"
+"""The check of a host's distribution: where it fails nothing else is worth mending for apply."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -34,6 +34,10 @@ CLEANUP = HALF.text + " nvidia-installer-cleanup cleanup after driver installati
 RECEIPT = '{"applied_at": "2025-01-02T03:04:05Z", "gpuprov_version": "0.1.0", "capabilities": {}}'
 SID = 'ID=debian\nPRETTY_NAME="Debian GNU/Linux forky/sid"\n'
 FOCAL = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="20.04"\nPRETTY_NAME="Ubuntu 20.04.6 LTS"\n'
+CENTOS = (
+    'NAME="CentOS Linux"\nVERSION="7 (Core)"\nID="centos"\nID_LIKE="rhel fedora"\nVERSION_ID="7"\n'
+    'PRETTY_NAME="CentOS Linux 7 (Core)"\nCPE_NAME="cpe:/o:centos:centos:7"\n'
+)
 ARCH = 'ID=arch\nPRETTY_NAME="Arch Linux"\n'
 
 SAYS = "login"
@@ -111,7 +115,9 @@ ROWS = [
         "remove the host"),
     Row("another distribution", "host.supported", None, {"os_release": ARCH}, "fail", "Arch Linux", "not supported"),
     Row("a release that is read alone", "host.supported", None, {"os_release": FOCAL}, "fail", "reads and does not change",
-        "verify, health, export"),
+        "health, topology, export, show and explain read it, and verify judges it"),
+    Row("a release without packages", "host.supported", None, {"os_release": CENTOS}, "fail", "CentOS Linux 7 (Core)",
+        "not supported; health, topology, export, show and explain read it"),
     Row("Debian without a release", "host.supported", None, {"os_release": SID}, "fail", "forky/sid"),
     Row("root", "host.root", None, {}, "pass", "root"),
     Row("no root", "host.root", None, {"login": answer(user="1000")}, "fail", "user id 1000", "ansible_become"),

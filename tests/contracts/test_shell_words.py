@@ -117,3 +117,9 @@ def test_shellcheck_finds_no_error_in_what_hosts_are_asked(tmp_path: Path) -> No
     options = ["--shell=sh", "--severity=error", f"--exclude={','.join(FINE)}", "--format=gcc"]
     done = subprocess.run([program, *options, *write_probes(tmp_path)], capture_output=True, text=True, check=False)
     assert done.stdout + done.stderr == ""
+
+
+def test_no_probe_asks_systemd_for_bare_values() -> None:
+    """`systemctl show --value` came with systemd 230 (https://github.com/systemd/systemd/blob/main/NEWS); EL 7 has 219."""
+    probes = {probe.name: probe for check in all_checks() for probe in check.probes}
+    assert [name for name, probe in probes.items() if "--value" in probe.script] == []

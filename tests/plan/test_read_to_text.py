@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from gpuprov import plan as planning
 from gpuprov.capabilities import BY_NAME
 from gpuprov.facts.probes.base import Facts, Output
@@ -19,6 +21,7 @@ from tests.capabilities import contents_host, rdma_host
 from tests.capabilities import mig_host as mh
 from tests.capabilities.asking import facts, good
 from tests.capabilities.test_fabric_manager_desired import MISSING
+from tests.capabilities.test_host import CENTOS, FOCAL
 
 NOW = datetime(2026, 1, 3, 1, 0, tzinfo=UTC)
 SEVEN = {"layout": [{"gpus": "all", "instances": {"1g.10gb": 7}}]}
@@ -52,6 +55,18 @@ def verified(blocks: Mapping[str, Any], **changed: Output | str) -> str:
 def test_a_plan_beside_a_driver_that_stays_names_the_fabric_managers_package() -> None:
     told = planned({"nvidia_driver": {"version": "535"}, "fabric_manager": {}}, **MISSING)
     assert "    + 2 packages: nvidia-fabricmanager-535 535.261.03-1, nvidia-modprobe newest\n" in told
+
+
+@pytest.mark.parametrize(
+    ("release", "name"), [(FOCAL, "Ubuntu 20.04.6 LTS, which gpuprov reads"), (CENTOS, "CentOS Linux 7 (Core)")]
+)
+def test_a_host_that_is_only_read_is_refused_by_one_message(release: str, name: str) -> None:
+    """Whatever else its old Python and its packages would be refused for."""
+    told = planned({"nvidia_driver": {}, "kernel": {}}, os_release=release, python="")
+    assert told.count(": blocked by") == told.count("fix:") == 1, told
+    assert "not predicted" not in told
+    assert f"blocked by host.supported: {name}" in told
+    assert "health, topology, export, show and explain read it" in told
 
 
 def test_a_plan_shows_fifty_six_instances_as_one_layout() -> None:

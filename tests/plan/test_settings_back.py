@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,12 +16,14 @@ from gpuprov.host_code.restore.kinds import ALREADY
 from gpuprov.plan import as_text, page, settings_back
 from gpuprov.plan.document import build_document
 from gpuprov.plan.foresee import Foreseen
-from gpuprov.plan.host_code import HostAnswer, program, with_python
+from gpuprov.plan.host_code import NO_PYTHON, HostAnswer, program, with_python
 from gpuprov.plan.model import HOST, HostPlan, Item
 from gpuprov.plan.read import Reading
 from gpuprov.plan.settings_back import Answer, compare_settings, find_moved
+from gpuprov.rules.reach import BESIDE, PLATFORM
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.unmanaged import Unmanaged, changes_of, is_same
+from tests.here import program as program_of
 
 REBOOT = "the ECC mode of GPU 0 changes at a boot"
 SYSCTL = Lasting("kernel.sysctl", "", "vm.swappiness", "1", "60", BOOT)
@@ -141,6 +144,15 @@ def test_a_host_that_puts_nothing_back_is_not_asked(asked: dict[str, Any], more:
     plan = msgspec.structs.replace(PLAN, **more)
     assert compared(asked, plan) == plan
     assert "requests" not in asked
+
+
+def test_a_host_without_a_new_python_says_so(tmp_path: Path) -> None:
+    """As EL 7 and EL 8, whose own is 2.7 and 3.6."""
+    program_of(tmp_path, "python3", "exit 1\n")
+    command = with_python("print(1)", {}).replace(BESIDE, "").replace(PLATFORM, "")
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (127, "", NO_PYTHON)
 
 
 @pytest.mark.install

@@ -54,6 +54,8 @@ class House(Fragment, frozen=True):
 
 SCHEDULERS = {"slurm": "Slurm", "kubernetes": "Kubernetes", "command": "the site's command"}
 """Values of `gpuprov drain --by`, in words."""
+READ = "health, topology, export, show and explain read it"
+"""What does without the tables of a distribution."""
 HANGS = "no watchdog resets a host that hangs"
 WATCHDOG = "RuntimeWatchdogSec in /etc/systemd/system.conf has one do so, from when systemd runs"
 Ctx = Context[House]
@@ -170,15 +172,14 @@ def supported(ctx: Ctx) -> Outcome:
     if entry is None or f"{entry.id} {entry.version_id}" not in known:
         release_name = release.name or release.id
         if entry and entry.support == "read":
-            hint = (
-                "verify, health, export and explain read it; for plan and apply: do-release-upgrade, or another image"
-            )
+            hint = f"{READ}, and verify judges it; for plan and apply: do-release-upgrade, or another image"
             return fail(" or ".join(known), f"{release_name}, which gpuprov reads and does not change", hint)
         if release.id in SNAPSHOTS:
             return fail(
                 " or ".join(known), f"{release_name}, whose root file system is a read-only snapshot", SNAPSHOTS_HINT
             )
-        return fail(" or ".join(known), release_name, "this distribution is not supported")
+        hint = f"this distribution is not supported; {READ}. For plan and apply: another image"
+        return fail(" or ".join(known), release_name, hint)
     if not release.is_text:
         hint = "correct that byte (iconv -f UTF-8 /etc/os-release shows where it is): Ansible cannot read the file"
         return fail(

@@ -25,6 +25,7 @@ from gpuprov.spec.url import build_pattern
 VERSION = r"^(any|[0-9]{3}|[0-9]{3}\.[0-9]{1,3}(\.[0-9]{1,2})?)$"
 CUDA = r"^([0-9]{1,2}(\.[0-9]{1,2}){0,2})?$"
 NO_FLAVOUR = "there are no precompiled modules of the {} flavour, which the host needs"
+UNKNOWN = "gpuprov knows no packages of this distribution; health, topology and export read such a host"
 BUILD_IT = "nvidia_driver: {build: dkms}; or kernel_modules: proprietary, where the GPU runs with them"
 
 
@@ -157,7 +158,7 @@ def package_names(driver: NvidiaDriver, facts: Facts) -> DriverPackages:
             raise ProbeFailed(known.no_driver)
         if driver.build == "precompiled":
             raise ProbeFailed(f"{release.name or release.id} has no precompiled modules of source {driver.source}")
-        raise ProbeFailed(f"no driver package names are known for {release.name or release.id}")
+        raise ProbeFailed(f"no driver package names are known for {release.name or release.id}", UNKNOWN)
     return names
 
 

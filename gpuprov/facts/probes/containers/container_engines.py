@@ -43,7 +43,8 @@ if command -v dockerd >/dev/null; then
   echo "@engine docker"; echo "@version $(dockerd --version 2>/dev/null)"; file /etc/docker/daemon.json
   b='{'; i=$(timeout 20 docker info --format "$b{json .}}" 2>/dev/null) && echo '@live' && printf ' %s\n' "$i"
   unit docker.service; x=$(systemctl show -p ExecStart docker.service 2>/dev/null)
-  case $x in *'$'*) x=$({ tr '\0' ' ' <"/proc/$(systemctl show -p MainPID --value docker.service)/cmdline"; } 2>/dev/null) ;; esac
+  p=$(systemctl show -p MainPID docker.service 2>/dev/null)
+  case $x in *'$'*) x=$({ tr '\0' ' ' <"/proc/${p#MainPID=}/cmdline"; } 2>/dev/null) ;; esac
   printf '%s\n' "$x" | grep -oE -e '--(default-runtime|config-file)[= ]+[^ ;]+' | sed -E 's/^--(default|config)[^= ]*[= ]*/@\1 /'
 fi
 if command -v containerd >/dev/null; then

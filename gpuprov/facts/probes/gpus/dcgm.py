@@ -125,9 +125,9 @@ DCGM = Probe(
 for n in engine exporter; do
   u=nvidia-dcgm.service
   [ $n = exporter ] && u=nvidia-dcgm-exporter.service
-  echo "start|$n|$(systemctl show -p ExecStart --value $u 2>/dev/null | sed -n 's/.*argv\[\]=\([^;]*\);.*/\1/p')"
-  e=$(systemctl show -p Environment --value $u 2>/dev/null); echo "environment|$n|$e"
-  p=$(systemctl show -p MainPID --value $u 2>/dev/null)
+  echo "start|$n|$(systemctl show -p ExecStart $u 2>/dev/null | sed -n 's/.*argv\[\]=\([^;]*\);.*/\1/p')"
+  e=$(systemctl show -p Environment $u 2>/dev/null | sed -n 's/^Environment=//p'); echo "environment|$n|$e"
+  p=$(systemctl show -p MainPID $u 2>/dev/null | sed -n 's/^MainPID=//p')
   s=$(sed 's/.*) //' "/proc/${p:-0}/stat" 2>/dev/null) || continue
   case $s in Z*|X*|'') continue ;; esac
   c=$(tr '\0' ' ' < "/proc/$p/cmdline"); echo "process|$n|$p|$c"

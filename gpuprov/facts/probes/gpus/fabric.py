@@ -189,7 +189,7 @@ done; true""",
 )
 """PCI addresses of the ConnectX-7 functions that bridge to NVSwitches of generation 4."""
 RUNNING = """echo 'looked|'
-g=$(systemctl show -p ControlGroup --value $u 2>/dev/null)
+g=$(systemctl show -p ControlGroup $u 2>/dev/null | sed -n 's/^ControlGroup=//p')
 [ -n "$g" ] && for p in $(grep -ls "^[0-9]*:[^:]*:$g\\$" /proc/[0-9]*/cgroup); do
   p=${p%/cgroup}; s=$(cat "$p/stat" 2>/dev/null) || continue
   echo "process|${p##*/}|${s##*) }|$(tr '\\0\\n' '  ' < "$p/cmdline")"
@@ -205,15 +205,15 @@ DAEMON = Probe(
 """
     + RUNNING
     + """grep -lsx nv-fabricmanage /proc/[0-9]*/comm | head -n 1 | sed 's/^/elsewhere|/'
-i=$(systemctl show -p InvocationID --value $u 2>/dev/null)
+i=$(systemctl show -p InvocationID $u 2>/dev/null | sed -n 's/^InvocationID=//p')
 [ -n "$i" ] && journalctl -q --no-pager -o cat -n 50 _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | sed 's/^/log|/'
 e='detected NVSwitch (non-)?fatal error [0-9]|failed to find the GPU handle [0-9]+ in the multicast team'
 [ -n "$i" ] && journalctl -q --no-pager -o cat _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | grep -E "$e" | tail -n 20 | sed 's/^/error|/'
 # Its own log goes on over all its runs, in the host's time: what was written since this one began.
 f=$(sed -n 's/^[[:space:]]*LOG_FILE_NAME[[:space:]]*=["[:space:]]*\\([^"#]*[^"#[:space:]]\\).*/\\1/p' $c 2>/dev/null | tail -n 1)
 f=${f:-/var/log/fabricmanager.log}
-p=$(systemctl show -p MainPID --value $u 2>/dev/null)
-s=$(sed 's/.*) //' "/proc/$p/stat" 2>/dev/null | cut -d' ' -f20)
+p=$(systemctl show -p MainPID $u 2>/dev/null | sed -n 's/^MainPID=//p')
+s=$(sed 's/.*) //' "/proc/${p:-0}/stat" 2>/dev/null | cut -d' ' -f20)
 [ -n "$s" ] && [ -r "$f" ] && s=$(($(date +%s) - $(cut -d. -f1 /proc/uptime) + s / $(getconf CLK_TCK) - 1)) &&
   b=$(date -d "@$s" +%Y%m%d%H%M%S) && tail -c 1000000 "$f" | grep -aE "$e" |
   awk -v b="$b" '{ m = index("JanFebMarAprMayJunJulAugSepOctNovDec", substr($1, 2, 3)); t = $4; gsub(/[^0-9]/, "", t)

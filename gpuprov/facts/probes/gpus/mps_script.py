@@ -19,7 +19,7 @@ s=$(df -Pm /dev/shm 2>/dev/null | awk 'NR==2 {print $2}') && [ -n "$s" ] && echo
 for u in $({ systemctl list-units --all --plain --no-legend 'gpuprov-mps@*.service' | awk '{print $1}'
   ls /etc/systemd/system/multi-user.target.wants 2>/dev/null | grep '^gpuprov-mps@'; } 2>/dev/null | sort -u); do
   e=off; [ -L "/etc/systemd/system/multi-user.target.wants/$u" ] && e=enabled
-  i=${u#gpuprov-mps@}; echo "unit|${i%.service}|$(systemctl show -p ActiveState --value "$u" 2>/dev/null)|$e"
+  i=${u#gpuprov-mps@}; echo "unit|${i%.service}|$(systemctl show -p ActiveState "$u" 2>/dev/null | sed -n 's/^ActiveState=//p')|$e"
 done
 w=$(sed -n 's/.*"user": *"\([a-z_][^"]*\)".*/\1/p' /etc/gpuprov/mps.json 2>/dev/null)
 [ -n "$w" ] && i=$(id -u "$w" 2>/dev/null) && echo "user|$w|$i"

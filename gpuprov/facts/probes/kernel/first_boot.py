@@ -85,7 +85,7 @@ FIRST_BOOT = Probe(
     "first_boot",
     f"""systemd-detect-virt --container --quiet; echo "container=$?"
 echo "state="$(head -n 1 /var/lib/gpuprov/first_boot.json 2>/dev/null)
-echo "watchdog="$(systemctl show -p RuntimeWatchdogUSec --value 2>/dev/null)
+echo "watchdog="$(systemctl show -p RuntimeWatchdogUSec 2>/dev/null | sed -n 's/^RuntimeWatchdogUSec=//p')
 {systemd_boot.EFI}case $(efi LoaderInfo) in {first_boot_systemd.NAME}*)
   echo "loader={first_boot_systemd.NAME}"
   echo "info="$(efi LoaderInfo)

@@ -204,7 +204,7 @@ for n in peerdirect_support persistent_api_support; do
   [ -r /sys/module/nvidia_peermem/parameters/$n ] && echo "parameter|$n|$(cat /sys/module/nvidia_peermem/parameters/$n)"
 done
 for n in gpuprov-gpudirect openibd; do
-  v=$(systemctl show -p LoadState --value $n.service 2>/dev/null)
+  v=$(systemctl show -p LoadState $n.service 2>/dev/null | sed -n 's/^LoadState=//p')
   [ -n "$v" ] || continue
   [ "$v" = loaded ] || { echo "unit|$n.service|$v||"; continue; }
   echo "unit|$n.service|$v|$(systemctl is-active $n.service)|$(systemctl is-enabled $n.service 2>/dev/null | tail -n 1)"

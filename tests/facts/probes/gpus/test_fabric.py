@@ -150,7 +150,7 @@ def test_of_its_own_log_counts_what_this_run_wrote(tmp_path: Path) -> None:
     config = tmp_path / "fabricmanager.cfg"
     config.write_text(f'LOG_LEVEL=4\nLOG_FILE_NAME="{log}" # as ever\n')
     stub = tmp_path / "systemctl"
-    stub.write_text(f"#!/bin/sh\ncase $* in *MainPID*) echo {os.getpid()};; esac\n")
+    stub.write_text(f"#!/bin/sh\ncase $* in *MainPID*) echo MainPID={os.getpid()};; esac\n")
     stub.chmod(0o755)
     script = fabric.DAEMON.script.replace("/usr/share/nvidia/nvswitch/fabricmanager.cfg", str(config))
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}

@@ -32,7 +32,7 @@ def asked(folder: Path, variables: dict[str, str], *, line: str = "ro\n", conf: 
     answers = {
         "bootctl": f'[ "$1" = --print-esp-path ] && echo {folder} || cat {folder}/listing',
         "systemd-detect-virt": "exit 1",
-        "systemctl": "echo 1min",
+        "systemctl": "echo RuntimeWatchdogUSec=1min",
         "tail": '[ -p /dev/stdin ] && exec /usr/bin/tail "$1" "$2"',  # as with efivarfs, in which it cannot seek
     }
     script = FIRST_BOOT.script.replace(VARIABLES, f"{folder}/efivars").replace("/etc/kernel/", f"{folder}/")
