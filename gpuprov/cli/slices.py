@@ -112,6 +112,13 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
 @click.option("--reboot", is_flag=True, help="Permit one reboot per host, whatever the spec says; for plan and apply.")
 @click.option("--quick", is_flag=True, help="Plan from the checks alone, as gpuprov plan --quick.")
 @click.option("--drain", metavar="COMMAND", help="As with gpuprov apply.")
+@click.option(
+    "--repair",
+    type=click.IntRange(0),
+    metavar="N",
+    help="Before apply, repair at most so many hosts that health calls unfit until a reset or a reboot, each once in the "
+    "run; the others of them are left alone.",
+)
 @options.break_lock
 @options.act_limit
 @click.option("--log-dir", type=WRITTEN_FOLDER, help="Folder for the log of an apply.")
@@ -141,7 +148,7 @@ def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str
     _suits(act, given)
     loaded = stored.load_job(job)
     pairs = _pairs(loaded, secrets, given)
-    names = ("timeout", "quick", "reboot", "drain", "break_lock", "log_dir")
+    names = ("timeout", "quick", "reboot", "repair", "drain", "break_lock", "log_dir")
     chosen = {name: given[name] for name in names} | {"act": act, "run": run or new_run(), "forks": given["forks"] or 0}
     return working.work(loaded, pairs, results, working.Options(**chosen), Pulse())
 
@@ -186,9 +193,14 @@ def fold(folders: tuple[Path, ...], fleet: Path | None, run: str, as_json: bool,
 def _suits(act: str, given: dict[str, Any]) -> None:
     """Raise UsageError for an option that this act does not support."""
     of_acts = {"reboot": ("plan", "apply"), "quick": ("plan",)}
-    of_acts |= {"drain": ("apply",), **dict.fromkeys(("break_lock", "log_dir"), ("prepare", "apply"))}
+    of_acts |= {
+        "drain": ("apply",),
+        "repair": ("apply",),
+        **dict.fromkeys(("break_lock", "log_dir"), ("prepare", "apply")),
+    }
     for name, acts in of_acts.items():
-        if given[name] and act not in acts:
+        is_given = given[name] is not None if name == "repair" else given[name]
+        if is_given and act not in acts:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --act {' and '.join(acts)}")
 
 

@@ -148,6 +148,7 @@ class HostResult(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     hint: str = ""
     seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
+    repaired: Annotated[bool, describe("The run has reset or rebooted it to repair it, whatever came of it")] = False
     started: Annotated[str, describe("In UTC: 2026-11-23T18:00:00.000Z", pattern=TIME)]
     ended: Annotated[str, describe("In UTC; of two results of a host the one that ended later counts", pattern=TIME)]
 

@@ -21,10 +21,12 @@ from gpuprov.jobs import outcome
 from gpuprov.jobs.frozen import digest_of_file
 from gpuprov.jobs.model import Act, HostResult, Job
 from gpuprov.jobs.pulse import Pulse
+from gpuprov.jobs.repairs import repair_hosts
 from gpuprov.jobs.results import Results
 from gpuprov.jobs.tally import Tally
 from gpuprov.plan.extra import checked_run
 from gpuprov.plan.read import Pair
+from gpuprov.repair import model as repairing
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import verify_each
 
@@ -35,7 +37,8 @@ VERIFY_LIMIT = 60.0
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The act and its options. quick: a plan without Ansible. timeout: seconds that one act of apply may take on a
-    host. asked_at: the time of the job, whatever is given."""
+    host. repair: how many unfit hosts may be repaired before they are changed; None: no host is looked at for that.
+    asked_at: the time of the job, whatever is given."""
 
     act: Act = "verify"
     run: str
@@ -43,6 +46,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     timeout: float = ACT_LIMIT
     quick: bool = False
     reboot: bool = False
+    repair: int | None = None
     drain: str | None = None
     break_lock: tuple[str, ...] = ()
     log_dir: Path | None = None
@@ -132,11 +136,40 @@ def _apply(pairs: Sequence[Pair], options: Options, common: outcome.Told, pulse:
     return ended.interrupted
 
 
+def _repair_and_apply(pairs: Sequence[Pair], options: Options, common: outcome.Told, pulse: Pulse, note: Note) -> bool:
+    """Apply to the hosts; before, repair those that are unfit, if the job may."""
+    if options.repair is None:
+        return _apply(pairs, options, common, pulse, note)
+    chosen = repairing.Options(
+        run=options.run,
+        yes=True,
+        drain=False,
+        reboot=options.reboot,
+        max_out="100%",
+        max_fail="100%",
+        forks=options.forks,
+        break_lock=options.break_lock,
+        total=len(pairs),
+    )
+    repairs = repair_hosts(pairs, chosen, options.repair)
+
+    def note_repair(host_result: HostResult) -> None:
+        repaired = host_result.host in repairs.repaired
+        note(msgspec.structs.replace(host_result, repaired=repaired) if repaired else host_result)
+
+    for refused in repairs.refused.values():
+        note_repair(outcome.of_apply(common, refused))
+    left = [pair for pair in pairs if pair[0].name not in repairs.refused]
+    if repairs.interrupted or not left:
+        return repairs.interrupted
+    return _apply(left, options, common, pulse, note_repair)
+
+
 ACTS: dict[Act, Callable[[Sequence[Pair], Options, outcome.Told, Pulse, Note], bool]] = {
     "verify": _verify,
     "plan": _plan,
     "prepare": _apply,
-    "apply": _apply,
+    "apply": _repair_and_apply,
 }
 """Functions of the acts; each returns True if it was interrupted."""
 

@@ -136,7 +136,7 @@ class Engine:
 
     def _worker(self, number: int) -> Worker:
         job = self.state.jobs[number]
-        return Worker(self._place, self.project.id, job, self.project.words(job.act))
+        return Worker(self._place, self.project.id, job, self.project.words)
 
     def _results(self, now: float) -> Iterator[Event]:
         """Yield the results of the jobs. A job whose process is gone is over, or is started (again) if this engine has

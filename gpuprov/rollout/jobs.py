@@ -4,7 +4,7 @@ lock."""
 import fcntl
 import os
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,9 +38,10 @@ def at_work(place: Path) -> list[int]:
 
 
 class Worker:
-    """The process of one job. It holds a lock on a file as long as it lives, whoever started it."""
+    """The process of one job. It holds a lock on a file as long as it lives, whoever started it. `words`: makes the
+    command that does it, up to the job's file."""
 
-    def __init__(self, place: Path, run: str, job: Job, words: Sequence[str]) -> None:
+    def __init__(self, place: Path, run: str, job: Job, words: Callable[[Job], Sequence[str]]) -> None:
         self.job, self._words = job, words
         name = f"{job.number:04}"
         self._file = place / "jobs" / f"job-{name}.json"
@@ -67,7 +68,7 @@ class Worker:
             stored.save(job_file(fleet, self.job.number, left), self._file)
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             out, err = (opened(path, flags) for path in (self._out, self._err))
-            words = [*self._words, str(self._file), "--results", str(self._results.folder)]
+            words = [*self._words(self.job), str(self._file), "--results", str(self._results.folder)]
             try:
                 self._process = subprocess.Popen(
                     words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True, pass_fds=(lock,)

@@ -14,9 +14,10 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.drain import Adapter, adapter
 from gpuprov.fleet.drain.noted import Noted
 from gpuprov.fleet.policy import policy as policies
-from gpuprov.fleet.policy.events import Act, Started
+from gpuprov.fleet.policy.events import Started
 from gpuprov.fleet.policy.planned import Member, Plan, planned
 from gpuprov.fleet.policy.policy import Policy
+from gpuprov.fleet.policy.state import Job
 from gpuprov.jobs import cut, stored
 from gpuprov.jobs.frozen import raw_hosts
 from gpuprov.jobs.model import Fleet
@@ -45,10 +46,12 @@ class Project:
         self.plan: Plan = planned(policy, members(fleet, policy))
         self.user = user()
 
-    def words(self, act: Act) -> list[str]:
-        """Return the command for an act of the job, up to the job's file."""
-        permitted = act == "apply" and self.policy.reboot == "if-needed"
-        return [*self.given.words, "--act", act, *(["--reboot"] if permitted else [])]
+    def words(self, job: Job) -> list[str]:
+        """Return the command for a job, up to the job's file."""
+        applies = job.act == "apply"
+        permitted = ["--reboot"] if applies and self.policy.reboot == "if-needed" else []
+        repairs = ["--repair", str(job.repairs)] if applies and self.policy.repair else []
+        return [*self.given.words, "--act", job.act, *permitted, *repairs]
 
     @cached_property
     def adapter(self) -> Adapter | None:

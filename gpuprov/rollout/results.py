@@ -51,4 +51,4 @@ class Results:
             self.seen[name] = changed
             if (result.run, result.act) == (self._run, self._act) and result.host in names:
                 verdict = verdict_of(result.state, green=result.green, reboot=bool(result.reboot))
-                yield HostEnd(result.host, verdict, result.state, message(result))
+                yield HostEnd(result.host, verdict, result.state, message(result), result.repaired)

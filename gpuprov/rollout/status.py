@@ -36,8 +36,9 @@ VERDICTS: dict[str, Word] = {"green": "green", "waits": "waits for a reboot", "f
 
 
 class HostStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A host. `result`: the last result's state. `kept_out`: drained, and not given back. `untold`: why the host's own
-    note about being out of service is out of date, which makes verify's result wrong on that point."""
+    """A host. `result`: the last result's state. `kept_out`: drained, and not given back. `repaired`: reset or rebooted to
+    repair it. `untold`: why the host's own note about being out of service is out of date, which makes verify's result
+    wrong on that point."""
 
     host: str
     batch: str
@@ -46,6 +47,7 @@ class HostStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
     result: str = ""
     message: str = ""
     kept_out: bool = False
+    repaired: bool = False
     untold: str = ""
 
 
@@ -58,7 +60,8 @@ class BatchStatus(msgspec.Struct, kw_only=True):
 
 
 class Status(msgspec.Struct, kw_only=True):
-    """A roll-out. `exit_code`: the exit code of `rollout start`, as far as it is known now."""
+    """A roll-out. `repairs`: how many hosts it may repair. `exit_code`: the exit code of `rollout start`, as far as it is
+    known now."""
 
     gpuprov_rollout_status: Annotated[int, describe("Version of this format")] = FORMAT
     id: str
@@ -71,6 +74,7 @@ class Status(msgspec.Struct, kw_only=True):
     until: Annotated[str, describe("When it goes on by itself, in UTC; empty where nobody knows")] = ""
     batches: list[BatchStatus] = []
     hosts: list[HostStatus] = []
+    repairs: Annotated[int, describe("Hosts that it may repair in all")] = 0
     results: Annotated[str, describe("The folder with the folders of results, for gpuprov fleet fold")] = ""
     exit_code: Code = 0
 
@@ -137,11 +141,13 @@ def status(
                 result=host.result,
                 message=details.get(name, host.message),
                 kept_out=host.held and state.plan.policy.drain is not None,
+                repaired=host.repaired,
                 untold=host.untold,
             )
             for batch in state.plan.batches
             for name, host in state.of(batch)
         ],
+        repairs=state.plan.most_repairs,
         exit_code=choose_code([choose_outcome(state)]),
     )
 

@@ -62,13 +62,14 @@ def _of_hosts(event: Event, state: State) -> str:
             return f"{ACTS[act]} {names(hosts)}"
         case kinds.Done(hosts=ends):
             grouped: dict[tuple[str, str], list[str]] = {}
+            repaired = [end.host for end in ends if end.repaired]
             for end in ends:
                 last = end.verdict == "again" and state.hosts[end.host].verdict == "failed"  # no try is left
                 verdict = "failed" if last else end.verdict
                 grouped.setdefault((VERDICTS.get(verdict, "tried again"), end.message), []).append(end.host)
-            return "\n".join(
-                f"{names(hosts)}: {word}" + (f": {why}" if why else "") for (word, why), hosts in grouped.items()
-            )
+            lines = [f"repaired: {names(repaired)}"] if repaired else []
+            lines += [f"{names(hosts)}: {word}" + (f": {why}" if why else "") for (word, why), hosts in grouped.items()]
+            return "\n".join(lines)
         case kinds.JobOver(message=message):
             return f"a process ended without all results: {message}" if message else ""
     return ""
@@ -105,6 +106,8 @@ def _lines(status: Status) -> Iterator[str]:
     for word, hosts in by_state(status.hosts).items():
         if word not in QUIET:
             yield from _named(word, hosts)
+    if repaired := [host.host for host in status.hosts if host.repaired]:
+        yield f"repaired: {names(repaired)} ({len(repaired)} of {status.repairs})"
     unknown: dict[str, list[str]] = {}
     for host in status.hosts:
         if host.untold:

@@ -305,6 +305,8 @@ def test_an_option_of_another_act_is_refused(tmp_path: Path) -> None:
     told = CliRunner().invoke(cli, ["fleet", "work", str(path), "--results", str(tmp_path / "r"), "--reboot"])
     assert told.exit_code == 2
     assert "--reboot goes with --act plan and apply" in told.stderr
+    told = CliRunner().invoke(cli, ["fleet", "work", str(path), "--results", str(tmp_path / "r"), "--repair", "0"])
+    assert (told.exit_code, "--repair goes with --act apply" in told.stderr) == (2, True)
 
 
 @pytest.mark.install

@@ -23,6 +23,8 @@ RESULTS: dict[str, dict[str, object]] = {
     "unreachable": {"state": "unreachable", "message": "no route to host"},
     "unproven": {"state": "changed", "verdict": "not proven"},
     "wrong": {"state": "changed", "verdict": "not as wanted"},
+    "repaired": {"state": "changed", "verdict": "as wanted", "repaired": True},
+    "unrepaired": {"state": "not-started", "message": "no repair is left for it"},
     "waits": {"state": "changed", "verdict": "not as wanted", "reboot": ["the running driver is 535"]},
 }
 
@@ -48,6 +50,7 @@ def main() -> None:
     parser.add_argument("--act", default="apply")
     parser.add_argument("--run", required=True)
     parser.add_argument("--reboot", action="store_true")
+    parser.add_argument("--repair", type=int, default=-1)
     given = parser.parse_args()
     stub = Path(os.environ["STUB"])
     with (stub / "folders").open("a") as folders:
@@ -66,6 +69,11 @@ def main() -> None:
         time.sleep(behaviour.get("seconds", 0))
         words = behaviour.get(name if given.act == "apply" else f"{given.act} {name}", ["green"])
         tries = sum(line.startswith(f"end {given.act} {name} ") for line in (stub / "log").read_text().splitlines())
+        if "repaired" in words and given.act == "apply":
+            with (stub / "repairs").open("a") as repairs:
+                repairs.write(f"{name} {given.repair}\n")
+            words = words if given.repair > 0 else ["unrepaired"]
+            given.repair -= 1
         result = dict(RESULTS[words[min(tries, len(words) - 1)]])
         if result["state"] == "changed" and given.act != "apply":
             result["state"] = {"verify": "verified", "prepare": "prepared"}[given.act]

@@ -326,7 +326,7 @@ def test_the_same_start_does_not_end_the_pause_of_a_colleague(
 
 def test_a_worker_that_ends_with_an_error_is_told_by_it_and_not_by_its_hint(tmp_path: Path) -> None:
     job = Job(number=1, act="apply", hosts=("a",), left={"a"})
-    worker = Worker(tmp_path, "friday", job, [sys.executable])
+    worker = Worker(tmp_path, "friday", job, lambda _job: [sys.executable])
     worker._err.parent.mkdir(parents=True, exist_ok=True)
     worker._err.write_text("reading\n\x1b[31mthe secrets are not here\nhint: --secrets INVENTORY reads them\n")
     assert worker.last_words() == "\x1b[31mthe secrets are not here", "made safe where it is shown"

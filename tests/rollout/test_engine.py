@@ -75,6 +75,23 @@ def test_an_undisturbed_run_ends_with_every_host_done(undisturbed: Path) -> None
     assert [path.name for path in (undisturbed / "drained").iterdir() if "." not in path.name] == ["gpu0005"]
 
 
+def test_no_more_hosts_are_repaired_than_the_policy_permits(tmp_path: Path) -> None:
+    """One that finds no repair left is tried again, since another job may not need its own."""
+    policy = (
+        "limits: {jobs: 2, job_size: 1}\nrepair: {budget: 2}\nbudget: {batch: 100%, whole: 100%}\nretry: {after: 0s}\n"
+    )
+    behaviour = {f"gpu{n:04}": ["repaired"] for n in (1, 3, 5)}
+    made.begun(tmp_path, 6, policy, behaviour)
+    assert made.carry_out(tmp_path).finished
+    told = {host["host"]: host for host in made.report(tmp_path)["hosts"]}
+    repaired = [name for name, host in told.items() if host.get("repaired")]
+    assert (len(repaired), {told[name]["state"] for name in repaired}) == (2, {"green"})
+    [left] = {*behaviour} - {*repaired}
+    assert (told[left]["state"], told[left]["message"]) == ("failed", "no repair is left for it")
+    asked = [line.split() for line in (tmp_path / "repairs").read_text().splitlines()]
+    assert {int(most) for _, most in asked} <= {0, 1}
+
+
 @pytest.mark.parametrize(("moment", "nth"), MOMENTS)
 def test_a_killed_engine_is_gone_on_with(undisturbed: Path, tmp_path: Path, moment: str, nth: int) -> None:
     made.begun(tmp_path, HOSTS, POLICY, BEHAVIOUR)

@@ -102,6 +102,18 @@ def test_what_a_host_says_stays_in_its_line() -> None:
     assert results.message(told) == "x gpu2: done"
 
 
+def test_repairs_are_told_with_their_budget() -> None:
+    plan = planned(policy("repair: {budget: 2}\n"), members(2))
+    begun = events.Working(at=1, job=1, act="apply", hosts=tuple(plan.domains), repairs=2)
+    ends = (events.HostEnd("gpu0000", "green"), events.HostEnd("gpu0001", "failed", message="given up", repaired=True))
+    ended = events.Done(at=2, job=1, hosts=ends)
+    state = folded(plan, [begun, ended])
+    assert line(ended, state).splitlines() == ["repaired: gpu0001", "gpu0000: green", "gpu0001: failed: given up"]
+    told = status("friday", state, carried_out=False, domains=plan.domains, details={})
+    assert (told.repairs, [host.repaired for host in told.hosts]) == (2, [False, True])
+    assert "repaired: gpu0001 (1 of 2)" in as_text(told).splitlines()
+
+
 def test_a_host_without_a_try_left_is_said_to_have_failed() -> None:
     state = State(planned(policy("retry: {attempts: 2}\n"), members(1)))
     [name] = state.hosts

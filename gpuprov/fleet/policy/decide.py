@@ -113,7 +113,8 @@ def record(actions: Iterable[Action], state: State, at: float) -> list[Event]:
 
 def begun(state: State, act: Act, hosts: tuple[str, ...], at: float) -> Event:
     """Return the event that begins the next job."""
-    return kinds.Working(at=at, job=len(state.acts) + 1, act=act, hosts=hosts)
+    repairs = min(state.count_repairs_left(), len(hosts)) if act == "apply" else 0
+    return kinds.Working(at=at, job=len(state.acts) + 1, act=act, hosts=hosts, repairs=repairs)
 
 
 def broken(state: State) -> str:

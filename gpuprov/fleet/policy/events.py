@@ -82,20 +82,23 @@ class NotDrained(_Event, frozen=True, tag="not-drained"):
 
 
 class Working(_Event, frozen=True, tag="working"):
-    """A job begins; recorded before its process starts, so that an unfinished job is repeated, or waited for."""
+    """A job begins; recorded before its process starts, so that an unfinished job is repeated, or waited for.
+    `repairs`: how many of its hosts it may repair."""
 
     job: int
     act: Act
     hosts: tuple[str, ...]
+    repairs: int = 0
 
 
 class HostEnd(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of one host, from a job's result."""
+    """The result of one host, from a job's result. `repaired`: it was reset or rebooted before, to repair it."""
 
     host: str
     verdict: Verdict
     state: str = ""
     message: str = ""
+    repaired: bool = False
 
 
 class Done(_Event, frozen=True, tag="done"):

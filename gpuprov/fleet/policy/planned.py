@@ -63,6 +63,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
             groups.setdefault(self.sites.get(name, ""), []).append(name)
         return groups
 
+    @property
+    def most_repairs(self) -> int:
+        """The number of hosts that may be repaired."""
+        repair = self.policy.repair
+        return at_least_one(repair.budget, self.total) if repair else 0
+
     def approvals(self, batch: Batch) -> list[tuple[str, Approval]]:
         """Return the steps that must be approved before the batch begins."""
         first = next((batch.number for batch in self.batches if batch.number), None)

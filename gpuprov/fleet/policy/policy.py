@@ -73,6 +73,12 @@ class Budget(Fragment, frozen=True):
     whole: Annotated[Count, describe("In all: a number of hosts, or a share of all hosts")] = 0
 
 
+class Repair(Fragment, frozen=True):
+    """Hosts that health calls unfit until a reset or a reboot are repaired before they are changed, each once."""
+
+    budget: Annotated[Size, describe("Hosts that may be repaired: a number of hosts, or a share of all hosts")]
+
+
 class Retry(Fragment, frozen=True):
     """Retries of a host that was locked by another run, could not be reached, or got no result from its process."""
 
@@ -135,6 +141,7 @@ class Policy(Fragment, frozen=True):
     batches: Batches = Batches()
     limits: Limits = Limits()
     budget: Budget = Budget()
+    repair: Annotated[Repair | None, describe("Repair unfit hosts before they are changed; without: no repair")] = None
     retry: Retry = Retry()
     windows: Annotated[Windows | None, describe("When hosts may be started on; without: always")] = None
     approvals: Annotated[tuple[Approval, ...], describe("Who approves which step")] = ()

@@ -17,8 +17,8 @@ OUT = frozenset({"draining", "ready", "working", "worked"})
 class Host:
     """`since`: when its stage began. `held`: taken out or left broken by this roll-out, and not good since. `touched`:
     a job that changes was begun. `ended`: when it was done. `proved`: verified again after the soak. `forgiven`: its
-    failure no longer counts. `untold`: the reason why the host itself does not know that it is out, or in service
-    again."""
+    failure no longer counts. `repaired`: this roll-out has repaired it, or tried to. `untold`: the reason why the host
+    itself does not know that it is out, or in service again."""
 
     stage: Stage = "waiting"
     verdict: Verdict | Literal[""] = ""
@@ -31,6 +31,7 @@ class Host:
     touched: bool = False
     proved: bool = False
     forgiven: bool = False
+    repaired: bool = False
     untold: str = ""
 
     @property
@@ -46,12 +47,13 @@ class Host:
 
 @dataclass(slots=True)
 class Job:
-    """A job that has begun and is not over. `left`: hosts without a result."""
+    """A job that has begun and is not over. `left`: hosts without a result. `repairs`: how many of them it may repair."""
 
     number: int
     act: Act
     hosts: tuple[str, ...]
     left: set[str]
+    repairs: int = 0
 
 
 @dataclass(slots=True)
@@ -88,6 +90,16 @@ class State:
     def busy(self) -> bool:
         """Return whether something is under way, which is completed whatever people say."""
         return bool(self.jobs) or any(host.stage in OUT - {"ready"} for host in self.hosts.values())
+
+    @property
+    def repaired(self) -> list[str]:
+        """Return the hosts that this roll-out has repaired, or tried to."""
+        return [name for name, host in self.hosts.items() if host.repaired]
+
+    def count_repairs_left(self) -> int:
+        """Return how many more hosts a new job may repair, beside those that jobs under way may."""
+        under_way = sum(job.repairs for job in self.jobs.values())
+        return max(0, self.plan.most_repairs - len(self.repaired) - under_way)
 
     def add(self, event: Event) -> None:
         """Apply one more event."""
@@ -129,9 +141,9 @@ class State:
                     entry.verdict = "failed" if message and entry.verdict == "green" else entry.verdict
                     entry.held = entry.touched and entry.verdict != "green"
                 self._move(hosts, "done", untold=unknown)
-            case kinds.Working(job=number, act=act, hosts=hosts):
+            case kinds.Working(job=number, act=act, hosts=hosts, repairs=repairs):
                 self.acts[number] = act
-                self.jobs[number] = Job(number, act, hosts, {*hosts})
+                self.jobs[number] = Job(number, act, hosts, {*hosts}, repairs)
                 if act != "verify":
                     self._move(hosts, "preparing" if act == "prepare" else "working")
                 for name in hosts:
@@ -157,6 +169,8 @@ class State:
             return
         job.left.discard(end.host)
         host = self.hosts[end.host]
+        if end.repaired and not host.repaired:
+            host.repaired, job.repairs = True, max(0, job.repairs - 1)
         verdict, host.message, host.result, host.since = end.verdict, end.message, end.state, self.last
         if verdict == "again":
             host.tries += 1

@@ -97,9 +97,12 @@ class Activities:
         return messages.plain(await self._worked(request, made, place))
 
     async def _worked(self, request: JobAsked, made: Project, place: Path) -> JobEnded:
-        job = Job(request.number, request.act, request.hosts, {*request.hosts})
-        words = [*self._words, "--run", request.rollout, *made.words(request.act)]
-        worker, begun = Worker(place, request.rollout, job, words), False
+        job = Job(request.number, request.act, request.hosts, {*request.hosts}, request.repairs)
+
+        def make_words(job: Job) -> list[str]:
+            return [*self._words, "--run", request.rollout, *made.words(job)]
+
+        worker, begun = Worker(place, request.rollout, job, make_words), False
         ends: dict[str, HostEnd] = {}
         while True:
             lives = worker.lives()  # before its results are read: what it wrote last is among them then
@@ -110,6 +113,7 @@ class Activities:
                 return JobEnded(ends=tuple(ends.values()), message=message)
             if not lives:
                 job.left -= ends.keys()
+                job.repairs = max(0, request.repairs - sum(end.repaired for end in ends.values()))
                 await asyncio.to_thread(worker.start, made.fleet)
                 begun = True
             await asyncio.sleep(TICK)

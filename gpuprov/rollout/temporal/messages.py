@@ -79,6 +79,7 @@ class JobAsked(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     act: Act
     hosts: tuple[str, ...]
+    repairs: int = 0
 
 
 class JobEnded(msgspec.Struct, frozen=True, kw_only=True):

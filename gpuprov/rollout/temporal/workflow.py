@@ -131,6 +131,7 @@ class Rollout:
             number=job.number,
             act=job.act,
             hosts=job.hosts,
+            repairs=job.repairs,
         )
         try:
             answer = await workflow.execute_activity(

@@ -38,6 +38,8 @@ def made_up(chance: random.Random) -> str:
     if chance.random() < 0.3:
         lines.append("prepare: true")
     if chance.random() < 0.3:
+        lines.append(f"repair: {{budget: {chance.choice(['1', '3', '10%'])}}}")
+    if chance.random() < 0.3:
         lines.append("approvals: [{before: batches, by: [alice, bob], count: 2}, {before: each-batch, by: [carol]}]")
     return "\n".join(lines) + "\n"
 
@@ -147,6 +149,31 @@ def test_a_budget_is_of_the_batch_and_of_the_whole() -> None:
     one.do(over)
     [stop] = end(one, events.HostEnd("gpu0002", "failed"), events.HostEnd("gpu0003", "green"))
     assert stop == decide.Stop("2 failed in all, budget.whole is 1: gpu0000, gpu0002")
+
+
+def test_jobs_share_the_repairs_and_give_back_what_they_do_not_need() -> None:
+    one = play("limits: {jobs: 2, job_size: 2}\nrepair: {budget: 3}\n")
+    for action in decide.following(one.state, one.now):
+        one.do(action)
+    assert {job.number: job.repairs for job in one.state.jobs.values()} == {1: 2, 2: 1}
+    one.add(events.Done(at=one.now, job=2, hosts=(events.HostEnd("gpu0002", "again", "not-started"),)))
+    repaired = events.HostEnd("gpu0000", "green", repaired=True)
+    one.add(events.Done(at=one.now, job=1, hosts=(repaired, events.HostEnd("gpu0001", "green"))))
+    assert (one.state.repaired, one.state.jobs[1].repairs, one.state.count_repairs_left()) == (["gpu0000"], 1, 0)
+    one.add(events.JobOver(at=one.now, job=1))
+    assert one.state.count_repairs_left() == 1
+    assert folded(one.plan, one.log) == one.state
+    one.add(events.JobOver(at=one.now, job=2))
+    [began] = decide.record([decide.Work("verify", ("gpu0000",))], one.state, one.now)
+    assert isinstance(began, events.Working)
+    assert began.repairs == 0, "only what is changed is repaired"
+
+
+def test_a_host_that_is_told_of_twice_is_counted_once() -> None:
+    one = play("retry: {attempts: 3, after: 0s}\nrepair: {budget: 2}\n", 1)
+    for _ in range(2):
+        end(one, events.HostEnd("gpu0000", "again", "unreachable", repaired=True))
+    assert one.state.count_repairs_left() == 1
 
 
 def test_a_soak_is_waited_for_and_then_verified() -> None:

@@ -23,6 +23,7 @@ canary: {hosts: [gpu0001, "rack2"], soak: 1h}
 batches: {size: 10%, soak: 15m}
 limits: {at_once: 20, per_domain: 2, jobs: 4, job_size: 25}
 budget: {batch: 1, whole: 5%}
+repair: {budget: 2}
 retry: {attempts: 5, after: 10m}
 windows:
   time_zone: Europe/Berlin
@@ -44,6 +45,8 @@ WRONG = {
     'windows: {time_zone: UTC, open: ["mon 10:00-10:00"]}': 'p.yaml:2:34: windows.open[0] is "mon 10:00-10:00", which begins '
     "and ends at the same time; a later end; a whole day is 00:00-24:00",
     "canary: {hosts: [a], count: 1}": "p.yaml:2:22: canary has hosts and count: 1; name the hosts, or a number of them",
+    "repair: {budget: 0}": "p.yaml:2:10: repair.budget is 0; allowed: a whole number from 1 to 1000000 or a share of them (10%)",
+    "repair: {}": "p.yaml:2:1: repair.budget is missing; allowed: a whole number from 1 to 1000000 or a share of them (10%)",
     "limits: {per_domain: 2}": "p.yaml:2:10: limits.per_domain without a failure domain; "
     "domain: a group, or a host variable such as rack",
     "batches: {size: 0}": "p.yaml:2:11: batches.size is 0; allowed: a whole number from 1 to 1000000 or a share of them (10%)",

@@ -82,7 +82,10 @@ class World:
         for job in list(self.state.jobs.values()):
             moved = True
             ends = [name for name in job.hosts if name in job.left and self.chance.random() < 0.6]
-            told = tuple(events.HostEnd(name, self.outcome(name, job.act)) for name in ends)
+            told = tuple(
+                events.HostEnd(name, self.outcome(name, job.act), repaired=number < job.repairs)
+                for number, name in enumerate(ends)
+            )
             self.add(events.Done(at=self.now, job=job.number, hosts=told))
             if not job.left or self.chance.random() < 0.05:
                 self.add(events.JobOver(at=self.now, job=job.number))
@@ -114,6 +117,8 @@ class World:
     def watch(self, actions: list[decide.Action]) -> None:
         """The promises of a roll-out, at the moment before the actions are carried out."""
         state, plan, limits = self.state, self.plan, self.plan.policy.limits
+        reserved = sum(job.repairs for job in state.jobs.values())
+        assert len(state.repaired) + reserved <= plan.most_repairs, "more repairs than the policy permits"
         begun = [
             a.hosts for a in actions if isinstance(a, decide.Drain) or (isinstance(a, decide.Work) and a.act == "apply")
         ]
