@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpuprov.apply.model import HostOutcome
+from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.probes.host.repairs import REPAIRS
 from gpuprov.repair import command
 from gpuprov.repair.hosts import Hosts, Judged, ReachedHosts
 from gpuprov.repair.model import HostPlan, HostRepair, Options, Repaired
+from gpuprov.repair.ticket import write_tickets
 from gpuprov.verify.verify import Pairs
 
 TASK = "repair"
@@ -63,7 +65,16 @@ def repair_first(pairs: Pairs, hosts: RecordedHosts, options: Options, most: int
 
 
 def _repair(pairs: Pairs, hosts: Hosts, options: Options) -> Repaired:
-    return command.run(pairs, hosts, options, lambda _plan: None)
+    """Repair these hosts, and write the tickets of those that were given up, on this machine."""
+    ended = command.run(pairs, hosts, options, lambda _plan: None)
+    try:
+        write_tickets(pairs, ended, None)
+        for host in ended.hosts:
+            host.hint = f"the ticket says what was found and tried: {host.ticket[0]}" if host.ticket else host.hint
+    except GpuprovError as error:  # the repairs count all the same
+        for host in ended.hosts:
+            host.hint = f"no ticket was written: {error.message}" if host.state == "given up" else host.hint
+    return ended
 
 
 def _refuse(plan: HostPlan, again: bool) -> HostOutcome:

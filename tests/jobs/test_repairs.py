@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from gpuprov.core.errors import UnreachableError
+from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.jobs import outcome, repairs, work
 from gpuprov.jobs.model import HostResult
@@ -18,7 +18,7 @@ from gpuprov.jobs.repairs import RecordedHosts, Repairs, repair_first
 from gpuprov.plan.read import Pair
 from gpuprov.repair import hosts as reached
 from gpuprov.repair.hosts import Answer
-from gpuprov.repair.model import Options
+from gpuprov.repair.model import Options, Repaired
 from gpuprov.verify.evaluate import Result
 from tests.jobs.test_work import silent
 from tests.repair.fake_hosts import FakeHost, plan
@@ -33,6 +33,28 @@ class Known(Fleet):
     """Hosts of which some were repaired by this run before."""
 
     repaired: set[str] = field(default_factory=set)
+
+
+@pytest.fixture(autouse=True)
+def tickets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tickets of hosts that are not read again; none can be written of `full`."""
+
+    def write_tickets(_pairs: object, run: Repaired, folder: Path | None) -> None:
+        assert folder is None
+        for host in run.hosts:
+            if host.state == "given up" and host.host == "full":
+                raise GpuprovError("no space")
+            host.ticket = ("/tickets/a.html", "/tickets/a.json") if host.state == "given up" else ()
+
+    monkeypatch.setattr(repairs, "write_tickets", write_tickets)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("gpu1", "tried: /tickets/a.html"), ("full", "no ticket was written: no space")]
+)
+def test_a_host_that_was_given_up_has_a_ticket(name: str, words: str) -> None:
+    found, _ = repair({name: FakeHost(ends="")}, 1)
+    assert (found.refused[name].state, found.refused[name].hint.endswith(words)) == ("failed", True)
 
 
 def repair(hosts: dict[str, FakeHost], most: int, *before: str) -> tuple[Repairs, Known]:
