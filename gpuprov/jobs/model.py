@@ -15,6 +15,7 @@ from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
 from gpuprov.core.safe_parse import Tree
 from gpuprov.facts.probes.host.firmware import Firmware
+from gpuprov.fleet.policy.events import Repair
 from gpuprov.spec.described import describe
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import Verdict
@@ -148,7 +149,12 @@ class HostResult(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     hint: str = ""
     seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
-    repaired: Annotated[bool, describe("The run has reset or rebooted it to repair it, whatever came of it")] = False
+    repair: Annotated[
+        Repair,
+        describe(
+            "done: the run has reset or rebooted it to repair it; none left: unfit and left alone, without a repair"
+        ),
+    ] = ""
     started: Annotated[str, describe("In UTC: 2026-11-23T18:00:00.000Z", pattern=TIME)]
     ended: Annotated[str, describe("In UTC; of two results of a host the one that ended later counts", pattern=TIME)]
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from gpuprov.apply.model import HostOutcome
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.probes.host.repairs import REPAIRS
+from gpuprov.fleet.policy.events import Repair
 from gpuprov.repair import command
 from gpuprov.repair.hosts import Hosts, Judged, ReachedHosts
 from gpuprov.repair.model import HostPlan, HostRepair, Options, Repaired
@@ -44,6 +45,12 @@ class Repairs(NamedTuple):
     refused: dict[str, HostOutcome]
     interrupted: bool = False
 
+    def describe(self, host: str) -> Repair:
+        """Return what a result says of it."""
+        if host in self.repaired:
+            return "done"
+        return "none left" if host in self.refused and self.refused[host].state == "blocked" else ""
+
 
 def repair_hosts(pairs: Pairs, options: Options, most: int) -> Repairs:
     """Repair at most so many of the hosts that a reset or a reboot makes fit."""
@@ -78,11 +85,11 @@ def _repair(pairs: Pairs, hosts: Hosts, options: Options) -> Repaired:
 
 
 def _refuse(plan: HostPlan, again: bool) -> HostOutcome:
-    """Return the outcome of a host that is not repaired: another try may find repairs that are free by then."""
+    """Return the outcome of a host that is not repaired."""
     why = "this run has repaired it already" if again else "no repair is left for it"
     return HostOutcome(
         host=plan.host,
-        state="blocked" if again else "not-started",
+        state="blocked",
         task=TASK,
         message=f"{plan.sentence}, and {why}",
         hint=BY_HAND,

@@ -154,8 +154,7 @@ def _repair_and_apply(pairs: Sequence[Pair], options: Options, common: outcome.T
     repairs = repair_hosts(pairs, chosen, options.repair)
 
     def note_repair(host_result: HostResult) -> None:
-        repaired = host_result.host in repairs.repaired
-        note(msgspec.structs.replace(host_result, repaired=repaired) if repaired else host_result)
+        note(msgspec.structs.replace(host_result, repair=repairs.describe(host_result.host)))
 
     for refused in repairs.refused.values():
         note_repair(outcome.of_apply(common, refused))

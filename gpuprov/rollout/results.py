@@ -51,4 +51,6 @@ class Results:
             self.seen[name] = changed
             if (result.run, result.act) == (self._run, self._act) and result.host in names:
                 verdict = verdict_of(result.state, green=result.green, reboot=bool(result.reboot))
-                yield HostEnd(result.host, verdict, result.state, message(result), result.repaired)
+                if result.repair == "none left":  # another job may not need its own
+                    verdict = "again"
+                yield HostEnd(result.host, verdict, result.state, message(result), result.repair)

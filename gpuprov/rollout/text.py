@@ -62,7 +62,7 @@ def _of_hosts(event: Event, state: State) -> str:
             return f"{ACTS[act]} {names(hosts)}"
         case kinds.Done(hosts=ends):
             grouped: dict[tuple[str, str], list[str]] = {}
-            repaired = [end.host for end in ends if end.repaired]
+            repaired = [end.host for end in ends if end.repair == "done"]
             for end in ends:
                 last = end.verdict == "again" and state.hosts[end.host].verdict == "failed"  # no try is left
                 verdict = "failed" if last else end.verdict

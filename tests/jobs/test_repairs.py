@@ -18,7 +18,7 @@ from gpuprov.jobs.repairs import RecordedHosts, Repairs, repair_first
 from gpuprov.plan.read import Pair
 from gpuprov.repair import hosts as reached
 from gpuprov.repair.hosts import Answer
-from gpuprov.repair.model import Options, Repaired
+from gpuprov.repair.model import HostRepair, Options, Repaired
 from gpuprov.verify.evaluate import Result
 from tests.jobs.test_work import silent
 from tests.repair.fake_hosts import FakeHost, plan
@@ -65,9 +65,7 @@ def repair(hosts: dict[str, FakeHost], most: int, *before: str) -> tuple[Repairs
 def test_the_first_unfit_hosts_are_repaired_and_the_others_left_alone() -> None:
     found, fleet = repair({"gpu1": FakeHost(well=True), "gpu2": FakeHost(), "gpu3": FakeHost()}, 1)
     assert found.repaired == {"gpu2"}
-    assert {name: (host.state, host.task) for name, host in found.refused.items()} == {
-        "gpu3": ("not-started", "repair")
-    }
+    assert {name: (host.state, host.task) for name, host in found.refused.items()} == {"gpu3": ("blocked", "repair")}
     assert found.refused["gpu3"].message.endswith("no repair is left for it")
     assert fleet.calls.count("reset") == 1
     assert not fleet.hosts["gpu3"].well
@@ -78,7 +76,7 @@ def test_the_first_unfit_hosts_are_repaired_and_the_others_left_alone() -> None:
     [
         (FakeHost(ends="reboot"), 1, (), True, ""),
         (FakeHost(ends=""), 1, (), True, "failed"),
-        (FakeHost(), 0, (), False, "not-started"),
+        (FakeHost(), 0, (), False, "blocked"),
         (FakeHost(), 2, ("gpu1",), True, "blocked"),
         (FakeHost(well=True), 0, ("gpu1",), True, ""),
         # What is in use, or another run's, is apply's to tell.
@@ -93,6 +91,14 @@ def test_what_becomes_of_a_host(host: FakeHost, most: int, before: tuple[str, ..
     assert ("gpu1" in found.repaired) == repaired
     refused = found.refused.get("gpu1")
     assert (refused.state if refused else "") == state
+
+
+def test_only_a_host_for_which_no_repair_was_left_waits_for_one() -> None:
+    given_up = repairs._give_up(HostRepair(plan=plan("gpu1"), state="given up", message="a defect"))
+    left = repairs._refuse(plan("gpu2"), again=False)
+    again = repairs._refuse(plan("gpu3"), again=True)
+    found = Repairs(frozenset({"gpu3"}), {"gpu1": given_up, "gpu2": left, "gpu3": again})
+    assert [found.describe(name) for name in ("gpu1", "gpu2", "gpu3", "gpu4")] == ["", "none left", "done", ""]
 
 
 def test_a_repair_of_a_killed_worker_counts() -> None:
@@ -152,8 +158,8 @@ def test_results_say_what_was_repaired_and_what_is_unfit_is_not_changed(
     options = work.Options(act="apply", run="r1", repair=3, reboot=True)
     assert work.ACTS["apply"](hosts, options, common, pulse, note) is False
     assert applied == ["gpu1", "gpu3"]
-    assert {name: (result.state, result.repaired) for name, result in noted.items()} == {
-        "gpu1": ("verified", True), "gpu2": ("not-started", False), "gpu3": ("verified", False)}  # fmt: skip
+    assert {name: (result.state, result.repair) for name, result in noted.items()} == {
+        "gpu1": ("verified", "done"), "gpu2": ("blocked", "none left"), "gpu3": ("verified", "")}  # fmt: skip
     [(given, most)] = asked
     assert (most, given.run, given.drain, given.reboot, given.yes) == (3, "r1", False, True, True)
     work.ACTS["apply"](hosts, work.Options(act="apply", run="r1"), common, pulse, note)

@@ -23,8 +23,8 @@ RESULTS: dict[str, dict[str, object]] = {
     "unreachable": {"state": "unreachable", "message": "no route to host"},
     "unproven": {"state": "changed", "verdict": "not proven"},
     "wrong": {"state": "changed", "verdict": "not as wanted"},
-    "repaired": {"state": "changed", "verdict": "as wanted", "repaired": True},
-    "unrepaired": {"state": "not-started", "message": "no repair is left for it"},
+    "repaired": {"state": "changed", "verdict": "as wanted", "repair": "done"},
+    "unrepaired": {"state": "blocked", "message": "no repair is left for it", "repair": "none left"},
     "waits": {"state": "changed", "verdict": "not as wanted", "reboot": ["the running driver is 535"]},
 }
 

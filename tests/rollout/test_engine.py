@@ -88,6 +88,7 @@ def test_no_more_hosts_are_repaired_than_the_policy_permits(tmp_path: Path) -> N
     assert (len(repaired), {told[name]["state"] for name in repaired}) == (2, {"green"})
     [left] = {*behaviour} - {*repaired}
     assert (told[left]["state"], told[left]["message"]) == ("failed", "no repair is left for it")
+    assert made.report(tmp_path)["exit_code"] == 3
     asked = [line.split() for line in (tmp_path / "repairs").read_text().splitlines()]
     assert {int(most) for _, most in asked} <= {0, 1}
 

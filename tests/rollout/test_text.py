@@ -105,7 +105,7 @@ def test_what_a_host_says_stays_in_its_line() -> None:
 def test_repairs_are_told_with_their_budget() -> None:
     plan = planned(policy("repair: {budget: 2}\n"), members(2))
     begun = events.Working(at=1, job=1, act="apply", hosts=tuple(plan.domains), repairs=2)
-    ends = (events.HostEnd("gpu0000", "green"), events.HostEnd("gpu0001", "failed", message="given up", repaired=True))
+    ends = (events.HostEnd("gpu0000", "green"), events.HostEnd("gpu0001", "failed", message="given up", repair="done"))
     ended = events.Done(at=2, job=1, hosts=ends)
     state = folded(plan, [begun, ended])
     assert line(ended, state).splitlines() == ["repaired: gpu0001", "gpu0000: green", "gpu0001: failed: given up"]

@@ -8,6 +8,9 @@ Act = Literal["prepare", "apply", "verify"]
 Verdict = Literal["green", "waits", "failed", "again"]
 """green: matches its spec. waits: for a reboot that is not permitted. failed. again: locked, not reached or without a
 result; tried again."""
+Repair = Literal["", "done", "none left"]
+"""done: this roll-out has reset or rebooted the host to repair it, whatever came of it. none left: it is unfit, and was
+left alone, since the job had no repair for it."""
 LATER = frozenset({"locked", "unreachable", "not-started"})
 """States of hosts that may succeed at another time."""
 ENDED = frozenset({"verified", "unchanged", "changed"})
@@ -92,13 +95,13 @@ class Working(_Event, frozen=True, tag="working"):
 
 
 class HostEnd(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of one host, from a job's result. `repaired`: it was reset or rebooted before, to repair it."""
+    """The result of one host, from a job's result."""
 
     host: str
     verdict: Verdict
     state: str = ""
     message: str = ""
-    repaired: bool = False
+    repair: Repair = ""
 
 
 class Done(_Event, frozen=True, tag="done"):

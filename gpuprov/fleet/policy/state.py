@@ -169,12 +169,13 @@ class State:
             return
         job.left.discard(end.host)
         host = self.hosts[end.host]
-        if end.repaired and not host.repaired:
+        if end.repair == "done" and not host.repaired:
             host.repaired, job.repairs = True, max(0, job.repairs - 1)
         verdict, host.message, host.result, host.since = end.verdict, end.message, end.state, self.last
         if verdict == "again":
             host.tries += 1
-            if host.tries >= self.plan.policy.retry.attempts:
+            is_spent = end.repair == "none left" and len(self.repaired) >= self.plan.most_repairs
+            if is_spent or host.tries >= self.plan.policy.retry.attempts:
                 verdict = "failed"
         else:
             host.tries = 0

@@ -113,7 +113,7 @@ class Activities:
                 return JobEnded(ends=tuple(ends.values()), message=message)
             if not lives:
                 job.left -= ends.keys()
-                job.repairs = max(0, request.repairs - sum(end.repaired for end in ends.values()))
+                job.repairs = max(0, request.repairs - sum(end.repair == "done" for end in ends.values()))
                 await asyncio.to_thread(worker.start, made.fleet)
                 begun = True
             await asyncio.sleep(TICK)

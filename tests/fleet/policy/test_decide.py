@@ -157,7 +157,7 @@ def test_jobs_share_the_repairs_and_give_back_what_they_do_not_need() -> None:
         one.do(action)
     assert {job.number: job.repairs for job in one.state.jobs.values()} == {1: 2, 2: 1}
     one.add(events.Done(at=one.now, job=2, hosts=(events.HostEnd("gpu0002", "again", "not-started"),)))
-    repaired = events.HostEnd("gpu0000", "green", repaired=True)
+    repaired = events.HostEnd("gpu0000", "green", repair="done")
     one.add(events.Done(at=one.now, job=1, hosts=(repaired, events.HostEnd("gpu0001", "green"))))
     assert (one.state.repaired, one.state.jobs[1].repairs, one.state.count_repairs_left()) == (["gpu0000"], 1, 0)
     one.add(events.JobOver(at=one.now, job=1))
@@ -169,10 +169,26 @@ def test_jobs_share_the_repairs_and_give_back_what_they_do_not_need() -> None:
     assert began.repairs == 0, "only what is changed is repaired"
 
 
+def test_an_unfit_host_waits_for_a_repair_only_while_one_may_come_free() -> None:
+    unfit = events.HostEnd("gpu0001", "again", "blocked", "no repair is left for it", repair="none left")
+    one = play("limits: {jobs: 2, job_size: 1}\nrepair: {budget: 1}\nretry: {attempts: 9, after: 5m}\n", 2)
+    for action in decide.following(one.state, one.now):
+        one.do(action)
+    one.add(events.Done(at=one.now, job=2, hosts=(unfit,)))
+    one.add(events.JobOver(at=one.now, job=2))
+    assert one.state.hosts["gpu0001"].stage == "ready", "the other job may not need its repair"
+    one.add(events.Done(at=one.now, job=1, hosts=(events.HostEnd("gpu0000", "green", repair="done"),)))
+    one.now += 300
+    for action in decide.following(one.state, one.now):
+        one.do(action)
+    one.add(events.Done(at=one.now, job=3, hosts=(unfit,)))
+    assert one.state.hosts["gpu0001"].verdict == "failed"
+
+
 def test_a_host_that_is_told_of_twice_is_counted_once() -> None:
     one = play("retry: {attempts: 3, after: 0s}\nrepair: {budget: 2}\n", 1)
     for _ in range(2):
-        end(one, events.HostEnd("gpu0000", "again", "unreachable", repaired=True))
+        end(one, events.HostEnd("gpu0000", "again", "unreachable", repair="done"))
     assert one.state.count_repairs_left() == 1
 
 

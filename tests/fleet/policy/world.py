@@ -83,7 +83,7 @@ class World:
             moved = True
             ends = [name for name in job.hosts if name in job.left and self.chance.random() < 0.6]
             told = tuple(
-                events.HostEnd(name, self.outcome(name, job.act), repaired=number < job.repairs)
+                events.HostEnd(name, self.outcome(name, job.act), repair="done" if number < job.repairs else "")
                 for number, name in enumerate(ends)
             )
             self.add(events.Done(at=self.now, job=job.number, hosts=told))
