@@ -60,9 +60,9 @@ def parse_signature(text: str, *, fallback: bool = False) -> Signature:
 
 @cache
 def build_pattern(text: str) -> re.Pattern[str]:
-    """Return a pattern for a signature. Its words must begin and end where those of the line do, except beside a *; a
-    setting with the name of a single-word signature does not match."""
-    inner = r"\S*".join(map(re.escape, text.split(ANY)))
+    """Return a pattern for a signature, with a group for what each * stands for. Its words must begin and end where those
+    of the line do, except beside a *; a setting with the name of a single-word signature does not match."""
+    inner = r"(\S*)".join(map(re.escape, text.split(ANY)))
     before = r"(?<!\w)" if re.match(r"\w", text) else ""
     after = (
         (r"(?![\w=])" if len(WORD.findall(text)) < 2 else r"(?!\w)")
@@ -154,18 +154,27 @@ def find_held(line: str) -> list[Held]:
 
 
 class _Match(NamedTuple):
-    """A signature at a place of a line, and the symptoms that the line fits."""
+    """A signature at a place of a line, and the symptoms that the line fits. `open`: the places that a * stands for."""
 
     signature: Signature
     start: int
     end: int
     symptoms: list[Symptom]
+    open: tuple[tuple[int, int], ...] = ()
 
     def covers(self, other: _Match) -> bool:
-        """True if another message is a part of this one."""
+        """True if another message is a part of this one, or leaves open what this one names."""
+        if self.signature.text == other.signature.text or self._leaves_open(other):
+            return False
         longer = self.end - self.start > other.end - other.start
         around = self.start <= other.start and other.end <= self.end and longer
-        return self.signature.text != other.signature.text and (other.signature.text in self.signature.text or around)
+        return other.signature.text in self.signature.text or around or other._leaves_open(self)
+
+    def _leaves_open(self, other: _Match) -> bool:
+        """True if another message has words of its own for all that this one leaves open."""
+        return (
+            bool(self.open) and not other.open and all(other.start <= at and end <= other.end for at, end in self.open)
+        )
 
 
 def _match_signatures(line: str) -> Iterator[_Match]:
@@ -178,7 +187,8 @@ def _match_signatures(line: str) -> Iterator[_Match]:
             match = next((match for match in matches if not DENIED.match(line, match.end())), None)
             fitting = [symptom for symptom in those if is_fitting(symptom, signature.text, line)] if match else []
             if match and fitting:
-                yield _Match(signature, *match.span(), fitting)
+                spans = (match.span(group + 1) for group in range(len(match.groups())))
+                yield _Match(signature, *match.span(), fitting, tuple(span for span in spans if span[0] < span[1]))
 
 
 def _match_codes(line: str) -> Iterator[_Match]:

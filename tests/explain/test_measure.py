@@ -75,6 +75,14 @@ def test_of_a_line_with_two_messages_the_specific_one_is_answered() -> None:
     assert len(rows[0].signatures) <= MANY < len(rows[1].signatures)
 
 
+def test_a_message_that_names_what_another_leaves_open_is_answered() -> None:
+    line = "modprobe: FATAL: Module nvidia-uvm not found in directory /lib/modules/6.8.0-31-generic"
+    rows = find_held(fold(line))
+    assert [row.symptom.key for row in rows] == ["uvm-not-loaded"]
+    other = find_held(fold(line.replace("nvidia-uvm", "nvidia-fs")))
+    assert [(row.symptom.key, "*" in row.signature.text) for row in other] == [("module-not-found", True)]
+
+
 @pytest.mark.parametrize(
     ("line", "key"),
     [
