@@ -1,9 +1,11 @@
 """Problems as users see them: their meaning, where to look, the fix."""
 
+import re
 from functools import cache
 
 import msgspec
 
+from gpuprov.catalog.context import compile_any, fold, strip_host
 from gpuprov.catalog.kernel import Context, KernelLine, kernel_file
 from gpuprov.catalog.nics import NicLine, read_nics_file
 from gpuprov.catalog.rdma.gpudirect import Message, read_gpudirect_file
@@ -15,11 +17,13 @@ SXIDS = "nvswitch-sxid"
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cause with the read-only command that shows it, and the fix."""
+    """A cause with the read-only command that shows it, and the fix. `when`: what a line has beside the message, a signal
+    or an error of the system for example, if this is its cause."""
 
     cause: str
     check: str
     fix: str
+    when: tuple[str, ...] = ()
 
 
 class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,7 +32,8 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `codes`: numbers of CUDA's errors, in whatever words a program prints them. `fallbacks`: text by which a part of a
     program is known; a line with it is of this symptom if no row has its message.
 
-    `cause`, `check` and `fix` are of the likeliest cause; `others` follow in order of likelihood. `action`: of an Xid,
+    `cause`, `check` and `fix` are of the likeliest cause; `others` follow in order of likelihood, unless the line itself
+    decides for one of them. `action`: of an Xid,
     the action that NVIDIA specifies. `decided_by`: keys of symptoms that decide its cause if they are seen beside it.
     `follows`: the message says that something failed, and another line says why: the answers to other lines come before
     it. `harmless`: those of its signatures that hosts print that are well, too: a message pasted by itself is answered,
@@ -135,14 +140,31 @@ def build_from_xid(xid: Xid) -> Symptom:
 
 
 def resolve_for_line(symptom: Symptom, number: int, line: str) -> Symptom:
-    """Return a symptom with the action of this very line, if the line specifies it."""
+    """Return a symptom with the action and the cause of this very line, if the line specifies them."""
     if symptom.key == SXIDS:
         meaning = describe_sxid(number)
         return msgspec.structs.replace(symptom, cause=meaning[0], fix=meaning[1]) if meaning else symptom
     known = find_resolution(find_action(number, line))
     if known is None:
-        return symptom
+        return _put_first(symptom, line)
     return msgspec.structs.replace(symptom, fix=known.words, action=f"{known.key}: {known.words}")
+
+
+def _put_first(symptom: Symptom, line: str) -> Symptom:
+    """Return a symptom with the cause that a line decides for before the others."""
+    folded = strip_host(fold(line)) if any(cause.when for cause in symptom.others) else ""
+    decided = next((cause for cause in symptom.others if cause.when and _compile_when(cause).search(folded)), None)
+    if decided is None:
+        return symptom
+    likeliest = Cause(cause=symptom.cause, check=symptom.check, fix=symptom.fix)
+    others = (likeliest, *(cause for cause in symptom.others if cause is not decided))
+    return msgspec.structs.replace(symptom, cause=decided.cause, check=decided.check, fix=decided.fix, others=others)
+
+
+@cache
+def _compile_when(cause: Cause) -> re.Pattern[str]:
+    """Return a pattern for the words of a cause; a number ends where that of the line does."""
+    return re.compile(rf"(?:{compile_any(cause.when).pattern})(?!\d)")
 
 
 def build_from_message(message: Message) -> Symptom:

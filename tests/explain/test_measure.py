@@ -124,3 +124,23 @@ def test_lines_that_only_follow_from_others_come_last_in_a_log() -> None:
     assert found[0] is False
     assert found == sorted(found)
     assert any(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("[launch.py:322:sigkill_handler] ['/usr/bin/python3'] exits with return code = -9", "killed by signal 9"),
+        ("[launch.py:322:sigkill_handler] ['python3', 'worker-9'] exits with return code = 1", "with a Traceback"),
+        ("torch.distributed.elastic.multiprocessing.api: failed (exitcode: -11) local_rank: 2", "crashed (signal 11"),
+        ("torch.distributed.elastic.multiprocessing.api: failed (exitcode: -119) local_rank: 2", "with a Traceback"),
+        ("srun: error: gpu-9: task 3: Bus error", "bus error"),
+        (
+            "slurmstepd: error: *** STEP 9.0 ON gpu01 CANCELLED AT 2026-11-30T10:00:00 DUE TO TIME LIMIT ***",
+            "time limit",
+        ),
+    ],
+)
+def test_a_line_decides_which_cause_of_its_message_comes_first(line: str, words: str) -> None:
+    lines = dict(explain(line)[0].lines)
+    assert words in lines["cause"]
+    assert lines["or"]
