@@ -14,8 +14,8 @@ from gpuprov.catalog.lookup import find_sxid
 from gpuprov.catalog.signatures import Rank as Specificity
 from gpuprov.catalog.signatures import find_held
 from gpuprov.catalog.symptoms import Symptom, list_symptoms, resolve_for_line
-from gpuprov.catalog.verdicts import Verdict, explained, judge_line, judge_xid
-from gpuprov.catalog.xids import Action
+from gpuprov.catalog.verdicts import Standing, Verdict, explained, judge_line, judge_xid
+from gpuprov.catalog.xids import SEVERITY, Action
 from gpuprov.core.masking import masked
 from gpuprov.explain.choosing import LONGEST_LINE, chosen
 from gpuprov.explain.lines import devices_in, gpu_addresses, statements
@@ -29,6 +29,9 @@ _LEAP_YEAR = 2000
 """The year of stamps without one: only the time between lines matters."""
 _MOST_PENDING = 10_000
 """Maximum number of lines kept until the end of a log, to know whether their device is a GPU."""
+_STANDINGS: tuple[Standing, ...] = ("unfit", "unknown", "reported", "recovered")
+"""What a line may say of its host, the gravest first."""
+_LIGHTEST = len(_STANDINGS) * len(SEVERITY)
 
 Rank = tuple[bool, int, Specificity]
 
@@ -53,7 +56,8 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class _Shown(NamedTuple):
-    """A symptom in one line, and its rank: Xids first, then by `Held.rank`; lines that only follow from others last."""
+    """A symptom in one line, and its rank: Xids first, the gravest before the others, then by `Held.rank`; lines that only
+    follow from others last."""
 
     rank: Rank
     symptom: Symptom
@@ -148,9 +152,10 @@ def _find_ends(lines: tuple[Line, ...], boot: float) -> dict[tuple[str, Action],
 
 
 def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
-    """Return each symptom once, the most specific first: Xids, then by `Held.rank`; lines that only follow from others
-    come last. A symptom whose lines need different actions appears once for each. Messages that hosts print that are well
-    count only if the log is one line. A log that is a stream is read as it comes, and never kept."""
+    """Return each symptom once, the most specific first: Xids, the gravest before the others, then by `Held.rank`;
+    lines that only follow from others come last. A symptom whose lines need different actions appears once for each.
+    Messages that hosts print that are well count only if the log is one line. A log that is a stream is read as it
+    comes, and never kept."""
     stream = io.BytesIO("\n".join(log.splitlines()).encode("utf-8", "replace")) if isinstance(log, str) else log
     reader, gpus = _Log(), set[str]()
     for line in statements(join_messages(chosen(stream, lambda line: gpus.update(gpu_addresses((line,)))))):
@@ -165,7 +170,7 @@ def _shown_in(line: str) -> list[_Shown]:
     shown = []
     verdict = _verdict_of(line)
     if verdict and (symptom := explained(verdict)):
-        at = _places()[symptom.key] if symptom.xids else last
+        at = _weigh(verdict) * last + _places()[symptom.key] if symptom.xids else _LIGHTEST * last
         shown.append(
             _Shown((symptom.follows, at, (False, False, False, -LONGEST_LINE * (not symptom.xids))), symptom, verdict)
         )
@@ -173,13 +178,18 @@ def _shown_in(line: str) -> list[_Shown]:
     follows = bool(held) and held[0].symptom.follows
     return shown + [
         _Shown(
-            (follows, last, entry.rank),
+            (follows, _LIGHTEST * last, entry.rank),
             resolve_for_line(entry.symptom, find_sxid(line), line),
             by_part=entry.signature.fallback,
             harmless=entry.is_harmless,
         )
         for entry in held
     ]
+
+
+def _weigh(verdict: Verdict) -> int:
+    """Return the place of a verdict on an Xid among others: what makes a host unfit first, the severest action first."""
+    return _STANDINGS.index(verdict.standing) * len(SEVERITY) + len(SEVERITY) - 1 - SEVERITY.index(verdict.action)
 
 
 @cache

@@ -397,5 +397,12 @@ def test_line_of_nvlink5_says_itself_what_it_asks_for(said: str, asks: str) -> N
 def test_lines_of_one_xid_that_ask_for_different_things_are_told_apart() -> None:
     log = "\n".join(f"NVRM: Xid (PCI:0000:00:00): 149, {said}" for said, _ in NVLINK5)
     answers = [dict(one.lines) for one in in_text(log, "a log")]
-    assert [one["NVIDIA says"].partition(":")[0] for one in answers] == ["IGNORE", "RESET_GPU"]
-    assert [one["seen"].partition(" in ")[0] for one in answers] == ["2 times", "1 time"]
+    assert [one["NVIDIA says"].partition(":")[0] for one in answers] == ["RESET_GPU", "IGNORE"]
+    assert [one["seen"].partition(" in ")[0] for one in answers] == ["1 time", "2 times"]
+
+
+def test_of_xids_the_gravest_comes_first() -> None:
+    log = "\n".join(
+        f"NVRM: Xid (PCI:0000:0{number % 7}:00): {number}, pid=9, name=a" for number in (43, 13, 63, 48, 79)
+    )
+    assert [one.name for one in in_text(log, "a log")] == ["Xid 79", "Xid 48", "Xid 13", "Xid 43", "Xid 63"]
