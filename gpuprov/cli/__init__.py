@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpuprov import __version__
-from gpuprov.cli import carried, options
+from gpuprov.cli import carried, habits, options
 from gpuprov.cli.about import about
 from gpuprov.cli.accept import accept
 from gpuprov.cli.bake import bake
@@ -72,9 +72,7 @@ cli.add_command(init)
     help="sarif: SARIF 2.1.0, for code scanning; github: annotations in a GitHub workflow.",
 )
 @options.json_flag
-def check(
-    sources: tuple[str, ...], bundle: Path | None, signers: Path, form: Any, as_json: bool, **reading: Any
-) -> int:
+def check(inventory: options.InventoryOptions, bundle: Path | None, signers: Path, form: Any, as_json: bool) -> int:
     """Check the inventory offline: is it valid, and can this hardware do it? Contacts no host.
 
     An executable file that is an inventory, or lies in an inventory folder, is a dynamic inventory script: it is run
@@ -92,20 +90,20 @@ def check(
         raise click.UsageError(f"--json and --format {form} exclude each other: leave one out")
 
     def fleet() -> Fleet:
-        loaded = options.load(sources, reading, warn=None if form == "github" else True)
+        loaded = options.load(inventory, warn=None if form == "github" else True)
         if bundle:
             from gpuprov.bundle import opened
 
             opened.made_for(opened.opened(bundle, signers), loaded.pairs)
         return loaded
 
-    return specs.show_check(fleet, form="json" if as_json else form, verbose=reading["verbose"])
+    return specs.show_check(fleet, form="json" if as_json else form, verbose=inventory.verbose)
 
 
 @cli.command(short_help="Write the Ansible project that apply runs.")
 @options.inventory
 @click.option("-o", "--out", required=True, type=Written(folder=True), help="Folder to write.")
-def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
+def render(inventory: options.InventoryOptions, out: Path) -> int:
     """Write the Ansible project that apply runs, for ansible-playbook or AWX with gpuprov installed beside
     ansible-core.
 
@@ -117,7 +115,7 @@ def render(sources: tuple[str, ...], out: Path, **reading: Any) -> int:
     from gpuprov.render import render as project
     from gpuprov.render import write
 
-    fleet = options.load(sources, reading)
+    fleet = options.load(inventory)
     rendered = project(fleet.pairs)
     write(rendered, out)
     for secret in rendered.left_out:
@@ -152,7 +150,9 @@ cli.add_command(verify)
 @click.option("--html", type=FILE, help="Write one self-contained HTML page to this file.")
 @click.option("--log-dir", type=Written(folder=True), help="Folder for the logs of the runs.")
 @options.json_flag
-def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: Path | None, **given: Any) -> int:
+def rehearse(
+    inventory: options.InventoryOptions, as_json: bool, junit: Path | None, html: Path | None, **given: Any
+) -> int:
     """Try the whole run on simulated hosts: apply, verify, reboot, verify, apply again. Contacts no host of the
     inventory.
 
@@ -163,12 +163,11 @@ def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: 
     """
     from gpuprov import rehearse as rehearsing
 
-    fleet = options.load(sources, given)
-    names = ("all_hosts", "keep", "forks", "verbose", "log_dir")
-    chosen = {name: given[name] for name in names}
-    chosen |= {"kind": given["kind"] or "", "distribution": given["distribution"] or ""}
-    page = about("rehearse", sources, given, files={"html": html}) if html else None
-    return rehearsing.run(fleet.pairs, rehearsing.Options(**chosen), plain=as_json, junit=junit, html=html, about=page)
+    fleet = options.load(inventory)
+    more = habits.keep_given(given)
+    chosen = rehearsing.Options(**more, forks=inventory.forks, verbose=inventory.verbose)
+    page = about("rehearse", inventory, files={"html": html}) if html else None
+    return rehearsing.run(fleet.pairs, chosen, plain=as_json, junit=junit, html=html, about=page)
 
 
 @cli.command(short_help="Write the hosts' current state as an inventory with specs.")
@@ -179,7 +178,7 @@ def rehearse(sources: tuple[str, ...], as_json: bool, junit: Path | None, html: 
 @options.read_limit
 @options.json_flag
 def export(
-    sources: tuple[str, ...], out: Path | None, mig_parted: Path | None, timeout: float, as_json: bool, **reading: Any
+    inventory: options.InventoryOptions, out: Path | None, mig_parted: Path | None, timeout: float, as_json: bool
 ) -> int:
     """Write the hosts' current state as an inventory with specs; hosts need no gpuprov variable yet.
 
@@ -191,8 +190,8 @@ def export(
     from gpuprov.report.files import check_writable
 
     check_writable(out, mig_parted)
-    hosts = options.raw_hosts(sources, reading)
-    exported = read(hosts, mig_parted=mig_parted is not None, timeout=timeout, pace=options.pace(reading))
+    hosts = options.raw_hosts(inventory)
+    exported = read(hosts, mig_parted=mig_parted is not None, timeout=timeout, pace=options.pace(inventory))
     code = specs.show_export(exported, out, as_json=as_json, mig_parted=mig_parted)
     retry.offer("export", exported.again, len(hosts))
     return code

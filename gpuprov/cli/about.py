@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gpuprov.cli import options
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 def about(
     verb: str,
-    sources: tuple[str, ...],
-    reading: dict[str, Any],
+    inventory: options.InventoryOptions,
     only: Collection[str] | None = None,
     files: Mapping[str, Path | Sequence[Path] | None] | None = None,
     host: str = "",
+    quick: bool = False,
 ) -> About:
     """Return the origin. The command includes what selects hosts, checks and files. Extra variables and login options
     are left out. `host`: the argument HOST of a command that has one."""
     from gpuprov.report.page import About
 
-    inventories = [str(source) for source in options.all_sources(sources, reading)]
+    inventories = [str(source) for source in options.all_sources(inventory)]
     words = ["gpuprov", verb, *filter(None, [host]), *inventories]
-    words += ["--limit", reading["limit"]] if reading.get("limit") else []
+    words += ["--limit", inventory.limit] if inventory.limit else []
     words += ["--only", ",".join(sorted(only))] if only else []
-    words += ["--quick"] if reading.get("quick") else []
+    words += ["--quick"] if quick else []
     for name, given in (files or {}).items():
         for path in [given] if isinstance(given, Path) else given or ():
             words += [f"--{name}", str(path)]

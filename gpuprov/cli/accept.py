@@ -44,7 +44,7 @@ FILE = Written()
 @click.option("--svg", type=FILE, help="Write the heat maps of pairs to this file.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
-def accept(sources: tuple[str, ...], only: str | None, yes: bool, **given: Any) -> int:
+def accept(inventory: options.InventoryOptions, only: str | None, yes: bool, **given: Any) -> int:
     """Run the acceptance tests, under each host's lock: do the hosts perform as their specs say?
 
     Loads GPUs and network fully, so it runs on request only, and refuses hosts that are in use.
@@ -60,10 +60,9 @@ def accept(sources: tuple[str, ...], only: str | None, yes: bool, **given: Any) 
             raise click.UsageError(f'--only: there is no test "{name}"; allowed: {", ".join(accepting.KINDS)}')
     if not names:
         raise click.UsageError(f"--only names no test; allowed: {', '.join(accepting.KINDS)}")
-    fleet = options.load(sources, given)
+    fleet = options.load(inventory)
     if not yes:
         options.must_be_able_to_ask("accept asks before it loads the hosts", "--yes")
-    taken = ("pairs", "timeout", "in_use", "break_lock", "verbose", "as_json", "junit", "html", "svg")
-    chosen = {name: given[name] for name in taken} | {"forks": given["forks"] or 0}
-    page = about("accept", sources, given, names if only else None, {"html": given["html"]}) if given["html"] else None
-    return accepting.run(fleet.pairs, accepting.Options(only=tuple(names), yes=yes, **chosen), page)
+    chosen = accepting.Options(only=tuple(names), yes=yes, forks=inventory.forks, verbose=inventory.verbose, **given)
+    page = about("accept", inventory, names if only else None, {"html": chosen.html}) if chosen.html else None
+    return accepting.run(fleet.pairs, chosen, page)

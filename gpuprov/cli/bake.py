@@ -25,7 +25,7 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @options.act_limit
 @click.option("--log-dir", type=Written(folder=True), help="Folder for the log of the run.")
 @options.json_flag
-def bake(sources: tuple[str, ...], root: Path, wheels: Path, as_json: bool, **given: Any) -> int:
+def bake(inventory: options.InventoryOptions, root: Path, wheels: Path, as_json: bool, **given: Any) -> int:
     """Bring the image in a folder to the spec of one host, as far as no hardware is needed; its first boot does the rest.
 
     --limit names the host whose spec it is. Needs root. Packages, kernel modules for the image's kernels, configuration and units are
@@ -44,13 +44,13 @@ def bake(sources: tuple[str, ...], root: Path, wheels: Path, as_json: bool, **gi
 
     root = place.check(root)
     place.enter()
-    fleet = options.load(sources, given, also=frozen.DOMAINS)
+    fleet = options.load(inventory, also=frozen.DOMAINS)
     options.ask_something(fleet, None)
     if len(fleet.pairs) != 1:
         raise click.UsageError(
             f"an image has the spec of one host, and {len(fleet.pairs)} are named: choose one with --limit"
         )
-    chosen = Options(root=root, wheels=wheels, **{name: given[name] for name in ("timeout", "verbose", "log_dir")})
-    made = run.bake(fleet, chosen, Terminal(verbose=given["verbose"]))
-    terminal.result(text.as_json(made) if as_json else text.as_text(made, verbose=given["verbose"]))
+    chosen = Options(root=root, wheels=wheels, verbose=inventory.verbose, **given)
+    made = run.bake(fleet, chosen, Terminal(verbose=inventory.verbose))
+    terminal.result(text.as_json(made) if as_json else text.as_text(made, verbose=inventory.verbose))
     return made.code

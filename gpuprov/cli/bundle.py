@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from gpuprov.cli import options
+from gpuprov.cli import habits, options
 from gpuprov.cli.sections import Command, Written
 from gpuprov.core.sanitize import counted
 
@@ -60,7 +60,7 @@ OF_PULL = ("wheels", "source", "results", "mode", "reboot", "serial")
     type=click.IntRange(1, (1 << 53) - 1),
     help="With --pull: serial number, higher than any before (the time).",
 )
-def bundle(sources: tuple[str, ...], pull: bool, **given: Any) -> int:
+def bundle(inventory: options.InventoryOptions, pull: bool, **given: Any) -> int:
     """Write what hosts without internet access need, or, with --pull, what hosts need that apply their spec by themselves.
 
     Without --pull: the packages that the specs need with all that they depend on, resolved now by the hosts' own apt, dnf or
@@ -79,10 +79,10 @@ def bundle(sources: tuple[str, ...], pull: bool, **given: Any) -> int:
                  --source https://mirror.example/gpuprov --results https://mirror.example/results
              gpuprov fleet fold results
     """
-    return _pull(sources, given) if pull else _packages(sources, given)
+    return _write_jobs(inventory, **given) if pull else _write_packages(inventory, **given)
 
 
-def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
+def _write_packages(inventory: options.InventoryOptions, **given: Any) -> int:
     """Write packages, for gpuprov apply --bundle."""
     from gpuprov.bundle import bundles, licences
     from gpuprov.catalog.licences import format_source
@@ -92,9 +92,9 @@ def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
         raise click.UsageError(
             f"--{wrong[0]} goes with --pull; without it, a bundle holds packages for gpuprov apply --bundle"
         )
-    fleet = options.load(sources, given)
+    fleet = options.load(inventory)
     chosen = bundles.Options(
-        out=given["out"], key=given["key"], days=given["expires"], accepted=given["accepted"], forks=given["forks"] or 0
+        out=given["out"], key=given["key"], days=given["expires"], accepted=given["accepted"], forks=inventory.forks
     )
     made = bundles.make(fleet, chosen, time.time())
     for licence in (licences.classes()[key] for key in made.licences):
@@ -110,25 +110,21 @@ def _packages(sources: tuple[str, ...], given: dict[str, Any]) -> int:
     return 0
 
 
-def _pull(sources: tuple[str, ...], given: dict[str, Any]) -> int:
+def _write_jobs(inventory: options.InventoryOptions, accepted: tuple[str, ...], expires: float, **given: Any) -> int:
     """Write jobs, for hosts that pull."""
     from gpuprov.core import terminal
     from gpuprov.jobs import frozen
     from gpuprov.pull import bundles
 
-    options.reaches_nobody("bundle --pull", given)
-    if given["accepted"]:
+    options.reaches_nobody("bundle --pull", inventory)
+    if accepted:
         raise click.UsageError("--accept-licence goes with a bundle of packages: leave out --pull")
     if missing := [name for name in ("wheels", "source") if not given[name]]:
         raise click.UsageError(f"--pull needs --{missing[0]}")
-    given = {**given, "mode": given["mode"] or "report", "results": given["results"] or ""}
-    if given["reboot"] and given["mode"] != "apply":
+    chosen = bundles.Options(**habits.keep_given(given), days=expires)
+    if chosen.reboot and chosen.mode != "apply":
         raise click.UsageError("--reboot goes with --mode apply")
-    fleet = options.load(sources, given, also=(*frozen.DOMAINS, *bundles.IDENTITY))
-    names = ("out", "key", "wheels", "source", "results", "mode", "reboot")
-    chosen = bundles.Options(
-        **{name: given[name] for name in names}, days=given["expires"], serial=given["serial"] or 0
-    )
+    fleet = options.load(inventory, also=(*frozen.DOMAINS, *bundles.IDENTITY))
     made = bundles.make(fleet, chosen, time.time())
     for host, files in made.files.items():
         terminal.warning(

@@ -1,7 +1,6 @@
 """The command `gpuprov capture`: parse, call, return the exit code."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -19,7 +18,7 @@ from gpuprov.cli.sections import Command, Written
     "--timeout", metavar="SECONDS", type=Seconds(1), default=120.0, show_default=True, help="Time limit of one host."
 )
 @options.reaching
-def capture(host: str, sources: tuple[str, ...], out: Path, timeout: float, **reading: Any) -> int:
+def capture(host: str, inventory: options.InventoryOptions, out: Path, timeout: float) -> int:
     """Record everything that the checks read on hosts, one file each, to be judged elsewhere. Changes nothing.
 
     HOST is a host of the inventory, or a pattern as --limit takes it. Passwords, tokens and private keys are masked.
@@ -35,9 +34,9 @@ def capture(host: str, sources: tuple[str, ...], out: Path, timeout: float, **re
     from gpuprov.report import retry
     from gpuprov.report.files import write_atomic
 
-    host, sources = former_order(host, sources)
-    raw_hosts = of_host(host, sources, reading, options.raw_hosts)
-    captured = take(raw_hosts, timeout, options.pace(reading))
+    host, sources = former_order(host, inventory.sources)
+    raw_hosts = of_host(host, inventory._replace(sources=sources), options.raw_hosts)
+    captured = take(raw_hosts, timeout, options.pace(inventory))
     for line in captured.unreachable:
         terminal.warning(line)
     try:

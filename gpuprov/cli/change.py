@@ -18,8 +18,9 @@ from gpuprov.core.sanitize import counted
 from gpuprov.core.time_limits import LEASE
 
 if TYPE_CHECKING:
+    from gpuprov.apply.model import Options
     from gpuprov.fleet.specs import Fleet
-    from gpuprov.plan.read import Pair
+    from gpuprov.plan.read import Pair, Reading
 
 FILE = Written()
 prune_option = click.option(
@@ -56,14 +57,15 @@ def _check_prune(prune: bool, only: frozenset[str] | None) -> None:
 @options.act_limit
 @options.json_flag
 def plan(
-    sources: tuple[str, ...],
+    *,
+    inventory: options.InventoryOptions,
     only: str | None,
     quick: bool,
     out: Path | None,
     html: Path | None,
     timeout: float,
     as_json: bool,
-    **reading: Any,
+    prune: bool,
 ) -> int:
     """Show what apply would change on each host, why, and whether it will reboot. Changes nothing.
 
@@ -75,6 +77,7 @@ def plan(
              gpuprov plan inventory.yaml --html plan.html
     """
     from gpuprov import plan as planning
+    from gpuprov.apply.model import Options
     from gpuprov.core import terminal
     from gpuprov.plan.show import Terminal
     from gpuprov.report import retry
@@ -82,18 +85,18 @@ def plan(
     from gpuprov.report.results import deliver
 
     check_writable(out, html)
-    readings: dict[str, Any] = {}
-    fleet = options.load(sources, reading, warn=True)
+    readings: dict[str, Reading] = {}
+    fleet = options.load(inventory, warn=True)
     chosen = options.only(only)
     options.ask_something(fleet, chosen)
-    _check_prune(reading["prune"], chosen)
+    _check_prune(prune, chosen)
     began = monotonic()
     plans = planning.plan(
         fleet.pairs,
         exact=not quick,
         capabilities=chosen,
-        prune=reading["prune"],
-        pace=options.pace(reading),
+        prune=prune,
+        pace=options.pace(inventory),
         timeout=timeout,
         show=Terminal(quiet=True),
         on_read=readings.update if out else None,
@@ -101,17 +104,15 @@ def plan(
     colour = terminal.coloured(sys.stdout)
 
     def as_text() -> str:
-        return planning.as_text(plans, verbose=reading["verbose"], colour=colour, width=terminal.room(sys.stdout))
+        return planning.as_text(plans, verbose=inventory.verbose, colour=colour, width=terminal.room(sys.stdout))
 
     def as_page() -> str:
-        return saved.render_page(
-            fleet, plans, (sources, {**reading, "quick": quick}), chosen, {"out": out, "html": html}
-        )
+        return saved.render_page(fleet, plans, inventory, chosen, {"out": out, "html": html}, quick=quick)
 
     document = planning.build_document(plans, monotonic() - began)
     deliver(document, None if as_json else as_text, ((html, as_page),))
     if out:
-        saved.write(out, fleet, readings, plans, (sources, reading), chosen)
+        saved.write(out, fleet, readings, plans, inventory, Options(only=chosen, prune=prune))
     retry.offer("plan", [plan.host for plan in plans if plan.unreachable], len(plans))
     return document.exit_code
 
@@ -157,7 +158,14 @@ def plan(
 @click.option("--html", type=FILE, help="Also write the outcome to this file, as one HTML page.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
-def apply(sources: tuple[str, ...], **given: Any) -> int:
+def apply(
+    inventory: options.InventoryOptions,
+    bundle: Path | None,
+    signers: Path,
+    html: Path | None,
+    only: str | None,
+    **given: Any,
+) -> int:
     """Bring the hosts to what their specs say, then verify. Reboots at most once, and only if permitted.
 
     INVENTORY may be a plan that gpuprov plan saved with --out: then exactly that is done, without a question.
@@ -172,62 +180,57 @@ def apply(sources: tuple[str, ...], **given: Any) -> int:
     from gpuprov.plan.saved import agree
     from gpuprov.plan.settings_back import find_moved
 
-    if given["act"]:
-        _alone(given)
-    html, page = given.pop("html"), None
-    if html:
-        page = about("apply", sources, given, options.only(given["only"]), {"html": html})
-    approved = saved.read(sources, given)
-    if approved and given["bundle"]:
+    chosen = applying.Options.of({**given, "forks": inventory.forks, "verbose": inventory.verbose}, options.only(only))
+    if chosen.act == "prepare":
+        _check_prepare(chosen)
+    page = about("apply", inventory, chosen.only, {"html": html}) if html else None
+    approved = saved.read(inventory, chosen)
+    if approved and bundle:
         raise click.UsageError(
             "--bundle goes with an inventory: a saved plan was made from the hosts' own package sources"
         )
     if approved:
-        sources, given = saved.restore_options(approved, given)
-    fleet = options.load(sources, given)
+        inventory, chosen = saved.restore_options(approved, inventory, chosen)
+    fleet = options.load(inventory)
     fleet = saved.narrowed(approved, fleet) if approved else fleet
-    options.ask_something(fleet, options.only(given["only"]))
-    if not given["yes"]:
+    options.ask_something(fleet, chosen.only)
+    if not chosen.yes:
         options.must_be_able_to_ask("apply asks before it changes anything", "--yes")
-    _check_prune(given["prune"], options.only(given["only"]))
-    names = ("full", "prune", "reboot", "yes", "break_lock", "timeout", "max_fail", "drain", "verbose", "as_json")
-    chosen: dict[str, Any] = {name: given[name] for name in names}
-    chosen |= {"serial": given["serial"] or "", "canary": given["canary"] or "", "only": options.only(given["only"])}
-    chosen |= {"act": given["act"] or "apply"}
-    chosen |= {"run": given["run"] or "", "lease": given["lease"]}
-    chosen |= {"forks": given["forks"] or 0, "log_dir": given["log_dir"]}
-    pairs, without = _with_packages(fleet, given) if given["bundle"] else (fleet.pairs, {})
+    _check_prune(chosen.prune, chosen.only)
+    pairs, without = _place_packages(fleet, bundle, signers, inventory.forks) if bundle else (fleet.pairs, {})
     without |= saved.not_reached(approved) if approved else {}
     left_out = {name: left(name, error) for name, error in without.items()}
-    compare = partial(find_moved, {raw.name: raw for raw, _ in pairs}, given["timeout"])
+    compare = partial(find_moved, {raw.name: raw for raw, _ in pairs}, chosen.timeout)
     agreed = partial(agree, approved, compare=compare) if approved else None
-    return applying.run(pairs, applying.Options(**chosen), agreed, html=html, about=page, left_out=left_out)
+    return applying.run(pairs, chosen, agreed, html=html, about=page, left_out=left_out)
 
 
-def _with_packages(fleet: Fleet, given: dict[str, Any]) -> tuple[tuple[Pair, ...], dict[str, GpuprovError]]:
+def _place_packages(
+    fleet: Fleet, bundle: Path, signers: Path, forks: int
+) -> tuple[tuple[Pair, ...], dict[str, GpuprovError]]:
     """Copy the bundle's packages to the hosts, where they are a cache and change nothing else; return the hosts that
     have them, and why others cannot. Raises GpuprovError if none can."""
     from gpuprov.bundle import opened, placed
     from gpuprov.core import terminal
 
-    manifest = opened.opened(given["bundle"], given["signers"])
-    repositories, refused = opened.matching(manifest, fleet.pairs, given["forks"] or 0)
-    opened.keep_keys(given["bundle"], manifest)
+    manifest = opened.opened(bundle, signers)
+    repositories, refused = opened.matching(manifest, fleet.pairs, forks)
+    opened.keep_keys(bundle, manifest)
     terminal.progress(
-        f"{given['bundle']}: signed, whole, of {manifest.made_at}; carried to {counted(len(repositories), 'host')}"
+        f"{bundle}: signed, whole, of {manifest.made_at}; carried to {counted(len(repositories), 'host')}"
     )
     left = [pair for pair in fleet.pairs if pair[0].name not in refused]
-    pairs, without = placed.place(given["bundle"], manifest, left, repositories)
+    pairs, without = placed.place(bundle, manifest, left, repositories)
     refused |= without
     if not pairs:
         raise next(iter(refused.values()))
     return pairs, refused
 
 
-def _alone(given: dict[str, Any]) -> None:
+def _check_prepare(chosen: Options) -> None:
     """Refuse options that an act without changes in service cannot carry out."""
     for option in ("reboot", "drain"):
-        if given[option]:
+        if getattr(chosen, option):
             raise click.UsageError(
                 f"--act prepare reboots nothing and drains nothing: leave --{option} to the apply after it"
             )

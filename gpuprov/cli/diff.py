@@ -1,7 +1,6 @@
 """The command `gpuprov diff`: parse, call, return the exit code."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -19,7 +18,7 @@ from gpuprov.cli.sections import Command
 @options.reaching
 @options.read_limit
 @options.json_flag
-def diff(left: str, right: str, sources: tuple[str, ...], timeout: float, as_json: bool, **reading: Any) -> int:
+def diff(left: str, right: str, inventory: options.InventoryOptions, timeout: float, as_json: bool) -> int:
     """Show how two hosts, or a host and a file, differ, by capability: their state as export reads it, whatever their
     specs say.
 
@@ -38,11 +37,13 @@ def diff(left: str, right: str, sources: tuple[str, ...], timeout: float, as_jso
     names = [left] if Path(right).exists() else [left, right]
     hosts: list[RawHost] = []
     for name in names:
-        raws = options.raw_hosts(sources, {**reading, "limit": name, "user": None, "ask_become_pass": False})
+        raws = options.raw_hosts(inventory._replace(limit=name, user=None, ask_become_pass=False))
         if len(raws) != 1:
             raise GpuprovError(f'"{name}" means {len(raws)} hosts, and one can be compared', "name one host")
         hosts += raws
     other = [difference.of_file(Path(right))] if len(names) == 1 else []
-    hosts = list(logged_in(hosts, reading))  # both at once: a password is asked for once
-    sides = difference.of_hosts(hosts, timeout=timeout, pace=options.pace(reading))
+    hosts = list(
+        logged_in(hosts, inventory.user, ask=inventory.ask_become_pass)
+    )  # both at once: a password is asked for once
+    sides = difference.of_hosts(hosts, timeout=timeout, pace=options.pace(inventory))
     return report.show(difference.compare(*sides, *other), as_json=as_json)

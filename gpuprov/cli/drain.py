@@ -53,7 +53,7 @@ other_scheduler = combine(
     help="With --by kubernetes: also evict pods with an emptyDir, whose data is lost.",
 )
 @options.json_flag
-def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
+def drain(host: str, inventory: options.InventoryOptions, run: str | None, **given: Any) -> int:
     """Take hosts out of their scheduler: nothing new starts there; what runs is waited for, and no job is ended.
 
     HOST is a host of the inventory, or a pattern as --limit takes it. A node that somebody else has drained, cordoned
@@ -70,10 +70,8 @@ def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
     from gpuprov.fleet.drain.noted import Noted
     from gpuprov.plan.extra import new_run
 
-    run = checked_run(given.pop("run") or new_run())
-    hosts = options.raw_hosts(
-        sources, {**given, "limit": _both(host, given["limit"]), "user": None, "ask_become_pass": False}
-    )
+    run = checked_run(run or new_run())
+    hosts = options.raw_hosts(inventory._replace(limit=_both(host, inventory.limit)))
     chosen = adapter(
         given["by"],
         {raw.name: raw.connection for raw in hosts},
@@ -102,7 +100,7 @@ def drain(host: str, sources: tuple[str, ...], **given: Any) -> int:
 @click.option("--run", required=True, metavar="ID", help="The run that drained them.")
 @click.option("--unverified", is_flag=True, help="Skip verify: you vouch for the hosts.")
 @options.json_flag
-def undrain(host: str, sources: tuple[str, ...], **given: Any) -> int:
+def undrain(host: str, inventory: options.InventoryOptions, run: str, **given: Any) -> int:
     """Return hosts that this run drained. Each is verified first; one that is not green stays drained.
 
     HOST is a host of the inventory, or a pattern as --limit takes it. What somebody else has drained or cordoned, or
@@ -117,15 +115,15 @@ def undrain(host: str, sources: tuple[str, ...], **given: Any) -> int:
     from gpuprov.fleet.drain.green import green
     from gpuprov.fleet.drain.noted import Noted
 
-    run = checked_run(given["run"])
-    reading = {**given, "limit": _both(host, given["limit"])}
+    run = checked_run(run)
+    inventory = inventory._replace(limit=_both(host, inventory.limit))
     if given["unverified"]:
-        options.reaches_nobody("--unverified", given)
-        judged = {raw.name: (raw, True) for raw in options.raw_hosts(sources, reading)}
+        options.reaches_nobody("--unverified", inventory)
+        judged = {raw.name: (raw, True) for raw in options.raw_hosts(inventory)}
     else:
-        pairs = options.load(sources, reading).pairs
+        pairs = options.load(inventory).pairs
         with terminal.Progress([raw.name for raw, _ in pairs], "verifying", quiet=True) as progress:
-            proven = green(pairs, options.pace(given), progress.done)
+            proven = green(pairs, options.pace(inventory), progress.done)
         judged = {raw.name: (raw, proven[raw.name]) for raw, _ in pairs}
     variables = {name: raw.connection for name, (raw, _) in judged.items()}
     chosen = adapter(given["by"], variables, command=given["command"], context=given["context"])

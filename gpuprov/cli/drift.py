@@ -37,7 +37,7 @@ class Moment(click.ParamType[datetime]):
 @habits.refused("--from", why="gpuprov show HOST --html FILE --from says what a record holds of changes")
 @options.json_flag
 def drift(
-    sources: tuple[str, ...], only: str | None, since: datetime | None, timeout: float, as_json: bool, **reading: Any
+    inventory: options.InventoryOptions, only: str | None, since: datetime | None, timeout: float, as_json: bool
 ) -> int:
     """Show how hosts differ from what was applied and from their specs, and which command changed them. Changes
     nothing.
@@ -56,12 +56,12 @@ def drift(
     from gpuprov.drift import drift as judged
     from gpuprov.report.results import deliver
 
-    fleet = options.load(sources, reading)
+    fleet = options.load(inventory)
     chosen = options.only(only)
     options.ask_something(fleet, chosen)
     began = monotonic()
     with terminal.Progress([raw.name for raw, _ in fleet.pairs], "reading", quiet=True) as progress:
-        pace = options.pace(reading)
+        pace = options.pace(inventory)
         hosts = judged(fleet.pairs, only=chosen, since=since, pace=pace, timeout=timeout, on_done=progress.done)
     output = document.build_document(hosts, monotonic() - began)
     deliver(output, None if as_json else lambda: cleaned(text.as_text(hosts, width=terminal.width())))

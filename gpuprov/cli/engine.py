@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpuprov.cli.habits import combine
+from gpuprov.cli.habits import combine, take
+from gpuprov.rollout.temporal.connect import Connection, check_installed
 
 if TYPE_CHECKING:
     from gpuprov.rollout.base import Engine
-    from gpuprov.rollout.temporal.connect import Connection
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(file_okay=False, path_type=Path)
 C = TypeVar("C", bound=Callable[..., Any])
-OF_TEMPORAL = ("address", "namespace", "folder", "tls_ca", "tls_cert", "tls_key", "tls_name", "payload_key")
 
 
 temporal = combine(
@@ -34,12 +33,14 @@ temporal = combine(
     click.option("--tls-name", default="", metavar="NAME", help="Server name to expect in the server's certificate."),
     click.option(
         "--payload-key",
+        "payload_keys",
         type=FILE,
         multiple=True,
         help="Key for payloads kept by Temporal; may be repeated: the first encrypts, all decrypt.",
     ),
+    take(Connection, "connection"),
 )
-"""Add --address and the other options for a Temporal server."""
+"""Add --address and the other options for a Temporal server; the command receives them as `connection`."""
 
 
 def engine(command: C) -> C:
@@ -54,26 +55,17 @@ def engine(command: C) -> C:
     return choice(temporal(command))
 
 
-def connection(given: dict[str, Any]) -> Connection:
-    """Return the connection to Temporal. Raises GpuprovError if its SDK is not installed."""
-    from gpuprov.rollout.temporal import connect
-
-    connect.check_installed()
-    names = ("address", "namespace", "tls_ca", "tls_cert", "tls_key", "tls_name")
-    return connect.Connection(**{name: given[name] for name in names}, payload_keys=given["payload_key"])
-
-
-def chosen(given: dict[str, Any]) -> Engine:
-    """Return the engine that the options name."""
-    if given["engine"] == "temporal":
-        reached = connection(given)
+def choose_engine(connection: Connection) -> Engine:
+    """Return the engine that the options name. Raises GpuprovError if its SDK is not installed."""
+    if connection.engine == "temporal":
+        check_installed()
         from gpuprov.rollout.temporal.engine import Temporal
         from gpuprov.rollout.temporal.files import default_folder
 
-        return Temporal(reached, given["folder"] or default_folder())
-    for name in OF_TEMPORAL:
-        if given[name]:
-            raise click.UsageError(f"--{name.replace('_', '-')} goes with --engine temporal")
+        return Temporal(connection, connection.folder or default_folder())
+    for name, value in connection._asdict().items():
+        if value and name != "engine":
+            raise click.UsageError(f"--{name.rstrip('s').replace('_', '-')} goes with --engine temporal")
     from gpuprov.rollout.embedded import Embedded
 
     return Embedded()

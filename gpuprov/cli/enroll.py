@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from gpuprov.core.errors import Code
     from gpuprov.fleet.enroll import Host
+    from gpuprov.spec.model import RawHost
 
 
 AT_A_TIME = 64
@@ -50,14 +51,13 @@ def _check_wait(_context: click.Context, _parameter: click.Parameter, value: int
 @options.read_limit
 @options.json_flag
 def enroll(
-    sources: tuple[str, ...],
+    inventory: options.InventoryOptions,
     sheet: Path | None,
     hash_file: Path | None,
     again: bool,
     wait: int | None,
     timeout: float,
     as_json: bool,
-    **reading: Any,
 ) -> int:
     """Say which hosts with Secure Boot trust the site's certificate (nvidia_driver.signing). With --sheet, request its
     enrolment on those that do not, where the spec has enroll: prepared.
@@ -78,18 +78,18 @@ def enroll(
         raise click.UsageError("--hash-file, --again and --console-wait go with --sheet")
     _check_new(sheet)
     shared = _read_hash(hash_file) if hash_file else ""
-    signing = enrolling.list_signing(options.load(sources, reading).pairs)
+    signing = enrolling.list_signing(options.load(inventory).pairs)
     if not signing:
         raise GpuprovError(
             "no host has nvidia_driver.signing",
             "write nvidia_driver: {signing: {key_file: FILE, certificate_file: FILE, enroll: prepared}}",
         )
-    pace = options.pace(reading)
+    pace = options.pace(inventory)
     with terminal.Progress([raw.name for raw, _ in signing], "reading", quiet=True):
         hosts = enrolling.read_hosts(signing, again=again, pace=pace, timeout=timeout)
     if sheet is not None and any(host.requested or host.state == "waiting" for host in hosts):
         raws = {raw.name: raw for raw, _ in signing}
-        hosts = _request(hosts, raws, sheet, _Options(shared, again, wait, reading["forks"] or AT_A_TIME))
+        hosts = _request(hosts, raws, sheet, _Options(shared, again, wait, inventory.forks or AT_A_TIME))
     code = choose_code(host.outcome for host in hosts)
     _show(hosts, code if as_json else None, requesting=sheet is not None)
     return code
@@ -129,7 +129,7 @@ class _Options(NamedTuple):
     at_a_time: int
 
 
-def _request(hosts: Sequence[Host], raws: dict[str, Any], sheet: Path, chosen: _Options) -> list[Host]:
+def _request(hosts: Sequence[Host], raws: dict[str, RawHost], sheet: Path, chosen: _Options) -> list[Host]:
     """Make the requests. The sheet is written before: a request whose password nobody has could not be confirmed."""
     from datetime import UTC, datetime
 

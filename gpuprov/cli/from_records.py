@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gpuprov.facts.captures import Record
@@ -27,9 +27,10 @@ def read_records(paths: tuple[Path, ...], *, warn: bool = True, hosts: Collectio
 
 
 def verify_records(
-    fleet: Fleet, pairs: Pairs, paths: tuple[Path, ...], reading: dict[str, Any], only: Collection[str] | None
+    fleet: Fleet, pairs: Pairs, paths: tuple[Path, ...], only: Collection[str] | None, *, named: bool
 ) -> list[Result]:
-    """Return the results of the fleet's hosts, with these specs, by their records. Names the hosts of which none is."""
+    """Return the results of the fleet's hosts, with these specs, by their records. Names the hosts of which none is.
+    `named`: the hosts were named, by --limit."""
     from gpuprov.core import terminal
     from gpuprov.inventory.names import fold_names
     from gpuprov.verify import recorded
@@ -38,7 +39,7 @@ def verify_records(
         pairs,
         read_records(paths, warn=False, hosts=recorded.list_names(pairs, fleet.left_out)),
         only=only,
-        named=bool(reading["limit"]),
+        named=named,
         others=fleet.left_out,
         note=terminal.progress,
     )

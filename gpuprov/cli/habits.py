@@ -2,20 +2,40 @@
 `options.reaching`."""
 
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
 
 import click
 
 from gpuprov.cli.sections import Shared
 
 C = TypeVar("C", bound=Callable[..., Any])
+T = TypeVar("T")
 shared = functools.partial(click.option, cls=Shared)
 
 
 def combine(*decorators: Callable[[Any], Any]) -> Callable[[C], C]:
     """Return one decorator for these, as they would stand above a command."""
     return lambda command: functools.reduce(lambda inner, decorator: decorator(inner), reversed(decorators), command)
+
+
+def keep_given(values: Mapping[str, T | None]) -> dict[str, T]:
+    """Return the options that were given."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def take(kind: type[Any], name: str) -> Callable[[C], C]:
+    """Return a decorator that hands the values of options to the command as one argument `name` of this kind."""
+
+    def decorate(command: C) -> C:
+        @functools.wraps(command)
+        def call(**given: Any) -> Any:
+            values = keep_given({field: given.pop(field, None) for field in kind._fields})
+            return command(**given, **{name: kind(**values)})
+
+        return cast(C, call)
+
+    return decorate
 
 
 def extra_vars(about: str) -> Callable[[C], C]:

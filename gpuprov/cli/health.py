@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from gpuprov.cli import options
 from gpuprov.cli.about import about
 from gpuprov.cli.sections import Command
+from gpuprov.report.outputs import ReportFiles
 
 if TYPE_CHECKING:
     from gpuprov.fleet.specs import Fleet
@@ -37,14 +38,15 @@ if TYPE_CHECKING:
 @options.recorded
 @options.json_flag
 def health(
-    sources: tuple[str, ...],
+    *,
+    inventory: options.InventoryOptions,
+    files: ReportFiles,
     since: str | None,
     reset_done: str | None,
     gpus: tuple[str, ...],
     timeout: float,
     records: tuple[Path, ...],
     as_json: bool,
-    **reading: Any,
 ) -> int:
     """Say whether each host is fit for work: yes, no, or not until it is reset or restarted. Changes nothing, but for
     the record of a reset that --reset-done leaves on a host.
@@ -74,42 +76,41 @@ def health(
     from gpuprov.verify.fitness import CAPABILITY, health_code, of_health
     from gpuprov.verify.verify import verify
 
-    files = {name: reading.pop(name) for name in ("junit", "html", "prometheus")}
     if records:
-        options.reaches_nobody("--from", reading)
+        options.reaches_nobody("--from", inventory)
         if since is not None:
             raise GpuprovError("--since and --from: a record is judged over all that it holds", "leave --since out")
-    refuse_reset_done(reset_done, gpus, records, reading["limit"])
-    fleet = options.load(sources, reading)
-    check_writable(*files.values())
+    refuse_reset_done(reset_done, gpus, records, inventory.limit)
+    fleet = options.load(inventory)
+    check_writable(*files)
     began = monotonic()
     if reset_done is not None:
-        record_resets(fleet, reset_done, gpus, timeout, reading["forks"])
+        record_resets(fleet, reset_done, gpus, timeout, inventory.forks)
     pairs = [(raw, watched(spec, since)) for raw, spec in fleet.pairs]
     took: dict[str, float] = {}
     if records:
-        verified = verify_records(fleet, pairs, records, reading, {CAPABILITY})
+        verified = verify_records(fleet, pairs, records, {CAPABILITY}, named=bool(inventory.limit))
     else:
         with terminal.Progress([raw.name for raw, _ in pairs], "reading", quiet=True) as progress:
             verified = verify(
-                pairs, only={CAPABILITY}, pace=options.pace(reading), timeout=timeout,
+                pairs, only={CAPABILITY}, pace=options.pace(inventory), timeout=timeout,
                 on_done=lambda host, _: progress.done(host), took=took,
             )  # fmt: skip
     results = of_health(verified)
-    verbose = reading["verbose"]
-    page = about("health", sources, reading, None, {"from": records, **files}) if files["html"] else None
+    document = report.build_document(results, None if records else monotonic() - began)
+    origin = about("health", inventory, None, {"from": records, **files._asdict()})
 
     def as_text() -> str:
         width = min(terminal.width(), 120)
-        return report.as_text(results, colour=terminal.coloured(sys.stdout), width=width, verbose=verbose)
+        return report.as_text(results, colour=terminal.coloured(sys.stdout), width=width, verbose=inventory.verbose)
 
     deliver(
-        report.build_document(results, None if records else monotonic() - began),
+        document,
         None if as_json else as_text,
         (
-            (files["junit"], lambda: junit.render(results, took)),
-            (files["html"], lambda: health_page.render(results, page, verbose=verbose)),
-            (files["prometheus"], lambda: report.as_metrics(results)),
+            (files.junit, lambda: junit.render(results, took)),
+            (files.html, lambda: health_page.render(results, origin, verbose=inventory.verbose)),
+            (files.prometheus, lambda: report.as_metrics(results)),
         ),
     )
     bad = ("fail", "error", "unreachable")
@@ -135,7 +136,7 @@ def refuse_reset_done(at: str | None, gpus: tuple[str, ...], records: tuple[Path
     check_request(at, gpus)
 
 
-def record_resets(fleet: Fleet, at: str, gpus: tuple[str, ...], timeout: float, forks: int | None) -> None:
+def record_resets(fleet: Fleet, at: str, gpus: tuple[str, ...], timeout: float, forks: int) -> None:
     """Record the reset on the fleet's hosts, and say so."""
     from gpuprov.capabilities.health.past import moment
     from gpuprov.core import terminal
@@ -144,6 +145,6 @@ def record_resets(fleet: Fleet, at: str, gpus: tuple[str, ...], timeout: float, 
     from gpuprov.repair.hosts import ReachedHosts
     from gpuprov.repair.model import Options
 
-    hosts = ReachedHosts(fleet.pairs, Options(run=new_run(), timeout=timeout, forks=forks or 0))
+    hosts = ReachedHosts(fleet.pairs, Options(run=new_run(), timeout=timeout, forks=forks))
     for name, mark in reset_done.record_resets([raw.name for raw, _ in fleet.pairs], hosts, at, gpus).items():
         terminal.progress(f"{name}: recorded: {', '.join(mark.gpus) or 'all GPUs'} reset at {moment(mark.at)}")

@@ -4,9 +4,9 @@ import os
 import re
 import shlex
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from gpuprov.cli.options import raw_hosts
+from gpuprov.cli.options import InventoryOptions, raw_hosts
 
 T = TypeVar("T")
 INVENTORY = re.compile(r"[,/]|\.(ya?ml|ini|json|toml|py|sh)\Z")
@@ -28,26 +28,22 @@ def former_order(host: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...
     return pattern, tuple(word for word in words if word not in more)
 
 
-def of_host(host: str, sources: tuple[str, ...], options: dict[str, Any], read: Callable[..., T]) -> T:
-    """Call `read(sources, options)` limited to the hosts that the argument HOST matches. Raises SpecError if it matches
+def of_host(host: str, inventory: InventoryOptions, read: Callable[[InventoryOptions], T]) -> T:
+    """Call `read(inventory)` limited to the hosts that the argument HOST matches. Raises SpecError if it matches
     none, and GpuprovError if none of them is within --limit."""
     from msgspec.structs import replace
 
     from gpuprov.core.errors import GpuprovError
     from gpuprov.spec.problem import SpecError
 
-    if options["limit"]:
-        inside = {raw.name for raw in raw_hosts(sources, options)}
-        names = [
-            raw.name for raw in of_host(host, sources, {**options, "limit": None}, raw_hosts) if raw.name in inside
-        ]
+    if inventory.limit:
+        inside = {raw.name for raw in raw_hosts(inventory)}
+        names = [raw.name for raw in of_host(host, inventory._replace(limit=None), raw_hosts) if raw.name in inside]
         if not names:
-            raise GpuprovError(
-                f'HOST "{host}" and --limit "{options["limit"]}" have no host in common', "leave one out"
-            )
+            raise GpuprovError(f'HOST "{host}" and --limit "{inventory.limit}" have no host in common', "leave one out")
         host = ",".join(names)
     try:
-        return read(sources, {**options, "limit": host})
+        return read(inventory._replace(limit=host))
     except SpecError as error:
         problems = [replace(problem, message=problem.message.replace("--limit", "HOST")) for problem in error.problems]
         raise SpecError(problems) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpuprov.cli import complete, options
+from gpuprov.cli import complete, habits, options
 from gpuprov.cli.sections import Command, Named
 
 if TYPE_CHECKING:
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from gpuprov.init import Draft
 
 YES = click.Choice(["yes", "no"])
-ANSWERS = ("hosts", "gpu", "count", "driver", "nvswitch", "engines", "reboot")
-"""Options that answer the questions."""
 WITH_RECIPE = {"hosts", "user", "reboot"}
 """Those that a recipe leaves open."""
 READ = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -59,14 +57,17 @@ READ = click.Path(exists=True, dir_okay=False, path_type=Path)
 @options.reading
 @options.json_flag
 def init(
+    *,
     out: Path,
     force: bool,
     from_hosts: str | None,
     from_slurm: tuple[Path, ...],
     from_kubernetes: Path | None,
-    sources: tuple[str, ...],
+    inventory: options.InventoryOptions,
+    recipe: str | None,
     timeout: float,
-    **reading: Any,
+    as_json: bool,
+    **given_answers: Any,
 ) -> int:
     """Write a first inventory, from questions or from what is already known about hosts. Changes no host.
 
@@ -91,18 +92,18 @@ def init(
         for name, source in (("hosts", from_hosts), ("slurm", from_slurm), ("kubernetes", from_kubernetes))
         if source
     ]
-    as_json, recipe = reading.pop("as_json"), reading.pop("recipe")
-    answers = {name: value for name in ANSWERS if (value := reading.pop(name)) is not None}
+    answers = habits.keep_given(given_answers)
     if recipe == "list":
         from gpuprov.report import specs
 
         return specs.show_catalog("recipes", None, as_json=as_json)
     _one_origin(given, answers, recipe)
-    if not given and reading["user"]:
-        answers["user"] = reading["user"]
-    if given != ["hosts"]:
-        unasked = {} if given else {"user": None}
-        options.reaches_nobody(f"--from-{given[0]}" if given else "a question", {**reading, **unasked})
+    if not given and inventory.user:
+        answers["user"] = inventory.user
+    if given and given != ["hosts"]:
+        options.reaches_nobody(f"--from-{given[0]}", inventory)
+    elif not given:
+        options.reaches_nobody("a question", inventory._replace(user=None))
     if out.is_file() and not force:
         raise GpuprovError(f"{out} is there already", "name another file with --out, or replace it with --force")
     check_writable(out)
@@ -111,7 +112,7 @@ def init(
     elif from_kubernetes:
         draft = kubernetes.draft(from_kubernetes)
     elif from_hosts is not None:
-        draft = _from_hosts(from_hosts, sources, timeout, reading)
+        draft = _from_hosts(from_hosts, inventory, timeout)
     else:
         draft = _draft_from_answers(answers, recipe)
     text, fleet = judged(draft)
@@ -180,7 +181,7 @@ def _as_json(out: Path, draft: Draft, fleet: Fleet, fits: dict[str, list[str]]) 
     return format_document(document)
 
 
-def _from_hosts(text: str, sources: tuple[str, ...], timeout: float, reading: dict[str, Any]) -> Draft:
+def _from_hosts(text: str, inventory: options.InventoryOptions, timeout: float) -> Draft:
     from gpuprov.core import terminal
     from gpuprov.export import export
     from gpuprov.init import hosts
@@ -188,11 +189,10 @@ def _from_hosts(text: str, sources: tuple[str, ...], timeout: float, reading: di
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise click.UsageError("--from-hosts names no host")
-    raw = options.raw_hosts(
-        sources or (",".join(names) + ",",), {**reading, "limit": ":".join(names) if sources else None}
-    )
+    narrowed = {"limit": ":".join(names)} if inventory.sources else {"sources": (",".join(names) + ",",)}
+    raw = options.raw_hosts(inventory._replace(**narrowed))
     with terminal.Progress([host.name for host in raw], "reading", quiet=True):
-        exported = export(raw, timeout=timeout, pace=options.pace(reading))
+        exported = export(raw, timeout=timeout, pace=options.pace(inventory))
     for line in exported.unreachable:
         terminal.warning(line)
     return hosts.draft(exported, [host.name for host in raw])

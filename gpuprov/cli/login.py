@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gpuprov.spec.model import RawHost
@@ -18,9 +18,8 @@ def refuse_unusable(hosts: Sequence[RawHost]) -> None:
         raise SpecError(problems)
 
 
-def logged_in(hosts: Sequence[RawHost], options: dict[str, Any]) -> Sequence[RawHost]:
+def logged_in(hosts: Sequence[RawHost], user: str | None, *, ask: bool) -> Sequence[RawHost]:
     """Return the hosts, with the values of --user and --ask-become-pass where the inventory sets none."""
-    user, ask = options.get("user"), options.get("ask_become_pass")
     if not user and not ask:
         return hosts
     from gpuprov.core import terminal

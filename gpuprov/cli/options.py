@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from gpuprov.cli import complete
-from gpuprov.cli.habits import combine, extra_vars, shared, user
+from gpuprov.cli.habits import combine, extra_vars, shared, take, user
 from gpuprov.cli.login import logged_in, refuse_unusable
 from gpuprov.cli.seconds import WEEK, Seconds
 from gpuprov.cli.sections import Written
 from gpuprov.core.sanitize import counted
 from gpuprov.core.time_limits import ACT_LIMIT, HOST_LIMIT
+from gpuprov.report.outputs import ReportFiles
 
 if TYPE_CHECKING:
     from gpuprov.facts.collect.pace import Pace
@@ -22,6 +24,24 @@ if TYPE_CHECKING:
     from gpuprov.spec.model import RawHost
 
 C = TypeVar("C", bound=Callable[..., Any])
+T = TypeVar("T")
+
+
+class InventoryOptions(NamedTuple):
+    """The inventory that a command reads, and how its hosts are reached. What a command has no option for is unset."""
+
+    sources: tuple[str, ...] = ()
+    inventories: tuple[str, ...] = ()
+    limit: str | None = None
+    vault_password_files: tuple[str, ...] = ()
+    ask_vault_pass: bool = False
+    extra_vars: tuple[str, ...] = ()
+    no_cache: bool = False
+    verbose: bool = False
+    debug: bool = False
+    forks: int = 0
+    user: str | None = None
+    ask_become_pass: bool = False
 
 
 def inventories(name: str, about: str, *words: str) -> Callable[[C], C]:
@@ -60,8 +80,10 @@ reading = combine(
     extra_vars("Override variables: NAME=VALUE, YAML, JSON or @FILE; `gpuprov` is merged over each host's."),
     shared("--no-cache", is_flag=True, help="Ignore the cache of resolved inventories."),
     common,
+    take(InventoryOptions, "inventory"),
 )
-"""Add the options for reading an inventory: vault and cache options, and the common ones."""
+"""Add the options for reading an inventory: vault and cache options, and the common ones; the command receives them, and
+those of `reaching`, as `inventory`."""
 
 inventory = combine(
     click.argument("sources", metavar="[INVENTORY]...", nargs=-1, shell_complete=complete.files),
@@ -75,7 +97,7 @@ inventory = combine(
     ),
     reading,
 )
-"""Add INVENTORY..., --limit, vault and cache options; the command receives them as `sources` and `reading`."""
+"""Add INVENTORY..., --limit, and what `reading` adds."""
 
 
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -99,8 +121,9 @@ report_files = combine(
     click.option(
         "--prometheus", type=Written(), help="Write metrics for node_exporter's textfile collector to this file."
     ),
+    take(ReportFiles, "files"),
 )
-"""Add --junit, --html and --prometheus: a report as files, too."""
+"""Add --junit, --html and --prometheus: a report as files, too; the command receives them as `files`."""
 
 
 act_limit = click.option(
@@ -175,23 +198,21 @@ reaching = combine(
 """Add --forks, --user and --ask-become-pass, for commands that connect to hosts."""
 
 
-def reaches_nobody(why: str, options: dict[str, Any]) -> None:
+def reaches_nobody(why: str, inventory: InventoryOptions) -> None:
     """Raise UsageError if an option is about connecting to hosts, and `why` says that none is contacted."""
     for name in ("forks", "user", "ask_become_pass"):
-        if options[name]:
+        if getattr(inventory, name):
             raise click.UsageError(f"{why} reaches no host: leave out --{name.replace('_', '-')}")
 
 
-def pace(options: dict[str, Any]) -> Pace:
+def pace(inventory: InventoryOptions) -> Pace:
     """Return the number of hosts to contact at a time."""
     from gpuprov.facts.collect.pace import Pace
 
-    return Pace(options["forks"] or 0)
+    return Pace(inventory.forks)
 
 
-def load(
-    sources: tuple[str, ...], options: dict[str, Any], also: Sequence[str] | None = None, *, warn: bool | None = False
-) -> Fleet:
+def load(inventory: InventoryOptions, also: Sequence[str] | None = None, *, warn: bool | None = False) -> Fleet:
     """Return the fleet that the inventory options name. also: see `gpuprov.inventory.load`.
 
     Its warnings go to standard error for check, plan and -v; other commands only mention that there are some. None: the
@@ -202,36 +223,43 @@ def load(
     from gpuprov.core import terminal
     from gpuprov.fleet.specs import load_fleet
 
-    fleet = load_fleet(all_sources(sources, options), options["limit"], **_read_with(options), also=also)
-    if warn or (options.get("verbose") and warn is not None):
+    fleet = _bind_options(load_fleet, inventory)(also=also)
+    if warn or (inventory.verbose and warn is not None):
         for warning in fleet.warnings:
             terminal.progress(str(warning))
     elif fleet.warnings and warn is not None:
         terminal.progress(f"{counted(len(fleet.warnings), 'warning')} about the inventory: gpuprov check prints them")
-    hosts = logged_in([raw for raw, _ in fleet.pairs], options)
+    hosts = logged_in([raw for raw, _ in fleet.pairs], inventory.user, ask=inventory.ask_become_pass)
     pairs = tuple((raw, spec) for raw, (_, spec) in zip(hosts, fleet.pairs, strict=True))
     return replace(fleet, pairs=pairs)
 
 
-def raw_hosts(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[RawHost]:
+def raw_hosts(inventory: InventoryOptions) -> Sequence[RawHost]:
     """Return the inventory's hosts, whether they have a spec or not."""
     from gpuprov.inventory import load
 
-    hosts = load(all_sources(sources, options), limit=options["limit"], **_read_with(options)).hosts
+    hosts = _bind_options(load, inventory)().hosts
     refuse_unusable(hosts)
-    return logged_in(hosts, options)
+    return logged_in(hosts, inventory.user, ask=inventory.ask_become_pass)
 
 
-def all_sources(sources: tuple[str, ...], options: dict[str, Any]) -> Sequence[str]:
+def all_sources(inventory: InventoryOptions) -> Sequence[str]:
     """Return the inventories given as an argument or with -i; else the default one."""
     from gpuprov.inventory import find_default_sources
 
-    return (*sources, *options.get("inventories", ())) or find_default_sources()
+    return (*inventory.sources, *inventory.inventories) or find_default_sources()
 
 
-def _read_with(options: dict[str, Any]) -> dict[str, Any]:
-    names = ("vault_password_files", "ask_vault_pass", "extra_vars")
-    return {name: options[name] for name in names} | {"cache": not options["no_cache"]}
+def _bind_options(read: Callable[..., T], inventory: InventoryOptions) -> Callable[..., T]:
+    return partial(
+        read,
+        all_sources(inventory),
+        limit=inventory.limit,
+        vault_password_files=inventory.vault_password_files,
+        ask_vault_pass=inventory.ask_vault_pass,
+        extra_vars=inventory.extra_vars,
+        cache=not inventory.no_cache,
+    )
 
 
 def ask_something(fleet: Fleet, names: frozenset[str] | None) -> None:

@@ -39,7 +39,14 @@ from gpuprov.core.errors import GpuprovError
 @options.read_limit
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
-def repair(sources: tuple[str, ...], ticket_dir: Path | None, as_json: bool, **given: Any) -> int:
+def repair(
+    inventory: options.InventoryOptions,
+    ticket_dir: Path | None,
+    as_json: bool,
+    no_drain: bool,
+    run: str | None,
+    **given: Any,
+) -> int:
     """Repair hosts that health calls unfit until a reset or a reboot: drain, reset the GPUs, reboot if that did not help,
     and give the host back when it is fit. What no software repairs gets a ticket: a page and a JSON file.
 
@@ -63,17 +70,14 @@ def repair(sources: tuple[str, ...], ticket_dir: Path | None, as_json: bool, **g
     from gpuprov.report import retry
     from gpuprov.report.results import deliver
 
-    fleet = options.load(sources, given)
+    fleet = options.load(inventory)
     if not given["yes"] and not given["check"]:
         options.must_be_able_to_ask("repair asks before it changes anything", "--yes, or --check to see the plan")
-    names = ("check", "yes", "max_out", "max_fail", "command", "context", "poll", "wait", "timeout", "break_lock")
     chosen = Options(
-        **{name: given[name] for name in names},
-        by=given["by"] or "",
-        reboot=given["reboot"],
-        drain=not given["no_drain"],
-        run=checked_run(given["run"] or new_run()),
-        forks=given["forks"] or 0,
+        **habits.keep_given(given),
+        drain=not no_drain,
+        run=checked_run(run or new_run()),
+        forks=inventory.forks,
         total=len(fleet.pairs) + len(fleet.left_out),
     )
     if not chosen.check:
@@ -82,7 +86,7 @@ def repair(sources: tuple[str, ...], ticket_dir: Path | None, as_json: bool, **g
     problem = None
     try:
         if not chosen.check:
-            write_tickets(fleet.pairs, done, ticket_dir, about("repair", sources, given))
+            write_tickets(fleet.pairs, done, ticket_dir, about("repair", inventory))
     except GpuprovError as error:  # after what was done on the hosts has been reported
         problem = error
     deliver(build_document(done), None if as_json else lambda: as_text(done, min(terminal.width(), 120)))

@@ -7,8 +7,6 @@ import click
 from gpuprov.cli import complete, options
 from gpuprov.cli.sections import Command, Written
 
-TAKEN = ("reboot", "yes", "break_lock", "timeout", "drain", "max_fail", "verbose", "as_json", "log_dir")
-
 
 @click.command(cls=Command, short_help="Take hosts back to the last state that verify called green.")
 @click.argument("host", metavar="HOST", shell_complete=complete.hosts)
@@ -26,7 +24,7 @@ TAKEN = ("reboot", "yes", "break_lock", "timeout", "drain", "max_fail", "verbose
 @click.option("--log-dir", type=Written(folder=True), help="Folder for the log of the run.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
-def rollback(host: str, sources: tuple[str, ...], to: str, serial: str, **given: Any) -> int:
+def rollback(host: str, inventory: options.InventoryOptions, to: str, **given: Any) -> int:
     """Take hosts back to the last state that verify called green, or to that of a run; then verify.
 
     HOST is a host of the inventory, or a pattern as --limit takes it. Each apply that ends green leaves a checkpoint on
@@ -40,11 +38,10 @@ def rollback(host: str, sources: tuple[str, ...], to: str, serial: str, **given:
     """
     from gpuprov import apply as applying
 
-    if given["limit"]:
+    if inventory.limit:
         raise click.UsageError("rollback takes its hosts as the first argument: leave out --limit")
-    hosts = options.raw_hosts(sources, {**given, "limit": host})
-    if not given["yes"]:
+    hosts = options.raw_hosts(inventory._replace(limit=host))
+    settings = applying.Options(**given, act="rollback", forks=inventory.forks, verbose=inventory.verbose)
+    if not settings.yes:
         options.must_be_able_to_ask("rollback asks before it changes anything", "--yes")
-    chosen = {name: given[name] for name in TAKEN}
-    settings = applying.Options(**chosen, act="rollback", serial=serial, forks=given["forks"] or 0)
     return applying.run_rollback(hosts, settings, to)

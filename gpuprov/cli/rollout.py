@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +11,7 @@ import click
 
 from gpuprov.cli import complete, engine, habits, options
 from gpuprov.cli.sections import Group
+from gpuprov.rollout.temporal.connect import Connection
 
 if TYPE_CHECKING:
     from gpuprov.jobs.model import Fleet
@@ -54,7 +55,14 @@ why = click.option("--why", default="", metavar="TEXT", help="The reason, for wh
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @options.json_flag
 @engine.engine
-def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json: bool, **reading: Any) -> int:
+def start(
+    inventory: options.InventoryOptions,
+    connection: Connection,
+    policy: Path,
+    name: str,
+    yes: bool,
+    as_json: bool,
+) -> int:
     """Freeze the inventory, start a roll-out of it by the policy, and carry it out in this process.
 
     After a kill, gpuprov rollout resume ID or the same command continues where it was. Ctrl-C pauses it and waits for
@@ -65,38 +73,38 @@ def start(sources: tuple[str, ...], policy: Path, name: str, yes: bool, as_json:
     """
     from datetime import UTC, datetime
 
-    from gpuprov import inventory
     from gpuprov.fleet.policy import policy as policies
+    from gpuprov.inventory import load
     from gpuprov.jobs import frozen, secrets
     from gpuprov.rollout import command
 
-    if reading["ask_vault_pass"]:
+    if inventory.ask_vault_pass:
         raise click.UsageError("--ask-vault-pass: the processes of a roll-out ask nobody; give --vault-password-file")
     rules = policies.load(policy)
-    carrier = engine.chosen(reading)
+    carrier = engine.choose_engine(connection)
     also = dict.fromkeys([*frozen.DOMAINS, *(by for by in (rules.domain, rules.site) if by)])
-    fleet = options.load(sources, {**reading, "ask_become_pass": False}, also=tuple(also))
+    fleet = options.load(inventory, also=tuple(also))
     made = frozen.freeze(fleet, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
-    if reading["extra_vars"] and any(host.secrets for host in made.hosts):
-        vault = {key: reading[key] for key in ("vault_password_files", "ask_vault_pass")}
-        known = inventory.load(options.all_sources(sources, reading), **vault).hosts
+    if inventory.extra_vars and any(host.secrets for host in made.hosts):
+        known = load(options.all_sources(inventory), vault_password_files=inventory.vault_password_files).hosts
         secrets.refuse_others(
             (raw for raw, _ in fleet.pairs), made.hosts, {raw_host.name: raw_host for raw_host in known}
         )
 
     def words(run: str, frozen_fleet: Fleet) -> Sequence[str]:
-        return _build_work_command(run, frozen_fleet, options.all_sources(sources, reading), reading)
+        return _build_work_command(run, frozen_fleet, inventory)
 
     return command.start(carrier, made, policy, name, words, yes=yes, as_json=as_json)
 
 
-def _build_work_command(run: str, frozen_fleet: Fleet, sources: Iterable[str], reading: Mapping[str, Any]) -> list[str]:
+def _build_work_command(run: str, frozen_fleet: Fleet, inventory: options.InventoryOptions) -> list[str]:
     """Return the command of a process that works on jobs of this roll-out."""
     arguments = [sys.executable, "-P", "-m", "gpuprov", "fleet", "work", "--run", run]
-    arguments += ["--forks", str(reading["forks"])] if reading["forks"] else []
+    arguments += ["--forks", str(inventory.forks)] if inventory.forks else []
     if any(host.secrets for host in frozen_fleet.hosts):
-        arguments += [word for source in sources for word in ("--secrets", str(Path(source).absolute()))]
-        arguments += [word for path in reading["vault_password_files"] for word in ("--vault-password-file", path)]
+        sources = [str(Path(source).absolute()) for source in options.all_sources(inventory)]
+        arguments += [word for source in sources for word in ("--secrets", source)]
+        arguments += [word for path in inventory.vault_password_files for word in ("--vault-password-file", path)]
     return arguments
 
 
@@ -104,7 +112,7 @@ def _build_work_command(run: str, frozen_fleet: Fleet, sources: Iterable[str], r
 @known
 @click.option("--all", "everything", is_flag=True, help="List all roll-outs, also those that are over.")
 @options.json_flag
-def status(rollout: str, everything: bool, as_json: bool, **given: Any) -> int:
+def status(rollout: str, everything: bool, as_json: bool, connection: Connection, **_given: Any) -> int:
     """Show the state of a roll-out: its batches, and the hosts that need attention. ID may be left out while only one
     is open.
 
@@ -113,14 +121,14 @@ def status(rollout: str, everything: bool, as_json: bool, **given: Any) -> int:
     """
     from gpuprov.rollout import command
 
-    chosen = engine.chosen(given)
-    return command.listed(chosen, as_json=as_json) if everything else command.show(chosen, rollout, as_json=as_json)
+    carrier = engine.choose_engine(connection)
+    return command.listed(carrier, as_json=as_json) if everything else command.show(carrier, rollout, as_json=as_json)
 
 
 @rollout.command(short_help="Show events as they happen.")
 @known
 @options.json_flag
-def watch(rollout: str, as_json: bool, **given: Any) -> int:
+def watch(rollout: str, as_json: bool, connection: Connection, **_given: Any) -> int:
     """Show events, past and new, until the roll-out is over or no process carries it out; then its status.
 
     \b
@@ -128,13 +136,13 @@ def watch(rollout: str, as_json: bool, **given: Any) -> int:
     """
     from gpuprov.rollout import command
 
-    return command.watch(engine.chosen(given), rollout, as_json=as_json)
+    return command.watch(engine.choose_engine(connection), rollout, as_json=as_json)
 
 
 @rollout.command(short_help="Start nothing new.")
 @known
 @why
-def pause(rollout: str, why: str, **given: Any) -> int:
+def pause(rollout: str, why: str, connection: Connection, **_given: Any) -> int:
     """Start nothing new. What is under way is finished, and green hosts are returned to their scheduler.
 
     \b
@@ -143,7 +151,7 @@ def pause(rollout: str, why: str, **given: Any) -> int:
     from gpuprov.rollout import approvals, command
     from gpuprov.rollout.project import user
 
-    command.say(engine.chosen(given), rollout, approvals.Pause(by=user(), why=why))
+    command.say(engine.choose_engine(connection), rollout, approvals.Pause(by=user(), why=why))
     return 0
 
 
@@ -152,7 +160,7 @@ def pause(rollout: str, why: str, **given: Any) -> int:
 @click.option("--retry", is_flag=True, help="Try hosts again that failed or wait for a reboot.")
 @click.option("--forgive", is_flag=True, help="Leave failed hosts as they are and stop counting them.")
 @options.json_flag
-def resume(rollout: str, retry: bool, forgive: bool, as_json: bool, **given: Any) -> int:
+def resume(rollout: str, retry: bool, forgive: bool, as_json: bool, connection: Connection, **_given: Any) -> int:
     """Continue a roll-out that was paused, was stopped by its policy, or whose process is gone.
 
     \b
@@ -162,14 +170,14 @@ def resume(rollout: str, retry: bool, forgive: bool, as_json: bool, **given: Any
 
     if retry and forgive:
         raise click.UsageError("--retry and --forgive: one of them")
-    return command.resume(engine.chosen(given), rollout, retry=retry, forgive=forgive, as_json=as_json)
+    return command.resume(engine.choose_engine(connection), rollout, retry=retry, forgive=forgive, as_json=as_json)
 
 
 @rollout.command(short_help="End a roll-out early.")
 @known
 @why
 @options.json_flag
-def abort(rollout: str, why: str, as_json: bool, **given: Any) -> int:
+def abort(rollout: str, why: str, as_json: bool, connection: Connection, **_given: Any) -> int:
     """End a roll-out: nothing new starts, what is under way is finished, and drained hosts that were not changed are
     returned.
 
@@ -178,7 +186,7 @@ def abort(rollout: str, why: str, as_json: bool, **given: Any) -> int:
     """
     from gpuprov.rollout import command
 
-    return command.abort(engine.chosen(given), rollout, why, as_json=as_json)
+    return command.abort(engine.choose_engine(connection), rollout, why, as_json=as_json)
 
 
 @rollout.command(short_help="Approve a step that is waiting for approval.")
@@ -186,7 +194,7 @@ def abort(rollout: str, why: str, as_json: bool, **given: Any) -> int:
 @click.argument("step", required=False, default="")
 @engine.engine
 @options.common
-def approve(rollout: str, step: str, **given: Any) -> int:
+def approve(rollout: str, step: str, connection: Connection, **_given: Any) -> int:
     """Approve a step for which the policy names you: "canary", "batches" or "batch 3"; without STEP, the next one.
 
     \b
@@ -195,5 +203,5 @@ def approve(rollout: str, step: str, **given: Any) -> int:
     from gpuprov.rollout import approvals, command
     from gpuprov.rollout.project import user
 
-    command.say(engine.chosen(given), rollout, approvals.Approve(by=user(), step=step))
+    command.say(engine.choose_engine(connection), rollout, approvals.Approve(by=user(), step=step))
     return 0

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,13 +16,14 @@ from gpuprov.cli import options
 from gpuprov.cli.about import about
 
 if TYPE_CHECKING:
+    from gpuprov.apply.model import Options
     from gpuprov.core.errors import GpuprovError
     from gpuprov.fleet.specs import Fleet
     from gpuprov.plan import HostPlan
     from gpuprov.plan.read import Reading
     from gpuprov.plan.saved import Saved
 
-SAID = ("limit", "inventories", "extra_vars", "user", "only", "full", "prune", "reboot")
+DEFINING = ("limit", "inventories", "extra_vars", "user"), ("only", "full", "prune", "reboot")
 """Options that define what is applied: the plan has set them."""
 
 
@@ -31,26 +32,25 @@ def write(
     fleet: Fleet,
     readings: Mapping[str, Reading],
     plans: list[HostPlan],
-    given: tuple[tuple[str, ...], dict[str, Any]],
-    only: frozenset[str] | None,
+    inventory: options.InventoryOptions,
+    chosen: Options,
 ) -> None:
-    """Write the plan to a file that only this user can read. `given`: the inventory and the options of the command."""
+    """Write the plan to a file that only this user can read. `chosen`: the options that apply has in common."""
     from gpuprov.core import terminal
     from gpuprov.inventory.limit import make_absolute
     from gpuprov.inventory.sources import resolve_sources
     from gpuprov.plan import saved
     from gpuprov.report.files import write_atomic
 
-    sources, reading = given
     request = saved.Asked(
-        inventory=tuple(resolve_sources(options.all_sources(sources, reading))[0]),
-        limit=make_absolute(reading["limit"]) if reading["limit"] else None,
+        inventory=tuple(resolve_sources(options.all_sources(inventory))[0]),
+        limit=make_absolute(inventory.limit) if inventory.limit else None,
         extra_vars=tuple(
-            f"@{os.path.abspath(value[1:])}" if value.startswith("@") else value for value in reading["extra_vars"]
+            f"@{os.path.abspath(value[1:])}" if value.startswith("@") else value for value in inventory.extra_vars
         ),
-        user=reading["user"],
-        only=tuple(sorted(only)) if only else None,
-        prune=reading["prune"],
+        user=inventory.user,
+        only=tuple(sorted(chosen.only)) if chosen.only else None,
+        prune=chosen.prune,
     )
     made = saved.made(request, fleet.pairs, readings, plans, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     write_atomic(path, saved.text(made, fleet.pairs), mode=0o600)
@@ -63,53 +63,56 @@ def write(
 def render_page(
     fleet: Fleet,
     plans: list[HostPlan],
-    given: tuple[tuple[str, ...], dict[str, Any]],
+    inventory: options.InventoryOptions,
     only: frozenset[str] | None,
-    files: dict[str, Path | None],
+    files: Mapping[str, Path | None],
+    *,
+    quick: bool,
 ) -> str:
     """Return the plan as a page, without the inventory's secrets. `files`: `out`, the saved plan, is the argument of
     apply there."""
     from gpuprov.plan import page, saved
 
-    sources, reading = given
     apply = (
-        shlex.join(["gpuprov", "apply", str(files["out"])])
-        if files["out"]
-        else about("apply", sources, {**reading, "quick": False}, only).command
+        shlex.join(["gpuprov", "apply", str(files["out"])]) if files["out"] else about("apply", inventory, only).command
     )
     idle = all(plan.idle or plan.unreachable for plan in plans)
     masked = saved.masked(plans, fleet.pairs)
-    return page.render(masked, about("plan", sources, reading, only, files), "" if idle else apply)
+    return page.render(masked, about("plan", inventory, only, files, quick=quick), "" if idle else apply)
 
 
-def read(sources: tuple[str, ...], given: Mapping[str, Any]) -> Saved | None:
+def read(inventory: options.InventoryOptions, chosen: Options) -> Saved | None:
     """Return the plan, if the only source is a saved plan. Raises UsageError for an option that repeats what the plan
     sets."""
     from gpuprov.plan import saved
 
-    plans = [source for source in sources if saved.is_saved_plan(source)]
+    plans = [source for source in inventory.sources if saved.is_saved_plan(source)]
     if not plans:
         return None
-    if len(sources) > 1:
+    if len(inventory.sources) > 1:
         raise click.UsageError(f"{plans[0]} is a saved plan: name it alone")
-    for name in SAID:
-        if given[name]:
-            option = "inventory" if name == "inventories" else name.replace("_", "-")
-            raise click.UsageError(f"--{option} goes with gpuprov plan: what {plans[0]} says is applied, or nothing")
+    for values, names in zip((inventory, chosen), DEFINING, strict=True):
+        for name in names:
+            if getattr(values, name):
+                option = "inventory" if name == "inventories" else name.replace("_", "-")
+                raise click.UsageError(
+                    f"--{option} goes with gpuprov plan: what {plans[0]} says is applied, or nothing"
+                )
     return saved.load(Path(plans[0]))
 
 
-def restore_options(saved: Saved, given: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Return the inventory and the options of apply, as set by the plan."""
+def restore_options(
+    saved: Saved, inventory: options.InventoryOptions, chosen: Options
+) -> tuple[options.InventoryOptions, Options]:
+    """Return the options as set by the plan."""
+    from msgspec.structs import replace
+
     request = saved.asked
-    more = {
-        "limit": request.limit,
-        "extra_vars": request.extra_vars,
-        "user": request.user,
-        "inventories": (),
-        "prune": request.prune,
-    }
-    return request.inventory, {**given, **more, "only": ",".join(request.only) if request.only else None, "yes": True}
+    restored = inventory._replace(
+        sources=request.inventory, inventories=(), limit=request.limit, extra_vars=request.extra_vars, user=request.user
+    )
+    only = options.only(",".join(request.only) if request.only else None)
+    return restored, replace(chosen, prune=request.prune, only=only, yes=True)
 
 
 def not_reached(saved: Saved) -> dict[str, GpuprovError]:

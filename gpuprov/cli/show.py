@@ -32,14 +32,15 @@ if TYPE_CHECKING:
 @options.recorded
 @options.json_flag
 def show(
+    *,
     host: str,
-    sources: tuple[str, ...],
+    inventory: options.InventoryOptions,
+    path: str | None,
     html: Path | None,
     only: str | None,
     timeout: float,
     records: tuple[Path, ...],
     as_json: bool,
-    **reading: Any,
 ) -> int:
     """List the files, units, settings and kernel modules that a host should have, and how it has them. Changes nothing.
 
@@ -56,22 +57,21 @@ def show(
     from gpuprov.report import listing as report
     from gpuprov.report.files import check_writable
 
-    path: str | None = reading.pop("path")
     if path is not None and as_json:
         raise click.UsageError("--file prints a text, --json a document: one of them")
     if records:
-        options.reaches_nobody("--from", reading)
-    fleet = of_host(host, sources, reading, options.load)
+        options.reaches_nobody("--from", inventory)
+    fleet = of_host(host, inventory, options.load)
     names = options.only(only)
     options.ask_something(fleet, names)
     check_writable(html)
     least = 0
     if html:
-        origin = about("show", sources, reading, files={"from": records, "html": html}, host=host)
-        readings, unread, least = _write_page(fleet, names, records, timeout, (html, origin, reading))
+        origin = about("show", inventory, files={"from": records, "html": html}, host=host)
+        readings, unread, least = _write_page(fleet, names, records, timeout, (html, origin, inventory))
     else:
-        readings, unread = _read(fleet, names, records, timeout, reading)
-    return max(least, report.show(readings, unread, path=path, as_json=as_json, verbose=reading["verbose"]))
+        readings, unread = _read(fleet, names, records, timeout, inventory)
+    return max(least, report.show(readings, unread, path=path, as_json=as_json, verbose=inventory.verbose))
 
 
 def _write_page(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: float, page: Any) -> Any:
@@ -85,7 +85,7 @@ def _write_page(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: fl
     from gpuprov.verify.listing import listing
     from gpuprov.verify.recorded import list_names
 
-    file, origin, reading = page
+    file, origin, inventory = page
     raw, spec = require_one_host(fleet.pairs)
     if records:
         known = list_names(fleet.pairs, fleet.left_out)
@@ -93,7 +93,7 @@ def _write_page(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: fl
             raw, spec, read_records(records, warn=False, hosts=known), fleet.left_out, note=terminal.progress
         )
     else:
-        host = read_host(raw, spec, timeout=timeout, pace=options.pace(reading))
+        host = read_host(raw, spec, timeout=timeout, pace=options.pace(inventory))
     write_atomic(file, render(host, origin))
     verdict = judge(host)
     terminal.progress(f"{file}: {verdict.sentence}")
@@ -103,7 +103,9 @@ def _write_page(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: fl
     return [listing(spec, host.facts, BY_NAME, names)], {}, least
 
 
-def _read(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: float, reading: dict[str, Any]) -> Any:
+def _read(
+    fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: float, inventory: options.InventoryOptions
+) -> Any:
     """Return the listings, and by host why it could not be read."""
     from gpuprov.capabilities import BY_NAME
     from gpuprov.core import terminal
@@ -127,7 +129,7 @@ def _read(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: float, r
             terminal.progress(f"not shown, since no record is of them: {fold_names(left)}")
     else:
         requests = [(raw, probes_of(spec, BY_NAME, names)) for raw, spec in fleet.pairs]
-        readings = gather(requests, timeout=timeout, pace=options.pace(reading))
+        readings = gather(requests, timeout=timeout, pace=options.pace(inventory))
     read = {name: facts for name, facts in readings.items() if isinstance(facts, Facts)}
     listings = [listing(spec, read[raw.name], BY_NAME, names) for raw, spec in fleet.pairs if raw.name in read]
     return listings, {name: str(why) for name, why in readings.items() if name not in read}

@@ -14,7 +14,9 @@ from gpuprov.cli.sections import Command, Written
 
 if TYPE_CHECKING:
     from gpuprov.jobs.model import Job
+    from gpuprov.jobs.work import Options
     from gpuprov.plan.read import Pair
+    from gpuprov.report.outputs import ReportFiles
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER, WRITTEN_FOLDER = click.Path(file_okay=False, path_type=Path), Written(folder=True)
@@ -26,7 +28,7 @@ FOLDER, WRITTEN_FOLDER = click.Path(file_okay=False, path_type=Path), Written(fo
 @click.option(
     "--domain", "domains", multiple=True, metavar="VARIABLE", help="Also keep this host variable, to slice by."
 )
-def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **reading: Any) -> int:
+def freeze(inventory: options.InventoryOptions, out: Path, domains: tuple[str, ...]) -> int:
     """Write the resolved inventory to a file, for gpuprov fleet slice. Contacts no host.
 
     Each spec stands once. Passwords and other secrets are left out, and named. Of variables that say nothing of a
@@ -41,7 +43,7 @@ def freeze(sources: tuple[str, ...], out: Path, domains: tuple[str, ...], **read
     from gpuprov.report.files import check_writable
 
     check_writable(out)
-    fleet = options.load(sources, reading, also=(*frozen.DOMAINS, *domains))
+    fleet = options.load(inventory, also=(*frozen.DOMAINS, *domains))
     made = frozen.freeze(fleet, f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
     stored.save(made, out)
     if secret := sorted({name for host in made.hosts for name in host.secrets}):
@@ -129,7 +131,11 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
 @options.reaching
 @habits.refused("-i", "--inventory", why="the hosts are those of JOB; --secrets takes secrets from an inventory")
 @options.common
-def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str, ...], **given: Any) -> int:
+@habits.take(options.InventoryOptions, "inventory")
+def work(
+    job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str, ...], inventory: options.InventoryOptions,
+    without_secrets: bool, **given: Any,
+) -> int:  # fmt: skip
     """Do one job of gpuprov fleet slice, and write each host's result as soon as it is known. Asks no questions.
 
     Standard output has a line of JSON at each change, and at least every ten seconds. Done again with the same --run,
@@ -145,12 +151,11 @@ def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str
     from gpuprov.jobs.pulse import Pulse
     from gpuprov.plan.extra import new_run
 
-    _suits(act, given)
+    chosen = working.Options(**given, act=act, run=run or new_run(), forks=inventory.forks)
+    _check_act(chosen)
     loaded = stored.load_job(job)
-    pairs = _pairs(loaded, secrets, given)
-    names = ("timeout", "quick", "reboot", "repair", "drain", "break_lock", "log_dir")
-    chosen = {name: given[name] for name in names} | {"act": act, "run": run or new_run(), "forks": given["forks"] or 0}
-    return working.work(loaded, pairs, results, working.Options(**chosen), Pulse())
+    pairs = _read_pairs(loaded, inventory._replace(sources=secrets), without_secrets=without_secrets)
+    return working.work(loaded, pairs, results, chosen, Pulse())
 
 
 @click.command(cls=Command, short_help="Make one report from the results of any number of hosts.")
@@ -162,7 +167,9 @@ def work(job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str
 @options.report_files
 @options.json_flag
 @options.common
-def fold(folders: tuple[Path, ...], fleet: Path | None, run: str, as_json: bool, **given: Any) -> int:
+def fold(
+    folders: tuple[Path, ...], fleet: Path | None, run: str, as_json: bool, files: ReportFiles, **given: Any
+) -> int:
     """Make one report from what gpuprov fleet work wrote into these folders and those below them: the newest result of
     each host.
 
@@ -178,19 +185,16 @@ def fold(folders: tuple[Path, ...], fleet: Path | None, run: str, as_json: bool,
     from gpuprov.jobs import shown, stored
     from gpuprov.report.files import check_writable
 
-    files = {name: given[name] for name in ("junit", "html", "prometheus")}
-    check_writable(*files.values())
+    check_writable(*files)
     frozen = stored.load_fleet(fleet) if fleet else None
     folded = folding.fold(folders, frozen, run)
-    page: dict[str, Any] = {}
-    if files["html"]:
-        groups = {host.name: host.groups for host in frozen.hosts} if frozen else {}
-        page = {"about": page_of("fleet fold", [*folders], fleet, run), "known": shown.about_groups(groups)}
-    shown.show(folded, as_json=as_json, verbose=given["verbose"], files=files, page=page)
+    groups = {host.name: host.groups for host in frozen.hosts} if frozen else {}
+    origin = page_of("fleet fold", [*folders], fleet, run)
+    shown.show(folded, files, origin, groups, as_json=as_json, verbose=given["verbose"])
     return folded.tally.exit_code
 
 
-def _suits(act: str, given: dict[str, Any]) -> None:
+def _check_act(chosen: Options) -> None:
     """Raise UsageError for an option that this act does not support."""
     of_acts = {"reboot": ("plan", "apply"), "quick": ("plan",)}
     of_acts |= {
@@ -199,12 +203,12 @@ def _suits(act: str, given: dict[str, Any]) -> None:
         **dict.fromkeys(("break_lock", "log_dir"), ("prepare", "apply")),
     }
     for name, acts in of_acts.items():
-        is_given = given[name] is not None if name == "repair" else given[name]
-        if is_given and act not in acts:
+        is_given = chosen.repair is not None if name == "repair" else getattr(chosen, name)
+        if is_given and chosen.act not in acts:
             raise click.UsageError(f"--{name.replace('_', '-')} goes with --act {' and '.join(acts)}")
 
 
-def _pairs(job: Job, sources: tuple[str, ...], given: dict[str, Any]) -> Sequence[Pair]:
+def _read_pairs(job: Job, chosen: options.InventoryOptions, *, without_secrets: bool) -> Sequence[Pair]:
     """Return the hosts of the job with their specs, with secrets and the login of this machine."""
     from gpuprov import inventory
     from gpuprov.cli.login import logged_in
@@ -214,11 +218,13 @@ def _pairs(job: Job, sources: tuple[str, ...], given: dict[str, Any]) -> Sequenc
 
     check_files(job)
     hosts = frozen.raw_hosts(job.hosts, job.specs)
-    vault = {name: given[name] for name in ("vault_password_files", "ask_vault_pass")}
-    if sources:
-        hosts = secrets.given(hosts, job.hosts, {host.name: host for host in inventory.load(sources, **vault).hosts})
-    hosts = list(logged_in(extra.over(hosts, given["extra_vars"], **vault), given))
-    if not given["without_secrets"]:
+    files, ask = chosen.vault_password_files, chosen.ask_vault_pass
+    if chosen.sources:
+        known = inventory.load(chosen.sources, vault_password_files=files, ask_vault_pass=ask).hosts
+        hosts = secrets.given(hosts, job.hosts, {host.name: host for host in known})
+    over = extra.over(hosts, chosen.extra_vars, vault_password_files=files, ask_vault_pass=ask)
+    hosts = list(logged_in(over, chosen.user, ask=chosen.ask_become_pass))
+    if not without_secrets:
         secrets.refuse_missing(hosts, job.hosts)
     return fleet.judge(hosts, whole=False).pairs
 

@@ -1,7 +1,6 @@
 """The command `gpuprov topology`: parse, call, return the exit code."""
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -18,9 +17,7 @@ from gpuprov.cli.sections import Command, Written
 @habits.refused("--from", why="gpuprov show HOST --html FILE --from draws the topology of a record")
 @options.read_limit
 @options.json_flag
-def topology(
-    host: str, sources: tuple[str, ...], svg: Path | None, timeout: float, as_json: bool, **reading: Any
-) -> int:
+def topology(host: str, inventory: options.InventoryOptions, svg: Path | None, timeout: float, as_json: bool) -> int:
     """Draw what is wired to what on a host: GPUs, NVLinks, PCIe switches, NUMA nodes, HCAs. Changes nothing.
 
     HOST is a host of the inventory, or a pattern as --limit takes it. Names each GPU's nearest HCA, and what is wrong:
@@ -34,11 +31,11 @@ def topology(
     from gpuprov.hardware.topology.model import PROBES
     from gpuprov.report.files import check_writable, write_atomic
 
-    hosts = of_host(host, sources, reading, options.raw_hosts)
+    hosts = of_host(host, inventory, options.raw_hosts)
     check_writable(svg)
     if svg:
         command.require_one_host([raw.name for raw in hosts])
-    gathered = gather([(raw, PROBES) for raw in hosts], timeout=timeout, pace=options.pace(reading))
+    gathered = gather([(raw, PROBES) for raw in hosts], timeout=timeout, pace=options.pace(inventory))
     code, picture = command.show(gathered, as_json=as_json)
     if svg and picture:
         write_atomic(svg, picture)

@@ -12,12 +12,14 @@ from gpuprov.cli import options
 from gpuprov.cli.about import about
 from gpuprov.cli.seconds import Seconds
 from gpuprov.cli.sections import Command
+from gpuprov.report.outputs import ReportFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpuprov.facts.collect.pace import Pace
     from gpuprov.fleet.specs import Fleet
+    from gpuprov.report.fleet import Known
     from gpuprov.verify.evaluate import Result
 
 BAD = ("fail", "error", "unreachable")
@@ -34,7 +36,12 @@ BAD = ("fail", "error", "unreachable")
 @options.recorded
 @options.json_flag
 def verify(
-    sources: tuple[str, ...], only: str | None, timeout: float, records: tuple[Path, ...], as_json: bool, **reading: Any
+    inventory: options.InventoryOptions,
+    files: ReportFiles,
+    only: str | None,
+    timeout: float,
+    records: tuple[Path, ...],
+    as_json: bool,
 ) -> int:
     """Prove that the hosts match their specs, now and after the next boot. Changes nothing.
 
@@ -52,26 +59,24 @@ def verify(
     from gpuprov.verify import unasked
     from gpuprov.verify.verify import exit_code
 
-    files = {name: reading.pop(name) for name in ("junit", "html", "prometheus")}
     if records:
-        options.reaches_nobody("--from", reading)
-    fleet = options.load(sources, reading)
+        options.reaches_nobody("--from", inventory)
+    fleet = options.load(inventory)
     options.ask_something(fleet, options.only(only))
-    check_writable(*files.values())
+    check_writable(*files)
     beside = unasked.Unasked(fleet.pairs)
     also: tuple[Any, ...] = unasked.PROBES
-    of_page: dict[str, Any] = {}
-    if files["html"]:
+    hosts: dict[str, Known] = {}
+    if files.html:
         from gpuprov.report.known import PROBES, known
 
         also = (*PROBES, *also)
-        hosts = {raw.name: raw for raw, _ in fleet.pairs}
-        of_page["known"] = {name: known(raw) for name, raw in hosts.items()}
-        of_page["about"] = about("verify", sources, reading, options.only(only), {"from": records, **files})
+        raws = {raw.name: raw for raw, _ in fleet.pairs}
+        hosts = {name: known(raw) for name, raw in raws.items()}
 
     def note(host: str, outcome: Any) -> None:
-        if files["html"] and isinstance(outcome, Facts):
-            of_page["known"][host] = known(hosts[host], outcome)
+        if files.html and isinstance(outcome, Facts):
+            hosts[host] = known(raws[host], outcome)
         beside.note(host, outcome)
 
     took: dict[str, float] = {}
@@ -79,11 +84,20 @@ def verify(
     if records:
         from gpuprov.cli.from_records import verify_records
 
-        results = verify_records(fleet, fleet.pairs, records, reading, options.only(only))
+        results = verify_records(fleet, fleet.pairs, records, options.only(only), named=bool(inventory.limit))
     else:
-        pace = options.pace(reading)
+        pace = options.pace(inventory)
         results, took, whole = _verify_hosts(fleet, options.only(only), timeout, pace, also, note)
-    reporting.show(results, as_json=as_json, verbose=reading["verbose"], **files, took=took, seconds=whole, **of_page)
+    reporting.show(
+        results,
+        files=files,
+        as_json=as_json,
+        verbose=inventory.verbose,
+        took=took,
+        seconds=whole,
+        about=about("verify", inventory, options.only(only), {"from": records, **files._asdict()}),
+        known=hosts,
+    )
     beside.tell()
     retry.offer(
         "verify", list(dict.fromkeys(result.host for result in results if result.status in BAD)), len(fleet.pairs)

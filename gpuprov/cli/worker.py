@@ -8,6 +8,7 @@ import click
 
 from gpuprov.cli import engine, habits, options
 from gpuprov.cli.sections import Command
+from gpuprov.rollout.temporal.connect import Connection, check_installed
 
 INSTEAD = "say ansible_become_password in an inventory (--secrets) or a file (-e @FILE), encrypted with ansible-vault"
 
@@ -37,7 +38,9 @@ def _from_anywhere(variables: str) -> str:
 )
 @habits.refused("-K", "--ask-become-pass", why=f"a worker's processes ask nobody; {INSTEAD}", is_flag=True)
 @options.common
-def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **given: Any) -> int:
+def worker(
+    site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], connection: Connection, **given: Any
+) -> int:
     """Work on the jobs of one site until SIGTERM or Ctrl-C. Connects to its hosts over ssh, and out to Temporal;
     nothing connects in.
 
@@ -49,7 +52,7 @@ def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **
     """
     from gpuprov.jobs import extra
 
-    reached = engine.connection(given)
+    check_installed()
     extra.check(given["extra_vars"], vault_files)
     from gpuprov.rollout.temporal import worker as working
     from gpuprov.rollout.temporal.files import default_folder
@@ -61,4 +64,4 @@ def worker(site: str, secrets: tuple[str, ...], vault_files: tuple[str, ...], **
     words += [word for secret in secrets for word in ("--secrets", str(Path(secret).absolute()))]
     words += [word for value in given["extra_vars"] for word in ("--extra-vars", _from_anywhere(value))]
     words += [word for file in vault_files for word in ("--vault-password-file", str(Path(file).absolute()))]
-    return working.run(reached, site, given["folder"] or default_folder(), words)
+    return working.run(connection, site, connection.folder or default_folder(), words)

@@ -1,8 +1,10 @@
 """Folded results on the terminal and in files, in the form of `gpuprov verify`."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -16,6 +18,10 @@ from gpuprov.report.document import conclude, fill
 from gpuprov.report.fold import summed
 from gpuprov.report.many import Alike
 from gpuprov.verify.verify import Verdict
+
+if TYPE_CHECKING:
+    from gpuprov.report.outputs import ReportFiles
+    from gpuprov.report.page import About
 
 OUTCOMES: dict[Verdict, Outcome] = {"as wanted": "ok", "not as wanted": "differs", "not proven": "not proven"}
 LINES = 500
@@ -39,17 +45,28 @@ class FoldedReport(Verified, kw_only=True, tag="fleet fold"):
     hosts: tuple[FoldedHost, ...]
 
 
-def show(folded: Folded, *, as_json: bool, verbose: bool, files: Mapping[str, Any], page: Mapping[str, Any]) -> None:
-    """Print the report and write the requested files. `page`: further data of the HTML page."""
+def show(
+    folded: Folded,
+    files: ReportFiles,
+    about: About,
+    groups: Mapping[str, Sequence[str]],
+    *,
+    as_json: bool,
+    verbose: bool,
+) -> None:
+    """Print the report and write the requested files. `about`, `groups` by host: for the HTML page."""
+    from gpuprov.report.fleet import Known
+
     reporting.show(
         folded.many,
         _join(lines(folded)),
         as_json=as_json,
         verbose=verbose,
-        **files,
+        files=files,
         took=folded.seconds,
         title="gpuprov fleet fold",
-        **page,
+        about=about,
+        known={host: Known(groups=tuple(names)) for host, names in groups.items()},
     )
     for line in sentence(folded):
         (terminal.progress if as_json else terminal.result)(line)
@@ -124,10 +141,3 @@ def _commas(values: Iterable[object]) -> Iterator[str]:
         waiting = encode(value).decode()
     if waiting:
         yield waiting
-
-
-def about_groups(groups: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """Return the page's data about hosts beside their results: their groups."""
-    from gpuprov.report.fleet import Known
-
-    return {host: Known(groups=tuple(named)) for host, named in groups.items()}

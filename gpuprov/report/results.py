@@ -13,6 +13,7 @@ from gpuprov.report.document import Document
 from gpuprov.report.document import as_json as format_json
 from gpuprov.report.files import write_atomic
 from gpuprov.report.many import Many
+from gpuprov.report.outputs import NONE, ReportFiles
 
 if TYPE_CHECKING:
     from gpuprov.report.fleet import Known
@@ -52,9 +53,7 @@ def show(
     *,
     as_json: bool = False,
     verbose: bool = False,
-    junit: Path | None = None,
-    html: Path | None = None,
-    prometheus: Path | None = None,
+    files: ReportFiles = NONE,
     took: Mapping[str, float] | None = None,
     seconds: float | None = None,
     about: About | None = None,
@@ -80,11 +79,11 @@ def show(
         )
         return text.render(results, verbose=verbose, colour=colour, width=width, room=room)
 
-    files = (
-        (junit, lambda: xml.render(results, took)),
-        (html, lambda: pages.render(results, title, verbose=verbose, about=about, known=known)),
-        (prometheus, lambda: metrics.render(results, took)),
+    outputs = (
+        (files.junit, lambda: xml.render(results, took)),
+        (files.html, lambda: pages.render(results, title, verbose=verbose, about=about, known=known)),
+        (files.prometheus, lambda: metrics.render(results, took)),
     )
     if not isinstance(results, Many):
         document = data.parts(results, took, seconds, verbose=verbose)
-    deliver(document, None if as_json else as_text, files)
+    deliver(document, None if as_json else as_text, outputs)

@@ -13,6 +13,7 @@ import pytest
 from gpuprov.capabilities.base import Change
 from gpuprov.cli import cli
 from gpuprov.cli.about import about
+from gpuprov.cli.options import InventoryOptions
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.facts.probes.gpus import mig
@@ -167,17 +168,16 @@ def test_pictures_of_many_different_hosts_have_a_limit(monkeypatch: pytest.Monke
 
 
 def test_the_command_in_a_page_has_no_secret() -> None:
-    reading = {"limit": "gpu[1:3]", "extra_vars": ("password=hunter2",), "inventories": (), "user": "root"}
-    told = about(
+    inventory = InventoryOptions(("site.yaml",), limit="gpu[1:3]", extra_vars=("password=hunter2",), user="root")
+    origin = about(
         "verify",
-        ("site.yaml",),
-        reading,
+        inventory,
         {"mig"},
         {"html": Path("a b.html"), "junit": None, "from": (Path("r"), Path("s"))},
     )
     options = "--limit 'gpu[1:3]' --only mig --html 'a b.html' --from r --from s"
-    assert told.command == f"gpuprov verify site.yaml {options}"
-    assert told.inventory == "site.yaml"
+    assert origin.command == f"gpuprov verify site.yaml {options}"
+    assert origin.inventory == "site.yaml"
 
 
 def test_verify_reads_the_receipt_for_a_page_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

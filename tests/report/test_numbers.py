@@ -11,6 +11,7 @@ import pytest
 
 from gpuprov.core.safe_parse import format_document
 from gpuprov.report import as_json, junit, prometheus
+from gpuprov.report.outputs import ReportFiles
 from gpuprov.report.results import show
 from gpuprov.verify.evaluate import Result, ResultStatus
 from tests import documents
@@ -147,7 +148,7 @@ def test_the_file_of_metrics_is_replaced_as_a_whole(tmp_path: Path, capsys: pyte
     file = tmp_path / "gpuprov.prom"
     file.write_text("old")
     before = file.stat().st_ino
-    show(ROWS, prometheus=file, took=TOOK)
+    show(ROWS, files=ReportFiles(prometheus=file), took=TOOK)
     assert parsed(file.read_text())
     assert file.stat().st_ino != before
     assert [path.name for path in tmp_path.iterdir()] == ["gpuprov.prom"]

@@ -20,6 +20,7 @@ from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.report import as_json, html, junit, text
 from gpuprov.report.files import check_writable, write_atomic
 from gpuprov.report.fold import brief
+from gpuprov.report.outputs import ReportFiles
 from gpuprov.report.results import show
 from gpuprov.verify import Result
 from gpuprov.verify.evaluate import ResultStatus
@@ -216,7 +217,7 @@ def test_results_are_shown_even_if_a_report_cannot_be_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(GpuprovError, match=r"x/one cannot be written: .*; .*x/two cannot be written"):
-        show(results(), junit=tmp_path / "x" / "one", html=tmp_path / "x" / "two")
+        show(results(), files=ReportFiles(tmp_path / "x" / "one", tmp_path / "x" / "two"))
     assert "differs from the spec: 5 hosts" in capsys.readouterr().out
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.cli.options import raw_hosts
+from gpuprov.cli.options import InventoryOptions, raw_hosts
 from gpuprov.fleet.specs import judge, load_fleet
 from gpuprov.spec.connection import find_unusable
 from gpuprov.spec.model import RawHost
@@ -117,9 +117,8 @@ def test_every_command_refuses_them(tmp_path: Path) -> None:
         judge([raw])
     file = tmp_path / "inventory.yaml"
     file.write_text('all:\n  hosts:\n    gpu01: {ansible_host: "-v"}\n    gpu02: {ansible_user: "a;b"}\n')
-    options = {"limit": None, "vault_password_files": (), "ask_vault_pass": False, "extra_vars": (), "no_cache": True}
     with pytest.raises(SpecError) as caught:
-        raw_hosts((str(file),), options)
+        raw_hosts(InventoryOptions((str(file),), no_cache=True))
     assert [problem.hosts for problem in caught.value.problems] == [("gpu01",), ("gpu02",)]
     with pytest.raises(SpecError, match="no host has a gpuprov spec"):
         load_fleet([str(file)], cache=False)  # a host that is not managed may be reached by other tools in other ways

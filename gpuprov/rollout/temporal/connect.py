@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpuprov.core.errors import GpuprovError, UnreachableError
 
@@ -16,9 +14,11 @@ DEFAULT = "localhost:7233"
 HINT = "pip install 'gpuprov[fleet]'"
 
 
-class Connection(msgspec.Struct, frozen=True, kw_only=True):
-    """Connection options from the command line; empty values: use Temporal's environment."""
+class Connection(NamedTuple):
+    """Options of the command line for an engine and its Temporal server; empty values: use Temporal's environment."""
 
+    engine: str = "temporal"
+    folder: Path | None = None
     address: str = ""
     namespace: str = ""
     tls_ca: Path | None = None
