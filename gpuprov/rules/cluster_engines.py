@@ -7,12 +7,11 @@ template: https://github.com/canonical/microk8s/blob/master/microk8s-resources/w
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
-from gpuprov.rules.engine_runtimes import NAME, at, merged, number, parse_toml
+from gpuprov.rules.engine_output import Engine, EngineFile
+from gpuprov.rules.engine_runtimes import NAME, Table, at, merged, number, parse_toml
 
-Engine = dict[str, Any]
 RANCHER = ("k3s", "rke2")
 MICROK8S = "/var/snap/microk8s/current/args"
 TEMPLATE = f"{MICROK8S}/containerd-template.toml"
@@ -36,46 +35,47 @@ def is_cluster_engine(name: str) -> bool:
     return name in WRITTEN
 
 
-def read_written(name: str, engine: Engine) -> dict[str, Any]:
+def read_written(name: str, engine: Engine) -> Table:
     """Return the configuration that was written at the last start. Raises ValueError."""
     path = WRITTEN[name]
-    if path not in engine["files"]:
+    if path not in engine.files:
         raise ValueError(f"{path} is not there: {name} has not started yet, or runs pods in docker (--docker)")
-    return parse_toml(engine["files"][path]["text"], path)
+    return parse_toml(engine.files[path].text, path)
 
 
-def predict(name: str, engine: Engine) -> dict[str, Any]:
+def predict(name: str, engine: Engine) -> Table:
     """Return the configuration that the next start writes. Raises ValueError."""
     if name == "microk8s":
-        if TEMPLATE not in engine["files"]:
+        if TEMPLATE not in engine.files:
             raise ValueError(f"{TEMPLATE} is not there")
-        return parse_toml(engine["files"][TEMPLATE]["text"].replace("${RUNTIME}", "runc"), TEMPLATE)
+        return parse_toml(engine.files[TEMPLATE].text.replace("${RUNTIME}", "runc"), TEMPLATE)
     written = read_written(name, engine)
     if find_own_template(name, engine):
         return written
     plugin = "io.containerd.cri.v1.runtime" if written.get("version") == 3 else SECTION[1]
-    containerd: dict[str, Any] = {"default_runtime_name": read_default(name, engine)}
-    if program := engine.get("program"):
-        shape = {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": program}}
-        containerd["runtimes"] = {NAME: shape}
+    shape = {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": engine.program}}
+    containerd = {
+        "default_runtime_name": read_default(name, engine),
+        **({"runtimes": {NAME: shape}} if engine.program else {}),
+    }
     return merged(written, {"plugins": {plugin: {"containerd": containerd}}})
 
 
 def find_own_template(name: str, engine: Engine) -> str:
     """Return the site's template that neither extends the base template nor lists the runtimes found; empty if there is
     none. Of two, k3s takes that of version 3."""
-    texts = {path: file["text"] for path, file in engine["files"].items() if path.endswith(".tmpl")}
+    texts = {path: file.text for path, file in engine.files.items() if path.endswith(".tmpl")}
     path = next((path for path in sorted(texts) if "-v3." in path), min(texts, default=""))
     return path if path and not re.search(r'template "base"|ExtraRuntimes', texts[path]) else ""
 
 
 def read_default(name: str, engine: Engine, without: str = "") -> str:
     """Return the default runtime that k3s or RKE2 is told; empty if none. `without`: a file that is left out."""
-    if flag := engine.get("default", ""):
-        return str(flag)
+    if flag := engine.default:
+        return flag
     value = ""
-    for path, file in sorted(engine["files"].items(), key=lambda item: (".d/" in item[0], item[0])):
-        match = re.search(rf"^{KEY}: *[\"']?([\w.-]+)", file["text"], re.MULTILINE)
+    for path, file in sorted(engine.files.items(), key=lambda item: (".d/" in item[0], item[0])):
+        match = re.search(rf"^{KEY}: *[\"']?([\w.-]+)", file.text, re.MULTILINE)
         if match and path.startswith(f"/etc/rancher/{name}/") and path != without:
             value = match[1]
     return value
@@ -94,17 +94,17 @@ def refuse(name: str, engine: Engine, default: bool) -> str:
     if name not in RANCHER:
         return ""
     if own := find_own_template(name, engine):
-        runtime = re.search(rf"runtimes\.[\"']?{NAME}\b", engine["files"][WRITTEN[name]]["text"])
+        runtime = re.search(rf"runtimes\.[\"']?{NAME}\b", engine.files[WRITTEN[name]].text)
         return (
             "" if runtime else f'{own} leaves out the runtimes that {name} found: add {{{{ template "base" . }}}} to it'
         )
-    flag = engine.get("default", "")
+    flag = engine.default
     if flag and (flag == NAME) != default:
-        return f"{engine['unit']} gives {name} --{KEY} {flag}, which no file can change: take it out there"
-    if default and number(engine["version"]) < FLAG_SINCE:
-        return f"{name} {engine['version']} has no setting {KEY}, which came with {'.'.join(map(str, FLAG_SINCE))}"
-    drop_in = {"text": derive_drop_in(name, engine, default), "changed": 0.0}
-    coming = {**engine, "files": {**engine["files"], SETTINGS[name]: drop_in}}
+        return f"{engine.unit} gives {name} --{KEY} {flag}, which no file can change: take it out there"
+    if default and number(engine.version) < FLAG_SINCE:
+        return f"{name} {engine.version} has no setting {KEY}, which came with {'.'.join(map(str, FLAG_SINCE))}"
+    drop_in = EngineFile(text=derive_drop_in(name, engine, default))
+    coming = replace(engine, files={**engine.files, SETTINGS[name]: drop_in})
     if (result := read_default(name, coming)) and (result == NAME) != default:
         return f"a file that {name} reads after {SETTINGS[name]} has {KEY}: {result}: take it out there"
     return ""
@@ -113,12 +113,12 @@ def refuse(name: str, engine: Engine, default: bool) -> str:
 def takes_cdi(name: str, engine: Engine, enabled: bool | None) -> bool:
     """Return whether containerd resolves CDI devices: on by itself from 2.0 on, which k3s and RKE2 have since 1.31.6 and
     1.32.2: https://docs.k3s.io/advanced#configuring-containerd. `enabled`: as the configuration says; None: it does not."""
-    release = number(engine["version"])
+    release = number(engine.version)
     second = release >= (2,) if name == "microk8s" else release >= (1, 32, 2) or (1, 31, 6) <= release < (1, 32)
     return second if enabled is None else enabled
 
 
-def template_values(config: Mapping[str, Any], default: bool, cdi: bool) -> list[tuple[list[str], str, str | bool]]:
+def template_values(config: Table, default: bool, cdi: bool) -> list[tuple[list[str], str, str | bool]]:
     """Return what MicroK8s' template needs: tables, key, and value. `cdi`: CDI has to be switched on."""
     runtime = [*SECTION, "runtimes", NAME]
     present = at(config, *SECTION, "default_runtime_name")

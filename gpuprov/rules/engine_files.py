@@ -7,9 +7,9 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
-from typing import Any
 
 from gpuprov.rules import engine_runtimes
+from gpuprov.rules.engine_runtimes import Table
 from gpuprov.rules.engines import CRI as PLUGINS
 
 NAME = "nvidia"
@@ -59,7 +59,7 @@ def _same(first: object, other: object) -> bool:
         return False
 
 
-def _reads(text: str) -> dict[str, Any] | None:
+def _reads(text: str) -> Table | None:
     try:
         return tomllib.loads(text) if len(text) <= LARGEST else None
     except (ValueError, RecursionError):
@@ -132,13 +132,13 @@ def with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
     return next((attempt for attempt in tries if _same(_reads(attempt), expected)), text)
 
 
-def _plugin(read: Mapping[str, Any]) -> str:
+def _plugin(read: Table) -> str:
     """Return the name of the CRI plugin in a containerd file; empty if there is none."""
     plugins = read.get("plugins")
     return next((name for name in PLUGINS if isinstance(plugins, Mapping) and name in plugins), "")
 
 
-def _put(table: Mapping[str, Any], path: list[str], key: str, value: str | bool) -> dict[str, Any]:
+def _put(table: Table, path: list[str], key: str, value: str | bool) -> Table:
     if not path:
         return {**table, key: value}
     return {**table, path[0]: _put(table.get(path[0]) or {}, path[1:], key, value)}

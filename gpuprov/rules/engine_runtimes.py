@@ -6,8 +6,10 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
+Table: TypeAlias = Mapping[str, Any]
+"""A table of an engine's TOML or JSON, with settings of the site that nobody here knows."""
 NAME = "nvidia"
 DEFAULTS = {"containerd": "default_runtime_name", "crio": "default_runtime"}
 COPIED = {"containerd": ("options", "SystemdCgroup"), "crio": ("monitor_path",)}
@@ -24,6 +26,14 @@ https://github.com/containerd/containerd/blob/main/RELEASES.md"""
 BUILT_IN = {"docker": ("runc",), "crio": ("runc", "crun"), "containerd": ()}
 """Default runtimes that need no table."""
 ON_PATH = ("", *(f"{folder}/{kind}" for folder in ("/usr/local", "/usr", "") for kind in ("sbin", "bin")))
+
+
+class Registration(NamedTuple):
+    """NVIDIA's runtime in a configuration: `path` of its program, the `default` runtime, `cdi` (None: not set)."""
+
+    path: str
+    default: str
+    cdi: bool | None = None
 
 
 def at(config: object, *path: str, default: object = None) -> Any:
@@ -94,7 +104,7 @@ def missing_default(name: str, runtimes: object, default: str) -> list[str]:
     return [] if present else [f"the default runtime is {default}, which is not among the runtimes"]
 
 
-def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merged(under: Table, over: Table) -> Table:
     """Merge one table over another, table by table."""
     result = dict(under)
     for key, value in over.items():
@@ -103,7 +113,7 @@ def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def leaves(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(config: Table, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield every setting as a dotted path with its value."""
     for key, value in config.items():
         path = f"{prefix}{key}"
@@ -119,7 +129,7 @@ def number(version: str) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=64)
-def parse_toml(text: str, place: str) -> dict[str, Any]:
+def parse_toml(text: str, place: str) -> Table:
     """Parse TOML, cached: hosts of a fleet have the same files, and a host is read several times. Callers must not modify the
     result."""
     if len(text) > 1 << 19 or re.search(r"(?:\.[ \t]*+[\w\"'-]++[ \t]*+){100}", text):
@@ -133,7 +143,7 @@ def parse_toml(text: str, place: str) -> dict[str, Any]:
 def judge_docker(live: str, default: bool, knows_cdi: bool) -> str:
     """Return what is wrong by the output of docker info; empty if it matches."""
     try:
-        info: dict[str, Any] = dict(json.loads(live).items())
+        info: Table = dict(json.loads(live).items())
     except (AttributeError, ValueError, RecursionError):
         return "docker info gives no JSON"
     if info.get("ServerErrors") or "Runtimes" not in info:

@@ -6,10 +6,12 @@ Input is the probe's output as parsed by `engine_output`; nothing here touches a
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpuprov.rules import cluster_engines, engine_runtimes
-from gpuprov.rules.engine_runtimes import parse_toml
+from gpuprov.rules.engine_output import Engine, EngineFile
+from gpuprov.rules.engine_runtimes import Registration, Table, parse_toml
 
 NAME, PROGRAM = "nvidia", "nvidia-container-runtime"
 PROGRAMS = (PROGRAM, f"/usr/bin/{PROGRAM}")
@@ -38,24 +40,23 @@ OURS = {
 OURS["microk8s"] = OURS["containerd"]
 """Settings written by nvidia-ctk, or into MicroK8s' template; every other one is the user's."""
 
-Engine = dict[str, Any]
 at, number = engine_runtimes.at, engine_runtimes.number
 
 
-def configuration(name: str, engine: Engine) -> dict[str, Any]:
+def configuration(name: str, engine: Engine) -> Table:
     """Return the settings in force at the engine's next start. Raises ValueError, with the file, if they cannot be read."""
     if cluster_engines.is_cluster_engine(name):
         return cluster_engines.predict(name, engine)
-    files: dict[str, dict[str, Any]] = engine["files"]
+    files = engine.files
     if name == "containerd":
-        if "dump" not in engine:
+        if not engine.dump:
             raise ValueError(f"containerd does not understand its configuration: containerd config dump ({MAIN[name]})")
-        return parse_toml(engine["dump"], "containerd config dump")
+        return parse_toml(engine.dump, "containerd config dump")
     if name == "docker":
         path = MAIN[name]
-        if (other := engine.get("config", path)) != path:
-            raise ValueError(f"docker.service has dockerd read {other} (--config-file), and not {path}")
-        text = files.get(path, {"text": ""})["text"]
+        if engine.config not in ("", path):
+            raise ValueError(f"docker.service has dockerd read {engine.config} (--config-file), and not {path}")
+        text = files.get(path, EngineFile()).text
         try:
             read = json.loads(text) if text.strip() else {}
         except (ValueError, RecursionError) as error:
@@ -63,14 +64,19 @@ def configuration(name: str, engine: Engine) -> dict[str, Any]:
         for place, value in ((path, read), (f"runtimes in {path}", at(read, "runtimes", default={}))):
             if not isinstance(value, dict):  # nvidia-ctk dies of a null
                 raise ValueError(f"{place} is not a JSON object")
-        return _with_option(read, path, engine.get("default", ""))
-    merged: dict[str, Any] = {}
+        return _with_option(read, path, engine.default)
+    merged: Table = {}
     for path in sorted(files, key=lambda file: (file != MAIN[name], file)):
-        merged = engine_runtimes.merged(merged, parse_toml(files[path]["text"], path))
+        merged = engine_runtimes.merged(merged, parse_toml(files[path].text, path))
     return merged
 
 
-def _with_option(read: dict[str, Any], path: str, default: str) -> dict[str, Any]:
+def make_rootless_docker(text: str | None) -> Engine:
+    """Return a user's own docker, with this daemon.json."""
+    return Engine(files={MAIN["docker"]: EngineFile(text=text or "")})
+
+
+def _with_option(read: Table, path: str, default: str) -> Table:
     """Return daemon.json with the default runtime of dockerd's own command line; dockerd refuses to start with both, but keeps running
     with both until then:
     https://docs.docker.com/engine/daemon/troubleshoot/#resolve-conflicts-between-the-daemonjson-and-startup-scripts"""
@@ -80,23 +86,23 @@ def _with_option(read: dict[str, Any], path: str, default: str) -> dict[str, Any
     return {**read, "default-runtime": default} if default else read
 
 
-def registered(name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration of NVIDIA's runtime: `path` of its program, `default` runtime, `cdi` (None: not set)."""
+def registered(name: str, config: Table) -> Registration:
+    """Return how NVIDIA's runtime is registered."""
     if name == "docker":
         own, default = at(config, "runtimes", NAME), config.get("default-runtime")
         path = at(own, "options", "BinaryName") if at(own, "runtimeType") else at(own, "path")
-        return {"path": path or "", "default": default or "", "cdi": at(config, "features", "cdi")}
+        return Registration(path or "", default or "", at(config, "features", "cdi"))
     if name == "crio":
         runtime = at(config, "crio", "runtime") or {}
         path, default = at(runtime, "runtimes", NAME, "runtime_path"), at(runtime, "default_runtime")
-        return {"path": path or "", "default": default or "", "cdi": None}
+        return Registration(path or "", default or "")
     section = _cri(config)
     path = at(section, "containerd", "runtimes", NAME, "options", "BinaryName")
     default = at(section, "containerd", "default_runtime_name")
-    return {"path": path or "", "default": default or "", "cdi": at(section, "enable_cdi")}
+    return Registration(path or "", default or "", at(section, "enable_cdi"))
 
 
-def _cri(config: Mapping[str, Any]) -> Mapping[str, Any]:
+def _cri(config: Table) -> Table:
     return next((table for plugin in CRI if isinstance(table := at(config, "plugins", plugin), Mapping)), {})
 
 
@@ -114,15 +120,15 @@ def refused(name: str, engine: Engine) -> str:
         return f"the CRI plugin is disabled (disabled_plugins: {plugin})"
     if unread := _unread(engine, config):
         where = f"{MAIN[name]}, which is of version 1"
-        return f"containerd {engine['version']} does not take {unread} from {where}: rewrite it in version 2"
+        return f"containerd {engine.version} does not take {unread} from {where}: rewrite it in version 2"
     return ""
 
 
-def _unread(engine: Engine, config: Mapping[str, Any]) -> str:
+def _unread(engine: Engine, config: Table) -> str:
     """Return a runtime of a main file of version 1 that is not in force: containerd 2.1 ignores the CRI settings of such a file."""
-    if number(engine["version"]) < NO_FILE_SINCE or not first_version("containerd", engine):
+    if number(engine.version) < NO_FILE_SINCE or not first_version("containerd", engine):
         return ""
-    main = parse_toml(engine["files"][MAIN["containerd"]]["text"], MAIN["containerd"])
+    main = parse_toml(engine.files[MAIN["containerd"]].text, MAIN["containerd"])
     main_runtimes, have = (at(_cri(table), "containerd", "runtimes") or {} for table in (main, config))
     expected, present = (
         {n: at(r, "options", "BinaryName") or "" for n, r in runtimes.items()} for runtimes in (main_runtimes, have)
@@ -147,27 +153,27 @@ def differences(name: str, engine: Engine, default: bool) -> list[str]:
         return problems
     problems += unusable(name, engine)
     if not default:
-        own = registered(name, config)["default"]
+        own = registered(name, config).default
         problems += engine_runtimes.missing_default(name, at(runtimes(name, engine), "runtimes"), own)
     hidden = shadowed(engine) if name == "containerd" else []
     return problems + [f"{DROP_IN} hides {setting}" for setting in hidden]
 
 
-def _lacking(name: str, engine: Engine, config: Mapping[str, Any], default: bool) -> list[str]:
+def _lacking(name: str, engine: Engine, config: Table, default: bool) -> list[str]:
     """Describe what a configuration lacks of the runtime, of the default one, and of CDI."""
     runtime, problems = registered(name, config), []
-    if runtime["path"] not in PROGRAMS:
-        problems.append(f"runtime {NAME} is {runtime['path']}" if runtime["path"] else f"no runtime {NAME}")
-    if default != (runtime["default"] == NAME):
-        by = f", by --default-runtime in {get_unit(name, engine)}" if engine.get("default") else ""
-        problems.append(f"the default runtime is {runtime['default'] or 'runc'}{by}")
-    untold = runtime["cdi"] is not True and wants_cdi(name, engine["version"], runtime["cdi"])
+    if runtime.path not in PROGRAMS:
+        problems.append(f"runtime {NAME} is {runtime.path}" if runtime.path else f"no runtime {NAME}")
+    if default != (runtime.default == NAME):
+        by = f", by --default-runtime in {get_unit(name, engine)}" if engine.default else ""
+        problems.append(f"the default runtime is {runtime.default or 'runc'}{by}")
+    untold = runtime.cdi is not True and wants_cdi(name, engine.version, runtime.cdi)
     return problems + ["CDI is off"] * (untold and not first_version(name, engine))
 
 
 def get_unit(name: str, engine: Engine) -> str:
     """Return the unit of an engine's daemon."""
-    return str(engine.get("unit") or f"{name}.service")
+    return engine.unit or f"{name}.service"
 
 
 def get_main(name: str) -> str:
@@ -184,7 +190,7 @@ def unusable(name: str, engine: Engine) -> list[str]:
 
 def has_old_shims(name: str, engine: Engine) -> bool:
     """True if this is a containerd that still has the runtime types that were removed in 2.0."""
-    return name == "containerd" and number(engine["version"]) < NO_FILE_SINCE
+    return name == "containerd" and number(engine.version) < NO_FILE_SINCE
 
 
 def runtimes(name: str, engine: Engine) -> Any:
@@ -202,8 +208,8 @@ def runtimes(name: str, engine: Engine) -> Any:
 def in_force(name: str, engine: Engine, default: bool) -> str:
     """Return what is wrong with the running daemon; empty if it matches."""
     if name == "docker":
-        knows_cdi = number(engine["version"]) >= CDI_SINCE["docker"]
-        return engine_runtimes.judge_docker(engine.get("live", "{}"), default, knows_cdi)
+        knows_cdi = number(engine.version) >= CDI_SINCE["docker"]
+        return engine_runtimes.judge_docker(engine.live or "{}", default, knows_cdi)
     if cluster_engines.is_cluster_engine(name):
         try:
             written = cluster_engines.read_written(name, engine)
@@ -211,16 +217,16 @@ def in_force(name: str, engine: Engine, default: bool) -> str:
             return str(error)
         wrong = _lacking(name, engine, written, default)
         return f"{cluster_engines.WRITTEN[name]}, which it wrote when it started: {'; '.join(wrong)}" if wrong else ""
-    if name == "crio" and "live" in engine:
-        wrong = differences(name, {**engine, "files": {MAIN[name]: {"text": engine["live"]}}}, default)
+    if name == "crio" and engine.live:
+        wrong = differences(name, replace(engine, files={MAIN[name]: EngineFile(text=engine.live)}), default)
         return f"crio status config: {'; '.join(wrong)}" if wrong else ""
     if wrong := differences(name, engine, default):
         return f"its configuration: {'; '.join(wrong)}"
-    newer = [path for path, file in engine["files"].items() if file["changed"] > engine["started"] + SLACK]
+    newer = [path for path, file in engine.files.items() if file.changed > engine.started + SLACK]
     return f"{' '.join(newer)} changed after the daemon was started" if newer else ""
 
 
-def lost(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+def lost(name: str, before: Table, after: Table) -> list[str]:
     """Return the user's settings that a change of the configuration lost or altered, as `path = value`."""
     now = dict(engine_runtimes.leaves(after))
     return [
@@ -233,10 +239,10 @@ def lost(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list
 def shadowed(engine: Engine) -> list[str]:
     """Return settings of the CRI plugin in the user's files that NVIDIA's drop-in file hides: containerd below 2.1 takes a plugin's
     section from the last file that has one. The drop-in file is a copy from when nvidia-ctk wrote it."""
-    files: dict[str, dict[str, Any]] = engine["files"]
-    if DROP_IN not in files or number(engine["version"]) >= MERGES_SINCE:
+    files = engine.files
+    if DROP_IN not in files or number(engine.version) >= MERGES_SINCE:
         return []
-    tables = {path: parse_toml(file["text"], path) for path, file in files.items()}
+    tables = {path: parse_toml(file.text, path) for path, file in files.items()}
     theirs = [table for path, table in tables.items() if path != DROP_IN and _cri(table)]
     section, own = ({"plugins": {"cri": _cri(table)}} for table in ((theirs or [{}])[-1], tables[DROP_IN]))
     return lost("containerd", section, own) if theirs else []
@@ -245,10 +251,10 @@ def shadowed(engine: Engine) -> list[str]:
 def command(engine: Engine, name: str, default: bool, drop_ins: bool, source: str = "file") -> list[str]:
     """Return the nvidia-ctk command that registers its runtime. `drop_ins`: the release supports drop-in files."""
     line = ["nvidia-ctk", "--quiet", "runtime", "configure", f"--runtime={name}", f"--config-source={source}"]
-    line += ["--set-as-default"] * (default and not engine.get("default"))
+    line += ["--set-as-default"] * (default and not engine.default)
     first = first_version(name, engine)
-    reported = registered(name, configuration(name, engine))["cdi"] if name == "docker" else None
-    line += ["--enable-cdi"] * (wants_cdi(name, engine["version"], reported) and not first)
+    reported = registered(name, configuration(name, engine)).cdi if name == "docker" else None
+    line += ["--enable-cdi"] * (wants_cdi(name, engine.version, reported) and not first)
     # Asked for a drop-in file beside a configuration of version 1, which imports none, nvidia-ctk 1.20.1 leaves the runtime out.
     beside = "" if first else DROP_INS.get(name, "")
     return line + [f"--drop-in-config={beside}"] * (drop_ins and name in DROP_INS)
@@ -256,7 +262,7 @@ def command(engine: Engine, name: str, default: bool, drop_ins: bool, source: st
 
 def first_version(name: str, engine: Engine) -> bool:
     """True if containerd's main file is of version 1: it has no place for enable_cdi that nvidia-ctk supports, and no drop-in file."""
-    text = engine["files"].get(MAIN["containerd"], {"text": ""})["text"] if name == "containerd" else ""
+    text = engine.files.get(MAIN["containerd"], EngineFile()).text if name == "containerd" else ""
     try:
         return bool(read := parse_toml(text, MAIN["containerd"])) and read.get("version", 1) in (0, 1)
     except ValueError:
@@ -265,18 +271,18 @@ def first_version(name: str, engine: Engine) -> bool:
 
 def seed(name: str, engine: Engine) -> str:
     """Return the initial main file if there is none and nvidia-ctk cannot query the engine without it; else empty."""
-    missing = name == "containerd" and MAIN[name] not in engine["files"]
-    return "version = 2\n" if missing and number(engine["version"]) < NO_FILE_SINCE else ""
+    missing = name == "containerd" and MAIN[name] not in engine.files
+    return "version = 2\n" if missing and number(engine.version) < NO_FILE_SINCE else ""
 
 
 def ordinary(name: str, engine: Engine) -> str:
     """Return the new default runtime if NVIDIA's was the default and should not be: empty if there is no other, or nothing to do."""
-    if name == "docker" or registered(name, config := configuration(name, engine))["default"] != NAME:
+    if name == "docker" or registered(name, config := configuration(name, engine)).default != NAME:
         return ""
     if name == "crio":
-        tables = [parse_toml(file["text"], path) for path, file in engine["files"].items()]
+        tables = [parse_toml(file.text, path) for path, file in engine.files.items()]
         others = [at(table, "crio", "runtime", "default_runtime") or NAME for table in tables]
-        own = "crun" if number(engine["version"]) >= CRUN_SINCE else "runc"
+        own = "crun" if number(engine.version) >= CRUN_SINCE else "runc"
         return next((other for other in reversed(others) if other != NAME), own)
     runtimes = set(at(_cri(config), "containerd", "runtimes") or {}) - {NAME}
     return "runc" if "runc" in runtimes else min(runtimes, default="")

@@ -47,7 +47,7 @@ class Node:
         programs = {"systemctl": SYSTEMCTL, "k3s": f'exec sh {self.root}/k3s "$@"'}
         return run_well(ENGINES.script, self.root, programs, PLACES).text.replace(str(self.root), "")
 
-    def engine(self, name: str) -> engines.Engine:
+    def engine(self, name: str) -> engine_output.Engine:
         return engine_output.parse(self.read())[name]
 
     def write(self, files: dict[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,13 @@ def dump(name: str) -> dict[str, Any]:
     return tomllib.loads((DATA / f"containerd-1.6-{name}.toml").read_text(encoding="utf-8"))
 
 
-def one(text: str) -> engines.Engine:
+def one(text: str) -> engine_output.Engine:
     return next(iter(engine_output.parse(CLOCK + text).values()))
 
 
 def test_a_real_host_is_understood() -> None:
     found = engine_output.parse(captured("container_engines", "debian12").text)
-    assert {name: engine["version"] for name, engine in found.items()} == {
+    assert {name: engine.version for name, engine in found.items()} == {
         "docker": "20.10.24",
         "containerd": "1.6.20",
         "podman": "4.3.1",
@@ -46,8 +47,8 @@ def test_a_real_host_is_understood() -> None:
     for name in ("docker", "containerd"):
         assert engines.differences(name, found[name], False) == []
         assert engines.in_force(name, found[name], False) == ""
-        assert (found[name]["active"], found[name]["enabled"]) == ("active", "enabled")
-    assert set(found["containerd"]["files"]) == {engines.MAIN["containerd"], engines.DROP_IN}
+        assert (found[name].active, found[name].enabled) == ("active", "enabled")
+    assert set(found["containerd"].files) == {engines.MAIN["containerd"], engines.DROP_IN}
 
 
 # nvidia-ctk 1.20.1 beside containerd 1.6.20 with Debian's own configuration: the built-in runc is gone from the dump.
@@ -59,7 +60,7 @@ def test_a_runtime_that_nvidia_ctk_lost_is_noticed() -> None:
 
 def test_from_all_that_is_in_force_nothing_is_lost() -> None:
     assert engines.lost("containerd", dump("before"), dump("from-command")) == []
-    assert engines.registered("containerd", dump("from-command"))["path"] == "/usr/bin/nvidia-container-runtime"
+    assert engines.registered("containerd", dump("from-command")).path == "/usr/bin/nvidia-container-runtime"
 
 
 SITE = {
@@ -105,7 +106,7 @@ def test_files_of_crio_are_read_in_its_order() -> None:
     config = engines.configuration("crio", engine_output.parse(text)["crio"])
     assert engines.at(config, "crio", "runtime", "cgroup_manager") == "cgroupfs"
     assert engines.at(config, "crio", "runtime", "runtimes", "runc", "runtime_type") == "oci"
-    assert engines.registered("crio", config)["path"] == "/usr/bin/nvidia-container-runtime"
+    assert engines.registered("crio", config).path == "/usr/bin/nvidia-container-runtime"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +168,7 @@ def test_dockerd_starts_with_one_default_runtime_only() -> None:
         "the default runtime is nvidia, by --default-runtime in docker.service"
     ]
     assert "--set-as-default" not in engines.command(given[0], "docker", True, True)
-    other = {**given[0], "default": "kata"}
+    other = replace(given[0], default="kata")
     assert engines.differences("docker", other, True) == [
         "the default runtime is kata, by --default-runtime in docker.service"
     ]
@@ -252,7 +253,9 @@ def test_crios_monitor_is_that_of_its_own_runtime(monitor: str, told: list[str])
     not have."""
     packaged = "/etc/crio/crio.conf.d/10-crio.conf"
     files = {packaged: PACKAGED.format(monitor), engines.DROP_INS["crio"]: CRIO_DROP_IN}
-    engine = {"version": "1.33.0", "files": {path: {"text": text, "changed": 0.0} for path, text in files.items()}}
+    engine = engine_output.Engine(
+        version="1.33.0", files={path: engine_output.EngineFile(text=text) for path, text in files.items()}
+    )
     assert engines.differences("crio", engine, False) == told
     finished = engine_files.with_needed(
         {engines.DROP_INS["crio"]: CRIO_DROP_IN}, "crio", False, engines.runtimes("crio", engine)
@@ -269,11 +272,7 @@ def test_the_runtime_is_found_in_every_version_of_the_configuration(plugin: str)
         "enable_cdi": True,
         "containerd": {"default_runtime_name": "nvidia", "runtimes": {"nvidia": {"options": {"BinaryName": "/x"}}}},
     }
-    assert engines.registered("containerd", {"plugins": {plugin: section}}) == {
-        "path": "/x",
-        "default": "nvidia",
-        "cdi": True,
-    }
+    assert engines.registered("containerd", {"plugins": {plugin: section}}) == ("/x", "nvidia", True)
 
 
 def test_a_setting_of_another_drop_in_file_is_not_ours_to_hide() -> None:
@@ -290,7 +289,7 @@ def test_what_cannot_be_read_is_said_with_its_file() -> None:
         engines.configuration("containerd", one(containerd(dump=None)))
     assert engines.configuration("crio", one("@engine crio\n@version 1.30.4\n")) == {}
     assert CRIO.startswith("[crio.runtime]")
-    assert one(podman())["version"] == "4.3.1"
+    assert one(podman()).version == "4.3.1"
 
 
 STREAMING = "[plugins.'io.containerd.grpc.v1.cri']\nstream_server_port = '0'\n"
@@ -302,7 +301,7 @@ SECOND = (
 # containerd 2 has a plugin of the old name, too: it keeps the streaming server.
 def test_the_plugin_with_runtimes_is_the_one_that_is_read() -> None:
     text = f"version = 3\n{STREAMING}{SECOND}default_runtime_name = 'nvidia'\n"
-    assert engines.registered("containerd", tomllib.loads(text)) == {"path": "", "default": "nvidia", "cdi": True}
+    assert engines.registered("containerd", tomllib.loads(text)) == ("", "nvidia", True)
 
 
 @pytest.mark.parametrize(
@@ -387,6 +386,6 @@ def test_a_file_without_a_place_for_the_default_is_left_alone(text: str) -> None
 def test_containerd_1_begins_from_a_file_where_there_is_none() -> None:
     bare = engine_output.parse("@engine containerd\n@version containerd x 1.7.27\n@dump\n version = 2\n")["containerd"]
     assert engines.seed("containerd", bare) == "version = 2\n"
-    assert engines.seed("containerd", {**bare, "version": "2.1.4"}) == ""
+    assert engines.seed("containerd", replace(bare, version="2.1.4")) == ""
     assert engines.seed("containerd", one(containerd())) == ""
     assert engines.seed("docker", one(docker())) == ""

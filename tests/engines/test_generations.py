@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import lzma
 import tomllib
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def test_every_configuration_gets_the_runtime_or_a_right_refusal() -> None:
         assert (case.refused in end) if case.refused else end in (DONE, NOTHING), f"{case.name}: {end}"
 
 
-def states(case: Case) -> list[engines.Engine]:
+def states(case: Case) -> list[engine_output.Engine]:
     """Each state of the engine that was read."""
     return [engine_output.parse(entry[1])[case.engine] for entry in tapes()[case.name]["tape"] if entry[0] == "read"]
 
@@ -98,9 +99,9 @@ def test_a_runtime_is_seen_exactly_where_the_daemon_has_it() -> None:
             continue
         for engine in states(case):
             config = engines.configuration("containerd", engine)
-            path = engines.registered("containerd", config)["path"]
+            path = engines.registered("containerd", config).path
             # The dump's own words, whichever name the CRI plugin has in this generation.
-            there = "runtimes.nvidia.options]" in engine["dump"].replace("'", "").replace('"', "")
+            there = "runtimes.nvidia.options]" in engine.dump.replace("'", "").replace('"', "")
             assert bool(path) == there, case.name
 
 
@@ -126,9 +127,9 @@ def test_files_are_known_where_the_dump_tells_patterns_only() -> None:
         if case.engine != "containerd":
             continue
         first = states(case)[0]
-        assert set(first["files"]) == {path for path, text in case.files.items()}, case.name
+        assert set(first.files) == {path for path, text in case.files.items()}, case.name
         if case.files:
-            late = {**first, "active": "active", "started": 499.0}
+            late = replace(first, active="active", started=499.0)
             assert engines.in_force("containerd", late, case.default), case.name
 
 
@@ -142,7 +143,7 @@ def test_comments_and_imports_of_the_site_survive() -> None:
         main = engines.MAIN["containerd"]
         if case.engine != "containerd" or ended(case) != DONE or main not in case.files or not case.drop_ins:
             continue
-        before, after = (one["files"][main]["text"] for one in (states(case)[0], states(case)[-1]))
+        before, after = (state.files[main].text for state in (states(case)[0], states(case)[-1]))
         if engines.first_version("containerd", states(case)[0]):
             continue  # nvidia-ctk writes such a file whole
         assert comments(before) <= comments(after), case.name
@@ -160,12 +161,12 @@ def test_a_default_that_is_not_wanted_goes_and_nothing_else_with_it() -> None:
         if case.default or case.refused or ended(case) != DONE:
             continue
         last = states(case)[-1]
-        if engines.registered(case.engine, engines.configuration(case.engine, first))["default"] != engines.NAME:
+        if engines.registered(case.engine, engines.configuration(case.engine, first)).default != engines.NAME:
             continue
         seen.add(case.generation)
         told = engines.registered(case.engine, engines.configuration(case.engine, last))
-        assert told["default"] in ("runc", "crun"), case.name
-        assert told["path"], case.name
+        assert told.default in ("runc", "crun"), case.name
+        assert told.path, case.name
     assert seen == {case.generation for case in every()}
 
 
@@ -182,9 +183,9 @@ def test_nvidias_own_pairs_lose_nothing() -> None:
     for pair in pairs:
         name, before, after = pair["engine"], pair["before"], pair["after"]
         found = engines.registered(name, after)
-        wanted = found["path"] in engines.PROGRAMS and (found["default"] == engines.NAME) == pair["default"]
+        wanted = found.path in engines.PROGRAMS and (found.default == engines.NAME) == pair["default"]
         if not wanted or engines.lost(name, before, after):
             refused.append(
-                f"{pair['why']}: {'no runtime nvidia' if not found['path'] else engines.lost(name, before, after)}"
+                f"{pair['why']}: {'no runtime nvidia' if not found.path else engines.lost(name, before, after)}"
             )
     assert refused == ["docker, no runtime asked: no runtime nvidia"]

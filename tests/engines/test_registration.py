@@ -11,6 +11,7 @@ import pytest
 from gpuprov.capabilities.container_toolkit import registration
 from gpuprov.capabilities.container_toolkit.registration import DONE, NOTHING, InMemory, Told, enforce, register
 from gpuprov.rules.cluster_engines import TEMPLATE
+from gpuprov.rules.engine_output import Engine
 from tests.capabilities.toolkit_host import BARE, CLOCK, DAEMON, FILLED, containerd, docker, k3s, microk8s
 
 OLD: dict[str, Any] = {"Runtimes": {"runc": {}}}
@@ -86,7 +87,7 @@ def test_it_may_be_where_none_is_stopped_or_there_was_a_drain(info: dict[str, An
 
 def test_a_docker_that_does_not_say_how_many_run_is_not_restarted() -> None:
     assert "its running containers" in enforce(Daemon(docker(answers=False)), "docker", False).problem
-    assert registration.would_stop({"live": "{"}) == "its"
+    assert registration.would_stop(Engine(live="{")) == "its"
 
 
 def test_a_daemon_that_does_not_live_with_it_gets_its_files_back() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gpuprov.rules import engine_files, engines
+from gpuprov.rules import engine_files, engine_output, engines
 from tests.capabilities.toolkit_host import DAEMON
 from tests.capabilities.toolkit_host import containerd as containerd_text
 from tests.capabilities.toolkit_host import crio as crio_text
@@ -35,7 +35,7 @@ def toml(table: dict[str, Any], *path: str) -> str:
 
 def containerd(
     version: str, nvidia: dict[str, Any], default: str = "runc", others: dict[str, Any] | None = None
-) -> engines.Engine:
+) -> engine_output.Engine:
     """containerd with this runtime, as its dump tells it."""
     mine = {**nvidia, "options": {"BinaryName": PROGRAM, **nvidia.get("options", {})}}
     tables = {"default_runtime_name": default, "runtimes": {**(RUNC if others is None else others), "nvidia": mine}}

@@ -155,7 +155,7 @@ def _recorded_link_facts(found: tuple[recorded.GpuLinks, ...]) -> Facts:
 
 def _registered(name: str) -> Callable[[dict[str, Any]], Facts]:
     def facts(found: dict[str, Any]) -> Facts:
-        return {"runtime": engines.registered(name, engines.configuration(name, found[name]))}
+        return {"runtime": engines.registered(name, engines.configuration(name, found[name]))._asdict()}
 
     return facts
 

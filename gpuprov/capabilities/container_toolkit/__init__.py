@@ -57,20 +57,23 @@ def export(facts: Facts) -> Fragment | None:
     runtimes, default = [], False
     for name, engine in facts.get(ENGINES).items():
         try:
-            registration = files.registered(name, files.configuration(name, engine)) if name != "podman" else {}
+            registration = files.registered(name, files.configuration(name, engine)) if name != "podman" else None
         except ValueError:
             continue
-        if registration.get("path"):
+        if registration and registration.path:
             runtimes.append(name)
-            default = default or registration["default"] == files.NAME
+            default = default or registration.default == files.NAME
         elif name == "podman" and facts.get(CDI):
             runtimes.append(name)
     toolkit = facts.get(TOOLKIT)
     mode = files.at(toolkit.settings, "nvidia-container-runtime", "mode")
     kept = any(fact.path.startswith("/etc/cdi/") for fact in facts.get(CDI))
     users = facts.get(USERS)
-    own = {name: files.configuration("docker", {"files": {files.MAIN["docker"]: {"text": user.daemon}}})
-           for name, user in users.items() if _readable(user.daemon)}  # fmt: skip
+    own = {
+        name: files.configuration("docker", files.make_rootless_docker(user.daemon))
+        for name, user in users.items()
+        if _readable(user.daemon)
+    }
     return ContainerToolkit(
         version=resolve.upstream(present["nvidia-container-toolkit"].version),
         hold=all(package.held for package in present.values()),
@@ -78,13 +81,13 @@ def export(facts: Facts) -> Fragment | None:
         default_runtime=default,
         mode=mode if mode in ("auto", "cdi", "legacy") else "auto",
         cdi_directory="/etc/cdi" if kept else "/var/run/cdi",
-        rootless=tuple(name for name, config in own.items() if files.registered("docker", config)["path"]),
+        rootless=tuple(name for name, config in own.items() if files.registered("docker", config).path),
     )
 
 
 def _readable(text: str | None) -> bool:
     try:
-        return bool(files.configuration("docker", {"files": {files.MAIN["docker"]: {"text": text or ""}}}))
+        return bool(files.configuration("docker", files.make_rootless_docker(text)))
     except ValueError:
         return False
 

@@ -20,6 +20,7 @@ from gpuprov.facts.probes.containers.container_toolkit import CDI, CDI_ANSWERS, 
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.host_code.cdi import SPECIFICATION, UVM
+from gpuprov.rules.engine_output import Engine
 
 Ctx = Context[ContainerToolkit]
 
@@ -127,16 +128,16 @@ def daemon_reload(ctx: Ctx) -> Outcome:
     return ok(f"mode {how}, {counted(len(toolkit.linked), 'device file')} linked in /dev/char")
 
 
-def _by_systemd(name: str, engine: dict[str, object]) -> bool:
+def _by_systemd(name: str, engine: Engine) -> bool:
     """Return whether systemd manages the cgroups of an engine's containers, which it re-applies on a reload."""
     if name == "docker":
         try:
-            return bool(safe_parse.parse_json(str(engine.get("live") or "{}")).get("CgroupDriver") == "systemd")
+            return bool(safe_parse.parse_json(engine.live or "{}").get("CgroupDriver") == "systemd")
         except ValueError:
             return True
     if name == "crio":
-        return 'cgroup_manager = "cgroupfs"' not in str(engine.get("live", ""))  # systemd is its default
-    return "SystemdCgroup = true" in str(engine.get("dump", ""))
+        return 'cgroup_manager = "cgroupfs"' not in engine.live  # systemd is its default
+    return "SystemdCgroup = true" in engine.dump
 
 
 CHECKS = (specification, daemon_reload)

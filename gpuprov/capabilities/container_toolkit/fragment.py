@@ -11,7 +11,7 @@ from gpuprov.facts.probes.software import packages
 from gpuprov.host_code.cdi import SPECIFICATION
 from gpuprov.rules import engines as files
 from gpuprov.rules import resolve
-from gpuprov.rules.engines import Engine
+from gpuprov.rules.engine_output import Engine
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 

@@ -142,10 +142,10 @@ def registered(ctx: Ctx) -> Outcome:
     expected = f"{files.NAME} in force in {', '.join(present)}"
     for name, engine in present.items():
         unit = files.get_unit(name, engine)
-        if engine["active"] != "active":
-            changes = restart_unit(unit, engine["active"], "active")
+        if engine.active != "active":
+            changes = restart_unit(unit, engine.active, "active")
             hint = f"journalctl -u {unit} -n 20"
-            return fail(expected, f"{unit} is {engine['active'] or 'not there'}", hint, changes=changes)
+            return fail(expected, f"{unit} is {engine.active or 'not there'}", hint, changes=changes)
         wrong = files.in_force(name, engine, ctx.fragment.default_runtime)
         if wrong:
             hint = f"systemctl {'reload' if name == 'docker' else 'restart'} {unit} ({APPLY} does)"
@@ -212,8 +212,7 @@ def rootless(ctx: Ctx) -> Group | Outcome:
 
 def own_differences(user: User, default: bool) -> list[str]:
     """Return what a user's daemon.json lacks."""
-    text = {files.MAIN["docker"]: {"text": user.daemon or ""}}
-    return files.differences("docker", {"version": "", "files": text}, default)
+    return files.differences("docker", files.make_rootless_docker(user.daemon), default)
 
 
 CHECKS = (packages, held, configured, registered, mode, rootless)

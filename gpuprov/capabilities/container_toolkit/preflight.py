@@ -62,9 +62,9 @@ def present(ctx: Ctx) -> Outcome:
         hint = "install it first, or take it out of container_toolkit.runtimes: gpuprov installs no container engine"
         return fail(expected, f"not installed: {' '.join(absent)}", hint)
     podman = by_name.get("podman")
-    if podman and not known.find_newest_cdi("podman", podman["version"]):
+    if podman and not known.find_newest_cdi("podman", podman.version):
         needed = known.find_first_reader("podman", "0")
-        message = f"podman {podman['version'] or 'of a release that it does not tell'}"
+        message = f"podman {podman.version or 'of a release that it does not tell'}"
         return fail(
             f"podman {needed} or newer, which reads CDI files that name GPUs by number", message, "upgrade podman"
         )
@@ -74,7 +74,7 @@ def present(ctx: Ctx) -> Outcome:
         if why := files.refused(name, engine) or refuse(name, engine, ctx.fragment.default_runtime):
             hint = f"fix it{'' if name in RANCHER else f' in {files.get_main(name)}'}, or take {name} out of runtimes"
             return fail("a configuration to register a runtime in", f"{name}: {why}", hint)
-    return ok(", ".join(f"{name} {engine['version']}" for name, engine in by_name.items() if engine) or "rootless only")
+    return ok(", ".join(f"{name} {engine.version}" for name, engine in by_name.items() if engine) or "rootless only")
 
 
 @check(

@@ -9,25 +9,26 @@ from gpuprov.facts.probes.containers.container_engines import ENGINES
 from gpuprov.facts.probes.containers.container_toolkit import CDI_ANSWERS, Specification
 from gpuprov.rules import engines as files
 from gpuprov.rules import resolve
+from gpuprov.rules.engine_output import Engine
 
 
-def readers(fragment: ContainerToolkit, facts: Facts) -> dict[str, files.Engine]:
+def readers(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine]:
     """Return the host's engines whose releases read CDI files; containerd only if the spec names it, or it is not
     docker's."""
     return {
         name: engine
         for name, engine in facts.get(ENGINES).items()
         if (name != "containerd" or name in fragment.runtimes or "docker" not in facts.get(ENGINES))
-        and known.find_newest_cdi(name, engine["version"])
+        and known.find_newest_cdi(name, engine.version)
     }
 
 
 def too_old(fragment: ContainerToolkit, facts: Facts) -> list[str]:
     """Return engines, with their releases, that cannot read nvidia-ctk's default output from 1.19.1 on."""
     return [
-        f"{name} {engine['version']}"
+        f"{name} {engine.version}"
         for name, engine in readers(fragment, facts).items()
-        if files.number(known.find_newest_cdi(name, engine["version"])) < files.number(catalogue.WRITTEN_CDI)
+        if files.number(known.find_newest_cdi(name, engine.version)) < files.number(catalogue.WRITTEN_CDI)
     ]
 
 
@@ -47,9 +48,9 @@ def unread(fragment: ContainerToolkit, facts: Facts, cdi_spec: Specification) ->
         upgrade = f"{name} {newer} or newer" if newer else f"a newer {name}"
         answer = _docker_says(engine, cdi_spec.path) if name == "docker" else answers.get(name)
         if answer is None:
-            answer = _by_release(name, engine["version"], cdi_spec, needed)
+            answer = _by_release(name, engine.version, cdi_spec, needed)
         if answer:
-            return f"{name} {engine['version']} cannot read {cdi_spec.path}: {answer}", upgrade
+            return f"{name} {engine.version} cannot read {cdi_spec.path}: {answer}", upgrade
     return "", ""
 
 
@@ -65,11 +66,11 @@ def _by_release(name: str, version: str, cdi_spec: Specification, needed: str) -
     return f"it is of CDI {needed}{fields}, and this release reads up to {newest}{judged}"
 
 
-def _docker_says(engine: files.Engine, path: str) -> str | None:
+def _docker_says(engine: Engine, path: str) -> str | None:
     """Return docker's complaint about a file; None before 28.2, which lists neither devices nor faults of files.
     https://github.com/moby/moby/blob/v28.2.0/api/types/system/info.go"""
     try:
-        answer = safe_parse.parse_json(str(engine.get("live") or "{}"))
+        answer = safe_parse.parse_json(engine.live or "{}")
     except safe_parse.Unreadable:
         return None
     if not isinstance(answer, dict) or "DiscoveredDevices" not in answer:

@@ -72,7 +72,7 @@ def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) 
     """Return the settings of the site that are lost, and the result. `source`: the engine's main file, or all that is
     in force."""
     host.restore()
-    read: Callable[[], engines.Engine] = lambda: engine_output.parse(host.read())[name]  # noqa: E731
+    read: Callable[[], engine_output.Engine] = lambda: engine_output.parse(host.read())[name]  # noqa: E731
     before = read()
     if seed := engines.seed(name, before):
         host.write({FILES[name][0]: seed})
@@ -80,7 +80,7 @@ def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) 
     status, error, produced = host.configure(engines.command(before, name, default, drop_ins, source))
     if status:
         return [], f"nvidia-ctk: {error}"
-    originals = {path: file["text"] for path, file in before["files"].items()}
+    originals = {path: file.text for path, file in before.files.items()}
     finished = engine_files.finished(produced, name, originals, default, engines.ordinary(name, before))
     if name != "docker":
         first = engines.has_old_shims(name, before)
@@ -93,11 +93,11 @@ def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) 
     return [], f"nvidia-ctk would leave: {'; '.join(wrong)}" if wrong else DONE
 
 
-def _fill_template(host: Host, engine: engines.Engine, default: bool) -> str:
+def _fill_template(host: Host, engine: engine_output.Engine, default: bool) -> str:
     """Put the runtime into MicroK8s' template, whose variables and comments stay; nvidia-ctk would drop the comments."""
     config = engines.configuration("microk8s", engine)
-    cdi = engines.wants_cdi("microk8s", engine["version"], engines.registered("microk8s", config)["cdi"])
-    text = engine["files"][TEMPLATE]["text"]
+    cdi = engines.wants_cdi("microk8s", engine.version, engines.registered("microk8s", config).cdi)
+    text = engine.files[TEMPLATE].text
     for tables, key, value in template_values(config, default, cdi):
         text = engine_files.with_value(text, tables, key, value)
     host.write({TEMPLATE: text})
@@ -155,13 +155,11 @@ class Told(NamedTuple):
     restart: str = ""
 
 
-def lacks(name: str, engine: engines.Engine, default: bool) -> str:
+def lacks(name: str, engine: engine_output.Engine, default: bool) -> str:
     """Return why a daemon has to reload its configuration; empty if it is running and has it in force."""
     if wrong := engines.in_force(name, engine, default):
         return wrong
-    return (
-        "" if engine["active"] == "active" else f"{engines.get_unit(name, engine)} is {engine['active'] or 'not there'}"
-    )
+    return "" if engine.active == "active" else f"{engines.get_unit(name, engine)} is {engine.active or 'not there'}"
 
 
 def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, restart: bool = False) -> Told:
@@ -175,12 +173,12 @@ def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, 
     engine = engine_output.parse(host.read())[name]
     if not lacks(name, engine, default):
         return Told(changed=False)
-    reload = name == "docker" and engine["active"] == "active" and not restart
+    reload = name == "docker" and engine.active == "active" and not restart
     unit = engines.get_unit(name, engine)
     host.tell("reload" if reload else "restart", unit)
     engine = _settled(host, name, default)
     wrong = lacks(name, engine, default)
-    if reload and wrong and engine["active"] == "active":
+    if reload and wrong and engine.active == "active":
         stopped = "" if may_stop else would_stop(engine)
         problem = (
             f"docker takes this only by a restart, which would stop {stopped} running containers: {wrong}. Fix: stop them, or set "
@@ -190,18 +188,18 @@ def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, 
     if not wrong:
         return Told(changed=True)
     why = f"{unit} is active: {wrong}"
-    if engine["active"] != "active":
+    if engine.active != "active":
         if name in FILES:
             host.give_up(name)
-        why = f"{unit} is {engine['active'] or 'not there'}: it does not start"
+        why = f"{unit} is {engine.active or 'not there'}: it does not start"
     return Told(changed=True, problem=f"{why}. Fix: journalctl -u {unit}, on the host")
 
 
-def would_stop(engine: engines.Engine) -> str:
+def would_stop(engine: engine_output.Engine) -> str:
     """Return how many containers a restart of docker would stop, as docker reports; `its` if it does not report it,
     empty for none."""
     try:
-        answer = safe_parse.parse_json(engine.get("live") or "{}")
+        answer = safe_parse.parse_json(engine.live or "{}")
     except safe_parse.Unreadable:
         answer = {}
     running = answer.get("ContainersRunning") if isinstance(answer, dict) else None
@@ -210,7 +208,7 @@ def would_stop(engine: engines.Engine) -> str:
     return str(running) if isinstance(running, int) else "its"
 
 
-def _settled(host: Daemons, name: str, default: bool) -> engines.Engine:
+def _settled(host: Daemons, name: str, default: bool) -> engine_output.Engine:
     """Return the engine once its daemon has the runtime, or once the time for that is over."""
     for number in range(TRIES * (6 if is_cluster_engine(name) else 1)):  # an agent first asks its server
         time.sleep(PAUSE if number else 0)

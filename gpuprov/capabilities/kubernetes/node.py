@@ -17,6 +17,7 @@ from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.host import pci
 from gpuprov.rules import engines, resolve
 from gpuprov.rules.cluster_engines import RANCHER, is_cluster_engine, read_written, takes_cdi
+from gpuprov.rules.engine_output import Engine
 
 Ctx = Context[Kubernetes]
 VOLUME_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
@@ -60,7 +61,7 @@ def runtime(ctx: Ctx) -> Outcome:
     everyone = ctx.facts.get(ENGINES)
     bundled = {name: engine for name, engine in everyone.items() if is_cluster_engine(name)}
     runtimes = bundled or {name: engine for name, engine in everyone.items() if name in ("containerd", "crio")}
-    live = {name: engine for name, engine in runtimes.items() if engine["active"] == "active"} or runtimes
+    live = {name: engine for name, engine in runtimes.items() if engine.active == "active"} or runtimes
     if not live:
         return skip("no containerd, cri-o, k3s, RKE2 or MicroK8s has a unit here")
     ways: tuple[str, ...] = get_plugin(ctx.fragment).device_list_strategy
@@ -73,10 +74,10 @@ def runtime(ctx: Ctx) -> Outcome:
             registration = engines.registered(name, config)
         except ValueError as error:
             return fail(expected, str(error), "fix it; see container_toolkit.configured")
-        if registration["path"] not in engines.PROGRAMS and get_strategy(ctx.fragment) != "dra":
+        if registration.path not in engines.PROGRAMS and get_strategy(ctx.fragment) != "dra":
             hint = f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
             return fail(expected, f"{name} has no runtime {engines.NAME}", hint)
-        if set(ways) & set(CDI) and (why := without_cdi(name, engine, registration["cdi"])):
+        if set(ways) & set(CDI) and (why := without_cdi(name, engine, registration.cdi)):
             fix = f"upgrade {name}" if name in RANCHER else f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
             return fail(expected, why, f"{fix}; or [envvar]")
     if "volume-mounts" in ways and engines.at(toolkit.settings, VOLUME_MOUNTS) is not True:
@@ -88,9 +89,9 @@ def runtime(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-def without_cdi(name: str, engine: engines.Engine, cdi_enabled: bool | None) -> str:
+def without_cdi(name: str, engine: Engine, cdi_enabled: bool | None) -> str:
     """Return why an engine takes no CDI devices; empty if it does."""
-    version = engine["version"]
+    version = engine.version
     if is_cluster_engine(name):
         since = ", which has it from 1.31.6 and 1.32.2 on" if name in RANCHER else ""
         return (

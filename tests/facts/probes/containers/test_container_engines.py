@@ -31,23 +31,23 @@ def told(folder: Path, option: str = "") -> engine_output.Engine:
 
 
 def test_a_daemon_behind_its_socket_is_alive_when_it_was_asked(tmp_path: Path) -> None:
-    assert told(tmp_path)["active"] == "active"
+    assert told(tmp_path).active == "active"
 
 
 @pytest.mark.install
 @pytest.mark.parametrize("option", ["--default-runtime=nvidia", "--default-runtime nvidia"])
 def test_a_default_runtime_of_the_command_line(tmp_path: Path, option: str) -> None:
-    assert told(tmp_path, option)["default"] == "nvidia"
-    assert "default" not in told(tmp_path, "--add-runtime nvidia=/usr/bin/nvidia-container-runtime")
+    assert told(tmp_path, option).default == "nvidia"
+    assert not told(tmp_path, "--add-runtime nvidia=/usr/bin/nvidia-container-runtime").default
     both = told(tmp_path, f"--config-file /srv/docker.json {option}")
-    assert (both["config"], both["default"]) == ("/srv/docker.json", "nvidia")
+    assert (both.config, both.default) == ("/srv/docker.json", "nvidia")
 
 
 # As Amazon Linux writes its unit: ExecStart=/usr/bin/dockerd ... $OPTIONS $DOCKER_STORAGE_OPTIONS $DOCKER_ADD_RUNTIMES
 def test_a_default_runtime_of_a_variable(tmp_path: Path) -> None:
     with subprocess.Popen(["sh", "-c", "read -r _", "--default-runtime=nvidia"], stdin=subprocess.PIPE) as process:
         (tmp_path / "process").write_text(f"{process.pid}\n", encoding="utf-8")
-        assert told(tmp_path, "\\$OPTIONS")["default"] == "nvidia"
+        assert told(tmp_path, "\\$OPTIONS").default == "nvidia"
         process.communicate(b"\n")
 
 
@@ -86,12 +86,12 @@ def test_what_k3s_and_microk8s_write_is_read_without_secrets(tmp_path: Path, opt
     found = {name: one for name, one in engine_output.parse(text).items() if name in cluster_engines.WRITTEN}
     assert list(found) == ["k3s", "microk8s"], "no folder of RKE2's"
     k3s = found["k3s"]
-    assert (k3s["version"], k3s["unit"], k3s["active"]) == ("1.33.5", "k3s-agent.service", "active")
+    assert (k3s.version, k3s.unit, k3s.active) == ("1.33.5", "k3s-agent.service", "active")
     assert cluster_engines.read_default("k3s", k3s) == told_default
     assert cluster_engines.find_own_template("k3s", k3s) == ""
     assert engines.in_force("k3s", k3s, default=False) == ""
-    assert found["microk8s"]["unit"] == "snap.microk8s.daemon-containerd.service"
-    assert "${SNAPSHOTTER}" in found["microk8s"]["files"][cluster_engines.TEMPLATE]["text"]
+    assert found["microk8s"].unit == "snap.microk8s.daemon-containerd.service"
+    assert "${SNAPSHOTTER}" in found["microk8s"].files[cluster_engines.TEMPLATE].text
 
 
 def test_a_unit_that_no_engine_has_is_refused() -> None:
