@@ -120,30 +120,6 @@ def without_release(package: str) -> str:
     return re.sub(r"^(kernel\S*?)[-=]\d+\.\d.*", r"\1", package)
 
 
-def parse_precompiled(text: str) -> dict[str, dict[str, Any]]:
-    """Parse packages of precompiled modules: `{offered: versions by name, newest first, installed: version by name,
-    exact}`; `exact` has, by `NAME=VERSION` of an offered one, the versions of packages that it requires exactly: apt
-    would take the newest otherwise.
-
-    Lines are `offered|NAME|VERSION|DEPENDS` and `installed|...` alike. If the version is the kernel's, as in Ubuntu,
-    the driver's version comes from the package's dependencies and is put before it: `580.95.05-6.8.0-60.63+1` (see
-    `real_versions`).
-    """
-    listed: dict[str, dict[str, Any]] = {"offered": {}, "installed": {}, "exact": {}}
-    for line in text.splitlines():
-        kind, name, version, depends = (*line.split("|", 3), "", "", "")[:4]
-        driver = re.search(r"nvidia-kernel-common-\S+ \(>= ([\d.]+)", depends)
-        known = f"{driver[1]}-{version}" if driver else version.removeprefix("0:")
-        if not version or (name.startswith(OF_KERNEL) and not driver):
-            continue
-        if kind == "installed":
-            listed["installed"][name] = known
-        elif kind == "offered" and known not in listed["offered"].setdefault(name, []):
-            listed["offered"][name].append(known)
-            listed["exact"][f"{name}={version}"] = dict(re.findall(r"([^\s,|]+) +\(= ([^)]+)\)", depends))
-    return listed
-
-
 def real_versions(packages: dict[str, str], exact: Mapping[str, dict[str, str]]) -> dict[str, str]:
     """Return versions in the package manager's form, without the driver's before the kernel's; and what each requires
     `exact`ly."""

@@ -1,7 +1,8 @@
 """Compares the loaded driver with the desired one, and names its parameters. Standard library only."""
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
 # The one parameter that the module shows under another name than it takes:
 # https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/kernel-open/nvidia/nv-reg.h (CUSTOM_NAME)
@@ -27,20 +28,26 @@ def shown_value(value: object) -> str:
     return str((-number if sign else number) % 2**32)
 
 
-def reload_reasons(loaded: dict[str, Any], desired: dict[str, Any]) -> list[str]:
-    """Return why the loaded driver must leave the kernel; nothing if it may stay or none is loaded.
+class Driver(NamedTuple):
+    """A driver in the kernel, or one that a spec asks for."""
 
-    Both have `version`, `flavour` and `parameters`: `loaded` from the kernel, `desired` from the spec. A parameter that
-    the loaded module does not show is no reason.
-    """
-    if not loaded["version"]:
+    version: str
+    flavour: str
+    parameters: Mapping[str, str | int | bool]
+
+
+def reload_reasons(loaded: Driver, desired: Driver) -> list[str]:
+    """Return why the loaded driver must leave the kernel; nothing if it may stay or none is loaded. A parameter that the
+    loaded module does not show is no reason."""
+    if not loaded.version:
         return []
     reasons = []
     for what in ("version", "flavour"):
-        if desired[what] and loaded[what] != desired[what]:
-            reasons.append(f"the loaded driver's {what} is {loaded[what]}, {desired[what]} is wanted")
-    shown = {shown_name(name): shown_value(value) for name, value in loaded["parameters"].items()}
-    for name, value in desired["parameters"].items():
+        actual, expected = getattr(loaded, what), getattr(desired, what)
+        if expected and actual != expected:
+            reasons.append(f"the loaded driver's {what} is {actual}, {expected} is wanted")
+    shown = {shown_name(name): shown_value(value) for name, value in loaded.parameters.items()}
+    for name, value in desired.parameters.items():
         if name in shown and shown[name] != shown_value(value):
             reasons.append(f"the loaded module has {name}={shown[name]}, {shown_value(value)} is wanted")
     return reasons

@@ -44,7 +44,7 @@ def up(name: str, description: Description = PLAIN, *, tag: str | None = None,
         raise GpuprovError(f"{name} is up with another description", hint=f"gpuprov simulate down {name}")
     if known is None:
         _create(name, description, tag or image.build(description.distribution), volumes)
-    elif not _state(name)["Running"]:
+    elif not _state(name).running:
         engine.engine("start", PREFIX + name)
     try:
         return _ready(name, description.user, key_pair())
@@ -91,23 +91,28 @@ def describe(name: str) -> Description | None:
     """Return the description that the host was made from; None if there is no such host. Raises as `decode` does."""
     for entry in engine.labelled(LABEL):
         if _name(entry) == name:
-            return decode(name, entry["Config"]["Labels"][LABEL], Description)
+            return decode(name, entry.config.labels[LABEL], Description)
     return None
+
+
+class _Known(msgspec.Struct):
+    """What every version of gpuprov understands of a description."""
+
+    distribution: str = PLAIN.distribution
 
 
 def listing() -> list[Listed]:
     """List our hosts."""
     rows = []
     for entry in engine.labelled(LABEL):
-        known = msgspec.json.decode(entry["Config"]["Labels"][LABEL], type=dict[str, object])
-        distribution = str(known.get("distribution", PLAIN.distribution))
-        rows.append(Listed(_name(entry), "container", distribution, entry["State"]["Status"]))
+        known = msgspec.json.decode(entry.config.labels[LABEL], type=_Known)
+        rows.append(Listed(_name(entry), "container", known.distribution, entry.state.status))
     return sorted(rows, key=lambda row: row.name)
 
 
 def gateway(name: str) -> str:
     """Return this machine's address as seen by the host (for a proxy or a package repository run here)."""
-    return engine.network(PREFIX + name)["Gateway"]
+    return engine.network(PREFIX + name).gateway
 
 
 def run(name: str, script: str) -> str:
@@ -122,18 +127,17 @@ def write(name: str, archive: bytes) -> None:
 
 def logs(name: str) -> str:
     """Return the end of its journal, or of the engine's log if it is not running."""
-    if _state(name)["Running"]:
+    if _state(name).running:
         return run(name, "journalctl --no-pager --lines 80 2>&1 || true")
     return engine.engine("logs", "--tail", "80", PREFIX + name)
 
 
-def _name(entry: dict[str, object]) -> str:
-    return str(entry["Name"]).removeprefix("/").removeprefix(PREFIX)
+def _name(entry: engine.Container) -> str:
+    return entry.name.removeprefix("/").removeprefix(PREFIX)
 
 
-def _state(name: str) -> dict[str, object]:
-    state: dict[str, object] = engine.inspect(PREFIX + name)[0]["State"]
-    return state
+def _state(name: str) -> engine.State:
+    return engine.inspect(PREFIX + name)[0].state
 
 
 def _create(name: str, description: Description, tag: str, volumes: tuple[tuple[Path, str], ...]) -> None:
@@ -163,7 +167,7 @@ def _ready(name: str, user: str, key: Path) -> SimulatedHost:
         f"chown {account}: {home}/.ssh/authorized_keys; chmod 600 {home}/.ssh/authorized_keys\n"
         for account, home in HOMES.items()
     ))  # fmt: skip
-    address = engine.network(PREFIX + name)["IPAddress"]
+    address = engine.network(PREFIX + name).address
     while not greets(address, 22):
         if time.monotonic() > deadline:
             raise GpuprovError(f"{name}: no sshd at {address}:22 after {PATIENCE:g} s")

@@ -8,7 +8,8 @@ import json
 import shutil
 import time
 from contextlib import suppress
-from typing import Any
+
+import msgspec
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import tools
@@ -53,30 +54,59 @@ def systemd_flags() -> tuple[str, ...]:
     return (*common, "--cgroupns=private", "--tmpfs=/run", "--tmpfs=/run/lock", "--env=container=docker")
 
 
-def inspect(*names: str) -> list[dict[str, Any]]:
+class Network(msgspec.Struct, frozen=True):
+    """A network that a container is attached to."""
+
+    address: str = msgspec.field(name="IPAddress", default="")
+    gateway: str = msgspec.field(name="Gateway", default="")
+
+
+class Networks(msgspec.Struct, frozen=True, rename="pascal"):
+    networks: dict[str, Network] = {}
+
+
+class State(msgspec.Struct, frozen=True, rename="pascal"):
+    running: bool = False
+    status: str = ""
+    pid: int = 0
+
+
+class Config(msgspec.Struct, frozen=True, rename="pascal"):
+    labels: dict[str, str] = {}
+
+
+class Container(msgspec.Struct, frozen=True, rename="pascal"):
+    """A container as both engines describe it. Engines that still report an address at the top level report it by
+    network, too."""
+
+    name: str = ""
+    image: str = ""
+    state: State = State()
+    config: Config = Config()
+    network_settings: Networks = Networks()
+
+
+def inspect(*names: str) -> list[Container]:
     """Return the engine's data on these containers."""
-    containers: list[dict[str, Any]] = json.loads(engine("inspect", "--type", "container", *names)) if names else []
-    return containers
+    output = engine("inspect", "--type", "container", *names) if names else "[]"
+    return msgspec.json.decode(output, type=list[Container])
 
 
-def _inspect_those_left(names: list[str]) -> list[dict[str, Any]]:
+def _inspect_those_left(names: list[str]) -> list[Container]:
     """Return the same, without containers that were removed in the meantime or whose removal has begun: after a killed
     removal a container stays listed, but the engine has no data on it."""
     try:
         return inspect(*names)
     except GpuprovError:
-        containers: list[dict[str, Any]] = []
+        containers: list[Container] = []
         for name in names:
             with suppress(GpuprovError):
                 containers += inspect(name)
         return containers
 
 
-def network(container: str) -> dict[str, str]:
-    """Return a container's IPAddress and Gateway; engines that still report them at the top level report them by
-    network, too."""
-    networks: dict[str, dict[str, str]] = inspect(container)[0]["NetworkSettings"]["Networks"]
-    return next(iter(networks.values()))
+def network(container: str) -> Network:
+    return next(iter(inspect(container)[0].network_settings.networks.values()))
 
 
 def address_flags(container: str, label: str) -> tuple[str, ...]:
@@ -90,9 +120,7 @@ def address_flags(container: str, label: str) -> tuple[str, ...]:
         return ()  # docker takes an address on networks of one's own only
     subnet = ipaddress.IPv4Network(json.loads(engine("network", "inspect", "podman"))[0]["subnets"][0]["subnet"])
     half = list(subnet.subnets(prefixlen_diff=1))[1]
-    taken = {
-        attached["IPAddress"] for entry in labelled(label) for attached in entry["NetworkSettings"]["Networks"].values()
-    }
+    taken = {attached.address for entry in labelled(label) for attached in entry.network_settings.networks.values()}
     first = int.from_bytes(hashlib.sha256(container.encode()).digest()[:8])
     for step in range(half.num_addresses - 2):
         address = str(half[1 + (first + step) % (half.num_addresses - 2)])
@@ -101,7 +129,7 @@ def address_flags(container: str, label: str) -> tuple[str, ...]:
     raise GpuprovError(f"no address is left in {half}", hint="gpuprov simulate down --all")
 
 
-def labelled(label: str) -> list[dict[str, Any]]:
+def labelled(label: str) -> list[Container]:
     """Return all containers with this label, from `inspect`."""
     if shutil.which(chosen()) is None:
         return []

@@ -191,7 +191,7 @@ def test_a_gpu_that_the_driver_wants_reset(site: Site) -> None:
 def test_a_process_is_left_when_its_containers_monitor_is_gone(site: Site, tmp_path: Path) -> None:
     """With the engine's own monitor, conmon or containerd-shim, of a container that runs beside the host."""
     name, limits = f"{container.PREFIX}{NAME}-left", ("--ulimit=nofile=20000:20000", "--ulimit=nproc=10000:10000")
-    image = engine.inspect(container.PREFIX + NAME)[0]["Image"]
+    image = engine.inspect(container.PREFIX + NAME)[0].image
     (tmp_path / "nvidia-smi").write_text(
         f"#!/bin/sh\ncase $1 in *memory.used) ;; *) echo 00000000:19:00.0, $(cat {tmp_path}/pid), 9 MiB;; esac\n"
     )
@@ -221,7 +221,7 @@ def test_a_process_is_left_when_its_containers_monitor_is_gone(site: Site, tmp_p
     )
     pid = 0
     try:
-        pid = int(engine.inspect(name)[0]["State"]["Pid"])
+        pid = engine.inspect(name)[0].state.pid
         (tmp_path / "pid").write_text(str(pid))
         assert (look().name, look().container, look().orphan) == ("sleep", True, False)
         (monitor,) = re.findall(r"PPid:\t(\d+)", Path(f"/proc/{pid}/status").read_text())

@@ -9,6 +9,8 @@ import pytest
 
 from gpuprov.catalog.drivers.any import find_installed_driver
 from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.driver.precompiled import Precompiled, parse
 from gpuprov.rules import package_lists, resolve
 from gpuprov.rules.package_rules import Answer
 
@@ -49,16 +51,16 @@ def module(kernel: str, driver: str, version: str = "", *, end: str = "-open") -
     return f"linux-modules-nvidia-{branch}-server{end}-{kernel}|{full}|{depends}\n"
 
 
-def offered(*lines: str) -> dict[str, dict[str, Any]]:
-    return package_lists.parse_precompiled("".join(f"offered|{line}" for line in lines))
+def offered(*lines: str) -> Precompiled:
+    return parse(Output("".join(f"offered|{line}" for line in lines)))
 
 
-def decide(packages: DriverPackages, wanted: str, kernels: list[str], built: dict[str, Any], **more: Any) -> Answer:
+def decide(packages: DriverPackages, wanted: str, kernels: list[str], built: Precompiled, **more: Any) -> Answer:
     index, installed = more.pop("index", {}), more.pop("installed", {})
     sets = package_lists.precompiled_sets(packages.sets, packages.precompiled, kernels)
     given = {"modules": "open", "pci_ids": [H100], "table": TABLE, "others": packages.others, **more}
     return resolve.decide(
-        wanted, sets=sets, index={**index, **built["offered"]}, installed={**installed, **built["installed"]}, **given
+        wanted, sets=sets, index={**index, **built.offered}, installed={**installed, **built.installed}, **given
     )
 
 
@@ -66,7 +68,7 @@ def test_ubuntus_package_of_the_kernel_joins_the_set_in_its_own_version() -> Non
     answer = decide(UBUNTU, "580", [K60], offered(module(K60, "580.95.05")), index=offer(UBUNTU, U580))
     assert answer["problem"] == ""
     assert answer["version"] == "580.95.05"
-    real = package_lists.real_versions(answer["packages"], offered(module(K60, "580.95.05"))["exact"])
+    real = package_lists.real_versions(answer["packages"], offered(module(K60, "580.95.05")).exact)
     assert real[f"linux-modules-nvidia-580-server-open-{K60}"] == "6.8.0-60.62+1"
     assert real[f"linux-objects-nvidia-580-server-open-{K60}"] == "6.8.0-60.62+1", (
         "apt takes the newest unless it is named"
@@ -98,7 +100,7 @@ def test_a_kernel_without_modules_is_named_with_the_nearest_whole_version() -> N
 def test_what_is_installed_is_kept() -> None:
     have = dict.fromkeys(resolve.fitting(UBUNTU.open, U580), U580)
     lines = [f"offered|{module(K60, '580.159.03', '6.8.0-60.62+2')}", f"installed|{module(K60, '580.95.05')}"]
-    built = package_lists.parse_precompiled("".join(lines))
+    built = parse(Output("".join(lines)))
     have[f"linux-modules-nvidia-580-server-open-{K60}"] = "6.8.0-60.62+1"
     answer = decide(UBUNTU, "580", [K60], built, index=offer(UBUNTU, U580B, U580), installed=have)
     assert answer["kept"]
@@ -138,7 +140,7 @@ def test_dkms_and_the_modules_of_another_driver_leave_in_the_same_transaction() 
 
 def test_nvidias_package_for_dnf_has_driver_and_kernel_in_its_name() -> None:
     lines = ["offered|kmod-nvidia-580.95.05-5.14.0-570.12.1|3:580.95.05-3.el9_6|\n"]
-    built = package_lists.parse_precompiled("".join(lines))
+    built = parse(Output("".join(lines)))
     index = offer(EL9, R580, flavour="proprietary")
     answer = decide(EL9, "580", [E12], built, index=index, modules="proprietary")
     assert answer["packages"]["kmod-nvidia-580.95.05-5.14.0-570.12.1"] == "3:580.95.05-3.el9_6"
@@ -167,4 +169,4 @@ def test_who_has_none() -> None:
     ],
 )
 def test_lines_that_tell_no_driver_are_left_out(line: str) -> None:
-    assert package_lists.parse_precompiled(line) == {"offered": {}, "installed": {}, "exact": {}}
+    assert parse(Output(line)) == Precompiled()

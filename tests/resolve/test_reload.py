@@ -6,17 +6,15 @@ from typing import Any
 
 import pytest
 
-from gpuprov.rules.reload import reload_reasons, shown_value
+from gpuprov.rules.reload import Driver, reload_reasons, shown_value
 
-LOADED: dict[str, Any] = {
-    "version": "535.261.03",
-    "flavour": "proprietary",
-    "parameters": {"RmProfilingAdminOnly": "1", "NVreg_EnableMSI": "1", "DeviceFileMode": "438"},
-}
+LOADED = Driver(
+    "535.261.03", "proprietary", {"RmProfilingAdminOnly": "1", "NVreg_EnableMSI": "1", "DeviceFileMode": "438"}
+)
 
 
 def reasons(**wanted: Any) -> list[str]:
-    return reload_reasons(LOADED, {"version": "535.261.03", "flavour": "proprietary", "parameters": {}, **wanted})
+    return reload_reasons(LOADED, LOADED._replace(**{"parameters": {}, **wanted}))
 
 
 def test_the_same_driver_stays() -> None:
@@ -25,7 +23,7 @@ def test_the_same_driver_stays() -> None:
 
 
 def test_nothing_loaded_is_no_reason() -> None:
-    assert reload_reasons({**LOADED, "version": ""}, {"version": "550.1", "flavour": "open", "parameters": {}}) == []
+    assert reload_reasons(LOADED._replace(version=""), Driver("550.1", "open", {})) == []
 
 
 def test_a_version_or_flavour_that_is_not_decided_is_no_reason() -> None:

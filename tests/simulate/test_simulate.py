@@ -140,11 +140,8 @@ def test_only_hosts_with_our_label_are_removed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_host_of_another_version_is_listed_and_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     label = '{"distribution": "debian13", "colour": "of a later version"}'
-    entry = {
-        "Name": f"{container.PREFIX}later",
-        "Config": {"Labels": {container.LABEL: label}},
-        "State": {"Status": "running"},
-    }
+    config, state = engine.Config({container.LABEL: label}), engine.State(status="running")
+    entry = engine.Container(f"{container.PREFIX}later", config=config, state=state)
     done: list[str] = []
 
     def podman(*words: str, **_given: str) -> str:
@@ -173,6 +170,6 @@ def test_hosts_that_others_remove_meanwhile_are_left_out(monkeypatch: pytest.Mon
         return msgspec.json.encode([{"Name": name} for name in words[3:]]).decode()
 
     monkeypatch.setattr(engine, "engine", podman)
-    assert [entry["Name"] for entry in engine.labelled(container.LABEL)] == ["c"]
+    assert [entry.name for entry in engine.labelled(container.LABEL)] == ["c"]
     known.clear()
     assert engine.labelled(container.LABEL) == []

@@ -192,12 +192,8 @@ def reload_reasons(ctx: Ctx, decision: Decision) -> list[str]:
     if decision.problem:
         numbered = number[0] in digits and not f"{now.version}.".startswith(f"{number}.")
         return [now.version] if numbered else []
-    current = {
-        "version": now.version,
-        "flavour": "open" if now.open else "proprietary",
-        "parameters": ctx.facts.get(nvidia.PARAMETERS),
-    }
-    target = {"version": decision.version, "flavour": decision.flavour, "parameters": ctx.fragment.module_parameters}
+    current = reload.Driver(now.version, "open" if now.open else "proprietary", ctx.facts.get(nvidia.PARAMETERS))
+    target = reload.Driver(decision.version, decision.flavour, ctx.fragment.module_parameters)
     # Its installer takes the old files away under whatever runs, and below branch 545 it ends where a driver is loaded.
     anew = ["NVIDIA's installer replaces its files"] if installs_runfile(ctx, decision) else []
     return reload.reload_reasons(current, target) or anew

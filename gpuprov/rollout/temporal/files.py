@@ -18,7 +18,7 @@ from gpuprov.report.files import refuse_anothers, state_folder, write_atomic
 from gpuprov.rollout import project
 from gpuprov.rollout.kept import checked_id
 from gpuprov.rollout.project import Given, Project
-from gpuprov.rollout.temporal.messages import Loaded, packed, plain
+from gpuprov.rollout.temporal.messages import Loaded, packed
 
 AHEAD = 10 * 366 * 86400
 """Seconds ahead for which changes of a time zone are known."""
@@ -97,6 +97,4 @@ class Files:
         opened = self.project("any", fleet, policy)
         zone, now = opened.plan.zone, time.time()
         pinned = changes(zone, now - 366 * 86400, now + AHEAD) if zone else []
-        return Loaded(
-            members=packed(project.members(opened.fleet, opened.policy)), policy=plain(opened.policy), zone=pinned
-        )
+        return Loaded(members=packed(project.members(opened.fleet, opened.policy)), policy=opened.policy, zone=pinned)

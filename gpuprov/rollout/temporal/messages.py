@@ -53,14 +53,14 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of a workflow's files. `members`: packed. `zone`: changes of the time zone, so that it is read once."""
 
     members: str
-    policy: dict[str, Any]
+    policy: Policy
     zone: list[tuple[float, int]] = []
 
     def plan(self) -> Plan:
         """Return the plan, the same wherever it is made."""
         members = unpacked(self.members, list[Member])
         pinned = Pinned(self.zone) if self.zone else None
-        return planned(msgspec.convert(self.policy, Policy), members, pinned)
+        return planned(self.policy, members, pinned)
 
 
 class Refusal(msgspec.Struct, frozen=True):

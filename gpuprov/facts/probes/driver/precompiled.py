@@ -1,12 +1,14 @@
 """Packages of kernel modules built by a distribution or NVIDIA: those offered for the host's kernels, and those
 installed."""
 
+import re
+
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host.family import by_family
 from gpuprov.facts.probes.software import dnf
-from gpuprov.rules.package_lists import parse_precompiled
+from gpuprov.rules.package_lists import OF_KERNEL
 
 
 class Precompiled(msgspec.Struct, frozen=True):
@@ -20,7 +22,24 @@ class Precompiled(msgspec.Struct, frozen=True):
 
 
 def parse(output: Output) -> Precompiled:
-    return msgspec.convert(parse_precompiled(output.text), Precompiled)
+    """Parse lines `offered|NAME|VERSION|DEPENDS`, newest first, and `installed|...` alike.
+
+    If the version is the kernel's, as in Ubuntu, the driver's version comes from the package's dependencies and is put
+    before it (see `real_versions`). `exact`: apt would take the newest otherwise.
+    """
+    packages = Precompiled()
+    for line in output.text.splitlines():
+        kind, name, version, depends = (*line.split("|", 3), "", "", "")[:4]
+        driver = re.search(r"nvidia-kernel-common-\S+ \(>= ([\d.]+)", depends)
+        known = f"{driver[1]}-{version}" if driver else version.removeprefix("0:")
+        if not version or (name.startswith(OF_KERNEL) and not driver):
+            continue
+        if kind == "installed":
+            packages.installed[name] = known
+        elif kind == "offered" and known not in packages.offered.setdefault(name, []):
+            packages.offered[name].append(known)
+            packages.exact[f"{name}={version}"] = dict(re.findall(r"([^\s,|]+) +\(= ([^)]+)\)", depends))
+    return packages
 
 
 PRECOMPILED = Probe(
