@@ -188,5 +188,5 @@ def _parse_answer(ran: Ran) -> tuple[dict[str, Json], str | UnreachableError]:
     return answer, ""
 
 
-def _mapping(value: object) -> Mapping[str, object]:
+def _mapping(value: object) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}

@@ -117,8 +117,8 @@ class _Document:
             raise self._error(at) from None
         return end, value
 
-    def _object(self, at: int, names: Names) -> tuple[int, dict[str, Any]]:
-        members: dict[str, Any] = {}
+    def _object(self, at: int, names: Names) -> tuple[int, dict[str, Json]]:
+        members: dict[str, Json] = {}
         at = self._skip(at)
         while self.text[at : at + 1] != "}":
             at, name = self._scalar(at)

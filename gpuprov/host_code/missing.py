@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Mapping
+
+from .json_members import Json
 
 
-def describe_missing_package(why: str, variables: Mapping[str, Any]) -> str:
+def describe_missing_package(why: str, variables: Mapping[str, Json]) -> str:
     """Return the message. `why`: the error message of the import. `variables` of the host: in a rendered project, they
     include the version that made it."""
     version = variables.get("gpuprov_version")

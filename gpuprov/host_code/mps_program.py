@@ -10,6 +10,7 @@ from typing import Any, Mapping
 
 from . import mps, reads, units
 from .files import Difference, Wanted, bring_about, list_differences, list_foreign_files
+from .json_members import Json
 from .mps import __main__, control, daemon, devices, environments, modes, program
 from .mps.program import Answer
 from .systemd import systemctl
@@ -36,7 +37,7 @@ def install(*, check: bool) -> list[Difference]:
     return changed
 
 
-def carry_out(config: Mapping[str, Any], *, check: bool) -> tuple[Answer, list[str]]:
+def carry_out(config: Mapping[str, Json], *, check: bool) -> tuple[Answer, list[str]]:
     """Bring the daemons to their desired state; return the answer and warnings about compute modes that a GPU does not
     accept."""
     warnings = io.StringIO()

@@ -2,10 +2,11 @@
 host."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Part, Partition
+from gpuprov.host_code.json_members import Json
 from gpuprov.plan.fold import Cut, Group, bare, cuts, groups
 from gpuprov.plan.items import by_capability, sizes
 from gpuprov.plan.model import HostPlan, Item
@@ -136,7 +137,7 @@ def _together(cards: Sequence[Card]) -> Card:
     return first._replace(group=group, shown=brief(hosts, SHOWN), limit=limit(hosts), clients=clients)
 
 
-def _hosts(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Any]:
+def _hosts(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Json]:
     """Return one row for each host, as plan.js draws it: numbers refer to texts and rows, which many hosts share."""
     texts: Numbers[str] = Numbers()
     rows: Numbers[tuple[tuple[int, ...], ...]] = Numbers()

@@ -21,6 +21,7 @@ from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS
 from gpuprov.facts.probes.host.login import PYTHON
 from gpuprov.facts.probes.kernel.first_boot import FIRST_BOOT
 from gpuprov.host_code import machine
+from gpuprov.host_code.json_members import Json
 from gpuprov.plan.decide import PROBES
 from gpuprov.plan.foresee import Foreseen, foresee, probes
 from gpuprov.rules import reach
@@ -51,7 +52,7 @@ class Reading(msgspec.Struct, frozen=True):
         return self.foreseen.differing if self.foreseen else {}
 
     @property
-    def prune(self) -> dict[str, Any]:
+    def prune(self) -> dict[str, Json]:
         """Return the role's arguments for removing what the spec no longer declares; empty for nothing."""
         return self.foreseen.prune if self.foreseen else {}
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.packages.model import Transaction
 from gpuprov.resources.difference import Difference
 
@@ -39,7 +40,7 @@ class Packages(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.install or self.remove or self.hold or self.release)
 
 
-def packages_of(values: Mapping[str, Any], **more: Any) -> Packages:
+def packages_of(values: Mapping[str, Json], **more: Any) -> Packages:
     """Build the transaction from the values of a role. more: options that have another name there, or none."""
     known = {name: values[name] for name in Packages.__struct_fields__ if values.get(name)}
     return msgspec.convert({"of": "", **known, **more}, Packages)

@@ -1,8 +1,6 @@
 """Decision which version of the toolkit's four packages a host gets, and from where, made once for preflight and for
 the role."""
 
-from typing import Any
-
 import msgspec
 
 from gpuprov.capabilities import package_sources
@@ -16,6 +14,7 @@ from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.software import packages
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from gpuprov.host_code import sources
+from gpuprov.host_code.json_members import Json
 from gpuprov.rules import resolve
 
 PROBES = (packages.PACKAGES, packages.INDEX, system.OS_RELEASE, system.PLATFORM)
@@ -59,7 +58,7 @@ def _nowhere(facts: Facts) -> str:
     )
 
 
-def repository(ctx: Ctx) -> dict[str, Any]:
+def repository(ctx: Ctx) -> dict[str, Json]:
     """Return the site's repository of the toolkit, as the module gpuprov_repository takes it; empty if the site names
     none."""
     words = str(ctx.host.site.get(SITE, "")).split()

@@ -3,7 +3,6 @@ through each boot."""
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.base import Context, Desired, Resources
@@ -25,6 +24,7 @@ from gpuprov.facts.probes.containers.container_engines import ENGINES
 from gpuprov.facts.probes.containers.container_toolkit import TOOLKIT, Toolkit
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from gpuprov.host_code.cdi import LINKS, MAKE_UVM, SPECIFICATION, UVM
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values
 from gpuprov.rules import engines, resolve
 from gpuprov.rules.cluster_engines import SETTINGS, derive_drop_in
@@ -83,7 +83,7 @@ DEFAULT_PLACE = f"/var/run/cdi/{SPECIFICATION}"
 Ctx = Context[ContainerToolkit]
 
 
-def packages(ctx: Ctx, decision: Decision) -> dict[str, Any]:
+def packages(ctx: Ctx, decision: Decision) -> dict[str, Json]:
     """Return the transaction, and what is held or released after it."""
     present = {name: package.version for name, package in installed(ctx.facts).items()}
     moves = any(present.get(name) != version for name, version in decision.packages.items())
@@ -120,7 +120,7 @@ def loses(toolkit: Toolkit) -> bool:
     return any(engines.at(toolkit.settings, *path) == value for path, value in catalogue.COMMENTED.items())
 
 
-def edit(table: str, key: str, value: str, settings: Mapping[str, Any]) -> str:
+def edit(table: str, key: str, value: str, settings: Mapping[str, Json]) -> str:
     """Return sed's edit of a table: put the value in the key's place, or the key behind the header."""
     header = rf"^[[:space:]]*\[{table}\][[:space:]]*(#.*)?$"
     if engines.at(settings, table, key) is None:
@@ -178,7 +178,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     return {"told": message, "problem": f"{problem}. Fix: {decision.hint or 'see what the host says of that source'}"}
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. `repository`: the site's, to be added first; `later`: what waits for it. The
     transaction: `install`, `hold`, `release`. For each boot: the resources of `configured`. The engines, whether
     nvidia-ctk writes files of its own beside theirs, and the command that sets the mode, are those of tasks."""

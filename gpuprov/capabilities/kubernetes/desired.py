@@ -1,7 +1,6 @@
 """Desired state of the role: the node's files, and the labels that it still lacks in the cluster."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context, Desired, Resources
@@ -9,6 +8,7 @@ from gpuprov.capabilities.kubernetes import documents
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.facts.probes.containers import kubernetes
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Resource, role_values
 
 
@@ -21,7 +21,7 @@ def desired(ctx: Context[Kubernetes]) -> Iterator[Resource]:
         yield File(path, HEADER + documents.text(made[name]), by_meaning=True) if name in made else Absent(path)
 
 
-def make(ctx: Context[Kubernetes]) -> dict[str, Any]:
+def make(ctx: Context[Kubernetes]) -> dict[str, Json]:
     """Return the values of its resources, and the command that sets the labels."""
     argv = label(ctx)
     return {**role_values(desired(ctx), "files", "absent"), "tasks": {"label": {"argv": argv}} if argv else {}}

@@ -4,7 +4,6 @@ https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.driver import asked_branch
@@ -14,6 +13,7 @@ from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.containers import kubernetes
 from gpuprov.facts.probes.gpus import mig
 from gpuprov.facts.probes.host import pci, system
+from gpuprov.host_code.json_members import Json
 from gpuprov.rules import engines, resolve
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, report_under
@@ -25,7 +25,7 @@ problem = report_under()
 Ctx = Context[Kubernetes]
 
 
-def dra_values(block: Kubernetes) -> dict[str, Any]:
+def dra_values(block: Kubernetes) -> dict[str, Json]:
     """Return the values of the chart dra-driver-nvidia-gpu. The override says that no device plugin runs beside it."""
     return {
         "nvidiaDriverRoot": kubernetes.DRIVER_ROOT if block.gpu_operator.driver else "/",

@@ -6,10 +6,11 @@ https://github.com/NVIDIA/mig-parted/blob/main/api/spec/v1/spec.go
 
 import difflib
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gpuprov.core.sanitize import counted
 from gpuprov.hardware.mig.parted import read_parted
+from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.mig import layout as mig_layout
 from gpuprov.host_code.mig.layout import PARTED_KEYS as ENTRY_KEYS
 from gpuprov.spec.build import report_unknown_key, show
@@ -28,7 +29,7 @@ class Trouble(NamedTuple):
 class Selected(NamedTuple):
     """The entries under the label, or the errors that keep them from being read."""
 
-    entries: list[dict[str, Any]]
+    entries: list[dict[str, Json]]
     troubles: tuple[Trouble, ...] = ()
 
 

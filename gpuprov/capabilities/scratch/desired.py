@@ -11,6 +11,7 @@ from gpuprov.capabilities.scratch.fragment import Engine, lines
 from gpuprov.catalog import scratch as catalogue
 from gpuprov.facts.probes.host.scratch import DROP_IN, SCRATCH
 from gpuprov.host_code.at_boot import scratch as onhost
+from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
 MODULES = (*COMMON, "scratch_state", "scratch")
@@ -58,7 +59,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield Unit(name=catalogue.UNIT, enabled=True, active=True, fix=FIX)
 
 
-def make(ctx: Ctx) -> dict[str, Any]:
+def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. `install`: packages with the programs that the unit runs."""
     values = role_values(desired(ctx), "program", "files", "units", "absent", "on")
     del values["on"]

@@ -10,6 +10,7 @@ from gpuprov.facts.probes.host.family import by_family
 from gpuprov.facts.probes.host.systemd import build_units_probe
 from gpuprov.facts.probes.software import dnf, zypper
 from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
+from gpuprov.host_code.json_members import Json
 
 
 class Service(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,7 @@ class Dcgm(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_dcgm(output: Output) -> Dcgm:
-    services: dict[str, dict[str, object]] = {"engine": {}, "exporter": {}}
+    services: dict[str, dict[str, Json]] = {"engine": {}, "exporter": {}}
     fields: dict[str, str] = {}
     messages: list[str] = []
     for line in output.text.splitlines():

@@ -8,7 +8,6 @@ kept off it. https://kubernetes.io/docs/tasks/administer-cluster/safely-drain-no
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
@@ -18,6 +17,7 @@ from gpuprov.fleet.drain.kubernetes.cluster import PATH, Cluster, Node, Refused
 from gpuprov.fleet.drain.kubernetes.operators import HANDS_OFF, describe_order, describe_work, hands_off_labels
 from gpuprov.fleet.drain.kubernetes.pods import evict_pods, list_operands, list_pods
 from gpuprov.fleet.drain.program import LIMIT, Unanswered
+from gpuprov.host_code.json_members import Json
 
 NOTE = "gpuprov/drain"
 """The annotation that marks a node as ours."""
@@ -266,10 +266,10 @@ def shown(node: Node) -> str:
     return " ".join([*fields, *(f"{key}={node.metadata.labels[key]}" for key in paused)])
 
 
-def _patch(note: Note | None, labels: Mapping[str, str | None], *, cordoned: bool) -> dict[str, Any]:
+def _patch(note: Note | None, labels: Mapping[str, str | None], *, cordoned: bool) -> dict[str, Json]:
     """Make one patch of note, labels and cordon; None removes the note."""
     text = None if note is None else json.dumps(msgspec.to_builtins(note))
-    metadata: dict[str, Any] = {"annotations": {NOTE: text}}
+    metadata: dict[str, Json] = {"annotations": {NOTE: text}}
     metadata |= {"labels": dict(labels)} if labels else {}
     return {"metadata": metadata, "spec": {"unschedulable": True if cordoned else None}}
 

@@ -1,11 +1,11 @@
 """Parser of `scontrol show node` of Slurm 17.11 to 25.11, as text or JSON. https://slurm.schedmd.com/scontrol.html"""
 
 import re
-from typing import Any
 
 import msgspec
 
 from gpuprov.core import safe_parse
+from gpuprov.host_code.json_members import Json
 
 HELD = frozenset({"DRAIN", "DOWN", "FAIL", "ERROR"})
 """States in which nothing new starts."""
@@ -48,7 +48,7 @@ def of_json(text: bytes, name: str) -> Node | None:
     matching = [node for node in nodes if isinstance(node, dict) and node.get("name") == name]
     if not matching:
         return None
-    node: dict[str, Any] = matching[0]
+    node: dict[str, Json] = matching[0]
     words = [*_list_words(node.get("state")), *_list_words(node.get("state_flags"))]
     if not words:
         raise safe_parse.Unreadable("no state in it")
