@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.bundle import licences, opened, repository, resolve
-from gpuprov.bundle import wanted as asking
 from gpuprov.bundle.bom import build_bom
 from gpuprov.bundle.model import BOM, FILES, KEY, KEYS, MANIFEST, SIGNERS, Manifest, Named, Repository
+from gpuprov.bundle.needs import HostNeeds, Key, read_needs, refuse_unsupported
 from gpuprov.bundle.opened import list_files
 from gpuprov.bundle.specs import identifier
 from gpuprov.core.errors import GpuprovError
@@ -60,8 +60,8 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
     signers = signing.format_allowed_signers(options.key)
     signing.sign(options.key, b"")
     old = _open_previous(options.out, signers)
-    asking.refuse_unsupported(fleet.pairs)
-    needs = asking.read_needs(fleet.pairs, options.forks)
+    refuse_unsupported(fleet.pairs)
+    needs = read_needs(fleet.pairs, options.forks)
     try:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{options.out.name}.", dir=options.out.parent) as place:
@@ -99,7 +99,7 @@ def _open_previous(out: Path, signers: str) -> Manifest | None:
 
 
 def _write_bundle(
-    fleet: Fleet, needs: Mapping[str, asking.Wanted], folder: Path, old: Manifest | None, options: Options, now: float
+    fleet: Fleet, needs: Mapping[str, HostNeeds], folder: Path, old: Manifest | None, options: Options, now: float
 ) -> Made:
     until = now + options.days * 86_400
     kinds = _fetch_packages(fleet, needs, folder, old, options)
@@ -132,10 +132,10 @@ def _write_bundle(
 
 
 def _fetch_packages(
-    fleet: Fleet, needs: Mapping[str, asking.Wanted], folder: Path, old: Manifest | None, options: Options
-) -> dict[str, list[asking.Wanted]]:
+    fleet: Fleet, needs: Mapping[str, HostNeeds], folder: Path, old: Manifest | None, options: Options
+) -> dict[str, list[HostNeeds]]:
     """Fetch each host's packages, or take them from the previous bundle; return the needs by folder."""
-    kinds: dict[str, list[asking.Wanted]] = {}
+    kinds: dict[str, list[HostNeeds]] = {}
     previous = {before.folder: before.packages for before in old.repositories} if old else {}
     for raw, _ in fleet.pairs:
         need = needs[raw.name]
@@ -149,7 +149,7 @@ def _fetch_packages(
     return kinds
 
 
-def _describe_repository(folder: Path, hosts: list[asking.Wanted]) -> Repository:
+def _describe_repository(folder: Path, hosts: list[HostNeeds]) -> Repository:
     about = hosts[0]
     return Repository(
         folder=about.folder,
@@ -179,7 +179,7 @@ def _download(source: Named, target: Path, before: Path) -> None:
         ) from error
 
 
-def _fetch_keys(keys: Iterable[asking.Key], folder: Path) -> None:
+def _fetch_keys(keys: Iterable[Key], folder: Path) -> None:
     """Fetch the keys of package sources that the specs name by their address, and check their fingerprints."""
     for key in keys:
         block: Source = {"of": "the bundle", "url": key.source, "key_url": key.url, "fingerprint": key.fingerprint}

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.bundle.model import FORMAT, KEYS, MANIFEST, File, Manifest, Repository
+from gpuprov.bundle.needs import Pair, kind
 from gpuprov.bundle.specs import identifier
-from gpuprov.bundle.wanted import Pair, kind
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.core.sanitize import counted

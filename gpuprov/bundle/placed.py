@@ -13,7 +13,7 @@ import msgspec
 
 from gpuprov.bundle import transfer
 from gpuprov.bundle.model import FILES, KEY, Manifest, Repository
-from gpuprov.bundle.wanted import Pair, downloads
+from gpuprov.bundle.needs import Pair, downloads
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.probes.host.family import Family

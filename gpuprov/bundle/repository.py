@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 
 from gpuprov.bundle.licences import classify
 from gpuprov.bundle.model import Package
+from gpuprov.bundle.needs import HostNeeds
 from gpuprov.bundle.resolve import INDEX, read_stanzas
-from gpuprov.bundle.wanted import Wanted
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.probes.host.family import Family
 from gpuprov.host_code.files import compute_digest
@@ -65,7 +65,7 @@ def make_signer() -> Iterator[Signer]:
             subprocess.run(["gpgconf", "--homedir", home, "--kill", "gpg-agent"], capture_output=True, check=False)
 
 
-def write_index(folder: Path, about: Wanted, until: float, now: float, key: Signer) -> None:
+def write_index(folder: Path, about: HostNeeds, until: float, now: float, key: Signer) -> None:
     """Write and sign the index of the folder's packages, as the family's package managers read it."""
     if about.family == "debian":
         _write_release(folder, about, until, now, key)
@@ -73,7 +73,7 @@ def write_index(folder: Path, about: Wanted, until: float, now: float, key: Sign
         _write_metadata(folder, about, now, key)
 
 
-def _write_release(folder: Path, about: Wanted, until: float, now: float, key: Signer) -> None:
+def _write_release(folder: Path, about: HostNeeds, until: float, now: float, key: Signer) -> None:
     """Write a flat repository: https://wiki.debian.org/DebianRepository/Format. apt itself refuses it once it has
     expired."""
     packages = folder / INDEX
@@ -91,7 +91,7 @@ def _write_release(folder: Path, about: Wanted, until: float, now: float, key: S
     (folder / "InRelease").write_text(key.sign(text), encoding="utf-8")
 
 
-def _write_metadata(folder: Path, about: Wanted, now: float, key: Signer) -> None:
+def _write_metadata(folder: Path, about: HostNeeds, now: float, key: Signer) -> None:
     """Write repodata, by createrepo_c, with a signature beside it:
     https://github.com/rpm-software-management/createrepo_c"""
     modules = folder / MODULES

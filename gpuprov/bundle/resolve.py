@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gpuprov.bundle import transfer
-from gpuprov.bundle.wanted import Wanted
+from gpuprov.bundle.needs import HostNeeds
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse.archives import MEMBERS
@@ -131,7 +131,7 @@ WORDS = re.compile(rf"^({'|'.join(NEEDED)}):[ \t]*([!-~]+)[ \t]*$(?!\n[ \t])", r
 """Fields of one word: apt reads a value to the end of the lines that continue it."""
 
 
-def make_script(need: Wanted) -> str:
+def make_script(need: HostNeeds) -> str:
     """Make the host's script."""
     pin = Pin(str(need.pin["version"]), tuple(need.pin["patterns"])) if need.pin.get("patterns") else None
     values = {
@@ -146,7 +146,7 @@ def make_script(need: Wanted) -> str:
     return text
 
 
-def make_input(need: Wanted, known: Mapping[str, str]) -> str:
+def make_input(need: HostNeeds, known: Mapping[str, str]) -> str:
     """Make the script's input: packages that are here already, by name with their SHA-256; for dnf its whole request."""
     if need.family != "redhat":
         return "".join(f"{digest}  {name}\n" for name, digest in known.items())
@@ -157,7 +157,7 @@ def make_input(need: Wanted, known: Mapping[str, str]) -> str:
     )
 
 
-def fetch_packages(raw: RawHost, need: Wanted, folder: Path, before: Path | None, known: Mapping[str, str]) -> None:
+def fetch_packages(raw: RawHost, need: HostNeeds, folder: Path, before: Path | None, known: Mapping[str, str]) -> None:
     """Add what this host resolves to the packages in the folder, with their entries of its index. `before`: the same
     folder of an older bundle, whose files are `known`. Raises GpuprovError."""
     with tempfile.TemporaryDirectory(prefix=".gpuprov-", dir=folder.parent) as scratch:

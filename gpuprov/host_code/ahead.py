@@ -46,7 +46,7 @@ class Ahead:
 
     def __init__(self, folder: str, family: str) -> None:
         self._folder, self._family = folder, family
-        self._told = os.path.join(folder, "told")
+        self._listing = os.path.join(folder, "told")
         self._rooms: dict[str, str] = {}
 
     def try_source(self, manager: Manager, desired: sources.Source) -> repository.Done:
@@ -102,7 +102,7 @@ class Ahead:
             lines += [
                 f"@rpmkey {public_key.fingerprint.lower()}-0" for public_key in openpgp.parse_keys(files[-1]["after"])
             ]
-        with open(self._told, "a", encoding="utf-8") as stream:
+        with open(self._listing, "a", encoding="utf-8") as stream:
             stream.write("".join(f"{line}\n" for line in lines))
 
     def _apt(self, without: Sequence[str]) -> dict[str, str]:

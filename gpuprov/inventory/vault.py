@@ -7,8 +7,8 @@ from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.parsing.vault import VaultSecret, VaultSecretsContext, get_file_vault_secret
 
-from gpuprov.inventory.asked import ask_for_password
 from gpuprov.inventory.origin import hide_decrypted
+from gpuprov.inventory.prompt import ask_for_password
 from gpuprov.inventory.sources import show_path
 from gpuprov.spec.problem import Origin, Problem
 

@@ -194,10 +194,10 @@ def request(foreseen: Foreseen) -> look.Request:
 
 def question(foreseen: Foreseen) -> look.Request:
     """Return an empty request."""
-    asked: look.Request = {"transactions": [], "sources": [], "texts": [], "without": []}
+    request: look.Request = {"transactions": [], "sources": [], "texts": [], "without": []}
     for name, seconds in foreseen.settings.items():
-        asked["lock_timeout" if name == "lock_timeout" else "max_age"] = seconds
-    return asked
+        request["lock_timeout" if name == "lock_timeout" else "max_age"] = seconds
+    return request
 
 
 def moves_of(names: Iterable[str], results: Sequence[Result]) -> dict[str, frozenset[Change]]:

@@ -145,8 +145,8 @@ def _hosts(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Json]:
     hosts = []
     for plan in plans:
         own = of_host[plan.host]
-        told_ = tuple(tuple(texts[cell] for cell in row) for row in _rows(plan))
-        hosts.append((texts[plan.host], own, texts[_gist(plan, cards[own])], rows[told_]))
+        numbers = tuple(tuple(texts[cell] for cell in row) for row in _rows(plan))
+        hosts.append((texts[plan.host], own, texts[_gist(plan, cards[own])], rows[numbers]))
     shown = [
         (card.state, card.letter, card.group.state, card.shown, card.number if _has_plan(card) else 0) for card in cards
     ]
@@ -201,10 +201,9 @@ def _state(plans: Sequence[HostPlan]) -> page.State:
 
 
 def _more(plans: Sequence[HostPlan]) -> str:
-    told_ = "Nothing was changed."
-    if any(plan.unpredicted for plan in plans):
-        told_ += " Some of it cannot be predicted: each plan below says what, and why."
-    return told_
+    unpredicted = any(plan.unpredicted for plan in plans)
+    more = " Some of it cannot be predicted: each plan below says what, and why." if unpredicted else ""
+    return f"Nothing was changed.{more}"
 
 
 def _card(number: int, group: Group) -> Card:

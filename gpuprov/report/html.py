@@ -64,7 +64,11 @@ def render(
         headline=page_headline or headline(verdict_, states, later.values(), skipped),
         about=about,
         data=data(rows, states, later, known or {}, words, verbose=verbose)
-        | {"plan": _plan(about), "boots": boots, "acting": [one.name for one in CAPABILITIES if one.tasks]},
+        | {
+            "plan": _plan(about),
+            "boots": boots,
+            "acting": [capability.name for capability in CAPABILITIES if capability.tasks],
+        },
         styles=("fleet.css", "acts.css", *styles),
         scripts=("fleet.js",),
         verdict=verdict_,

@@ -49,5 +49,5 @@ def left(rollout: str, events: Sequence[Event]) -> Iterator[tuple[str, str]]:
     if busy:
         yield f"{names(busy)}: it was at work there, and its result is not known", "look at them: gpuprov verify"
     if out:
-        told_ = f"{names(out)}: drained by it, and not given back"
-        yield told_, f"gpuprov undrain {next(iter(out))} INVENTORY --by SCHEDULER --run {rollout}"
+        message = f"{names(out)}: drained by it, and not given back"
+        yield message, f"gpuprov undrain {next(iter(out))} INVENTORY --by SCHEDULER --run {rollout}"

@@ -56,8 +56,8 @@ def _of_hosts(event: Event, state: State) -> str:
         case kinds.NotDrained(host=host, message=message):
             return f"{host}: {message}"
         case kinds.Returned(hosts=hosts, message=message, untold=untold):
-            told_ = [f"{names(hosts)}: {message}"] if message else []
-            return "; ".join([*told_, *([_untold(hosts, untold)] if untold else [])])
+            lines = [f"{names(hosts)}: {message}"] if message else []
+            return "; ".join([*lines, *([_untold(hosts, untold)] if untold else [])])
         case kinds.Working(act=act, hosts=hosts):
             return f"{ACTS[act]} {names(hosts)}"
         case kinds.Done(hosts=ends):

@@ -12,8 +12,8 @@ import msgspec
 from gpuprov.bundle import opened
 from gpuprov.bundle.bom import build_bom
 from gpuprov.bundle.model import BOM, KEY, MANIFEST, Manifest, Named, Package, Repository
+from gpuprov.bundle.needs import HostNeeds
 from gpuprov.bundle.specs import identifier
-from gpuprov.bundle.wanted import Wanted
 from gpuprov.facts.probes.host.family import Family
 from gpuprov.fleet.specs import Fleet, load_fleet
 from gpuprov.pull import signing
@@ -64,10 +64,10 @@ EL = Repository(
 ARCHIVE = Named(of="acceptance.nccl.source", url="https://example.org/nccl.tar.gz", sha256="1" * 64)
 
 
-def asked(family: Family, *packages: str) -> Wanted:
+def asked(family: Family, *packages: str) -> HostNeeds:
     """What a host of this family asks for."""
     pin = {"version": "580.1", "patterns": ["nvidia-*"]}
-    return Wanted(
+    return HostNeeds(
         family=family,
         release="12",
         distribution="debian",

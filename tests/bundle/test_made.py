@@ -18,7 +18,7 @@ import yaml
 from click.testing import CliRunner
 
 from gpuprov import inventory
-from gpuprov.bundle import bundles, licences, placed, repository, resolve, transfer, wanted
+from gpuprov.bundle import bundles, licences, needs, placed, repository, resolve, transfer
 from gpuprov.bundle.bom import build_bom
 from gpuprov.bundle.model import Named
 from gpuprov.bundle.specs import identifier
@@ -225,7 +225,7 @@ def test_a_host_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_what_no_bundle_can_hold_is_named(tmp_path: Path, spec: dict[str, Any], said: str) -> None:
     with pytest.raises(GpuprovError, match=said):
-        wanted.refuse_unsupported(fleet(tmp_path, spec).pairs)
+        needs.refuse_unsupported(fleet(tmp_path, spec).pairs)
 
 
 @pytest.mark.parametrize(
@@ -242,16 +242,16 @@ def test_what_no_bundle_can_hold_is_named(tmp_path: Path, spec: dict[str, Any], 
 def test_a_host_names_no_folder_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, machine: str
 ) -> None:
-    monkeypatch.setattr(wanted, "judge", lambda *_, **__: SimpleNamespace(refusals=(), desired={}))
+    monkeypatch.setattr(needs, "judge", lambda *_, **__: SimpleNamespace(refusals=(), desired={}))
     ((_, spec),) = fleet(tmp_path, {"persistence": {}}).pairs
 
     def said(version: str, machine: str) -> Facts:
         release = Output(f'ID=rocky\nVERSION_ID="{version}"\n')
         return Facts({"os_release": release, "platform": Output(f"Linux 5.14.0 {machine}\n")})
 
-    assert wanted.determine_need("gpu1", spec, said("9.6", "x86_64")).folder == "rocky9.6-x86_64"
+    assert needs.determine_need("gpu1", spec, said("9.6", "x86_64")).folder == "rocky9.6-x86_64"
     with pytest.raises(GpuprovError, match="can be no folder of a bundle"):
-        wanted.determine_need("gpu1", spec, said(version, machine))
+        needs.determine_need("gpu1", spec, said(version, machine))
 
 
 def test_another_folder_is_not_touched(tmp_path: Path) -> None:
@@ -319,8 +319,8 @@ def test_files_and_keys_that_a_spec_names_by_address(tmp_path: Path) -> None:
         "cuda_toolkit": {},
     }
     ((_, typed),) = fleet(tmp_path, spec).pairs
-    assert list(wanted.downloads(typed)) == [Named(of="acceptance.nccl.source", url=source["url"], sha256="a" * 64)]
-    assert list(wanted._list_keys(typed)) == [wanted.Key(mirror["key_url"], "B" * 40, mirror["url"])]
+    assert list(needs.downloads(typed)) == [Named(of="acceptance.nccl.source", url=source["url"], sha256="a" * 64)]
+    assert list(needs._list_keys(typed)) == [needs.Key(mirror["key_url"], "B" * 40, mirror["url"])]
 
 
 def test_all_that_roles_install_is_asked_for() -> None:
@@ -340,18 +340,18 @@ def test_all_that_roles_install_is_asked_for() -> None:
         "persistence": {"install": ["c"], "tasks": {"download": {"install": ["c=1"]}}},
         "gpudirect_rdma": {"gdrcopy": {"install": ["d"]}},
     }
-    assert sorted(wanted._list_packages(made)) == ["a=1", "b", "c", "c=1", "d"]
+    assert sorted(needs._list_packages(made)) == ["a=1", "b", "c", "c=1", "d"]
 
 
 def test_a_host_that_has_it_already_is_no_fresh_one() -> None:
     made = {"nvidia_driver": {"packages": {"libcuda1": "1"}, "install": []}}
     with pytest.raises(GpuprovError, match="gpu1 has libcuda1 already"):
-        wanted._refuse_installed("gpu1", made)
+        needs._refuse_installed("gpu1", made)
     toolkit = {"container_toolkit": {"install": [], "hold": ["nvidia-container-toolkit"], "release": []}}
     with pytest.raises(GpuprovError, match="gpu1 has nvidia-container-toolkit already"):
-        wanted._refuse_installed("gpu1", toolkit)
+        needs._refuse_installed("gpu1", toolkit)
     toolkit["container_toolkit"]["install"] = ["nvidia-container-toolkit=1.18.0-1"]
-    wanted._refuse_installed("gpu1", toolkit)
+    needs._refuse_installed("gpu1", toolkit)
 
 
 def test_the_same_spec_from_another_folder(tmp_path: Path) -> None:
@@ -471,7 +471,7 @@ def test_no_half_bundle_is_left_and_the_old_one_stays(
 ) -> None:
     made = Carried(tmp_path)
     before = {name: path.read_bytes() for name, path in contents(tmp_path)}
-    monkeypatch.setattr(wanted, "read_needs", lambda *_: {"gpu1": asked("debian", "gcc")})
+    monkeypatch.setattr(bundles, "read_needs", lambda *_: {"gpu1": asked("debian", "gcc")})
 
     def breaks(_: object, __: object, folder: Path, *___: object) -> None:
         (folder / "half.deb").write_bytes(b"half")

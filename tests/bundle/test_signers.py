@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.bundle import bundles, opened, wanted
+from gpuprov.bundle import bundles, opened
 from gpuprov.core.errors import GpuprovError
 from tests.bundle.carried import Carried
 
@@ -16,7 +16,7 @@ def test_another_users_file_and_link_do_not_take_it(tmp_path: Path, monkeypatch:
     """Who may write the file afterwards would say whose bundles count."""
     made = Carried(tmp_path)
     manifest = opened.opened(made.place, made.signers, now=0)
-    monkeypatch.setattr(wanted, "read_needs", lambda *_: {})
+    monkeypatch.setattr(bundles, "read_needs", lambda *_: {})
     monkeypatch.setattr(bundles, "_write_bundle", lambda *_: bundles.Made(manifest=manifest, licences=()))
     options = bundles.Options(out=made.place, key=made.key)
     beside = tmp_path / "bundle.allowed_signers"

@@ -30,10 +30,10 @@ def find_contradictions(host: HostSpec, driverless: Collection[str]) -> Iterable
             message = f"{name} needs NVIDIA's driver, and {HERE} removes it from this host"
             yield Problem(path=(name,), message=message, hint=f"{name}: false for this host, or {HERE}: false")
     for path, harmless, value in DEMANDS:
-        found: Any = host.capabilities.get(str(path[0]))
+        setting: Any = host.capabilities.get(str(path[0]))
         for field in path[1:]:
-            found = getattr(found, str(field), harmless[0])
-        if found not in harmless:
+            setting = getattr(setting, str(field), harmless[0])
+        if setting not in harmless:
             message = f"{format_path(path)} needs NVIDIA's driver, and {HERE} removes it from this host"
             hint = f"{format_path(path)}: {value} for this host, or {HERE}: false"
             yield Problem(path=path, message=message, hint=hint)

@@ -127,7 +127,7 @@ class Activities:
         except GpuprovError as error:
             raise ApplicationError(error.message, type="files") from error
         assert adapter is not None, "only a policy with an adapter drains"
-        calls = asyncio.gather(*(self._ask(adapter, ask, host, given.rollout) for ask, host in given.asked))
+        calls = asyncio.gather(*(self._ask(adapter, ask, host, given.rollout) for ask, host in given.questions))
         while not (await asyncio.wait([calls], timeout=BEAT))[0]:
             activity.heartbeat()
         return messages.plain(Answers(tuple(calls.result())))

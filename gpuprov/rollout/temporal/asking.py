@@ -71,7 +71,7 @@ class Asking:
 
     async def _ask(self, site: str, questions: list[tuple[Ask, str]]) -> None:
         begin = self._begin
-        words = Questions(rollout=begin.rollout, fleet=begin.fleet, policy=begin.policy, asked=tuple(questions))
+        words = Questions(rollout=begin.rollout, fleet=begin.fleet, policy=begin.policy, questions=tuple(questions))
         try:
             answers = await workflow.execute_activity(
                 "ask",

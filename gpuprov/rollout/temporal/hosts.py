@@ -33,8 +33,7 @@ class Hosts:
             if other == rollout:
                 continue
             if shared := [name for address, name in messages.unpacked(theirs, list[tuple[str, str]]) if address in own]:
-                refusal: dict[str, Any] = messages.plain(Refusal(other, shared))
-                return refusal
+                return messages.plain(Refusal(other, shared))
         self._known[rollout] = hosts
         return None
 

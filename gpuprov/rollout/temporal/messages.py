@@ -95,7 +95,7 @@ class Questions(msgspec.Struct, frozen=True, kw_only=True):
     rollout: str
     fleet: str
     policy: str
-    asked: tuple[tuple[Ask, str], ...]
+    questions: tuple[tuple[Ask, str], ...]
 
 
 class Answers(msgspec.Struct, frozen=True):
@@ -123,6 +123,7 @@ def unpacked(text: str, kind: type[T]) -> T:
     return safe_parse.parse_typed_json(data, kind, largest=LARGEST)
 
 
-def plain(value: object) -> Any:
+def plain(value: msgspec.Struct) -> dict[str, Any]:
     """Return the value as Temporal's own converter writes it."""
-    return msgspec.to_builtins(value)
+    builtins: dict[str, Any] = msgspec.to_builtins(value)
+    return builtins

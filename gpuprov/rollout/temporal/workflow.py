@@ -187,8 +187,7 @@ class Rollout:
         if event is None:
             return None
         self._add(event)
-        recorded: dict[str, Any] = messages.plain(event)
-        return recorded
+        return messages.plain(event)
 
     @workflow.query
     def plan(self) -> dict[str, Any] | None:
@@ -204,5 +203,4 @@ class Rollout:
     def now(self) -> dict[str, Any]:
         """Return what it is waiting for."""
         hosts = self._asking.waits if self._state else {}
-        site: dict[str, Any] = messages.plain(messages.Site(self._waits, self._until, hosts))
-        return site
+        return messages.plain(messages.Site(self._waits, self._until, hosts))

@@ -34,7 +34,7 @@ class Key(msgspec.Struct, frozen=True, order=True):
     source: str
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class HostNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """Needs of one host from its package manager: `packages` as NAME or NAME=VERSION, the driver's `pin`, and its
     `stream` (dnf)."""
 
@@ -87,7 +87,7 @@ def list_probes(spec: HostSpec) -> tuple[Probe[Any], ...]:
     return tuple(dict.fromkeys(probe_list))
 
 
-def read_needs(pairs: tuple[Pair, ...], forks: int) -> dict[str, Wanted]:
+def read_needs(pairs: tuple[Pair, ...], forks: int) -> dict[str, HostNeeds]:
     """Read the present needs of each host. Raises the first error of a host."""
     gathered = gather([(raw, list_probes(spec)) for raw, spec in pairs], pace=Pace(forks))
     answers = {}
@@ -99,7 +99,7 @@ def read_needs(pairs: tuple[Pair, ...], forks: int) -> dict[str, Wanted]:
     return answers
 
 
-def determine_need(name: str, spec: HostSpec, facts: Facts) -> Wanted:
+def determine_need(name: str, spec: HostSpec, facts: Facts) -> HostNeeds:
     """Determine the needs of this host. Raises GpuprovError."""
     release = facts.get(system.OS_RELEASE)
     kin = family(release)
@@ -124,7 +124,7 @@ def determine_need(name: str, spec: HostSpec, facts: Facts) -> Wanted:
     driver = made.get("nvidia_driver", {})
     _refuse_installed(name, made)
     distribution, version, architecture = kind(facts)
-    need = Wanted(
+    need = HostNeeds(
         family=kin,
         release=version,
         distribution=distribution,
