@@ -29,13 +29,9 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
     results = list(reading.results)
     try:
         decision = decide(
-            *(pair, results, reading.facts),
-            full=options.full,
-            reboot=options.reboot,
-            only=options.only,
+            *(pair, results, reading.facts, options.of_plan),
             foreseen=reading.differing,
             prune=in_words(reading.prune),
-            pruning=options.prune,
         )
     except Exception as error:
         results.append(failure := broken(name, "the decision what to apply", error, "preflight"))

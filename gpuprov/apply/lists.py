@@ -29,9 +29,7 @@ class Lists:
     def __init__(self, pairs: Sequence[Pair], options: Options) -> None:
         self._pairs = {pair[0].name: pair for pair in pairs}
         self._options = options
-        self._planner = Planner(
-            pairs, capabilities=options.only, full=options.full, reboot=options.reboot, prune=options.prune
-        )
+        self._planner = Planner(pairs, options.of_plan)
         self._plans: dict[str, HostPlan] = {}
 
     def note(self, name: str, reading: Reading) -> None:
@@ -94,14 +92,7 @@ class Lists:
         name = pair[0].name
         if name in self._plans:
             return self._plans[name]
-        options = self._options
-        (plan,) = plans_of(
-            *([pair], {name: before}),
-            capabilities=options.only,
-            full=options.full,
-            reboot=options.reboot,
-            prune=options.prune,
-        )
+        (plan,) = plans_of([pair], {name: before}, self._options.of_plan)
         return _with_files(plan, before)
 
 

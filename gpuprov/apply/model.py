@@ -10,6 +10,7 @@ import msgspec
 
 from gpuprov.core.errors import Code, Outcome, choose_code, find_worst
 from gpuprov.core.time_limits import ACT_LIMIT, LEASE
+from gpuprov.plan.decide import PlanOptions
 from gpuprov.plan.model import Item
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import verdict
@@ -63,6 +64,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     as_json: bool = False
     checkpoint: bool = True
     asked_at: str = ""
+
+    @property
+    def of_plan(self) -> PlanOptions:
+        return PlanOptions(self.only, self.full, self.reboot, self.prune)
 
     @classmethod
     def of(cls, given: Mapping[str, Any], only: frozenset[str] | None = None) -> Options:

@@ -79,6 +79,7 @@ def plan(
     from gpuprov import plan as planning
     from gpuprov.apply.model import Options
     from gpuprov.core import terminal
+    from gpuprov.plan.decide import PlanOptions
     from gpuprov.plan.show import Terminal
     from gpuprov.report import retry
     from gpuprov.report.files import check_writable
@@ -93,9 +94,7 @@ def plan(
     began = monotonic()
     plans = planning.plan(
         fleet.pairs,
-        exact=not quick,
-        capabilities=chosen,
-        prune=prune,
+        PlanOptions(chosen, prune=prune, exact=not quick),
         pace=options.pace(inventory),
         timeout=timeout,
         show=Terminal(quiet=True),

@@ -3,7 +3,7 @@ once."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
@@ -15,6 +15,7 @@ from gpuprov.core.errors import defect
 from gpuprov.core.sanitize import counted, has_secrets, reveal
 from gpuprov.host_code import machine
 from gpuprov.inventory import load
+from gpuprov.inventory.play import ReadOptions
 from gpuprov.spec import overrides, placement
 from gpuprov.spec.across import report_conflict
 from gpuprov.spec.build import Finding, show
@@ -41,26 +42,10 @@ class Fleet(msgspec.Struct, frozen=True):
 
 
 def load_fleet(
-    sources: Sequence[str],
-    limit: str | None = None,
-    *,
-    vault_password_files: Sequence[str] = (),
-    ask_vault_pass: bool = False,
-    extra_vars: Sequence[str] = (),
-    cache: bool = True,
-    also: Sequence[str] | None = None,
+    sources: Sequence[str], limit: str | None = None, *, cache: bool = True, **options: Unpack[ReadOptions]
 ) -> Fleet:
-    """Read, merge and judge. Raises SpecError with every problem; warnings stay on the Fleet. also: see
-    `gpuprov.inventory.load`."""
-    inventory = load(
-        sources,
-        limit=limit,
-        vault_password_files=vault_password_files,
-        ask_vault_pass=ask_vault_pass,
-        extra_vars=extra_vars,
-        cache=cache,
-        also=also,
-    )
+    """Read, merge and judge. Raises SpecError with every problem; warnings stay on the Fleet."""
+    inventory = load(sources, limit=limit, cache=cache, **options)
     if has_secrets():
         reveal(_vocabulary())
     unread = [problem for name in inventory.extra for problem in _unread(name)]

@@ -5,11 +5,12 @@ Nothing here judges the spec. Importing this package does not import Ansible, an
 
 import os
 from collections.abc import Callable, Sequence
+from typing import Unpack
 
 import msgspec
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.inventory.play import Play
+from gpuprov.inventory.play import Play, ReadOptions
 from gpuprov.inventory.resolved import Resolved
 from gpuprov.inventory.sources import find_default_sources, refuse_nowhere
 from gpuprov.spec.model import RawHost
@@ -35,28 +36,9 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 def load(
-    sources: Sequence[str],
-    *,
-    limit: str | None = None,
-    vault_password_files: Sequence[str] = (),
-    ask_vault_pass: bool = False,
-    extra_vars: Sequence[str] = (),
-    cache: bool = True,
-    also: Sequence[str] | None = None,
-    alone: bool = False,
-    play: Play | None = None,
+    sources: Sequence[str], *, limit: str | None = None, cache: bool = True, **options: Unpack[ReadOptions]
 ) -> Inventory:
     """Return the inventory, narrowed to `limit` (an Ansible host pattern). Raises SpecError with every problem.
-
-    extra_vars: as Ansible's --extra-vars, they override the inventory; a `gpuprov` among them is merged over the
-    inventory's.
-
-    alone: ignore group_vars and host_vars of the working folder, which Ansible reads beside the sources'; nothing is
-    cached.
-
-    play: the calling ansible-playbook; it has read the passwords and extra variables.
-
-    also: variables to include in `connection` beside those that say how a host is reached.
 
     `cache` lets a resolved inventory be kept and reused; it is never used for sources with vaults, scripts, plugin
     configurations, templates or secrets (see `gpuprov.inventory.cache`).
@@ -69,12 +51,12 @@ def load(
     paths, missing = resolve_sources(sources)
     if missing:
         raise SpecError(missing)
-    key = store.compute_key(paths) if cache and not extra_vars and also is None and not alone and play is None else None
+    also = options.get("also")
+    plain = also is None and not any(options.get(name) for name in ("extra_vars", "alone", "play"))
+    key = store.compute_key(paths) if cache and plain else None
     resolved = store.read(key) if key else None
     if resolved is None:
-        resolved = load_reader()(
-            paths, vault_password_files, ask_vault_pass, extra_vars, also or (), alone=alone, play=play
-        )
+        resolved = load_reader()(paths, **options)
         if key and key == store.compute_key(paths):
             store.write(key, resolved)
     hosts = resolved.hosts

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from ansible import constants
 from ansible.errors import AnsibleError
@@ -22,7 +22,7 @@ from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.links import find_astray
 from gpuprov.inventory.merge import Merge
 from gpuprov.inventory.origin import find_origin, is_template, is_vaulted, strip_tags
-from gpuprov.inventory.play import Play
+from gpuprov.inventory.play import ReadOptions
 from gpuprov.inventory.quiet import Heard, silence_ansible
 from gpuprov.inventory.reasons import convert_error
 from gpuprov.inventory.resolved import Resolved
@@ -37,16 +37,7 @@ from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, format_path
 
 
-def read(
-    sources: list[str],
-    vault_password_files: Sequence[str] = (),
-    ask_vault_pass: bool = False,
-    extra_vars: Sequence[str] = (),
-    also: Sequence[str] = (),
-    *,
-    alone: bool = False,
-    play: Play | None = None,
-) -> Resolved:
+def read(sources: list[str], **options: Unpack[ReadOptions]) -> Resolved:
     """Return all hosts of the sources (absolute paths or host lists). Raises SpecError with every problem. See `load`."""
     with silence_ansible() as heard, disable_collection():
         for memory in (host_group_vars.FOUND, host_group_vars.NAK, host_group_vars.CANONICAL_PATHS):
@@ -54,28 +45,19 @@ def read(
         if AnsibleCollectionConfig.collection_finder is None:
             init_plugin_loader()
         try:
-            return _read(sources, vault_password_files, ask_vault_pass, extra_vars, heard, also, alone=alone, play=play)
+            return _read(sources, heard, options)
         except AnsibleError as error:  # not about one source: a setting, or a plugin that cannot be loaded
             raise SpecError([convert_error(error, sources[0])]) from error
 
 
-def _read(
-    sources: list[str],
-    vault_password_files: Sequence[str],
-    ask_vault_pass: bool,
-    extra_vars: Sequence[str],
-    heard: Heard,
-    also: Sequence[str],
-    *,
-    alone: bool,
-    play: Play | None,
-) -> Resolved:
-    findings = Findings()
+def _read(sources: list[str], heard: Heard, options: ReadOptions) -> Resolved:
+    findings, play = Findings(), options.get("play")
     loader = Loader()
     if play:
         use_secrets(loader, play.secrets)
     else:
-        for problem in set_secrets(loader, vault_password_files, ask_vault_pass):
+        files, ask = options.get("vault_password_files", ()), options.get("ask_vault_pass", False)
+        for problem in set_secrets(loader, files, ask):
             findings.take(problem)
     if findings:
         raise SpecError(findings.problems())
@@ -85,14 +67,14 @@ def _read(
     manager.parse_sources(cache=False)
     for problem in manager.problems:
         findings.take(problem)
-    given = play.extra if play else extra.read(loader, extra_vars, findings)
-    if play or alone:
+    given = play.extra if play else extra.read(loader, options.get("extra_vars", ()), findings)
+    if play or options.get("alone"):
         loader.set_basedir(play.folder if play else os.path.dirname(sources[0]))
     for name, value in given.items():
         manager.data.unread.note(name, value)
     loader.note = manager.data.unread.note
     loader.tolerant = True
-    hosts = _Hosts(loader, manager, findings, given, also)
+    hosts = _Hosts(loader, manager, findings, given, options.get("also") or ())
     rows = hosts.all()
     loud, warnings = split_messages(heard)
     warnings += manager.warnings

@@ -24,6 +24,7 @@ from gpuprov.jobs.pulse import Pulse
 from gpuprov.jobs.repairs import repair_hosts
 from gpuprov.jobs.results import Results
 from gpuprov.jobs.tally import Tally
+from gpuprov.plan.decide import PlanOptions
 from gpuprov.plan.extra import checked_run
 from gpuprov.plan.read import Pair
 from gpuprov.repair import model as repairing
@@ -107,8 +108,7 @@ def _verify(pairs: Sequence[Pair], options: Options, common: outcome.Told, pulse
 def _plan(pairs: Sequence[Pair], options: Options, common: outcome.Told, pulse: Pulse, note: Note) -> bool:
     plans = planning.plan(
         pairs,
-        exact=not options.quick,
-        reboot=options.reboot,
+        PlanOptions(reboot=options.reboot, exact=not options.quick),
         pace=Pace(options.forks),
         timeout=options.timeout,
         show=pulse,

@@ -1,6 +1,7 @@
 """Decides which capabilities of a host Ansible has to run, and which can safely be skipped."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,28 +26,40 @@ class Decision(msgspec.Struct, frozen=True):
     skipped: dict[str, str]
 
 
+class PlanOptions(NamedTuple):
+    """The options of plan and apply that decide what runs. only: these capabilities. reboot: this run permits a reboot
+    even if the spec does not. prune: remove what the spec no longer declares; a capability may ask for it, too
+    (`prunes`). exact: ask the hosts again for what the checks do not say."""
+
+    only: frozenset[str] | None = None
+    full: bool = False
+    reboot: bool = False
+    prune: bool = False
+    exact: bool = True
+
+
+DEFAULT = PlanOptions()
+
+
 def decide(
     pair: tuple[RawHost, HostSpec],
     results: Iterable[Result],
     facts: Facts,
+    options: PlanOptions = DEFAULT,
     *,
-    full: bool = False,
-    reboot: bool = False,
-    only: frozenset[str] | None = None,
     foreseen: Mapping[str, str] = {},
     prune: str = "",
-    pruning: bool = False,
 ) -> Decision:
     """Decide what to run. A capability is skipped only if each of its checks passed or was skipped, nothing of it
     differs, and the same was applied before. foreseen: differences, by capability. prune: removals of what the spec no
-    longer declares; empty for nothing. pruning: they were asked for; a capability may ask for them, too (`prunes`).
+    longer declares; empty for nothing.
 
-    reboot: this run permits a reboot even if the spec does not. A reboot that is required and permitted runs the
-    capabilities that require it, because the playbook reboots only hosts that it works on.
+    A reboot that is required and permitted runs the capabilities that require it, because the playbook reboots only
+    hosts that it works on.
     """
-    _, spec = pair
+    (_, spec), only = pair, options.only
     waiting = facts.known(house.REBOOT_REASONS) or {}
-    permitted = reboot or spec.reboot == "if-needed"
+    permitted = options.reboot or spec.reboot == "if-needed"
     bad: dict[str, list[str]] = {}
     for result in results:
         if result.moment != "preflight" and result.status in ("fail", "error"):
@@ -57,7 +70,7 @@ def decide(
     for name in spec.capabilities:
         if only is not None and name not in only:
             skipped[name] = NOT_SELECTED
-        elif full:
+        elif options.full:
             run[name] = "--full"
         elif name in bad:
             run[name] = f"fails: {', '.join(bad[name])}"
@@ -69,9 +82,9 @@ def decide(
             skipped[name] = _describe_applied(name, facts)
     _follow(run, skipped)
     run = {name: run[name] for name in spec.capabilities if name in run}
-    if prune and (pruning or any(BY_NAME[name].prunes for name in run)):
+    if prune and (options.prune or any(BY_NAME[name].prunes for name in run)):
         run[HOST] = prune
-    if permitted and waiting and not run and not full:
+    if permitted and waiting and not run and not options.full:
         return Decision({name: "a reboot is required" for name in skipped if skipped[name] != NOT_SELECTED}, {})
     return Decision(run, skipped)
 

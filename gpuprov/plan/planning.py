@@ -15,7 +15,7 @@ from gpuprov.fleet.specs import locate_request
 from gpuprov.host_code import machine
 from gpuprov.plan.ahead import read_ahead
 from gpuprov.plan.collect import host_plan
-from gpuprov.plan.decide import decide
+from gpuprov.plan.decide import DEFAULT, PlanOptions, decide
 from gpuprov.plan.exact import complete
 from gpuprov.plan.foresee import Foreseen, Keys, with_keys
 from gpuprov.plan.model import HostPlan
@@ -29,29 +29,24 @@ from gpuprov.verify.unmanaged import in_words
 
 def plan(
     pairs: Sequence[Pair],
+    options: PlanOptions = DEFAULT,
     *,
-    exact: bool = True,
-    capabilities: frozenset[str] | None = None,
-    full: bool = False,
-    reboot: bool = False,
-    prune: bool = False,
     pace: Pace | None = None,
     timeout: float = ACT_LIMIT,
     show: Show | None = None,
     on_read: Callable[[dict[str, Reading]], None] | None = None,
 ) -> list[HostPlan]:
-    """Return what apply would do on each host. One gather decides it; unless `exact` is off, hosts that would change
+    """Return what apply would do on each host. One gather decides it; unless `options.exact` is off, hosts that would change
     are contacted again, for the transactions of their package managers and the differences of files, and before that,
     if a package source is to be added, for what its index decides.
 
-    capabilities: only these. full, reboot, prune: as the same options of apply. timeout: seconds for each of these
-    answers. on_read: called with the readings that the plans are based on.
+    timeout: seconds for each of these answers. on_read: called with the readings that the plans are based on.
     """
     show, pace = show or Show(), pace or Pace()
-    planner = Planner(pairs, exact=exact, capabilities=capabilities, full=full, reboot=reboot, prune=prune)
+    planner = Planner(pairs, options)
     with ended_politely():
         with show.reading([raw.name for raw, _ in pairs], "reading") as done:
-            readings = read(pairs, only=capabilities, pace=pace, on_done=done, each=planner.note, keep=bool(on_read))
+            readings = read(pairs, only=options.only, pace=pace, on_done=done, each=planner.note, keep=bool(on_read))
         if on_read:
             on_read(readings)
         return planner.plans(timeout, pace, show)
@@ -59,23 +54,11 @@ def plan(
 
 class Planner:
     """Plans hosts as they are read: `note` takes each reading, `plans` completes the plans from further answers of the
-    hosts.
+    hosts."""
 
-    exact: complete them. capabilities, full, reboot, prune: as for `plan`."""
-
-    def __init__(
-        self,
-        pairs: Sequence[Pair],
-        *,
-        exact: bool = True,
-        capabilities: frozenset[str] | None = None,
-        full: bool = False,
-        reboot: bool = False,
-        prune: bool = False,
-    ) -> None:
+    def __init__(self, pairs: Sequence[Pair], options: PlanOptions = DEFAULT) -> None:
         self._pairs = {pair[0].name: pair for pair in pairs}
-        self._exact, self._capabilities, self._full, self._reboot = exact, capabilities, full, reboot
-        self._prune = prune
+        self._options = options
         self._plans: dict[str, HostPlan] = {}
         self._foreseen: dict[str, tuple[RawHost, Foreseen]] = {}
         self._waiting: dict[str, Reading] = {}
@@ -86,15 +69,8 @@ class Planner:
         """Plan a host by its checks, and keep what its roles would do. first: the reading that decides which roles run,
         if another."""
         pair = self._pairs[name]
-        (plan,) = plans_of(
-            *([pair], {name: reading}),
-            capabilities=self._capabilities,
-            full=self._full,
-            reboot=self._reboot,
-            prune=self._prune,
-            first={name: first} if first else {},
-        )
-        if self._exact and reading.foreseen and plan.run and not plan.blocked:
+        (plan,) = plans_of([pair], {name: reading}, self._options, first={name: first} if first else {})
+        if self._options.exact and reading.foreseen and plan.run and not plan.blocked:
             foreseen = reading.foreseen.only(plan.run)
             self._foreseen[name] = pair[0], foreseen
             if foreseen.waits and foreseen.sources:
@@ -129,7 +105,7 @@ class Planner:
         if not requests:
             return
         with show.reading(list(requests), "trying package sources") as done:
-            readings = read_ahead(requests, self._capabilities, limit=timeout, pace=pace, on_done=done)
+            readings = read_ahead(requests, self._options.only, limit=timeout, pace=pace, on_done=done)
         for name, reading in readings.items():
             self._foreseen.pop(name)
             self.note(name, reading, self._waiting[name])
@@ -139,11 +115,8 @@ class Planner:
 def plans_of(
     pairs: Sequence[Pair],
     readings: dict[str, Reading],
+    options: PlanOptions = DEFAULT,
     *,
-    capabilities: frozenset[str] | None = None,
-    full: bool = False,
-    reboot: bool = False,
-    prune: bool = False,
     first: Mapping[str, Reading] = {},
 ) -> list[HostPlan]:
     """Return the plans that the checks alone decide. first: the readings with which apply will have chosen the
@@ -160,16 +133,13 @@ def plans_of(
                 pair,
                 decides.results,
                 decides.facts,
-                full=full,
-                reboot=reboot,
-                only=capabilities,
+                options,
                 foreseen=decides.differing,
                 prune=in_words(decides.prune),
-                pruning=prune,
             )
             left = reading.foreseen.unmanaged if reading.foreseen else ()
             plans.append(
-                host_plan(pair[1], reading.results, reading.facts, decision, now, reboot=reboot, unmanaged=left)
+                host_plan(pair[1], reading.results, reading.facts, decision, now, reboot=options.reboot, unmanaged=left)
             )
         except Exception as error:
             failure = broken(pair[0].name, "the plan", error, "preflight")

@@ -9,6 +9,7 @@ from gpuprov.apply import Options as ApplyOptions
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.sanitize import counted
 from gpuprov.plan import HostPlan, plan
+from gpuprov.plan.decide import PlanOptions
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.connection import ignore_user_settings, pair_of
 from gpuprov.rehearse.model import FAST, Options, Rehearsal, Rehearsed, Step, Verdict
@@ -144,7 +145,7 @@ class _Rehearsing:
     def _first_apply(self) -> None:
         if not (pairs := self._going()):
             return
-        plans = {host_plan.host: host_plan for host_plan in plan(pairs, exact=False)}
+        plans = {host_plan.host: host_plan for host_plan in plan(pairs, PlanOptions(exact=False))}
         before = self._snapshots(pairs)
         ran = self._apply(pairs)
         after = self._snapshots(pairs)

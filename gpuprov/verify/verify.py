@@ -2,7 +2,7 @@
 them."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
@@ -47,24 +47,30 @@ class NextBoot(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, reasons=(*self.reasons[:most], f"and {more:,} more{where}"))
 
 
+class VerifyOptions(TypedDict, total=False):
+    """How hosts are verified. `took` gets seconds, by host. also: what is read beside what the checks need, for those
+    who are told of each host."""
+
+    only: Collection[str] | None
+    pace: Pace | None
+    timeout: float
+    registered: Registry
+    took: dict[str, float]
+    also: Sequence[Probe[Any]]
+
+
 def verify(
     fleet: Pairs,
     moments: Collection[Moment] = MOMENTS,
     *,
-    only: Collection[str] | None = None,
-    pace: Pace | None = None,
-    timeout: float = HOST_LIMIT,
-    registered: Registry | None = None,
     on_done: Callable[[str, Facts | UnreachableError], None] | None = None,
-    took: dict[str, float] | None = None,
-    also: Sequence[Probe[Any]] = (),
+    **options: Unpack[VerifyOptions],
 ) -> list[Result]:
     """Read every host once and evaluate its checks: results in the order of the fleet. A host that cannot be reached is
     one result.
 
     A host is judged as soon as it has answered, and what it answered is let go once `on_done` was told; what depends on
-    other hosts is judged at the end. `took` gets seconds, by host. also: what is read beside what the checks need, for
-    `on_done` alone.
+    other hosts is judged at the end.
     """
     results_by_host: dict[str, list[Result]] = {}
 
@@ -73,9 +79,7 @@ def verify(
         if on_done:
             on_done(name, facts)
 
-    verify_each(
-        fleet, note, moments, only=only, pace=pace, timeout=timeout, registered=registered, took=took, also=also
-    )
+    verify_each(fleet, note, moments, **options)
     return compare_hosts([result for raw, _ in fleet for result in results_by_host[raw.name]])
 
 
@@ -83,19 +87,13 @@ def verify_each(
     fleet: Pairs,
     on_judged: Callable[[str, list[Result], Facts | UnreachableError], None],
     moments: Collection[Moment] = MOMENTS,
-    *,
-    only: Collection[str] | None = None,
-    pace: Pace | None = None,
-    timeout: float = HOST_LIMIT,
-    registered: Registry | None = None,
-    took: dict[str, float] | None = None,
-    also: Sequence[Probe[Any]] = (),
+    **options: Unpack[VerifyOptions],
 ) -> None:
     """The same, told host by host as each has answered; nothing of a host is kept once `on_judged` was told."""
-    known = registered or registry()
+    known, only = options.get("registered") or registry(), options.get("only")
     specs = {raw.name: spec for raw, spec in fleet}
     machines = dict.fromkeys(specs, "")
-    also = (*also, house.MACHINE)
+    also = (*options.get("also", ()), house.MACHINE)
 
     def judge(name: str, facts: Facts | UnreachableError) -> None:
         if isinstance(facts, UnreachableError):
@@ -109,7 +107,8 @@ def verify_each(
         probes = probes_of(spec, moments, only=only, registered=known)
         known_probes = {probe.name for probe in probes}
         requests.append((raw, (*probes, *(probe for probe in also if probe.name not in known_probes))))
-    gather_each(requests, judge, pace=pace, timeout=timeout, took=took)
+    limit = options.get("timeout", HOST_LIMIT)
+    gather_each(requests, judge, pace=options.get("pace"), timeout=limit, took=options.get("took"))
     for warning in machine.list_warnings(machines):
         terminal.warning(warning)
 

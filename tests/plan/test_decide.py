@@ -13,6 +13,7 @@ from gpuprov.capabilities.nvidia_absent.fragment import NvidiaAbsent
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan import decide
+from gpuprov.plan.decide import PlanOptions
 from gpuprov.render import digests
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost
@@ -87,9 +88,9 @@ def test_a_receipt_that_cannot_be_compared_is_applied_once_more(digest: str) -> 
 def test_what_is_taken_away_is_a_reason_to_run_the_host_s_role() -> None:
     pair = (RawHost(name="gpu1"), SPEC)
     gone = "no longer asked for: 1 file"
-    assert decide(pair, GOOD, facts(), prune=gone, pruning=True).run == {"host": gone}
+    assert decide(pair, GOOD, facts(), PlanOptions(prune=True), prune=gone).run == {"host": gone}
     assert decide(pair, GOOD, facts(), prune=gone).run == {}
-    both = decide(pair, [result("kernel.blacklist", "fail")], facts(), prune=gone, pruning=True)
+    both = decide(pair, [result("kernel.blacklist", "fail")], facts(), PlanOptions(prune=True), prune=gone)
     assert list(both.run) == ["kernel", "host"]
 
 
@@ -97,13 +98,13 @@ def test_a_capability_may_ask_that_all_is_taken_away() -> None:
     spec = HostSpec(name="gpu1", capabilities={"nvidia_absent": NvidiaAbsent()})
     pair, gone = (RawHost(name="gpu1"), spec), "no longer asked for: 1 file"
     assert list(decide(pair, [], facts(), prune=gone).run) == ["nvidia_absent", "host"], "never applied"
-    assert list(decide(pair, [], facts(), prune=gone, only=frozenset({"kernel"})).run) == []
+    assert list(decide(pair, [], facts(), PlanOptions(frozenset({"kernel"})), prune=gone).run) == []
 
 
 def test_full_runs_all_and_only_narrows() -> None:
     pair = (RawHost(name="gpu1"), SPEC)
-    assert list(decide(pair, GOOD, facts(), full=True).run) == ["kernel", "nouveau"]
-    narrowed = decide(pair, GOOD, facts(), full=True, only=frozenset({"nouveau"}))
+    assert list(decide(pair, GOOD, facts(), PlanOptions(full=True)).run) == ["kernel", "nouveau"]
+    narrowed = decide(pair, GOOD, facts(), PlanOptions(frozenset({"nouveau"}), full=True))
     assert (list(narrowed.run), narrowed.skipped) == (["nouveau"], {"kernel": "not selected"})
 
 
@@ -111,7 +112,7 @@ def test_a_permitted_reboot_runs_who_asked_for_it() -> None:
     waiting = facts(reasons="kernel|new command line")
     expected = {"kernel": "waits for a reboot: new command line"}
     assert decide((RawHost(name="gpu1"), IF_NEEDED), GOOD, waiting).run == expected
-    assert decide((RawHost(name="gpu1"), SPEC), GOOD, waiting, reboot=True).run == expected
+    assert decide((RawHost(name="gpu1"), SPEC), GOOD, waiting, PlanOptions(reboot=True)).run == expected
 
 
 def test_a_reboot_that_a_former_capability_asked_for_runs_what_there_is() -> None:
@@ -126,7 +127,7 @@ def test_kernel_runs_whenever_the_driver_does_and_before_it() -> None:
     moved = [result("nvidia_driver.packages", "fail")]
     decision = decide((RawHost(name="gpu1"), spec), moved, facts(applied))
     assert list(decision.run.items()) == [("kernel", "follows nvidia_driver"), ("nvidia_driver", "fails: packages")]
-    only = decide((RawHost(name="gpu1"), spec), moved, facts(applied), only=frozenset({"nvidia_driver"}))
+    only = decide((RawHost(name="gpu1"), spec), moved, facts(applied), PlanOptions(frozenset({"nvidia_driver"})))
     assert (list(only.run), only.skipped) == (["nvidia_driver"], {"kernel": "not selected"})
 
 

@@ -18,6 +18,7 @@ from gpuprov import apply as applying
 from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan import planning, saved
+from gpuprov.plan.decide import PlanOptions
 from gpuprov.plan.model import HostPlan, Item
 from gpuprov.plan.read import Pair, Reading
 from gpuprov.spec.kernel import Kernel
@@ -37,7 +38,7 @@ def state(tmp_path: Path) -> Iterator[Path]:
 
 def planned(pairs: list[Pair]) -> saved.Saved:
     readings: dict[str, Reading] = {}
-    plans = planning.plan(pairs, exact=False, on_read=readings.update)
+    plans = planning.plan(pairs, PlanOptions(exact=False), on_read=readings.update)
     return saved.made(ASKED, pairs, readings, plans, "2026-11-23T11:00:00Z")
 
 
@@ -79,7 +80,7 @@ def test_another_decision_on_the_same_host_is_refused(state: Path) -> None:
     pairs = [fleet.pair("new1")]
     plan = planned(pairs)
     readings: dict[str, Reading] = {}
-    planning.plan(pairs, exact=False, on_read=readings.update)
+    planning.plan(pairs, PlanOptions(exact=False), on_read=readings.update)
     saved.agree(plan, readings, {"new1": {"kernel": "fails"}}, find_none)
     with pytest.raises(GpuprovError, match="new1: to apply was kernel; is nothing"):
         saved.agree(plan, readings, {"new1": {}}, find_none)
@@ -108,7 +109,7 @@ def test_a_plan_that_was_applied_says_by_which_run_and_when(
     plan = planned(pairs)
     (state / "new1").write_text("as wanted\n")
     readings: dict[str, Reading] = {}
-    planning.plan(pairs, exact=False, on_read=readings.update)
+    planning.plan(pairs, PlanOptions(exact=False), on_read=readings.update)
     at, taken = changed.get("applied", "2026-11-23T12:00:00Z"), changed.get("fence", "2026-11-23T11:30:00Z")
     entry = {"digest": changed.get("digest", plan.hosts[0].spec["kernel"]), "applied_at": at}
     facts = Facts(

@@ -25,6 +25,7 @@ from gpuprov.facts.probes.base import Facts, Output, Probe
 from gpuprov.fleet import specs as fleet
 from gpuprov.fleet.specs import Fleet
 from gpuprov.hardware.topology import command, document
+from gpuprov.plan.decide import PlanOptions
 from gpuprov.plan.events import Ledger
 from gpuprov.report import specs
 from gpuprov.spec.model import RawHost
@@ -108,7 +109,7 @@ def with_a_broken_rule(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_verify_plan_and_apply(plant: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = judged().pairs
     before = verify(pairs)
-    plans = {one.host: one for one in plan.plan(pairs, exact=False)}
+    plans = {one.host: one for one in plan.plan(pairs, PlanOptions(exact=False))}
     plant(monkeypatch)
     found = judged()
     results = verify(found.pairs)
@@ -119,7 +120,7 @@ def test_verify_plan_and_apply(plant: Any, monkeypatch: pytest.MonkeyPatch) -> N
     assert exit_code(results) == 1
     assert [one for one in results if one.host != BAD] == [one for one in before if one.host != BAD]
     assert len(results) in (len(before), len(before) + 1)
-    after = {one.host: one for one in plan.plan(found.pairs, exact=False)}
+    after = {one.host: one for one in plan.plan(found.pairs, PlanOptions(exact=False))}
     assert {name: one for name, one in after.items() if name != BAD} == {
         name: one for name, one in plans.items() if name != BAD
     }

@@ -12,6 +12,7 @@ from gpuprov.apply.model import HostOutcome
 from gpuprov.fleet.specs import judge
 from gpuprov.jobs import outcome
 from gpuprov.plan import planning
+from gpuprov.plan.decide import PlanOptions
 from gpuprov.plan.read import Pair
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.verify import exit_code, verify
@@ -90,7 +91,7 @@ def test_an_earlier_job_of_the_roll_out_had_it_by_another_name(
 
 @pytest.mark.usefixtures("hosts")
 def test_plan_says_what_apply_does() -> None:
-    first, _, second = planning.plan(PAIRS, exact=False)
+    first, _, second = planning.plan(PAIRS, PlanOptions(exact=False))
     assert first.run
     assert (second.run, [one.check for one in second.blocked]) == ({}, ["host.machine"])
     assert second.blocked[0].found.startswith("the same machine as gpu1")
