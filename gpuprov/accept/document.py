@@ -6,8 +6,9 @@ import msgspec
 
 from gpuprov.accept.model import Finding, Outcome, Status
 from gpuprov.accept.outliers import Outlier, find_outliers
+from gpuprov.core.fill import fill
 from gpuprov.facts.probes.acceptance import Measurement
-from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
+from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
 
 AcceptVerdict = Literal["accepted", "NOT accepted", "nothing was measured", "interrupted"]
 

@@ -11,9 +11,9 @@ from gpuprov.accept.outliers import Outlier, find_outliers
 from gpuprov.accept.page import list_skipped, list_tests, page
 from gpuprov.accept.picture import document
 from gpuprov.core import terminal
+from gpuprov.core.fill import fill
 from gpuprov.core.sanitize import cleaned, wrapped
 from gpuprov.report import junit
-from gpuprov.report.document import fill
 from gpuprov.report.files import check_writable
 from gpuprov.report.page import About
 from gpuprov.report.results import deliver

@@ -5,8 +5,9 @@ from collections import Counter
 from gpuprov.apply.model import Act, AppliedItem, ApplyRun, HostOutcome, Lap, State
 from gpuprov.apply.text import summary
 from gpuprov.core.errors import Outcome
+from gpuprov.core.fill import fill
 from gpuprov.report.as_json import Boot
-from gpuprov.report.document import Document, HostDocument, Seconds, Summary, conclude, fill, sum_up
+from gpuprov.report.document import Document, HostDocument, Seconds, Summary, conclude, sum_up
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Verdict, next_boot, verdict
 

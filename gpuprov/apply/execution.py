@@ -4,6 +4,7 @@ verify, not by "failed=0"."""
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -39,31 +40,34 @@ LOCKS_STAY = "the locks may still be there; the next apply from this machine tak
 Agreed = Callable[[Mapping[str, Reading], Mapping[str, Mapping[str, str]]], Mapping[str, HostPlan]]
 
 
+class Callbacks(TypedDict, total=False):
+    """What a run calls. confirm: with the plans before anything is changed, unless `options.yes`. agreed: with the
+    readings and the capabilities to run, by host; returns the approved plans, or raises GpuprovError if they differ.
+    known: with the outcome of a host as soon as it is final: nothing to do, failed, or verified."""
+
+    confirm: Callable[[list[HostPlan]], bool] | None
+    agreed: Agreed | None
+    known: Known | None
+
+
 def apply(
     pairs: Sequence[Pair],
     options: Options,
     show: Show | None = None,
     *,
-    confirm: Callable[[list[HostPlan]], bool] | None = None,
-    agreed: Agreed | None = None,
-    known: Known | None = None,
     grace: float = GRACE,
+    **callbacks: Unpack[Callbacks],
 ) -> ApplyRun:
-    """Bring the hosts to the state in their specs. Raises GpuprovError for invalid options, before any host is read.
-
-    confirm: called with the plans before anything is changed, unless `options.yes`. agreed: called with the readings
-    and the capabilities to run, by host; returns the approved plans, or raises GpuprovError if they differ. known:
-    called with the outcome of a host as soon as it is final: nothing to do, failed, or verified. An interrupt ends in
-    an ApplyRun.
-    """
+    """Bring the hosts to the state in their specs. Raises GpuprovError for invalid options, before any host is read. An
+    interrupt ends in an ApplyRun."""
     started = time.monotonic()
-    everyone = [raw.name for raw, _ in pairs]
+    everyone, confirm = [raw.name for raw, _ in pairs], callbacks.get("confirm")
     policy.check(pairs, options)
-    execution = _Execution(pairs, options, show or Show(), known or (lambda _: None), grace)
+    execution = _Execution(pairs, options, show or Show(), callbacks.get("known") or (lambda _: None), grace)
     with ended_politely():
         try:
             execution.read()
-            if agreed:
+            if agreed := callbacks.get("agreed"):
                 ran = {name: outcome.ran for name, outcome in execution.outcomes.items()}
                 execution.lists.approve(agreed(execution.readings, ran))
             work = [name for name, outcome in execution.outcomes.items() if outcome.ran]

@@ -1,17 +1,16 @@
 """The rollback of hosts that an apply has left red, if their spec has `on_failure: rollback`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Unpack
 
 import msgspec
 
 from gpuprov.apply import execution, nodes, rollback
-from gpuprov.apply.execution import Agreed
 from gpuprov.apply.items import taken_back
-from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Known, Options
+from gpuprov.apply.model import DONE, ApplyRun, HostOutcome, Options
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.extra import of_rollback
 from gpuprov.plan.interrupt import GRACE
-from gpuprov.plan.model import HostPlan
 from gpuprov.plan.read import Pair
 from gpuprov.plan.show import Show
 
@@ -21,17 +20,15 @@ def apply(
     options: Options,
     show: Show | None = None,
     *,
-    confirm: Callable[[list[HostPlan]], bool] | None = None,
-    agreed: Agreed | None = None,
-    known: Known | None = None,
     grace: float = GRACE,
+    **callbacks: Unpack[execution.Callbacks],
 ) -> ApplyRun:
     """Apply as `execution.apply` does; then roll back red hosts that it changed to their last checkpoint, if their spec
     says so.
 
     Their outcomes stay the same, with `rolled_back`: the run is no success.
     """
-    run = execution.apply(pairs, options, show, confirm=confirm, agreed=agreed, known=known, grace=grace)
+    run = execution.apply(pairs, options, show, grace=grace, **callbacks)
     asking = {raw.name for raw, spec in pairs if spec.on_failure == "rollback"}
     red = {host.host: host for host in run.hosts if host.host in asking and _is_red(host)}
     if not red or options.act != "apply" or run.interrupted:

@@ -21,6 +21,7 @@ from gpuprov.bundle.needs import HostNeeds, Key, read_needs, refuse_unsupported
 from gpuprov.bundle.opened import list_files
 from gpuprov.bundle.specs import identifier
 from gpuprov.core.errors import GpuprovError
+from gpuprov.core.fill import fill
 from gpuprov.fleet.specs import Fleet
 from gpuprov.host_code import fetched, repository_key
 from gpuprov.host_code.packages.model import Refused
@@ -150,16 +151,9 @@ def _fetch_packages(
 
 
 def _describe_repository(folder: Path, hosts: list[HostNeeds]) -> Repository:
-    about = hosts[0]
-    return Repository(
-        folder=about.folder,
-        family=about.family,
-        distribution=about.distribution,
-        release=about.release,
-        architecture=about.architecture,
-        kernels=tuple(sorted({kernel for host in hosts for kernel in host.kernels})),
-        packages=repository.list_packages(folder / about.folder, about.family),
-    )
+    kernels = tuple(sorted({kernel for host in hosts for kernel in host.kernels}))
+    packages = repository.list_packages(folder / hosts[0].folder, hosts[0].family)
+    return fill(Repository, hosts[0], kernels=kernels, packages=packages)
 
 
 def _download(source: Named, target: Path, before: Path) -> None:

@@ -11,6 +11,7 @@ from gpuprov.catalog.nics import NicLine, read_nics_file
 from gpuprov.catalog.rdma.gpudirect import Message, read_gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Xid, describe_sxid, find_action, find_resolution, read_xids_file
+from gpuprov.core.fill import fill
 
 SXIDS = "nvswitch-sxid"
 """Key of the one symptom of all SXids."""
@@ -125,18 +126,7 @@ def _with_more(symptom: Symptom) -> Symptom:
 
 def build_from_xid(xid: Xid) -> Symptom:
     known = find_resolution(xid.nvidia)
-    return Symptom(
-        key=xid.key,
-        signatures=xid.signatures,
-        xids=xid.xids,
-        cause=xid.cause,
-        check=xid.check,
-        fix=xid.fix,
-        action=f"{known.key}: {known.words}" if known else "",
-        notes=xid.notes,
-        source=xid.source,
-        confidence=xid.confidence,
-    )
+    return fill(Symptom, xid, action=f"{known.key}: {known.words}" if known else "")
 
 
 def resolve_for_line(symptom: Symptom, number: int, line: str) -> Symptom:
@@ -168,39 +158,13 @@ def _compile_when(cause: Cause) -> re.Pattern[str]:
 
 
 def build_from_message(message: Message) -> Symptom:
-    return Symptom(
-        key=f"peermem-{message.key}",
-        signatures=message.signatures,
-        cause=message.cause,
-        check=message.check,
-        fix=message.way,
-        source=message.source,
-        confidence=message.confidence,
-    )
+    return fill(Symptom, message, key=f"peermem-{message.key}", fix=message.way)
 
 
 def build_from_nic_line(line: NicLine) -> Symptom:
-    return Symptom(
-        key=line.key,
-        signatures=line.signatures,
-        cause=line.cause,
-        check=line.check,
-        fix=line.fix,
-        notes=(f"As the kernel prints it: {line.example}",),
-        source=line.source,
-        confidence=line.confidence,
-    )
+    return fill(Symptom, line, action="", notes=(f"As the kernel prints it: {line.example}",))
 
 
 def _of_kernel_line(line: KernelLine) -> Symptom:
-    return Symptom(
-        key=line.key,
-        signatures=line.signatures,
-        needs=line.needs,
-        cause=line.cause,
-        check=line.look,
-        fix=line.fix,
-        notes=(f"As the kernel prints it: {line.examples[0]}",),
-        source=line.source,
-        confidence=line.confidence,
-    )
+    notes = (f"As the kernel prints it: {line.examples[0]}",)
+    return fill(Symptom, line, check=line.look, action="", notes=notes)

@@ -26,6 +26,7 @@ from gpuprov.catalog.xids import (
     get_recovery,
     recovery_word,
 )
+from gpuprov.core.fill import fill
 from gpuprov.host_code.kernel_lines import OF_A_PROGRAM
 
 Standing = Literal["unfit", "reported", "unknown", "recovered"]
@@ -126,15 +127,7 @@ def _judge_kernel_line(text: str, of_program: bool) -> Verdict | None:
     if line is None:
         return None
     match = re.search(line.device, text) if line.device else None
-    return Verdict(
-        key=line.key,
-        check=line.check,
-        standing=line.verdict,
-        action=line.action,
-        device=match[1] if match else "",
-        clears=line.clears,
-        ends=line.ends,
-    )
+    return fill(Verdict, line, standing=line.verdict, device=match[1] if match else "", fix="")
 
 
 def _judge_nic_line(text: str) -> Verdict | None:

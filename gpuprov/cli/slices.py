@@ -133,9 +133,13 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
 @options.common
 @habits.take(options.InventoryOptions, "inventory")
 def work(
-    job: Path, results: Path, act: Any, run: str | None, secrets: tuple[str, ...], inventory: options.InventoryOptions,
-    without_secrets: bool, **given: Any,
-) -> int:  # fmt: skip
+    job: Path,
+    results: Path,
+    run: str | None,
+    secrets: tuple[str, ...],
+    inventory: options.InventoryOptions,
+    **given: Any,
+) -> int:
     """Do one job of gpuprov fleet slice, and write each host's result as soon as it is known. Asks no questions.
 
     Standard output has a line of JSON at each change, and at least every ten seconds. Done again with the same --run,
@@ -151,7 +155,8 @@ def work(
     from gpuprov.jobs.pulse import Pulse
     from gpuprov.plan.extra import new_run
 
-    chosen = working.Options(**given, act=act, run=run or new_run(), forks=inventory.forks)
+    without_secrets = given.pop("without_secrets")
+    chosen = working.Options(**given, run=run or new_run(), forks=inventory.forks)
     _check_act(chosen)
     loaded = stored.load_job(job)
     pairs = _read_pairs(loaded, inventory._replace(sources=secrets), without_secrets=without_secrets)

@@ -88,14 +88,15 @@ def verify(
     else:
         pace = options.pace(inventory)
         results, took, whole = _verify_hosts(fleet, options.only(only), timeout, pace, also, note)
+    origin = about("verify", inventory, options.only(only), {"from": records, **files._asdict()})
     reporting.show(
         results,
-        files=files,
         as_json=as_json,
         verbose=inventory.verbose,
+        files=files,
         took=took,
         seconds=whole,
-        about=about("verify", inventory, options.only(only), {"from": records, **files._asdict()}),
+        about=origin,
         known=hosts,
     )
     beside.tell()

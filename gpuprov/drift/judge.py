@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from gpuprov.core.fill import fill
 from gpuprov.core.masking import masked
 from gpuprov.drift.model import Cause, Difference, HostDrift, State
 from gpuprov.facts.probes.base import Facts, Probe
@@ -13,7 +14,6 @@ from gpuprov.facts.probes.host.readings import READINGS, Noted, Readings
 from gpuprov.facts.probes.software import history
 from gpuprov.render import digests
 from gpuprov.render.spec_digest import SPEC, is_changed
-from gpuprov.report.document import fill
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.unmanaged import find_unmanaged

@@ -12,6 +12,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.gpus import list_gpus
 from gpuprov.catalog.instances import find_instance
 from gpuprov.core.errors import defect
+from gpuprov.core.fill import fill
 from gpuprov.core.sanitize import counted, has_secrets, reveal
 from gpuprov.host_code import machine
 from gpuprov.inventory import load
@@ -146,18 +147,8 @@ def _marked(spec: HostSpec, failure: tuple[str, str]) -> HostSpec:
 
 def with_site(spec: HostSpec, raw: RawHost) -> HostSpec:
     """Return the spec of one of the hosts that share it, with its name, its places and its site's settings."""
-    return HostSpec(
-        name=raw.name,
-        groups=raw.groups,
-        gpu=spec.gpu,
-        reboot=spec.reboot,
-        on_failure=spec.on_failure,
-        recipe=spec.recipe,
-        capabilities=spec.capabilities,
-        origins=raw.origins,
-        site=select_site_variables(raw.connection),
-        defects=spec.defects,
-    )
+    site = select_site_variables(raw.connection)
+    return msgspec.structs.replace(spec, name=raw.name, groups=raw.groups, origins=raw.origins, site=site)
 
 
 def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
@@ -188,15 +179,7 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
         if block is not None:
             blocks[name] = locate_files(block, name, raw.origins)
     judged: Any = house or HOUSE.fragment()  # of a bad one that cannot be repaired
-    spec = HostSpec(
-        name=raw.name,
-        groups=raw.groups,
-        gpu=judged.gpu,
-        reboot=judged.reboot,
-        on_failure=judged.on_failure,
-        recipe=judged.recipe,
-        capabilities=blocks,
-    )
+    spec = fill(HostSpec, judged, name=raw.name, groups=raw.groups, capabilities=blocks)
     spec, conflicts = with_contributions(spec)
     violations, defects = ruled(spec)
     ruled_out = list(repairs.judged([*conflicts, *violations]))

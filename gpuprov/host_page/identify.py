@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from gpuprov.core.fill import fill
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.driver import nvidia
@@ -65,14 +66,7 @@ def list_gpus(facts: Facts) -> tuple[list[Gpu], str]:
     except ProbeFailed as error:
         return [], str(error)
     gpus = [
-        Gpu(
-            address=gpu.address,
-            name=gpu.name,
-            serial=gpu.serial,
-            uuid=gpu.uuid,
-            vbios=gpu.vbios,
-            needs=gpu.broken or {"None": "nothing", "": "not reported"}.get(gpu.recovery, gpu.recovery),
-        )
+        fill(Gpu, gpu, needs=gpu.broken or {"None": "nothing", "": "not reported"}.get(gpu.recovery, gpu.recovery))
         for gpu in state.gpus
     ]
     lacking = state.present - len(gpus) if state.bus else 0

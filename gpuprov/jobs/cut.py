@@ -7,6 +7,7 @@ import msgspec
 
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
+from gpuprov.core.fill import fill
 from gpuprov.core.sanitize import counted
 from gpuprov.jobs import stored
 from gpuprov.jobs.model import Fleet, Host, Job, digest_of
@@ -32,18 +33,8 @@ def cut(fleet: Fleet, size: int = SIZE, by: str = "") -> list[Job]:
 
 def _job(fleet: Fleet, number: int, of: int, by: str, domain: str, hosts: Sequence[Host]) -> Job:
     specs = {name: fleet.specs[name] for name in sorted({host.spec for host in hosts})}
-    made = Job(
-        gpuprov_version=fleet.gpuprov_version,
-        made_at=fleet.made_at,
-        fleet=fleet.digest,
-        number=number,
-        of=of,
-        by=by,
-        domain=domain,
-        files=fleet.files,
-        specs=specs,
-        hosts=tuple(hosts),
-    )
+    part = {"number": number, "of": of, "by": by, "domain": domain, "specs": specs, "hosts": tuple(hosts)}
+    made = fill(Job, fleet, fleet=fleet.digest, digest="", **part)
     return msgspec.structs.replace(made, digest=digest_of(made))
 
 

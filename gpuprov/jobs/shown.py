@@ -11,10 +11,11 @@ import msgspec
 from gpuprov.apply.model import NOT_DONE
 from gpuprov.core import terminal
 from gpuprov.core.errors import Outcome
+from gpuprov.core.fill import fill
 from gpuprov.jobs.fold import Folded, sentence
 from gpuprov.report import results as reporting
 from gpuprov.report.as_json import Boot, Verified, VerifiedHost, VerifiedRow, causes, summarize
-from gpuprov.report.document import conclude, fill
+from gpuprov.report.document import conclude
 from gpuprov.report.fold import summed
 from gpuprov.report.many import Alike
 from gpuprov.verify.verify import Verdict

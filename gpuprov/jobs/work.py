@@ -106,13 +106,8 @@ def _verify(pairs: Sequence[Pair], options: Options, common: outcome.Told, pulse
 
 
 def _plan(pairs: Sequence[Pair], options: Options, common: outcome.Told, pulse: Pulse, note: Note) -> bool:
-    plans = planning.plan(
-        pairs,
-        PlanOptions(reboot=options.reboot, exact=not options.quick),
-        pace=Pace(options.forks),
-        timeout=options.timeout,
-        show=pulse,
-    )
+    chosen = PlanOptions(reboot=options.reboot, exact=not options.quick)
+    plans = planning.plan(pairs, chosen, pace=Pace(options.forks), timeout=options.timeout, show=pulse)
     for plan in plans:
         note(outcome.of_plan(common, plan))
     return False

@@ -5,9 +5,10 @@ from typing import Annotated, Literal
 
 from gpuprov.capabilities.mig.partitions import Partition
 from gpuprov.core.errors import Outcome
+from gpuprov.core.fill import fill
 from gpuprov.plan.model import SECTIONS, HostPlan, Item
 from gpuprov.plan.summary import counts, sentence
-from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
+from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Reboot
 from gpuprov.verify.evaluate import Result

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gpuprov.apply import ApplyRun, HostOutcome, Show, apply
 from gpuprov.apply import Options as ApplyOptions
 from gpuprov.core.errors import GpuprovError
+from gpuprov.core.fill import fill
 from gpuprov.core.sanitize import counted
 from gpuprov.plan import HostPlan, plan
 from gpuprov.plan.decide import PlanOptions
@@ -34,7 +35,7 @@ def rehearse(pairs: Sequence[Pair], options: Options, backend: Backend, show: Sh
     started, tell = time.monotonic(), show or Show()
     run = secrets.token_hex(2)
     made = plan_shapes(pairs, options, run)
-    rehearsals = {shape.name: _create_rehearsal(shape) for shape in made}
+    rehearsals = {shape.name: fill(Rehearsal, shape) for shape in made}
     whole = Rehearsed(run=run, rehearsals=list(rehearsals.values()), kept=options.keep)
     possible = [shape for shape in made if shape.description is not None]
     stages: list[Stage] = []
@@ -58,17 +59,6 @@ def rehearse(pairs: Sequence[Pair], options: Options, backend: Backend, show: Sh
                     whole.interrupted = True
     whole.seconds = time.monotonic() - started
     return whole
-
-
-def _create_rehearsal(shape: Shape) -> Rehearsal:
-    return Rehearsal(
-        name=shape.name,
-        hosts=shape.hosts,
-        description=shape.description,
-        notes=shape.notes,
-        problem=shape.problem,
-        hint=shape.hint,
-    )
 
 
 def _clear(stages: list[Stage], show: Show) -> tuple[str, ...]:

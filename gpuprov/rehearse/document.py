@@ -6,10 +6,11 @@ import msgspec
 
 from gpuprov.capabilities.base import Moment
 from gpuprov.core.errors import Code
+from gpuprov.core.fill import fill
 from gpuprov.rehearse.model import Rehearsal, Rehearsed, Seen, Step
 from gpuprov.rehearse.reality import How, build_table
 from gpuprov.rehearse.text import format_summary, format_verdict
-from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
+from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.waivers import Judged
 from gpuprov.verify.evaluate import ResultStatus

@@ -5,10 +5,11 @@ from collections import Counter
 import msgspec
 
 from gpuprov.core.errors import Outcome
+from gpuprov.core.fill import fill
 from gpuprov.host_page.identify import Gpu as Card
 from gpuprov.repair.model import OUTCOMES, Gpu, HostRepair, Repaired, State, Step, Try
 from gpuprov.repair.text import format_summary
-from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
+from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
 from gpuprov.verify.evaluate import Result
 
 

@@ -8,8 +8,9 @@ import msgspec
 
 from gpuprov.capabilities.base import Moment
 from gpuprov.core.errors import Outcome
+from gpuprov.core.fill import fill
 from gpuprov.core.safe_parse import format_document
-from gpuprov.report.document import Document, HostDocument, Seconds, Summary, conclude, fill, sum_up
+from gpuprov.report.document import Document, HostDocument, Seconds, Summary, conclude, sum_up
 from gpuprov.report.fold import findings, host_lines, summed
 from gpuprov.report.folded import LOUD, Summed
 from gpuprov.report.many import Many

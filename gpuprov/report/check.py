@@ -7,9 +7,9 @@ import msgspec
 
 from gpuprov import __version__
 from gpuprov.core.errors import CODES, Code
+from gpuprov.core.fill import fill
 from gpuprov.core.safe_parse import Tree, format_document
 from gpuprov.fleet.specs import Fleet
-from gpuprov.report.document import fill
 from gpuprov.spec.problem import Problem, format_path
 
 FORMAT = 1

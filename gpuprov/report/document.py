@@ -7,16 +7,16 @@ of all.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 
 from gpuprov import __version__
 from gpuprov.core.errors import CODES, Code, Outcome, find_worst
+from gpuprov.core.fill import Part, fill
 from gpuprov.core.safe_parse import format_document
 
 FORMAT = 1
-Part = TypeVar("Part", bound=msgspec.Struct)
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -46,12 +46,6 @@ class Document(msgspec.Struct, kw_only=True, tag_field="verb"):
     seconds: Seconds | None
     summary: Summary
     hosts: tuple[HostDocument, ...]
-
-
-def fill(kind: type[Part], source: object, **own: object) -> Part:
-    """Make a part of the document: `own`, and the other fields from those of the same names in the source."""
-    names = (name for name in kind.__struct_fields__ if name not in own and hasattr(source, name))
-    return kind(**{name: getattr(source, name) for name in names} | own)
 
 
 def conclude(

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import msgspec
 
 from gpuprov.catalog.xids import Action
+from gpuprov.core.fill import fill
 from gpuprov.core.sanitize import CYAN, GREEN, RED, YELLOW, cleaned, paint
-from gpuprov.report.document import Document, HostDocument, Summary, conclude, fill, sum_up
+from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
 from gpuprov.report.lacking import fold_lacking
 from gpuprov.report.prometheus import sample
 from gpuprov.report.text import following, labelled

@@ -59,16 +59,8 @@ def enables(block: Mig) -> bool:
 def seen(gpu: MigGpu) -> mig_layout.Gpu:
     """Return a GPU as layouts name it."""
     known = catalogue.find_by_pci_id(gpu.pci, gpu.subsystem)
-    return mig_layout.Gpu(
-        index=gpu.index,
-        address=gpu.address,
-        uuid=gpu.uuid,
-        model=known.key if known else "",
-        name=gpu.name,
-        pci=gpu.pci,
-        subsystem=gpu.subsystem,
-        capable=gpu.capable,
-    )
+    model = known.key if known else ""
+    return mig_layout.Gpu(gpu.index, gpu.address, gpu.uuid, model, gpu.name, gpu.pci, gpu.subsystem, gpu.capable)
 
 
 def without(gpu: MigGpu) -> str:
