@@ -18,7 +18,7 @@ from gpuprov.plan.read import Pair
 from gpuprov.rehearse import shape_engines, shape_rdma
 from gpuprov.rehearse.model import Options
 from gpuprov.rules.resolve import upstream
-from gpuprov.simulate import distributions, faults
+from gpuprov.simulate import distributions, faults, nvml_models
 from gpuprov.simulate.description import MOST_GPUS, Description, convert
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import nvml
@@ -151,6 +151,8 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
         notes.append(f"{known.key} is simulated on a Debian userland, with its own package manager")
     faults.check(described)
     _ = nvml.part(raw.name, described)  # raises for a GPU that it has no numbers for
+    if described.gpu and (borrowed := nvml_models.explain_unpublished(described.gpu.known)):
+        notes.append(borrowed)
     return described, notes
 
 

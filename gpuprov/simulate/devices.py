@@ -66,9 +66,10 @@ def _list_gpus(name: str, description: Description) -> Iterator[PciDevice]:
     known = gpu.known
     pci_id = known.pci_ids[0]
     subsystem = pci_id.subsystems[0] if pci_id.subsystems else pci_id.id
+    printed = known.aliases[0].name if known.aliases else known.name  # one entry may be of several products
     for index in range(gpu.count):
         uuid_ = f"GPU-{uuid.uuid5(_NAMESPACE, f'{name}/{known.key}/{index}')}"
-        yield _build_device("gpu", index, 0x10, gpu.count, pci_id.id, subsystem, GPU_CLASS, known.name, uuid_)
+        yield _build_device("gpu", index, 0x10, gpu.count, pci_id.id, subsystem, GPU_CLASS, printed, uuid_)
 
 
 def _list_nvswitches(description: Description) -> Iterator[PciDevice]:

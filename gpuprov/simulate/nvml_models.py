@@ -59,7 +59,43 @@ MODELS: dict[str, Model] = {
     "B200": Model(183359, 729, 262144, 1000, 200, 140, 1965, 3996, 5, 18, 148, 18944, 8192),
     "GB200": Model(189471, 729, 262144, 1200, 200, 160, 2062, 3996, 6, 18, 152, 19456, 8192),
     "RTX-PRO-6000-SE": Model(97887, 638, 131072, 600, 300, 32, 2430, 12481, 5, 0, 188, 24064, 512),
+    # nvidia-smi -q and deviceQuery, cards without NVLink bridges:
+    # https://github.com/thamada/gls/tree/e20f22d0eec076b6eeed628fdb1312d84a6fb663/gls
+    "V100-SXM2": Model(16384, 240, 16384, 300, 150, 45, 1530, 877, 3, 6, 80, 5120, 4096, 87, 90),
+    "A10": Model(23028, 512, 32768, 150, 100, 16, 1695, 6251, 4, 0, 72, 9216, 384, 98, 101),
+    "A40": Model(46068, 665, 65536, 300, 100, 24, 1740, 7251, 4, 0, 84, 10752, 384, 95, 98),
+    "RTX-A6000": Model(46068, 450, 65536, 300, 100, 25, 2100, 8001, 4, 0, 84, 10752, 384, 95, 98),
+    "L4": Model(23034, 556, 32768, 72, 40, 16, 2040, 6251, 4, 0, 58, 7424, 192),
+    "RTX-6000-ADA": Model(49140, 500, 256, 300, 100, 24, 3105, 10001, 4, 0, 142, 18176, 384),
+    "H100-NVL": Model(95830, 594, 131072, 400, 200, 62, 1785, 2619, 5, 12, 132, 16896, 6144),
+    # nvidia-smi's tables; NVLinks: https://github.com/sgl-project/sglang/issues/3685
+    "H20": Model(97871, 551, 131072, 500, 200, 72, 1980, 2619, 5, 18, 78, 9984, 6144),
+    # https://github.com/ademeure/QuickRunCUDA/blob/260d89aa2ffa7ad746c59b0e956f0dcd9c2d5f1c/b300_clean/16_power_clock.md
+    # https://github.com/ademeure/QuickRunCUDA/blob/b913c35b0dae678defa3fa55f22de0910184c196/MICROBENCH_RESULTS_GPU1.md
+    "B300": Model(275040, 729, 524288, 1100, 200, 182, 2032, 3996, 6, 18, 148, 18944, 7680),
+    # nvidia-smi's tables; power and clock: https://github.com/facebookexperimental/triton/pull/2023
+    "GB300": Model(284208, 729, 524288, 1400, 200, 172, 2070, 3996, 6, 18, 152, 19456, 7680),
+    # nvidia-smi's tables (150 to 600 W); cores and bus, then memory and clocks of a Max-Q:
+    # https://www.nvidia.com/content/dam/en-zz/Solutions/data-center/rtx-pro-6000-blackwell-workstation-edition/workstation-blackwell-rtx-pro-6000-workstation-edition-nvidia-us-3519208-web.pdf
+    # https://github.com/influxdata/telegraf/blob/74bae14c4081c88c014e87840cbdf4167d9e31b1/plugins/inputs/nvidia_smi/testdata/pro-6000-maxq-blackwell-v13.xml
+    "RTX-PRO-6000-WS": Model(97887, 637, 131072, 600, 150, 15, 3090, 14001, 5, 0, 188, 24064, 512),
 }
+
+
+UNPUBLISHED: dict[str, tuple[str, tuple[str, ...]]] = {
+    "H20": ("H100-SXM5-80GB", ("reserved", "bar1", "least_power", "sm_clock", "memory_clock")),
+    "B300": ("B200", ("reserved",)),
+    "GB300": ("B300", ("reserved", "bar1", "least_power", "memory_clock", "bus")),
+}
+"""Fields that no public output of a model shows, and the model of its generation whose numbers stand in."""
+
+
+def explain_unpublished(gpu: Gpu) -> str:
+    """Say which of the model's numbers are another model's; empty for one whose own numbers are all known."""
+    if gpu.key not in UNPUBLISHED:
+        return ""
+    like, fields = UNPUBLISHED[gpu.key]
+    return f"NVML's {', '.join(fields)} are a {like}'s: no public output of a {gpu.key} shows them"
 
 
 def model(gpu: Gpu) -> Model:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.catalog.gpus import find_gpu
 from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import nvml_models
 from gpuprov.simulate.description import Description, convert
@@ -42,6 +43,9 @@ def test_every_model_answers(tmp_path: Path, model: str) -> None:
     assert gpu is not None
     with Host(tmp_path, model, 8).client() as client:
         handle = client.nvmlDeviceGetHandleByIndex(7)
+        assert client.nvmlDeviceGetName(handle) in [alias.name for alias in gpu.known.aliases], (
+            "as the driver prints it"
+        )
         assert client.nvmlDeviceGetMemoryInfo(handle).total == known.memory * MIB
         assert client.nvmlDeviceGetMemoryInfo(handle, version=client.nvmlMemory_v2).reserved == known.reserved * MIB
         assert client.nvmlDeviceGetEnforcedPowerLimit(handle) == known.power * 1000
@@ -52,6 +56,16 @@ def test_every_model_answers(tmp_path: Path, model: str) -> None:
         assert client.nvmlDeviceGetComputeRunningProcesses(handle) == []
         with pytest.raises(pynvml.NVMLError_NotSupported):
             client.nvmlDeviceGetFanSpeed(handle)
+
+
+@pytest.mark.parametrize("model", list(nvml_models.UNPUBLISHED))
+def test_numbers_of_another_model_are_said_to_be_its(model: str) -> None:
+    like, fields = nvml_models.UNPUBLISHED[model]
+    for field in fields:
+        assert getattr(nvml_models.MODELS[model], field) == getattr(nvml_models.MODELS[like], field)
+    gpu = find_gpu(model)
+    assert gpu
+    assert f"are a {like}'s" in nvml_models.explain_unpublished(gpu)
 
 
 def test_a_model_without_numbers_is_refused() -> None:
