@@ -34,7 +34,8 @@ class Thing(msgspec.Struct, kw_only=True):
 
 
 class SimulatedHost(msgspec.Struct, kw_only=True):
-    """One simulated host. `hosts`: the real ones it stands for. `verdict`: in words. `problem`: why there was no
+    """One simulated host. `hosts`: the real ones it stands for. `verdict`: in words. `left_out`: what of their spec was not
+    rehearsed, with reasons. `problem`: why there was no
     rehearsal, with its `hint`. `steps`: the acts, with seconds. `seen`: what production would see of the apply; null
     where it did not succeed. `judged`: what was proved, waived with a reason, and not proved. `login`: with --keep, how
     to log in."""
@@ -45,6 +46,7 @@ class SimulatedHost(msgspec.Struct, kw_only=True):
     exit_code: Code
     description: Description | None
     notes: tuple[str, ...]
+    left_out: tuple[str, ...]
     problem: str
     hint: str
     steps: tuple[Step, ...]

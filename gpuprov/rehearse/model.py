@@ -53,12 +53,14 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rehearsal(msgspec.Struct, kw_only=True):
-    """One simulated host, and the real hosts it stands for. problem: why there was no rehearsal. login: with --keep."""
+    """One simulated host, and the real hosts it stands for. left_out: of their spec, with reasons. problem: why there was
+    no rehearsal. login: with --keep."""
 
     name: str
     hosts: tuple[str, ...]
     description: Description | None = None
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     problem: str = ""
     hint: str = ""
     steps: list[Step] = []

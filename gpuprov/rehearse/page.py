@@ -9,10 +9,9 @@ from gpuprov.inventory.names import fold_names as names
 from gpuprov.rehearse.model import ACTS, Rehearsal, Rehearsed, Step, Verdict
 from gpuprov.rehearse.reality import Row, build_table
 from gpuprov.rehearse.results import list_results
-from gpuprov.rehearse.text import format_host, format_verdict
+from gpuprov.rehearse.text import format_gap, format_host, format_verdict
 from gpuprov.report import html
 from gpuprov.report.page import About, Headline, State
-from gpuprov.report.text import unproven
 
 STATES: dict[Verdict, tuple[State, str]] = {
     "ok": ("right", "\u2713"),
@@ -92,12 +91,11 @@ def build_headline(whole: Rehearsed) -> Headline:
     real, simulated = sum(len(rehearsal.hosts) for rehearsal in whole.rehearsals), len(whole.rehearsals)
     more = f"{simulated} simulated host{'s' * (simulated != 1)} for {real} real host{'s' * (real != 1)}; {whole.seconds:.0f} s. "
     more += "No real host was contacted."
-    waived = sum(len(rehearsal.judged.waived) for rehearsal in whole.rehearsals if rehearsal.judged)
     if not whole.rehearsals:
         return Headline(state="unproven", sentence="Nothing was rehearsed", more=more)
     if whole.exit_code == 0:
-        gap = f", but {unproven(waived)} on simulated hosts" if waived else ""
-        return Headline(state="part" if waived else "right", sentence=f"The rehearsal is green{gap}", more=more)
+        gap = format_gap(whole.rehearsals, "on simulated hosts")
+        return Headline(state="part" if gap else "right", sentence=f"The rehearsal is green{gap}", more=more)
     state, sentence = ENDS[whole.exit_code]
     bad = [rehearsal for rehearsal in whole.rehearsals if rehearsal.exit_code]
     part = f" for {names(name for rehearsal in bad for name in rehearsal.hosts)}" if len(bad) < simulated <= 8 else ""
@@ -107,13 +105,13 @@ def build_headline(whole: Rehearsed) -> Headline:
 def build_card(rehearsal: Rehearsal) -> Card:
     states: dict[int, State] = {0: "right", **{code: state for code, (state, _) in ENDS.items()}}
     waived = rehearsal.judged.waived if rehearsal.judged else ()
+    gap = format_gap([rehearsal], "here")
     unproved = rehearsal.judged.unproved if rehearsal.judged else ()
     return Card(
         rehearsal=rehearsal,
         hosts=names(rehearsal.hosts),
-        state="part" if rehearsal.exit_code == 0 and waived else states[rehearsal.exit_code],
-        verdict=format_verdict(rehearsal)
-        + (f", but {unproven(len(waived))} here" if rehearsal.exit_code == 0 and waived else ""),
+        state="part" if gap else states[rehearsal.exit_code],
+        verdict=f"{format_verdict(rehearsal)}{gap}",
         shape=format_host(rehearsal.description),
         acts=tuple(build_act(rehearsal, name) for name in ACTS) if not rehearsal.problem else (),
         lists=build_lists(rehearsal),

@@ -20,8 +20,8 @@ STATUS: dict[Verdict, ResultStatus] = {
 
 
 def list_results(whole: Rehearsed) -> list[Result]:
-    """List the acts of every simulated host, then the results of the last verify on it; waived ones are skipped, with
-    the reason."""
+    """List what was left out and the acts of every simulated host, then the results of the last verify on it; waived ones are
+    skipped, with the reason."""
     return [row for rehearsal in whole.rehearsals for row in (*list_acts(rehearsal), *list_verified(rehearsal))]
 
 
@@ -31,6 +31,8 @@ def list_acts(rehearsal: Rehearsal) -> Iterator[Result]:
             rehearsal, "possible", "error", "the hosts can be simulated", rehearsal.problem, rehearsal.hint
         )
         return
+    if rehearsal.left_out:
+        yield build_result(rehearsal, "left out", "skip", "", f"not rehearsed: {'; '.join(rehearsal.left_out)}")
     stopped = next((step for step in rehearsal.steps if step.verdict in ("failed", "unreachable")), None)
     for act in ACTS:
         step = rehearsal.step(act)

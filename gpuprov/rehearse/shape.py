@@ -16,13 +16,13 @@ from gpuprov.core.sanitize import counted
 from gpuprov.host_code.json_members import Json
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse import shape_engines, shape_rdma
+from gpuprov.rehearse.left_out import leave_out
 from gpuprov.rehearse.model import Options
 from gpuprov.rules.resolve import upstream
 from gpuprov.simulate import distributions, faults, nvml_models
 from gpuprov.simulate.description import MOST_GPUS, Description, convert
 from gpuprov.simulate.distributions import Distribution
 from gpuprov.simulate.parts import nvml
-from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import SIMULATED_HOST as VARIABLE
 from gpuprov.spec.model import GpuSpec, HostSpec, RawHost
 
@@ -33,12 +33,14 @@ STANDARD_SUITES = ("bookworm", "bookworm-security", "trixie", "trixie-security")
 STAND_INS = ("L40S", "A100-SXM4-80GB", "T4", "B200")
 """Simulated if a spec needs a GPU and names none: the first that its driver can run."""
 LONGEST = 42
-LEFT_OUT = {capability.name: capability.not_rehearsed for capability in CAPABILITIES if capability.not_rehearsed}
 NEEDS_GPU = frozenset(capability.name for capability in CAPABILITIES if capability.needs_gpu)
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """A simulated host to be made: the real hosts it stands for, its description, its spec; or why it cannot be made."""
+    """A simulated host to be made: the real hosts it stands for, its description, its spec; or why it cannot be made.
+
+    `left_out`: what the real hosts' spec has beyond this one, with reasons; nobody rehearses it.
+    """
 
     name: str
     hosts: tuple[str, ...]
@@ -46,6 +48,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     spec: HostSpec
     description: Description | None = None
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     problem: str = ""
     hint: str = ""
 
@@ -75,53 +78,50 @@ def plan_shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
     raw, spec = group[0]
     hosts = tuple(raw.name for raw, _ in group)
     try:
-        description, notes = describe(raw, spec, options)
+        values = read_override(raw, options)
+        spec, left = leave_out(spec, values)
+        description, notes = describe(raw, spec, values)
+        if not spec.capabilities and left:
+            message = f"{raw.name}: nothing of its spec can be rehearsed: {'; '.join(left)}"
+            raise GpuprovError(message, "rehearse the other hosts, with --limit")
     except GpuprovError as error:
         return Shape(name=name, hosts=hosts, raw=raw, spec=spec, problem=error.message, hint=error.hint)
     if spec.gpu and (spec.gpu.count or 0) > MOST_GPUS and description.gpu:
         gpu = GpuSpec(model=spec.gpu.model, count=description.gpu.count)
         spec = msgspec.structs.replace(spec, gpu=gpu)
-    spec = shape_rdma.remove_fabric(spec, notes)
+    spec = shape_rdma.replace_places(spec, notes)
     driver = spec.capabilities.get("nvidia_driver")
     if isinstance(driver, NvidiaDriver) and driver.build_host:
         alone = {**spec.capabilities, "nvidia_driver": msgspec.structs.replace(driver, build_host="")}
         spec = msgspec.structs.replace(spec, capabilities=alone)
         notes.append(f"nvidia_driver.build_host {driver.build_host}: the simulated host builds its modules itself")
-    if description.kind == "container":
-        spec = remove_sysctls(spec, notes)
-    notes += [f"{name}: {why}: left out" for name, why in LEFT_OUT.items() if name in spec.capabilities]
-    left = {name: block for name, block in spec.capabilities.items() if name not in LEFT_OUT}
-    spec = msgspec.structs.replace(spec, capabilities=left)
-    return Shape(name=name, hosts=hosts, raw=raw, spec=spec, description=description, notes=tuple(notes))
+    return Shape(
+        name=name,
+        hosts=hosts,
+        raw=raw,
+        spec=spec,
+        description=description,
+        notes=tuple(notes),
+        left_out=tuple(left),
+    )
 
 
-def remove_sysctls(spec: HostSpec, notes: list[str]) -> HostSpec:
-    """Remove kernel settings that containers share with the machine below them, which keeps its own. Of net.core, a network
-    namespace has net.core.somaxconn in every supported kernel:
-    https://www.kernel.org/doc/html/latest/admin-guide/sysctl/net.html"""
-    kernel = spec.capabilities.get("kernel")
-    if not isinstance(kernel, Kernel):
-        return spec
-    shared = [key for key in kernel.sysctl if not key.startswith("net.") or key.startswith("net.core.")]
-    shared = [key for key in shared if key != "net.core.somaxconn"]
-    if shared:
-        notes.append(
-            f"kernel.sysctl {', '.join(shared)}: of the machine below a container: left out; --kind machine has them"
-        )
-        own = {key: value for key, value in kernel.sysctl.items() if key not in shared}
-        kept = {**spec.capabilities, "kernel": msgspec.structs.replace(kernel, sysctl=own)}
-        return msgspec.structs.replace(spec, capabilities=kept)
-    return spec
-
-
-def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Description, list[str]]:
-    """Describe a host of this spec, and list what had to be assumed. Raises GpuprovError if it cannot be simulated."""
+def read_override(raw: RawHost, options: Options) -> dict[str, Any]:
+    """Return `kind` and `distribution` of the simulated host, and what else the inventory says of it."""
     override = raw.connection.get(VARIABLE) or {}
-    place = f"{raw.name}: {VARIABLE}"
     if not isinstance(override, Mapping):
-        raise GpuprovError(f'{place} is "{override}"', "allowed: a mapping, e.g. simulated_host: {hcas: 8}")
+        raise GpuprovError(
+            f'{raw.name}: {VARIABLE} is "{override}"', "allowed: a mapping, e.g. simulated_host: {hcas: 8}"
+        )
     values: dict[str, Any] = {"kind": options.kind or "container", "distribution": options.distribution or "debian12"}
-    values |= {key: value for key, value in override.items() if not getattr(options, str(key), "")}
+    return values | {key: value for key, value in override.items() if not getattr(options, str(key), "")}
+
+
+def describe(raw: RawHost, spec: HostSpec, values: dict[str, Any]) -> tuple[Description, list[str]]:
+    """Describe a host of this spec, and list what had to be assumed. Raises GpuprovError if it cannot be simulated."""
+    override: Any = raw.connection.get(VARIABLE) or {}
+    place = f"{raw.name}: {VARIABLE}"
+    values = dict(values)
     known = choose_distribution(raw, str(values["distribution"]))
     if "gpu" in override:
         notes: list[str] = []
@@ -131,7 +131,7 @@ def describe(raw: RawHost, spec: HostSpec, options: Options) -> tuple[Descriptio
         values |= {"nvswitch": plan_nvswitches(spec, notes)} if "nvswitch" not in override else {}
     if "hcas" not in override:
         count = (values.get("gpu") or {}).get("count", 0)
-        values = {**shape_rdma.plan_hcas(spec, values["kind"], count, notes), **values}
+        values = {**shape_rdma.plan_hcas(spec, count, notes), **values}
     values.setdefault("container_toolkit", "container_toolkit" in spec.capabilities)
     values |= shape_engines.plan_engines(spec, str(values["distribution"]), override, notes)
     values.setdefault("cgpu", "cgpu" in spec.capabilities)

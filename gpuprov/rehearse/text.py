@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from gpuprov.core.sanitize import hanging
+from gpuprov.core.sanitize import counted, hanging
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.rehearse.model import ACTS, Rehearsal, Rehearsed
 from gpuprov.rehearse.reality import build_table
@@ -34,10 +34,7 @@ def format_text(whole: Rehearsed, *, verbose: bool = False, width: int = 0) -> s
 
 def format_block(rehearsal: Rehearsal, verbose: bool) -> Iterator[str]:
     count = f" ({len(rehearsal.hosts)} hosts)" if len(rehearsal.hosts) > 1 else ""
-    waived = len(rehearsal.judged.waived) if rehearsal.judged and rehearsal.exit_code == 0 else 0
-    yield f"{names(rehearsal.hosts)}{count}: {format_verdict(rehearsal)}" + (
-        f", but {unproven(waived)} here" if waived else ""
-    )
+    yield f"{names(rehearsal.hosts)}{count}: {format_verdict(rehearsal)}{format_gap([rehearsal], 'here')}"
     if rehearsal.problem:
         yield f"  {rehearsal.problem}"
         if rehearsal.hint:
@@ -45,6 +42,7 @@ def format_block(rehearsal: Rehearsal, verbose: bool) -> Iterator[str]:
         return
     yield f"  rehearsed on {rehearsal.name}: {format_host(rehearsal.description)}"
     yield from (f"  note: {note}" for note in rehearsal.notes)
+    yield from (f"  left out: {entry}" for entry in rehearsal.left_out)
     for step in rehearsal.steps:
         yield f"  {step.name:<13}{step.verdict:<12}{step.seconds:>6.1f} s  {step.told}"
         yield from (f"    {line}" for line in step.details)
@@ -59,6 +57,16 @@ def format_verdict(rehearsal: Rehearsal) -> str:
     """Describe the end of the rehearsal."""
     cut = not rehearsal.problem and len(rehearsal.steps) < len(ACTS) and (rehearsal.going or not rehearsal.steps)
     return INTERRUPTED if cut else VERDICTS[rehearsal.exit_code]
+
+
+def format_gap(rehearsals: Iterable[Rehearsal], place: str) -> str:
+    """Say of green rehearsals what nevertheless nobody proved; empty if that is nothing."""
+    green = [rehearsal for rehearsal in rehearsals if rehearsal.exit_code == 0]
+    waived = sum(len(rehearsal.judged.waived) for rehearsal in green if rehearsal.judged)
+    left = sum(len(rehearsal.left_out) for rehearsal in green)
+    gaps = [f"{unproven(waived)} {place}"] * bool(waived)
+    gaps += [f"{counted(left, 'part')} of the spec {'was' if left == 1 else 'were'} left out"] * bool(left)
+    return f", but {' and '.join(gaps)}" if gaps else ""
 
 
 def format_changes(rehearsal: Rehearsal, most: int) -> Iterator[str]:
@@ -138,4 +146,5 @@ def format_summary(whole: Rehearsed) -> str:
     verdicts = [format_verdict(rehearsal) for rehearsal in whole.rehearsals]
     words = [f"{verdicts.count(word)} {word}" for word in (*VERDICTS.values(), INTERRUPTED) if word in verdicts]
     done = f"{len(verdicts)} simulated host{'s' if len(verdicts) != 1 else ''} for {real} real host{'s' if real != 1 else ''}"
-    return f"{done}: {', '.join(words)}"
+    less = sum(bool(rehearsal.left_out) for rehearsal in whole.rehearsals)
+    return f"{done}: {', '.join(words)}" + (f"; parts of {counted(less, 'spec')} left out" if less else "")

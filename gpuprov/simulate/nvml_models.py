@@ -95,7 +95,7 @@ def explain_unpublished(gpu: Gpu) -> str:
     if gpu.key not in UNPUBLISHED:
         return ""
     like, fields = UNPUBLISHED[gpu.key]
-    return f"NVML's {', '.join(fields)} are a {like}'s: no public output of a {gpu.key} shows them"
+    return f"NVML's {', '.join(fields)} are those of {like}: no public output of {gpu.key} shows them"
 
 
 def model(gpu: Gpu) -> Model:

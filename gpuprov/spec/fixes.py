@@ -217,7 +217,7 @@ def _fix_entry(value: Mapping[str, object], kind: shape.Type) -> Iterator[Fix]:
             yield Fix([value], f"write {format_as_typed([value])}")
         else:
             names = needed or [field.encode_name for field in kind.fields][:3]
-            yield Fix(Unknown, f"write a list of entries: [{{{', '.join(f'{name}: ...' for name in names)}}}]")
+            yield Fix(Unknown, f"as in [{{{', '.join(f'{name}: ...' for name in names)}}}]")
     elif value and all(is_accepted(key, kind) for key in value):
         yield Fix([*value], f"write {format_as_typed([*value])}")
 

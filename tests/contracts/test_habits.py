@@ -35,7 +35,7 @@ ELSEWHERE = {
     "test": "hands over to pytest",
     **{
         f"simulate {word}": "reaches simulated hosts"
-        for word in ("setup", "up", "down", "list", "logs", "fault", "faults")
+        for word in ("setup", "up", "down", "list", "reboot", "run", "logs", "fault", "faults")
     },
     "explain": "tells",
     "catalog": "tells",

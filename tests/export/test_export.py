@@ -169,7 +169,8 @@ def test_what_a_host_makes_up_costs_one_block_at_most() -> None:
     assert engines != good()["container_engines"]
     spec, unread = exported(**FULL, container_engines=engines)
     assert {key: value for key, value in whole.items() if key != "container_toolkit"} == spec
-    assert unread[0].startswith("container_toolkit: container_engines cannot be read (there is no engine '{{ x }}')")
+    said = "container_toolkit: container_engines cannot be read (there is no engine and no unit '{{ x }}' of an engine)"
+    assert unread[0].startswith(said)
     shared = {**FULL, "cgpu": cgpu_host.said()}
     made_up = {**shared, "cgpu": cgpu_host.said(more="node|0|{{ x }}|1")}
     assert exported(**made_up) == exported(**shared)

@@ -11,11 +11,15 @@ import pytest
 
 import gpuprov.simulate.hosts  # which the command imports late
 import gpuprov.simulate.tools  # noqa: F401
+from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.rehearse import Options, Rehearsed, command, format_text
 from gpuprov.rehearse.acts import rehearse
+from gpuprov.rehearse.document import build_document
 from gpuprov.rehearse.model import ACTS, Rehearsal
+from gpuprov.rehearse.page import render_page
 from gpuprov.rehearse.results import list_results
 from gpuprov.report import html, junit
+from gpuprov.spec.kernel import Kernel
 from gpuprov.verify.verify import verdict
 from tests.rehearse.stage import Noting, pair, scripted
 
@@ -68,6 +72,27 @@ def test_a_green_rehearsal_says_what_it_did_not_prove() -> None:
     assert verdict(told.values()) == "as wanted"
     assert "gpu01: green, but 1 check is not proven here" in format_text(whole)
     assert "but 1 check is not proven" in html.render(list_results(whole))
+
+
+def test_what_was_left_out_is_said_everywhere_and_never_passes() -> None:
+    blocks = {"kernel": Kernel(), "rdma": Rdma(fabric="efa")}
+    with scripted():
+        whole = rehearse([pair("gpu01", capabilities=blocks)], Options(), Noting())
+    assert whole.exit_code == 0
+    lines = format_text(whole).splitlines()
+    assert lines[0] == "gpu01: green, but 1 check is not proven here and 1 part of the spec was left out"
+    assert any(line.startswith("  left out: rdma: fabric efa: AWS's own installer") for line in lines)
+    assert "1 simulated host for 1 real host: 1 green; parts of 1 spec left out; " in lines[-1]
+    (row,) = [one for one in list_results(whole) if one.check == "rehearsal.left_out"]
+    assert row.status == "skip"
+    assert row.found.startswith("not rehearsed: rdma: fabric efa")
+    document = build_document(whole)
+    assert document.rehearsals[0].left_out[0].startswith("rdma: fabric efa")
+    assert "parts of 1 spec left out" in document.summary.sentence
+    page = render_page(whole)
+    assert '<span class="soft">left out</span> rdma: fabric efa' in page
+    assert "and 1 part of the spec was left out" in page
+    assert 'name="rehearsal.left_out"' in junit.render(list_results(whole))
 
 
 def test_the_command_writes_the_acts_into_its_files(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_cgpu_is_simulated_in_containers_only() -> None:
     assert described(pair("gpu01", capabilities={"cgpu": Cgpu()})).gpu, "it needs a GPU"
     shape = one(given, kind="machine")
     assert shape.description is None
-    assert 'cgpu is true and kind is "machine"' in shape.problem
+    assert "nothing of its spec can be rehearsed: cgpu: it is simulated as files" in shape.problem
 
 
 def test_a_gpu_that_the_driver_can_run_stands_in() -> None:
@@ -210,9 +210,9 @@ def test_what_no_simulated_host_has_is_left_out() -> None:
     for words in (
         "slurm: slurmd and slurm.conf are the cluster's",
         "hpc: a real ucx_info",
-        "rdma.nccl.sharp is left out",
+        "rdma.nccl.sharp: its plugin",
     ):
-        assert any(note.startswith(words) for note in made.notes), words
+        assert any(entry.startswith(words) for entry in made.left_out), words
 
 
 @pytest.mark.parametrize(("kind", "kept"), [("container", 2), ("machine", 4)])
@@ -223,7 +223,7 @@ def test_settings_of_the_machine_below_a_container_are_left_out(kind: Kind, kept
     block = made.spec.capabilities["kernel"]
     assert isinstance(block, Kernel)
     assert len(block.sysctl) == kept
-    assert any("vm.swappiness, net.core.rmem_max: of the machine" in note for note in made.notes) is (kept == 2)
+    assert any("vm.swappiness, net.core.rmem_max: of the machine" in one for one in made.left_out) is (kept == 2)
 
 
 def test_modules_of_a_build_host_are_built_by_the_simulated_host_itself() -> None:

@@ -1,12 +1,14 @@
-"""A spec that registers GPUs in container engines gets a host with engines, or is refused before anything begins."""
+"""A spec that registers GPUs in container engines gets a host with those engines that a simulated one can have."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.capabilities.persistence import Persistence
 from gpuprov.core.errors import GpuprovError
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.model import Options
@@ -15,14 +17,14 @@ from gpuprov.rehearse.shape import Shape, plan_shapes
 from gpuprov.simulate.description import convert
 from gpuprov.simulate.engines_built import RELEASES
 from gpuprov.simulate.parts import engines
-from gpuprov.spec.model import GpuSpec
+from gpuprov.spec.model import Fragment, GpuSpec
 from tests.rehearse.stage import pair
 
 
 def toolkit(connection: dict[str, object] | None = None, **block: Any) -> Pair:
-    """A host that registers GPUs in these engines."""
+    """A host that registers GPUs in these engines, and has something else to rehearse."""
     block = {name: tuple(value) for name, value in block.items()}
-    spec = {"container_toolkit": ContainerToolkit(**block)}
+    spec: dict[str, Fragment] = {"container_toolkit": ContainerToolkit(**block), "persistence": Persistence()}
     return pair("gpu01", connection, gpu=GpuSpec(model="L40S", count=1), capabilities=spec)
 
 
@@ -64,25 +66,28 @@ def test_the_inventory_has_the_last_word_and_other_specs_get_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "options", "told", "fix"),
+    ("block", "distribution", "kept", "left"),
     [
-        ({"runtimes": ["crio"]}, {}, "crio, which no simulated host has", "runtimes: [containerd]"),
-        ({"rootless": ["alice"]}, {}, "names alice, whom no simulated host knows", "rootless: []"),
+        ({"runtimes": ["crio"]}, "", None, "container_toolkit: runtimes crio: no simulated host has it"),
+        ({"runtimes": ["k3s", "containerd"]}, "", ["containerd"], "container_toolkit.runtimes k3s: no simulated host"),
+        ({"rootless": ["alice"]}, "", [], "container_toolkit.rootless alice: no simulated host knows"),
         (
-            {"runtimes": ["docker"]},
-            {"distribution": "rocky9"},
-            "has docker, and a simulated rocky9",
-            "--distribution debian12",
+            {"runtimes": ["docker", "containerd"]},
+            "rocky9",
+            ["containerd"],
+            "container_toolkit.runtimes docker: a simulated rocky9 has no packages of it; --distribution debian12",
         ),
     ],
 )
-def test_what_cannot_be_simulated_is_told_before_it_begins(
-    block: dict[str, Any], options: dict[str, Any], told: str, fix: str
+def test_engines_that_no_simulated_host_has_are_left_out(
+    block: dict[str, Any], distribution: str, kept: list[str] | None, left: str
 ) -> None:
-    shape = one(toolkit(**block), **options)
-    assert told in shape.problem
-    assert fix in shape.hint
-    assert shape.description is None
+    shape = one(toolkit(**block), distribution=distribution)
+    assert shape.description
+    block_left = shape.spec.capabilities.get("container_toolkit")
+    assert block_left == (None if kept is None else msgspec.structs.replace(ContainerToolkit(), runtimes=tuple(kept)))
+    (entry,) = shape.left_out
+    assert entry.startswith(left)
 
 
 def test_containerd_is_built_for_other_distributions_too() -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
+from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
 from gpuprov.capabilities.topology.fragment import Topology
@@ -35,6 +37,7 @@ def shape(of: Pair, **options: Any) -> Shape:
         (Rdma(fabric="infiniband", count=4, rate=200), (4, "infiniband", 200)),
         (Rdma(fabric="roce", count=2, rate=50), (2, "roce", 100)),
         (Rdma(fabric="roce", count=64), (16, "roce", 400)),
+        (Rdma(fabric="infiniband", count=8, rate=1600), (8, "infiniband", 800)),
     ],
 )
 def test_hcas_are_those_that_the_spec_asks_for(block: Rdma, shown: tuple[int, str, int]) -> None:
@@ -66,32 +69,49 @@ def test_the_inventory_has_the_last_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("block", "kind", "message", "hint"),
+    ("block", "kind", "why"),
     [
-        (Rdma(fabric="soft"), "container", "needs a kernel of the host's own", "--kind machine"),
-        (Rdma(fabric="infiniband"), "machine", "PCI functions without RDMA devices", "--kind container"),
-        (Rdma(fabric="roce"), "machine", "PCI functions without RDMA devices", "--kind container"),
-        (Rdma(fabric="erdma"), "machine", "PCI functions without RDMA devices", "--kind container"),
-        (
-            Rdma(fabric="efa"),
-            "container",
-            "rdma.fabric is efa, whose installer and libfabric are AWS's own",
-            "rdma: false",
-        ),
-        (Rdma(fabric="iwarp"), "container", "rdma.fabric is iwarp, whose devices are not simulated", "rdma: false"),
-        (
-            Rdma(fabric="infiniband", rate=1600),
-            "container",
-            "rdma.rate is 1600; simulated ports have up to 800",
-            "less",
-        ),
+        (Rdma(fabric="soft"), "container", "it needs a kernel of the host's own; --kind machine"),
+        (Rdma(fabric="infiniband"), "machine", "PCI functions without RDMA devices; --kind container"),
+        (Rdma(fabric="roce"), "machine", "PCI functions without RDMA devices; --kind container"),
+        (Rdma(fabric="erdma"), "machine", "PCI functions without RDMA devices; --kind container"),
+        (Rdma(fabric="efa"), "container", "AWS's own installer and libfabric"),
+        (Rdma(fabric="iwarp"), "container", "no simulated host has its devices"),
     ],
 )
-def test_what_cannot_be_simulated_is_told(block: Rdma, kind: str, message: str, hint: str) -> None:
-    made = shape(given(block), kind=kind)
+def test_rdma_that_a_kind_of_host_has_not_is_left_out_with_what_presupposes_it(
+    block: Rdma, kind: str, why: str
+) -> None:
+    blocks: dict[str, Fragment] = {
+        "rdma": block,
+        "gpudirect_rdma": GpudirectRdma(),
+        "topology": Topology(hcas=8, rails="matched"),
+        "pcie": Pcie(affinity="local"),
+    }
+    made = shape(pair("gpu01", gpu=GpuSpec(model="H100-SXM5-80GB", count=8), capabilities=blocks), kind=kind)
+    assert made.description, made.problem
+    assert set(made.spec.capabilities) == {"topology", "pcie"}
+    assert made.spec.capabilities["pcie"] == Pcie()
+    on_bus = block.fabric in ("infiniband", "roce")
+    assert made.spec.capabilities["topology"] == (blocks["topology"] if on_bus else Topology())
+    assert made.description.hcas == (8 if on_bus else 0)
+    rdma, *others = made.left_out
+    assert rdma.startswith(f"rdma: fabric {block.fabric}: ")
+    assert why in rdma
+    places = ["gpudirect_rdma", *["topology.rails, hcas"] * (not on_bus), "pcie.affinity"]
+    assert [entry.partition(":")[0] for entry in others] == places
+
+
+def test_a_spec_of_which_nothing_would_be_left_is_refused() -> None:
+    made = shape(pair("gpu01", capabilities={"rdma": Rdma(fabric="efa")}))
     assert made.description is None
-    assert message in made.problem
-    assert hint in made.hint
+    assert "gpu01: nothing of its spec can be rehearsed: rdma: fabric efa" in made.problem
+
+
+def test_a_rate_beyond_the_simulated_ports_is_asked_for_as_far_as_they_go() -> None:
+    made = shape(given(Rdma(fabric="infiniband", rate=1600)))
+    assert made.spec.capabilities["rdma"] == Rdma(fabric="infiniband", rate=800)
+    assert made.left_out == ("rdma.rate 1600: simulated ports have up to 800 Gb/s, which is asked for instead",)
 
 
 def test_erdma_is_an_interface_of_its_own() -> None:
@@ -139,8 +159,7 @@ def test_what_needs_a_live_fabric_is_left_out() -> None:
     left = made.spec.capabilities["rdma"]
     assert isinstance(left, Rdma)
     assert (left.ipoib, left.opensm) == (False, Opensm(elsewhere=True))
-    assert any("rdma.ipoib is left out" in note for note in made.notes)
-    assert any("rdma.opensm.hosts is left out" in note for note in made.notes)
+    assert [entry.partition(":")[0] for entry in made.left_out] == ["rdma.ipoib", "rdma.opensm.hosts"]
 
 
 def test_what_is_simulated_is_told() -> None:

@@ -65,7 +65,7 @@ def test_numbers_of_another_model_are_said_to_be_its(model: str) -> None:
         assert getattr(nvml_models.MODELS[model], field) == getattr(nvml_models.MODELS[like], field)
     gpu = find_gpu(model)
     assert gpu
-    assert f"are a {like}'s" in nvml_models.explain_unpublished(gpu)
+    assert f"are those of {like}" in nvml_models.explain_unpublished(gpu)
 
 
 def test_a_model_without_numbers_is_refused() -> None:
