@@ -18,7 +18,7 @@ from typing import Any
 
 from gpuprov.simulate import container, hosts, image, inventory
 from gpuprov.simulate.description import Description, Gpus, User
-from tests.e2e.machine import Machine
+from tests.e2e.machine import FORGET_ARCHIVE, Machine
 from tests.e2e.mirror import Mirror
 
 GPUPROV = str(Path(sys.executable).with_name("gpuprov"))
@@ -115,14 +115,14 @@ class Lab:
             self.prepare()
         return self._machine(name, Description(user=user), f"{REPOSITORY}:{snapshot}")
 
-    def simulated(self, name: str, snapshot: str = "") -> Machine:
+    def simulated(self, name: str, snapshot: str = "", *, archive: bool = False) -> Machine:
         """A host with simulated GPUs, whose driver modules build in seconds; fresh, or with the disk of a snapshot of
-        such a one.
+        such a one. archive: with Debian's own archive among its package sources.
 
         No driver is loaded in it: a container cannot change the one of its machine, and packages are what is looked at.
         """
         machine = self._machine(name, SIMULATED, f"{REPOSITORY}:{snapshot}" if snapshot else None)
-        machine.sh("! mountpoint -q /proc/driver || umount /proc/driver")
+        machine.sh("! mountpoint -q /proc/driver || umount /proc/driver" + ("" if archive else f"\n{FORGET_ARCHIVE}"))
         return machine
 
     def _machine(self, name: str, description: Description, tag: str | None) -> Machine:

@@ -17,7 +17,9 @@ UPGRADE = (
     "apt-mark unhold $(apt-mark showhold) >/dev/null; "
     "DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --only-upgrade {0} >&2"
 )
-OTHER = "DEBIAN_FRONTEND=noninteractive apt-get -qq install -y tree >&2"
+OTHER = """mkdir -p /tmp/other/DEBIAN
+printf '%s\n' 'Package: other' 'Version: 1' 'Architecture: all' 'Maintainer: test' 'Description: test' > /tmp/other/DEBIAN/control
+dpkg-deb --build /tmp/other >&2; apt-get -qq install -y /tmp/other.deb >&2"""
 
 
 def drift(lab: Lab, machine: Machine, version: str, *words: str) -> tuple[Ran, dict[str, Any]]:

@@ -142,7 +142,7 @@ def test_a_driver_that_was_built_before_ofed(lab: Lab, newest: str) -> None:
 
 
 def test_a_driver_that_is_built_after_ofed(lab: Lab) -> None:
-    machine = lab.simulated("gpudirect-right")
+    machine = lab.simulated("gpudirect-right", archive=True)
     ofed(machine)
     folder = lab.inventory(PEER, machine)
     done = lab.run("apply", folder, "--yes")
@@ -160,7 +160,7 @@ def test_a_driver_that_is_built_after_ofed(lab: Lab) -> None:
 
 def test_open_modules_need_no_peer_module_and_gdrcopy_comes_along(lab: Lab) -> None:
     """What builds with the newest headers does not matter here: stand-in modules of both flavours do."""
-    machine = lab.simulated("gpudirect-open")
+    machine = lab.simulated("gpudirect-open", archive=True)
     spec = {**SPEC, "nvidia_driver": {"version": "535", "kernel_modules": "open"}}
     folder = lab.inventory({**spec, "gpudirect_rdma": {"gdrcopy": {"install": True}}}, machine)
     done = lab.run("plan", folder)

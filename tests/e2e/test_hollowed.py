@@ -21,7 +21,7 @@ from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.standins import erdma
 from tests.e2e import test_cgpu
 from tests.e2e.lab import Lab, Ran, loaded
-from tests.e2e.machine import Machine
+from tests.e2e.machine import FORGET_ARCHIVE, Machine
 
 pytestmark = pytest.mark.e2e
 NAME = "e2e-hollowed"
@@ -131,6 +131,8 @@ class Hollow:
 def test_no_green_over_a_hollowed_host(case: Callable[[Path], Any], lab: Lab, tmp_path: Path) -> None:
     described, spec, packages = case(tmp_path)
     with loaded(NAME, described, *packages) as machine:
+        if case is small:
+            machine.sh(FORGET_ARCHIVE)
         machine.sh("touch /root/mark; sleep 1.1")
         folder = lab.inventory(spec, machine)
         applied = lab.run("apply", folder, "--yes")

@@ -6,6 +6,7 @@ import pytest
 
 from gpuprov.simulate.description import Description, Gpus
 from tests.e2e.lab import Lab, loaded
+from tests.e2e.machine import FORGET_ARCHIVE
 
 pytestmark = pytest.mark.e2e
 NAME = "e2e-persistence"
@@ -16,6 +17,7 @@ STATES = "systemctl show -p Id,LoadState,ActiveState,UnitFileState --value {} | 
 def test_the_other_way_is_off_and_gone(lab: Lab) -> None:
     gpu = {"model": "H100-SXM5-80GB", "count": 1}
     with loaded(NAME, Description(gpu=Gpus(model="H100-SXM5-80GB", count=1)), "nvidia-modprobe") as machine:
+        machine.sh(FORGET_ARCHIVE)
         for mode, on, off in (("legacy", LEGACY, DAEMON), ("daemon", DAEMON, LEGACY), ("legacy", LEGACY, DAEMON)):
             folder = lab.inventory({"gpu": gpu, "persistence": {"mode": mode}}, machine)
             before = lab.run("verify", folder, "--json")

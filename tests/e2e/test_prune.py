@@ -7,6 +7,7 @@ import pytest
 
 from gpuprov.simulate.description import Description, Gpus
 from tests.e2e.lab import Lab, loaded
+from tests.e2e.machine import FORGET_ARCHIVE
 
 pytestmark = pytest.mark.e2e
 NAME = "e2e-prune"
@@ -26,6 +27,7 @@ KEPT = "/etc/tmpfiles.d/gpuprov-mps.conf"
 
 def test_what_the_spec_asks_for_no_longer_is_named_and_taken_away(lab: Lab) -> None:
     with loaded(NAME, Description(gpu=Gpus(model="H100-SXM5-80GB", count=1)), "nvidia-modprobe") as machine:
+        machine.sh(FORGET_ARCHIVE)
         backlog = machine.sh("sysctl -n net.core.somaxconn").strip()
         folder = lab.inventory({"gpu": GPU, **ALL}, machine)
         applied = lab.run("apply", folder, "--yes")

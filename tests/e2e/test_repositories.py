@@ -24,6 +24,7 @@ from gpuprov.simulate import container, hosts, inventory
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import identity
 from tests.e2e import package_repository
+from tests.e2e.machine import FORGET_ARCHIVE
 from tests.e2e.package_repository import NAME, Key
 from tests.here import PLUGINS
 
@@ -108,6 +109,7 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     container.down(name)
     description = Description(distribution=distribution)
     host = container.up(name, description, volumes=((folder / "repository", "/srv/repository"),))
+    container.run(name, FORGET_ARCHIVE)
     if description.known.stands_in:
         container.write(name, hosts.archive(dict(identity.part(name, description).files)))
         container.run(name, "rm -f /etc/debian_version; mkdir -p /etc/yum.repos.d")

@@ -18,6 +18,7 @@ from gpuprov.facts.probes.software.dnf import search
 from gpuprov.simulate import container, hosts
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import identity
+from tests.e2e.machine import FORGET_ARCHIVE
 from tests.host_code import package_repository
 from tests.host_code.package_repository import NEW, OLD
 
@@ -125,8 +126,7 @@ def booted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     path, text = SOURCES[family]
     container.run(
         name,
-        "rm -f /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources\n"
-        f"mkdir -p $(dirname {path}); printf {shlex.quote(text)} > {path}",
+        f"{FORGET_ARCHIVE}\nmkdir -p $(dirname {path}); printf {shlex.quote(text)} > {path}",
     )
     # What dnf takes the release from is a package of EL's, which has no part in this.
     container.run(name, "mkdir -p /etc/dnf/vars; echo 9 > /etc/dnf/vars/releasever")
