@@ -39,7 +39,7 @@ REMOVES = "nvidia_absent: {} removes NVIDIA's software"
 _COUNTED = re.compile(r"([A-Za-z][\w.-]*)[:x]([0-9]{1,2})")
 _SPLIT = re.compile(r"[,\s]+")
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
-_ASSIGNED = re.compile(r"([A-Za-z_][\w.-]*)\s*[=:]\s*([\w./-]+)")
+_AROUND = re.compile(r"\s*=\s*|:\s+")
 _UNSPACED = re.compile(r"(\w+):(\S.*)")
 ANY = "any"
 """The word for any version, by which a field for versions is known."""
@@ -110,14 +110,25 @@ def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
     elif isinstance(kind, shape.StructType):
         yield from fix_block(value, kind)
     elif isinstance(kind, shape.DictType):
-        key = unwrap(kind.key_type)
-        if isinstance(value, str) and _narrow(key) and is_fitting(value, key):
-            yield Fix(Unknown, f"write it as a key: {{{format_as_typed(value)}: ...}}")
-        elif isinstance(value, list):
-            pairs = [_ASSIGNED.fullmatch(item) if isinstance(item, str) else None for item in value]
-            made = {pair[1]: pair[2] for pair in pairs if pair}
-            if made and len(made) == len(value):
-                yield Fix(Unknown, f"write {{{', '.join(f'{name}: {text}' for name, text in made.items())}}}")
+        yield from fix_mapping(value, kind)
+
+
+def fix_mapping(value: object, kind: shape.DictType) -> Iterator[Fix]:
+    """Yield a mapping for assignments in its place, in a text or a list, with bare words where it takes empty values."""
+    key = unwrap(kind.key_type)
+    if isinstance(value, str) and _narrow(key) and is_fitting(value, key):
+        yield Fix(Unknown, f"write it as a key: {{{format_as_typed(value)}: ...}}")
+        return
+    texts = value if isinstance(value, list) else [value]
+    words = [word for text in texts if isinstance(text, str) for word in _AROUND.sub("=", text.strip()).split()]
+    made: dict[object, object] = {}
+    for name, _, text in (word.partition("=") for word in words):
+        typed: object = int(text) if text.isdecimal() and is_accepted(int(text), kind.value_type) else text
+        if not is_fitting(name, key) or not is_accepted(typed, kind.value_type):
+            return
+        made[name] = typed
+    if any("=" in word for word in words) and all(isinstance(text, str) for text in texts):
+        yield Fix(made, f"write {format_as_typed(made)}")
 
 
 def fix_text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:
