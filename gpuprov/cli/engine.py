@@ -65,7 +65,7 @@ def choose_engine(connection: Connection) -> Engine:
         return Temporal(connection, connection.folder or default_folder())
     for name, value in connection._asdict().items():
         if value and name != "engine":
-            raise click.UsageError(f"--{name.rstrip('s').replace('_', '-')} goes with --engine temporal")
+            raise click.UsageError(f"--{name.replace('_keys', '_key').replace('_', '-')} goes with --engine temporal")
     from gpuprov.rollout.embedded import Embedded
 
     return Embedded()
