@@ -170,3 +170,10 @@ def test_who_has_none() -> None:
 )
 def test_lines_that_tell_no_driver_are_left_out(line: str) -> None:
     assert parse(Output(line)) == Precompiled()
+
+
+def test_a_long_word_is_read_once() -> None:
+    """Read once from each of its letters, it would take a quarter of an hour."""
+    word = "570.14.0-" * 30_000
+    found = parse(Output(f"offered|kmod-nvidia-a|3:1-2|{word}, b (= 1), nvidia-kernel-common-{word}"))
+    assert found.exact == {"kmod-nvidia-a=3:1-2": {"b": "1"}}

@@ -10,6 +10,10 @@ from gpuprov.facts.probes.host.family import by_family
 from gpuprov.facts.probes.software import dnf
 from gpuprov.rules.package_lists import OF_KERNEL
 
+# Tried where a word begins alone: else a long word would be read once from each of its letters.
+DRIVER = re.compile(r"(?<![^\s,|])nvidia-kernel-common-\S+ \(>= ([\d.]+)")
+EXACT = re.compile(r"(?<![^\s,|])([^\s,|]+) +\(= ([^)]+)\)")
+
 
 class Precompiled(msgspec.Struct, frozen=True):
     """Package versions by name, each beginning with the driver version that the modules are of
@@ -30,7 +34,7 @@ def parse(output: Output) -> Precompiled:
     packages = Precompiled()
     for line in output.text.splitlines():
         kind, name, version, depends = (*line.split("|", 3), "", "", "")[:4]
-        driver = re.search(r"nvidia-kernel-common-\S+ \(>= ([\d.]+)", depends)
+        driver = DRIVER.search(depends)
         known = f"{driver[1]}-{version}" if driver else version.removeprefix("0:")
         if not version or (name.startswith(OF_KERNEL) and not driver):
             continue
@@ -38,7 +42,7 @@ def parse(output: Output) -> Precompiled:
             packages.installed[name] = known
         elif kind == "offered" and known not in packages.offered.setdefault(name, []):
             packages.offered[name].append(known)
-            packages.exact[f"{name}={version}"] = dict(re.findall(r"([^\s,|]+) +\(= ([^)]+)\)", depends))
+            packages.exact[f"{name}={version}"] = dict(EXACT.findall(depends))
     return packages
 
 
