@@ -91,7 +91,7 @@ def describe(name: str) -> Description | None:
     """Return the description that the host was made from; None if there is no such host. Raises as `decode` does."""
     for entry in engine.labelled(LABEL):
         if _name(entry) == name:
-            return decode(name, entry.config.labels[LABEL], Description)
+            return decode(name, entry.labels[LABEL], Description)
     return None
 
 
@@ -105,7 +105,7 @@ def listing() -> list[Listed]:
     """List our hosts."""
     rows = []
     for entry in engine.labelled(LABEL):
-        known = msgspec.json.decode(entry.config.labels[LABEL], type=_Known)
+        known = msgspec.json.decode(entry.labels[LABEL], type=_Known)
         rows.append(Listed(_name(entry), "container", known.distribution, entry.state.status))
     return sorted(rows, key=lambda row: row.name)
 

@@ -72,7 +72,7 @@ class State(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class Config(msgspec.Struct, frozen=True, rename="pascal"):
-    labels: dict[str, str] = {}
+    labels: dict[str, str] | None = None
 
 
 class Container(msgspec.Struct, frozen=True, rename="pascal"):
@@ -84,6 +84,11 @@ class Container(msgspec.Struct, frozen=True, rename="pascal"):
     state: State = State()
     config: Config = Config()
     network_settings: Networks = Networks()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels; of a container without any, podman says null."""
+        return self.config.labels or {}
 
 
 def inspect(*names: str) -> list[Container]:
