@@ -17,9 +17,9 @@ def run() -> None:
             sys.excepthook(type(error), error, error.__traceback__)
             sys.exit(error.exit_code if isinstance(error, GpuprovError) else BROKEN)
     except SystemExit as ended:
-        if "gpuprov.rollout.temporal.connect" not in sys.modules:
+        if "temporalio" not in sys.modules:
             raise
-        for stream in (sys.stdout, sys.stderr):
+        for stream in filter(None, (sys.stdout, sys.stderr)):
             with suppress(OSError, ValueError):
                 stream.flush()
         os._exit(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
