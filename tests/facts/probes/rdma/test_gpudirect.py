@@ -133,7 +133,7 @@ def test_what_runs_and_what_starts(host: Host) -> None:
         "systemctl",
         """#!/bin/sh
 case "$*" in
-  show*openibd*) echo loaded ;; show*) echo not-found ;;
+  show*openibd*) echo LoadState=loaded ;; show*) echo LoadState=not-found ;;
   is-active*openibd*) echo active ;; is-active*) echo inactive ;;
   is-enabled*) echo enabled ;;
 esac
