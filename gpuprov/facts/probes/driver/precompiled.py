@@ -11,7 +11,7 @@ from gpuprov.facts.probes.software import dnf
 from gpuprov.rules.package_lists import OF_KERNEL
 
 # Tried where a word begins alone: else a long word would be read once from each of its letters.
-DRIVER = re.compile(r"(?<![^\s,|])nvidia-kernel-common-\S+ \(>= ([\d.]+)")
+DRIVER = re.compile(r"(?<![^\s,|])nvidia-kernel-common-\S+ \(>= ([0-9.]+)")
 EXACT = re.compile(r"(?<![^\s,|])([^\s,|]+) +\(= ([^)]+)\)")
 
 
