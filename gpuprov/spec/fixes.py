@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import inspect as shape
 
+from gpuprov.core.safe_parse import parse_whole
 from gpuprov.core.sanitize import is_hidden
 from gpuprov.spec.kinds import is_fitting, list_members, unwrap
 
@@ -123,7 +124,8 @@ def fix_mapping(value: object, kind: shape.DictType) -> Iterator[Fix]:
     words = [word for text in texts if isinstance(text, str) for word in _AROUND.sub("=", text.strip()).split()]
     made: dict[object, object] = {}
     for name, _, text in (word.partition("=") for word in words):
-        typed: object = int(text) if text.isdecimal() and is_accepted(int(text), kind.value_type) else text
+        number = parse_whole(text)
+        typed: object = number if number is not None and is_accepted(number, kind.value_type) else text
         if not is_fitting(name, key) or not is_accepted(typed, kind.value_type):
             return
         made[name] = typed
