@@ -25,8 +25,11 @@ from tests.e2e.machine import Machine
 pytestmark = pytest.mark.e2e
 NAME = "e2e-logins"
 TIME = "net.ipv4.tcp_keepalive_time"
-CORE = ("chatter", "fish")
+CORE = tuple(user for user in NOISES if user.name in ("chatter", "fish"))
 """Whom apply is tried with where minutes count: what a login prints, and a shell that is not of POSIX."""
+OTHERS = tuple(user for user in NOISES if user not in CORE)
+FEW = ("--forks", "4")
+"""All users are of one host: more at a time only wait for each other, until the time for one is over."""
 
 
 class Site:
@@ -83,25 +86,34 @@ def agree(told: dict[str, Any], users: Iterable[Login]) -> None:
     assert len({json.dumps(one, sort_keys=True, default=str) for one in told.values()}) == 1, told
 
 
-@pytest.mark.parametrize("kind", ["ssh", "paramiko"])
-def test_noise_does_not_matter_to_verify_and_export(site: Site, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "users"),
+    [
+        ("ssh", NOISES),
+        ("paramiko", CORE),
+        pytest.param("paramiko", OTHERS, marks=pytest.mark.slow),
+    ],
+    ids=["ssh", "paramiko", "paramiko-others"],
+)
+def test_noise_does_not_matter_to_verify_and_export(site: Site, kind: str, users: tuple[Login, ...]) -> None:
     more: dict[str, Any] = {"ansible_connection": kind}
     if kind == "paramiko":
         more |= {"ansible_ssh_common_args": None, "ansible_host_key_checking": False}
-    inventory = site.inventory(NOISES, **more)
-    done = site.run("verify", inventory, "--json")
+    inventory = site.inventory(users, **more)
+    done = site.run("verify", inventory, "--json", *FEW)
     assert done.code == 1, done  # the sysctl differs, and nothing else
     told = verdicts(done)
-    agree(told, NOISES)
-    assert [check for check, status in told["fish"] if status in ("fail", "error", "unreachable")] == ["kernel.sysctl"]
-    assert {("host.root", "pass"), ("host.writable", "pass")} <= set(told["fish"])
-    exported = site.run("export", inventory)
+    agree(told, users)
+    first = told[users[0].name]
+    assert [check for check, status in first if status in ("fail", "error", "unreachable")] == ["kernel.sysctl"]
+    assert {("host.root", "pass"), ("host.writable", "pass")} <= set(first)
+    exported = site.run("export", inventory, *FEW)
     assert exported.code == 0, exported
     everything = yaml.safe_load(exported.out)["all"]["hosts"]
-    agree({name: one.get("gpuprov") for name, one in everything.items()}, NOISES)
+    agree({name: one.get("gpuprov") for name, one in everything.items()}, users)
 
 
-def applied(site: Site, users: list[Login]) -> None:
+def applied(site: Site, users: tuple[Login, ...]) -> None:
     """plan and apply of each user agree: the sysctl is what there is to do, and it is done. One at a time: all are one
     machine, which is refused under two names."""
     site.machine.sh(
@@ -128,12 +140,12 @@ def applied(site: Site, users: list[Login]) -> None:
 
 
 def test_noise_does_not_matter_to_plan_and_apply(site: Site) -> None:
-    applied(site, [user for user in NOISES if user.name in CORE])
+    applied(site, CORE)
 
 
 @pytest.mark.slow
 def test_no_noise_matters_to_plan_and_apply(site: Site) -> None:
-    applied(site, [user for user in NOISES if user.name not in CORE])
+    applied(site, OTHERS)
 
 
 def test_a_fault_is_named_in_the_same_words_by_every_command(site: Site) -> None:
