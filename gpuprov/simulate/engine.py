@@ -61,8 +61,8 @@ class Network(msgspec.Struct, frozen=True):
     gateway: str = msgspec.field(name="Gateway", default="")
 
 
-class Networks(msgspec.Struct, frozen=True, rename="pascal"):
-    networks: dict[str, Network] = {}
+class Settings(msgspec.Struct, frozen=True, rename="pascal"):
+    networks: dict[str, Network] | None = None
 
 
 class State(msgspec.Struct, frozen=True, rename="pascal"):
@@ -83,12 +83,17 @@ class Container(msgspec.Struct, frozen=True, rename="pascal"):
     image: str = ""
     state: State = State()
     config: Config = Config()
-    network_settings: Networks = Networks()
+    network_settings: Settings = Settings()
 
     @property
     def labels(self) -> dict[str, str]:
         """Its labels; of a container without any, podman says null."""
         return self.config.labels or {}
+
+    @property
+    def networks(self) -> tuple[Network, ...]:
+        """Its networks; of a container that has none, or not yet, podman says null."""
+        return tuple((self.network_settings.networks or {}).values())
 
 
 def inspect(*names: str) -> list[Container]:
@@ -111,7 +116,10 @@ def _inspect_those_left(names: list[str]) -> list[Container]:
 
 
 def network(container: str) -> Network:
-    return next(iter(inspect(container)[0].network_settings.networks.values()))
+    """Return the container's network. Raises GpuprovError if it has none."""
+    if networks := inspect(container)[0].networks:
+        return networks[0]
+    raise GpuprovError(f"container {container} is on no network", hint=f"gpuprov simulate down {container}")
 
 
 def address_flags(container: str, label: str) -> tuple[str, ...]:
@@ -125,7 +133,7 @@ def address_flags(container: str, label: str) -> tuple[str, ...]:
         return ()  # docker takes an address on networks of one's own only
     subnet = ipaddress.IPv4Network(json.loads(engine("network", "inspect", "podman"))[0]["subnets"][0]["subnet"])
     half = list(subnet.subnets(prefixlen_diff=1))[1]
-    taken = {attached.address for entry in labelled(label) for attached in entry.network_settings.networks.values()}
+    taken = {attached.address for entry in labelled(label) for attached in entry.networks}
     first = int.from_bytes(hashlib.sha256(container.encode()).digest()[:8])
     for step in range(half.num_addresses - 2):
         address = str(half[1 + (first + step) % (half.num_addresses - 2)])

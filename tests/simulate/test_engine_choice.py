@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpuprov.core.errors import GpuprovError
@@ -134,3 +135,16 @@ def test_a_container_that_ends_while_it_is_killed_is_removed_at_the_next_try(
     with pytest.raises(GpuprovError, match=message) if message else nullcontext():
         engine.remove("gpuprov-sim-a")
     assert calls == [("rm", "--force", "--time", "0", "gpuprov-sim-a")] * tries
+
+
+@pytest.mark.parametrize(
+    ("described", "networks"),
+    [
+        ({"Config": {"Labels": None}, "NetworkSettings": {"Networks": None}}, 0),
+        ({"NetworkSettings": {"Networks": {"podman": {"IPAddress": "10.88.0.2", "Gateway": "10.88.0.1"}}}}, 1),
+        ({}, 0),
+    ],
+)
+def test_labels_and_networks_that_a_container_lacks_are_null(described: dict[str, object], networks: int) -> None:
+    container = msgspec.convert(described, engine.Container)
+    assert (container.labels, len(container.networks)) == ({}, networks)
