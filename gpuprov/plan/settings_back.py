@@ -43,10 +43,12 @@ def find_moved(
     hosts: Mapping[str, RawHost], limit: float, plans: Iterable[HostPlan], readings: Mapping[str, Reading]
 ) -> dict[str, list[str]]:
     """Return, by host, how the settings that a saved plan puts back differ from what it says of them: these hosts are
-    asked again. limit: seconds for one host."""
+    asked again, but for those that could not be read. limit: seconds for one host."""
     before = {plan.host: plan for plan in plans}
     foreseen = {
-        name: (hosts[name], made) for name in before if name in hosts and (made := readings[name].foreseen) is not None
+        name: (hosts[name], reading.foreseen)
+        for name, reading in readings.items()
+        if name in hosts and name in before and not reading.lost and reading.foreseen is not None
     }
     bare = [
         msgspec.structs.replace(before[name], unmanaged=made.unmanaged, unpredicted=())

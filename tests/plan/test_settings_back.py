@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.probes.base import Facts
 from gpuprov.host_code.lasting import BOOT, DRIVER, Lasting, format_setting
 from gpuprov.host_code.restore import look
@@ -132,6 +133,16 @@ def test_an_unanswered_question_is_no_change_where_the_plan_says_so(asked: dict[
     readings = {"gpu1": Reading(Facts({}), (), foreseen=msgspec.structs.replace(foreseen, unmanaged=LEFT))}
     assert find_moved({"gpu1": raw}, 9, [plan], readings) == {}
     assert find_moved({}, 9, [plan], readings) == {}
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_host_that_was_not_read_is_not_asked(asked: dict[str, Any], lost: bool) -> None:
+    plan = compared(asked, answer=HostAnswer(Answer()))
+    del asked["requests"]
+    raw, foreseen = FORESEEN["gpu1"]
+    gone = Reading(Facts({}), (), lost=UnreachableError("gone"), foreseen=foreseen)
+    assert find_moved({"gpu1": raw}, 9, [plan], {"gpu1": gone} if lost else {}) == {}
+    assert "requests" not in asked
 
 
 def test_without_an_answer_the_plan_says_so(asked: dict[str, Any]) -> None:
