@@ -29,12 +29,22 @@ class Site:
         (folder / "spec.yaml").write_text(json.dumps({"all": {"vars": {"gpuprov": SPEC}}}))
 
     def run(self, verb: str, *options: str) -> tuple[int, dict[str, Any]]:
-        environment = {**os.environ, "XDG_STATE_HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder)}
-        command = [GPUPROV, verb, str(self.folder / "hosts.yaml"), str(self.folder / "spec.yaml"), "--json", *options]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT)
+        done = self._start(verb, str(self.folder / "hosts.yaml"), str(self.folder / "spec.yaml"), "--json", *options)
         assert done.stdout, done.stderr
         (host,) = json.loads(done.stdout)["hosts"]
         return done.returncode, host
+
+    def call(self, *words: str, code: int = 0) -> str:
+        """What a verb that ends with this code wrote."""
+        done = self._start(*words)
+        assert done.returncode == code, done
+        results = self.folder / "results"
+        return done.stdout + done.stderr + "".join(file.read_text() for file in sorted(results.glob("*.json")))
+
+    def _start(self, *words: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "XDG_STATE_HOME": str(self.folder), "XDG_CACHE_HOME": str(self.folder)}
+        command = [GPUPROV, *words]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=LIMIT)
 
 
 @pytest.fixture(scope="module")
@@ -96,3 +106,24 @@ def test_a_process_on_a_gpu_is_not_ended(site: Site) -> None:
     finally:
         container.run(NAME, "systemctl stop job")
         faults.heal(NAME, "gpu-reset-required", hosts.run)
+
+
+def test_a_roll_out_repairs_a_host_before_it_changes_it(site: Site) -> None:
+    """As many as it may, each once; a host that is left unfit is left unchanged."""
+    spec = json.loads((site.folder / "spec.yaml").read_text())
+    spec["all"]["vars"]["gpuprov"]["kernel"] = {"sysctl": {"net.ipv4.tcp_keepalive_time": 611}}
+    (site.folder / "changed.yaml").write_text(json.dumps(spec))
+    frozen, jobs = site.folder / "fleet.json", site.folder / "jobs"
+    site.call("fleet", "freeze", str(site.folder / "hosts.yaml"), str(site.folder / "changed.yaml"), "-o", str(frozen))
+    site.call("fleet", "slice", str(frozen), "-o", str(jobs))
+    (job,) = jobs.glob("*.json")
+    words = ("fleet", "work", str(job), "--act", "apply", "--results", str(site.folder / "results"))
+    faults.plant(NAME, "gpu-reset-required=1", hosts.run)
+
+    done = site.call(*words, "--run", "none-left", "--repair", "0", code=3)
+    assert "no repair is left for it" in done
+    assert container.run(NAME, "cat /proc/sys/net/ipv4/tcp_keepalive_time").strip() != "611"
+
+    assert '"repair":"done"' in site.call(*words, "--run", "one", "--repair", "1").replace(" ", "")
+    assert container.run(NAME, "cat /proc/sys/net/ipv4/tcp_keepalive_time").strip() == "611"
+    assert site.run("health")[1]["fit"] == "yes"
