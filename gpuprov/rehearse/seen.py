@@ -17,6 +17,7 @@ from gpuprov.spec.model import HostSpec
 
 SNAPSHOT = r"""
 echo '# packages'; dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' | sed -n 's/^installed //p'
+if command -v rpm >/dev/null; then rpm -qa --qf '%{NAME} %{EVR}\n'; fi
 echo '# held'; apt-mark showhold
 echo '# files'; find /etc /boot -xdev -type f -printf '%p %s-%T@\n' | sort
 echo '# enabled'; systemctl list-unit-files --no-legend --no-pager --type service,timer,socket | awk '{ print $1, $2 }'

@@ -71,7 +71,7 @@ def format_gap(rehearsals: Iterable[Rehearsal], place: str) -> str:
 
 def format_changes(rehearsal: Rehearsal, most: int) -> Iterator[str]:
     if rehearsal.seen is None:
-        yield "  production would see: unknown, because apply did not succeed on the simulated host"
+        yield f"  production would see: unknown, because {explain_unseen(rehearsal)}"
         return
     yield "  production would see"
     parts = {"packages": rehearsal.seen.packages, "files": rehearsal.seen.files, "services": rehearsal.seen.services}
@@ -83,6 +83,14 @@ def format_changes(rehearsal: Rehearsal, most: int) -> Iterator[str]:
     yield from format_list(
         "GPU clients stopped", list(rehearsal.seen.clients) or ["none on a new host; production's are not known"]
     )
+
+
+def explain_unseen(rehearsal: Rehearsal) -> str:
+    """Say why the changes of an apply are not known."""
+    applied = rehearsal.step("apply")
+    if applied and applied.verdict == "ok":
+        return "packages, files and services of the simulated host could not be listed before and after apply"
+    return "apply did not succeed on the simulated host"
 
 
 def format_unproved(rehearsal: Rehearsal) -> Iterator[str]:
