@@ -7,6 +7,7 @@ import msgspec
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.pcie.fragment import Pcie
+from gpuprov.capabilities.rdma.erdma.fragment import Erdma
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.rehearse.shape_engines import PACKAGED, says_engines
@@ -20,6 +21,7 @@ NO_FABRIC = {
     "iwarp": "no simulated host has its devices",
     "efa": "AWS's own installer and libfabric find nothing to serve on a simulated host",
 }
+ERDMA_SOURCE = ("installer", "url", "file", "sha256", "packages")
 CONTAINER_ONLY = "a machine's HCAs are PCI functions without RDMA devices; --kind container has them"
 OF_DEVICES: dict[type[Fragment], dict[str, Any]] = {
     Topology: {"gpu_hca": "any", "rails": "any", "same_socket": False, "hcas": 0},
@@ -36,11 +38,13 @@ def leave_out(spec: HostSpec, values: dict[str, Any]) -> tuple[HostSpec, list[st
     blocks: dict[str, Fragment] = dict(spec.capabilities)
     _remove_rdma(blocks, kind, left)
     _remove_parts_of_rdma(blocks, left)
+    _remove_erdma_driver(blocks, left)
     _remove_engines(blocks, values, left)
     if kind == "machine" and blocks.pop("cgpu", None):
         left.append("cgpu: it is simulated as files, in containers; --kind container has them")
     if kind == "container":
         _remove_sysctls(blocks, left)
+        _remove_acs_masks(blocks, left)
     for name in [name for name in blocks if name in NOT_REHEARSED]:
         del blocks[name]
         left.append(f"{name}: {NOT_REHEARSED[name]}")
@@ -94,6 +98,25 @@ def _remove_parts_of_rdma(blocks: dict[str, Fragment], left: list[str]) -> None:
     blocks["rdma"] = msgspec.structs.replace(rdma, **changed)
 
 
+def _remove_erdma_driver(blocks: dict[str, Fragment], left: list[str]) -> None:
+    """Remove Alibaba's driver, which its own installer brings, and interfaces beyond the simulated one."""
+    rdma = blocks.get("rdma")
+    if not isinstance(rdma, Rdma) or rdma.fabric != "erdma":
+        return
+    nothing = Erdma()
+    asked = [field for field in ERDMA_SOURCE if getattr(rdma.erdma, field) != getattr(nothing, field)]
+    if asked:
+        left.append(
+            f"rdma.erdma.{', '.join(asked)}: a simulated host has eRDMA's driver already, as Alibaba's own images"
+        )
+        kept = msgspec.structs.replace(rdma.erdma, **{field: getattr(nothing, field) for field in asked})
+        rdma = msgspec.structs.replace(rdma, erdma=kept)
+    if rdma.count > 1:
+        left.append(f"rdma.count {rdma.count}: one eRDMA interface is simulated")
+        rdma = msgspec.structs.replace(rdma, count=1)
+    blocks["rdma"] = rdma
+
+
 def _remove_engines(blocks: dict[str, Fragment], values: dict[str, Any], left: list[str]) -> None:
     """Remove container engines that no simulated host of this distribution has, and users whom none knows."""
     block = blocks.get("container_toolkit")
@@ -138,3 +161,11 @@ def _remove_sysctls(blocks: dict[str, Fragment], left: list[str]) -> None:
         left.append(f"kernel.sysctl {', '.join(shared)}: of the machine below a container; --kind machine has them")
         own: dict[str, Any] = {key: value for key, value in kernel.sysctl.items() if key not in shared}
         blocks["kernel"] = msgspec.structs.replace(kernel, sysctl=own)
+
+
+def _remove_acs_masks(blocks: dict[str, Fragment], left: list[str]) -> None:
+    """Remove the masks of rdma_topo: rdma-core's tool computes them of the machine's own switches, for its kernel."""
+    pcie = blocks.get("pcie")
+    if isinstance(pcie, Pcie) and pcie.acs == "rdma_topo":
+        left.append("pcie.acs rdma_topo: it computes a kernel command line, which a container has not")
+        blocks["pcie"] = msgspec.structs.replace(pcie, acs="keep")

@@ -11,6 +11,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import drivers
 from gpuprov.catalog.gpus import Gpu, find_gpu
 from gpuprov.catalog.packages import list_offers
+from gpuprov.catalog.recipes import find_recipe
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.sanitize import counted
 from gpuprov.host_code.json_members import Json
@@ -78,7 +79,7 @@ def plan_shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
     raw, spec = group[0]
     hosts = tuple(raw.name for raw, _ in group)
     try:
-        values = read_override(raw, options)
+        values = read_override(raw, spec, options)
         spec, left = leave_out(spec, values)
         description, notes = describe(raw, spec, values)
         if not spec.capabilities and left:
@@ -106,15 +107,26 @@ def plan_shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
     )
 
 
-def read_override(raw: RawHost, options: Options) -> dict[str, Any]:
+def read_override(raw: RawHost, spec: HostSpec, options: Options) -> dict[str, Any]:
     """Return `kind` and `distribution` of the simulated host, and what else the inventory says of it."""
     override = raw.connection.get(VARIABLE) or {}
     if not isinstance(override, Mapping):
         raise GpuprovError(
             f'{raw.name}: {VARIABLE} is "{override}"', "allowed: a mapping, e.g. simulated_host: {hcas: 8}"
         )
-    values: dict[str, Any] = {"kind": options.kind or "container", "distribution": options.distribution or "debian12"}
+    kind = options.kind or str(override.get("kind", "container"))
+    distribution = options.distribution or (find_own_distribution(spec) if kind == "container" else "") or "debian12"
+    values: dict[str, Any] = {"kind": options.kind or "container", "distribution": distribution}
     return values | {key: value for key, value in override.items() if not getattr(options, str(key), "")}
+
+
+def find_own_distribution(spec: HostSpec) -> str:
+    """Find the distribution of the spec's recipe whose own archive the driver comes from; empty if Debian does as well."""
+    recipe, driver = find_recipe(spec.recipe), spec.capabilities.get("nvidia_driver")
+    if recipe is None or not isinstance(driver, NvidiaDriver) or driver.source not in ("auto", "distribution"):
+        return ""
+    rows = [entry for entry in distributions.TABLE if entry.driver_source and entry.catalogue in recipe.distributions]
+    return rows[0].key if rows else ""
 
 
 def describe(raw: RawHost, spec: HostSpec, values: dict[str, Any]) -> tuple[Description, list[str]]:

@@ -11,6 +11,7 @@ from gpuprov.rehearse.shape import plan_shapes
 from gpuprov.spec.model import RawHost
 
 SYSCTL = "kernel.sysctl "
+ACS = "pcie.acs rdma_topo"
 BUFFERS = f"{SYSCTL}net.core.rmem_max, net.core.wmem_max, net.core.netdev_max_backlog"
 LEFT_OUT: dict[str, list[str]] = {
     "hgx-a100-infiniband": [],
@@ -21,10 +22,10 @@ LEFT_OUT: dict[str, list[str]] = {
     "hgx-h200-roce": [],
     "hgx-b200-infiniband": [],
     "hgx-b200-roce": [],
-    "hgx-b300-infiniband": [],
-    "hgx-b300-roce": [],
-    "gb200-nvl72-infiniband": [f"{BUFFERS}, vm.min_free_kbytes, kernel.numa_balancing"],
-    "gb300-nvl72-infiniband": [f"{SYSCTL}vm.min_free_kbytes, kernel.numa_balancing"],
+    "hgx-b300-infiniband": [ACS],
+    "hgx-b300-roce": [ACS],
+    "gb200-nvl72-infiniband": [f"{BUFFERS}, vm.min_free_kbytes, kernel.numa_balancing", ACS],
+    "gb300-nvl72-infiniband": [f"{SYSCTL}vm.min_free_kbytes, kernel.numa_balancing", ACS],
     "aws-p5": ["rdma", BUFFERS],
     "aws-p5e": ["rdma"],
     "aws-p6-b200": ["rdma"],
@@ -35,7 +36,7 @@ LEFT_OUT: dict[str, list[str]] = {
     "azure-nd-h200": [f"{SYSCTL}vm.zone_reclaim_mode"],
     "azure-nd-gb200": [f"{SYSCTL}vm.zone_reclaim_mode, net.core.rmem_max, net.core.wmem_max"],
     "gcp-a3-ultra": [],
-    "alibaba-gn8v": [],
+    "alibaba-gn8v": ["rdma.erdma.installer", "rdma.count 2"],
     "l40s-inference": [f"{SYSCTL}vm.swappiness"],
     "rtx-pro-6000-server": [f"{SYSCTL}vm.swappiness"],
     "workstation": [],
@@ -50,6 +51,7 @@ def test_a_recipe_can_be_rehearsed(recipe: Recipe) -> None:
     assert shape.description.gpu
     assert shape.description.gpu.count == recipe.count
     assert [entry.partition(":")[0] for entry in shape.left_out] == LEFT_OUT[recipe.key]
+    assert shape.description.distribution == ("amazon2023" if recipe.key.startswith("aws-") else "debian12")
     left = {entry for entry in LEFT_OUT[recipe.key] if "." not in entry}
     assert {*shape.spec.capabilities} == {*pairs[0][1].capabilities} - left
 
