@@ -7,7 +7,6 @@ import msgspec
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.pcie.fragment import Pcie
-from gpuprov.capabilities.rdma.erdma.fragment import Erdma
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.rehearse.shape_engines import PACKAGED, says_engines
@@ -21,7 +20,6 @@ NO_FABRIC = {
     "iwarp": "no simulated host has its devices",
     "efa": "AWS's own installer and libfabric find nothing to serve on a simulated host",
 }
-ERDMA_SOURCE = ("installer", "url", "file", "sha256", "packages")
 CONTAINER_ONLY = "a machine's HCAs are PCI functions without RDMA devices; --kind container has them"
 OF_DEVICES: dict[type[Fragment], dict[str, Any]] = {
     Topology: {"gpu_hca": "any", "rails": "any", "same_socket": False, "hcas": 0},
@@ -36,9 +34,9 @@ def leave_out(spec: HostSpec, values: dict[str, Any]) -> tuple[HostSpec, list[st
     left: list[str] = []
     kind = values["kind"]
     blocks: dict[str, Fragment] = dict(spec.capabilities)
-    _remove_rdma(blocks, kind, left)
+    _remove_rdma(blocks, values, left)
     _remove_parts_of_rdma(blocks, left)
-    _remove_erdma_driver(blocks, left)
+    _remove_erdma_interfaces(blocks, left)
     _remove_engines(blocks, values, left)
     if kind == "machine" and blocks.pop("cgpu", None):
         left.append("cgpu: it is simulated as files, in containers; --kind container has them")
@@ -51,12 +49,14 @@ def leave_out(spec: HostSpec, values: dict[str, Any]) -> tuple[HostSpec, list[st
     return msgspec.structs.replace(spec, capabilities=blocks), left
 
 
-def _remove_rdma(blocks: dict[str, Fragment], kind: str, left: list[str]) -> None:
+def _remove_rdma(blocks: dict[str, Fragment], values: dict[str, Any], left: list[str]) -> None:
     """Remove RDMA that no simulated host of this kind has, and what presupposes it."""
-    rdma = blocks.get("rdma")
+    rdma, kind = blocks.get("rdma"), values["kind"]
     if not isinstance(rdma, Rdma):
         return
     why = NO_FABRIC.get(rdma.fabric, "")
+    if rdma.fabric == "erdma" and distributions.find(str(values["distribution"])).rpms:
+        why = "the stand-in of Alibaba's installer has a package for apt"
     if not why and rdma.fabric == "soft" and kind == "container":
         why = "it needs a kernel of the host's own; --kind machine has one"
     if not why and rdma.fabric != "soft" and kind == "machine":
@@ -98,23 +98,12 @@ def _remove_parts_of_rdma(blocks: dict[str, Fragment], left: list[str]) -> None:
     blocks["rdma"] = msgspec.structs.replace(rdma, **changed)
 
 
-def _remove_erdma_driver(blocks: dict[str, Fragment], left: list[str]) -> None:
-    """Remove Alibaba's driver, which its own installer brings, and interfaces beyond the simulated one."""
+def _remove_erdma_interfaces(blocks: dict[str, Fragment], left: list[str]) -> None:
+    """Remove interfaces beyond the simulated one."""
     rdma = blocks.get("rdma")
-    if not isinstance(rdma, Rdma) or rdma.fabric != "erdma":
-        return
-    nothing = Erdma()
-    asked = [field for field in ERDMA_SOURCE if getattr(rdma.erdma, field) != getattr(nothing, field)]
-    if asked:
-        left.append(
-            f"rdma.erdma.{', '.join(asked)}: a simulated host has eRDMA's driver already, as Alibaba's own images"
-        )
-        kept = msgspec.structs.replace(rdma.erdma, **{field: getattr(nothing, field) for field in asked})
-        rdma = msgspec.structs.replace(rdma, erdma=kept)
-    if rdma.count > 1:
+    if isinstance(rdma, Rdma) and rdma.fabric == "erdma" and rdma.count > 1:
         left.append(f"rdma.count {rdma.count}: one eRDMA interface is simulated")
-        rdma = msgspec.structs.replace(rdma, count=1)
-    blocks["rdma"] = rdma
+        blocks["rdma"] = msgspec.structs.replace(rdma, count=1)
 
 
 def _remove_engines(blocks: dict[str, Fragment], values: dict[str, Any], left: list[str]) -> None:

@@ -6,7 +6,9 @@ import msgspec
 
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.topology.fragment import Topology
+from gpuprov.simulate import image
 from gpuprov.simulate.description import HcaRate
+from gpuprov.simulate.standins import erdma
 from gpuprov.spec.model import HostSpec
 
 RATES: tuple[int, ...] = get_args(HcaRate)
@@ -72,8 +74,10 @@ def choose_rate(minimum: int) -> int:
 def replace_places(spec: HostSpec, notes: list[str]) -> HostSpec:
     """Take the places of real devices, and the source of their stack, from the spec: the simulated ones have others."""
     rdma = spec.capabilities.get("rdma")
-    if not isinstance(rdma, Rdma) or rdma.fabric in ("soft", "erdma"):
+    if not isinstance(rdma, Rdma) or rdma.fabric == "soft":
         return spec
+    if rdma.fabric == "erdma":
+        return _replace_block(spec, _with_stand_in(rdma, notes))
     changed: dict[str, Any] = {}
     if any(device.pci or device.netdev for device in rdma.devices):
         notes.append(
@@ -85,7 +89,16 @@ def replace_places(spec: HostSpec, notes: list[str]) -> HostSpec:
             "rdma.stack is doca-ofed: a stand-in of NVIDIA's doca-host is on the simulated host, of any version"
         )
         changed["ofed"] = msgspec.structs.replace(rdma.ofed, version="", url="", file="", sha256="")
-    if not changed:
-        return spec
-    block = msgspec.structs.replace(rdma, **changed)
-    return msgspec.structs.replace(spec, capabilities={**spec.capabilities, "rdma": block})
+    return _replace_block(spec, msgspec.structs.replace(rdma, **changed)) if changed else spec
+
+
+def _replace_block(spec: HostSpec, rdma: Rdma) -> HostSpec:
+    return msgspec.structs.replace(spec, capabilities={**spec.capabilities, "rdma": rdma})
+
+
+def _with_stand_in(rdma: Rdma, notes: list[str]) -> Rdma:
+    """Return the block with a stand-in of Alibaba's installer, which is kept in the cache."""
+    file, digest = erdma.write(image.cache_dir() / "installers")
+    notes.append("rdma.erdma: eRDMA's driver comes from a stand-in of Alibaba's installer, of any version")
+    source = {"installer": "", "url": "", "packages": (), "file": str(file), "sha256": digest}
+    return msgspec.structs.replace(rdma, erdma=msgspec.structs.replace(rdma.erdma, **source))

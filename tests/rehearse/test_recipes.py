@@ -36,7 +36,7 @@ LEFT_OUT: dict[str, list[str]] = {
     "azure-nd-h200": [f"{SYSCTL}vm.zone_reclaim_mode"],
     "azure-nd-gb200": [f"{SYSCTL}vm.zone_reclaim_mode, net.core.rmem_max, net.core.wmem_max"],
     "gcp-a3-ultra": [],
-    "alibaba-gn8v": ["rdma.erdma.installer", "rdma.count 2"],
+    "alibaba-gn8v": ["rdma.count 2"],
     "l40s-inference": [f"{SYSCTL}vm.swappiness"],
     "rtx-pro-6000-server": [f"{SYSCTL}vm.swappiness"],
     "workstation": [],

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.capabilities.pcie.fragment import Pcie
+from gpuprov.capabilities.rdma.erdma.fragment import Erdma
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
 from gpuprov.capabilities.topology.fragment import Topology
@@ -15,6 +18,7 @@ from gpuprov.plan.read import Pair
 from gpuprov.rehearse.model import Options
 from gpuprov.rehearse.reality import build_table
 from gpuprov.rehearse.shape import Shape, plan_shapes
+from gpuprov.simulate import image
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.spec.model import Fragment, GpuSpec
 from tests.rehearse.stage import pair
@@ -60,6 +64,24 @@ def test_the_source_of_doca_ofed_is_a_stand_in() -> None:
     made = shape(given(Rdma(fabric="infiniband")))
     assert made.description
     assert not made.description.ofed
+
+
+def test_the_driver_of_erdma_comes_from_a_stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image, "cache_dir", lambda: tmp_path)
+    asked = Erdma(installer="1.5.7", compat_mode=True, mtu="jumbo")
+    made = shape(given(Rdma(fabric="erdma", count=2, erdma=asked)))
+    block = made.spec.capabilities["rdma"]
+    assert isinstance(block, Rdma)
+    assert (block.count, block.erdma.installer, block.erdma.mtu) == (1, "", "jumbo")
+    archive = Path(block.erdma.file)
+    assert hashlib.sha256(archive.read_bytes()).hexdigest() == block.erdma.sha256
+    assert any("a stand-in of Alibaba's installer" in note for note in made.notes)
+    assert made.left_out == ("rdma.count 2: one eRDMA interface is simulated",)
+    before = archive.stat().st_mtime_ns
+    shape(given(Rdma(fabric="erdma", erdma=asked)))
+    assert archive.stat().st_mtime_ns == before, "another rehearsal may be reading it"
+    made = shape(given(Rdma(fabric="erdma", erdma=asked)), distribution="amazon2023")
+    assert "a package for apt" in made.problem
 
 
 def test_the_inventory_has_the_last_word() -> None:

@@ -15,10 +15,11 @@ FILES = Path(__file__).parents[1] / "parts" / "cloud_rdma_files"
 
 
 def write(file: Path, folder: str, content: Mapping[str, bytes]) -> tuple[Path, str]:
-    """Write the archive of this folder's files; return its path and SHA-256."""
+    """Write the archive of this folder's files, unless it is there; return its path and SHA-256."""
     file.parent.mkdir(parents=True, exist_ok=True)
     made = archive(folder, content)
-    file.write_bytes(made)
+    if not (file.is_file() and file.read_bytes() == made):
+        file.write_bytes(made)
     return file, hashlib.sha256(made).hexdigest()
 
 
