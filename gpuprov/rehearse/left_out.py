@@ -6,9 +6,10 @@ import msgspec
 
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
-from gpuprov.capabilities.pcie.fragment import Pcie
+from gpuprov.capabilities.pcie.fragment import Pcie, model
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma
 from gpuprov.capabilities.topology.fragment import Topology
+from gpuprov.catalog.pcie import list_processors
 from gpuprov.rehearse.shape_engines import PACKAGED, says_engines
 from gpuprov.rehearse.shape_rdma import RATES
 from gpuprov.simulate import distributions
@@ -20,6 +21,7 @@ NO_FABRIC = {
     "iwarp": "no simulated host has its devices",
     "efa": "AWS's own installer and libfabric find nothing to serve on a simulated host",
 }
+X86 = ("intel", "amd")
 CONTAINER_ONLY = "a machine's HCAs are PCI functions without RDMA devices; --kind container has them"
 OF_DEVICES: dict[type[Fragment], dict[str, Any]] = {
     Topology: {"gpu_hca": "any", "rails": "any", "same_socket": False, "hcas": 0},
@@ -40,6 +42,7 @@ def leave_out(spec: HostSpec, values: dict[str, Any]) -> tuple[HostSpec, list[st
     _remove_engines(blocks, values, left)
     if kind == "machine" and blocks.pop("cgpu", None):
         left.append("cgpu: it is simulated as files, in containers; --kind container has them")
+    _remove_processor(blocks, spec, left)
     if kind == "container":
         _remove_sysctls(blocks, left)
         _remove_acs_masks(blocks, left)
@@ -158,3 +161,18 @@ def _remove_acs_masks(blocks: dict[str, Fragment], left: list[str]) -> None:
     if isinstance(pcie, Pcie) and pcie.acs == "rdma_topo":
         left.append("pcie.acs rdma_topo: it computes a kernel command line, which a container has not")
         blocks["pcie"] = msgspec.structs.replace(pcie, acs="keep")
+
+
+def _remove_processor(blocks: dict[str, Fragment], spec: HostSpec, left: list[str]) -> None:
+    """Remove IOMMU parameters of another processor: a simulated host has this machine's, an x86."""
+    pcie = blocks.get("pcie")
+    if not isinstance(pcie, Pcie) or pcie.iommu == "keep":
+        return
+    if not {*X86} & {*list_processors(pcie.cpu, model(spec))}:
+        left.append(
+            f"pcie.iommu {pcie.iommu}: its parameters are those of Arm, and no simulated host has an Arm processor"
+        )
+        blocks["pcie"] = msgspec.structs.replace(pcie, iommu="keep", cpu="auto")
+    elif pcie.cpu in X86:
+        left.append(f"pcie.cpu {pcie.cpu}: a simulated host has this machine's processor, Intel's or AMD's")
+        blocks["pcie"] = msgspec.structs.replace(pcie, cpu="auto")

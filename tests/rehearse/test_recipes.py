@@ -12,6 +12,7 @@ from gpuprov.spec.model import RawHost
 
 SYSCTL = "kernel.sysctl "
 ACS = "pcie.acs rdma_topo"
+IOMMU = "pcie.iommu passthrough"
 BUFFERS = f"{SYSCTL}net.core.rmem_max, net.core.wmem_max, net.core.netdev_max_backlog"
 LEFT_OUT: dict[str, list[str]] = {
     "hgx-a100-infiniband": [],
@@ -24,8 +25,8 @@ LEFT_OUT: dict[str, list[str]] = {
     "hgx-b200-roce": [],
     "hgx-b300-infiniband": [ACS],
     "hgx-b300-roce": [ACS],
-    "gb200-nvl72-infiniband": [f"{BUFFERS}, vm.min_free_kbytes, kernel.numa_balancing", ACS],
-    "gb300-nvl72-infiniband": [f"{SYSCTL}vm.min_free_kbytes, kernel.numa_balancing", ACS],
+    "gb200-nvl72-infiniband": [IOMMU, f"{BUFFERS}, vm.min_free_kbytes, kernel.numa_balancing", ACS],
+    "gb300-nvl72-infiniband": [IOMMU, f"{SYSCTL}vm.min_free_kbytes, kernel.numa_balancing", ACS],
     "aws-p5": ["rdma", BUFFERS],
     "aws-p5e": ["rdma"],
     "aws-p6-b200": ["rdma"],

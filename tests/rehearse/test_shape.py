@@ -10,6 +10,7 @@ import pytest
 from gpuprov.capabilities.cgpu.fragment import Cgpu
 from gpuprov.capabilities.hpc.fragment import Hpc
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.capabilities.pcie.fragment import Pcie
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
@@ -234,3 +235,16 @@ def test_modules_of_a_build_host_are_built_by_the_simulated_host_itself() -> Non
     assert not any(
         "build_host" in note for note in one(pair("gpu002", capabilities={"nvidia_driver": NvidiaDriver()})).notes
     )
+
+
+@pytest.mark.parametrize(
+    ("model", "cpu", "kept"),
+    [("GB200", "auto", Pcie()), ("H100-SXM5-80GB", "amd", Pcie(iommu="passthrough")), ("L40S", "arm", Pcie())],
+)
+def test_iommu_parameters_are_those_of_this_machines_processor(model: str, cpu: Any, kept: Pcie) -> None:
+    block = Pcie(iommu="passthrough", cpu=cpu)
+    made = one(pair("gpu01", gpu=GpuSpec(model=model, count=4), capabilities={"pcie": block, "kernel": Kernel()}))
+    assert made.spec.capabilities["pcie"] == kept
+    assert any(entry.startswith("pcie.") for entry in made.left_out)
+    same = one(pair("gpu01", gpu=GpuSpec(model="L40S", count=1), capabilities={"pcie": Pcie(iommu="passthrough")}))
+    assert not same.left_out
