@@ -6,6 +6,8 @@ import msgspec
 
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.capabilities.gpudirect_rdma.decision import decide, ground
+from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.capabilities.pcie.fragment import Pcie, model
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma
 from gpuprov.capabilities.topology.fragment import Topology
@@ -39,6 +41,7 @@ def leave_out(spec: HostSpec, values: dict[str, Any]) -> tuple[HostSpec, list[st
     _remove_rdma(blocks, values, left)
     _remove_parts_of_rdma(blocks, left)
     _remove_erdma_interfaces(blocks, left)
+    _remove_peer_memory(blocks, spec, left)
     _remove_engines(blocks, values, left)
     if kind == "machine" and blocks.pop("cgpu", None):
         left.append("cgpu: it is simulated as files, in containers; --kind container has them")
@@ -107,6 +110,14 @@ def _remove_erdma_interfaces(blocks: dict[str, Fragment], left: list[str]) -> No
     if isinstance(rdma, Rdma) and rdma.fabric == "erdma" and rdma.count > 1:
         left.append(f"rdma.count {rdma.count}: one eRDMA interface is simulated")
         blocks["rdma"] = msgspec.structs.replace(rdma, count=1)
+
+
+def _remove_peer_memory(blocks: dict[str, Fragment], spec: HostSpec, left: list[str]) -> None:
+    """Remove the peer-memory modules, which are built against OFED's own ib_core."""
+    block = blocks.get("gpudirect_rdma")
+    if isinstance(block, GpudirectRdma) and (chosen := decide(ground(spec), block).method) not in ("", "dmabuf"):
+        del blocks["gpudirect_rdma"]
+        left.append(f"gpudirect_rdma: {chosen} is built against OFED's kernel modules, of which the stand-in has none")
 
 
 def _remove_engines(blocks: dict[str, Fragment], values: dict[str, Any], left: list[str]) -> None:
