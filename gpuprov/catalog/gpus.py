@@ -32,6 +32,7 @@ __all__ = [
     "list_gpus",
     "list_meant",
     "list_of_stem",
+    "split_count",
     "strip_system",
 ]
 
@@ -113,8 +114,11 @@ def index_by_label() -> dict[str, Gpu]:
     return {words: gpu for words, gpu in index.items() if words not in several}
 
 
-_COUNTED = re.compile(r"([1-9][0-9]?) ?[x\N{MULTIPLICATION SIGN}*] ?(\S.*)")
-"""A count written before a model: 8xH100."""
+_COUNTED = (
+    re.compile(r"(?P<count>[0-9]{1,3}) ?[x\N{MULTIPLICATION SIGN}*] ?(?P<model>\S.*)"),
+    re.compile(r"(?P<model>.*\S) ?: ?(?P<count>[0-9]{1,3})"),
+)
+"""A model with a count before or behind it: 8xH100, H100:8."""
 _SYSTEM = re.compile(r"\A\s*(?:nvidia )?(?:dgx|hgx)[ _-]+", re.IGNORECASE)
 
 
@@ -123,12 +127,21 @@ def strip_system(text: str) -> str:
     return _SYSTEM.sub("", text)
 
 
+def split_count(text: str) -> tuple[str, int | None]:
+    """Split a model with a count (8xH100, H100:8); no count where the whole is a model, as the PCI id 10de:2330."""
+    if find_gpu(text) is None:
+        for match in filter(None, (pattern.fullmatch(text.strip()) for pattern in _COUNTED)):
+            return match["model"], int(match["count"])
+    return text, None
+
+
 def explain_unknown(text: str) -> tuple[str, str]:
     """Describe a name that is no GPU of the catalogue, with the fix."""
     if vendor := find_vendor(text):
         return f"is {vendor} hardware", "gpuprov manages NVIDIA GPUs: leave gpu out where the host has none"
-    if match := _COUNTED.fullmatch(text.strip()):
-        return "is a count and a model", f'write model: "{match[2]}" and count: {match[1]}'
+    model, count = split_count(text)
+    if count is not None:
+        return "is a count and a model", f'write model: "{model}" and count: {count}'
     if generation := generation_of(text):
         modules = NEEDS[generation.flavour]
         last = f", branch {generation.last_branch} is its last" if generation.last_branch else ""

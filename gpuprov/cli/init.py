@@ -45,7 +45,9 @@ READ = click.Path(exists=True, dir_okay=False, path_type=Path)
     metavar="HOST,...",
     help="Ask nothing: these hosts, ranges allowed; other answers come from options or defaults.",
 )
-@click.option("--gpu", metavar="MODEL", shell_complete=complete.models, help="GPU model of the hosts; none: not known.")
+@click.option(
+    "--gpu", metavar="MODEL[:COUNT]", shell_complete=complete.models, help="GPUs of each host; none: not known."
+)
 @click.option("--count", metavar="N", help="GPUs in each host.")
 @click.option("--driver", metavar="VERSION", help="Driver: any, a branch, or a version.")
 @click.option("--nvswitch", type=YES, help="Whether the GPUs are connected by NVSwitches.")
@@ -76,7 +78,7 @@ def init(
 
     \b
     Example: gpuprov init
-             gpuprov init --hosts 'gpu[01:08]' --user admin --gpu H100-SXM5-80GB --driver 580
+             gpuprov init --hosts 'gpu[01:08]' --user admin --gpu H100-SXM5-80GB:8 --driver 580
              gpuprov init --recipe hgx-h100-infiniband --hosts 'gpu[01:08]'
              gpuprov init --from-hosts gpu01,gpu02 -u admin -K
              gpuprov init --from-slurm /etc/slurm/slurm.conf --from-slurm /etc/slurm/gres.conf

@@ -7,7 +7,7 @@ from typing import get_args
 from gpuprov.capabilities.container_toolkit.fragment import Runtime
 from gpuprov.catalog.drivers import choose_kernel_modules, end_of_life, explain_refusal, find_branch, list_branches
 from gpuprov.catalog.fabric import BOARD
-from gpuprov.catalog.gpus import Gpu, explain_unknown, find_gpu
+from gpuprov.catalog.gpus import Gpu, explain_unknown, find_gpu, split_count
 from gpuprov.catalog.instances import find_instance
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
@@ -69,13 +69,16 @@ def draft(given: Mapping[str, str] | None = None) -> Draft:
     ask = asking(given)
     hosts = hosts_and_login(ask)
     spec: Tree = {}
-    named = ask("gpu", "GPU model (none: not known)", NONE, _model)
+    named, number = split_count(ask("gpu", "GPU model (none: not known)", NONE, _model))
     model = find_gpu(named)
-    count = 0
-    if model:
+    count = number or 0
+    if number is not None and "count" in given:
+        raise GpuprovError(f"--gpu has a count ({number}), and --count is {given['count']}", "leave one of them out")
+    if model and not count:
         instance = find_instance(named)
         usual = instance.count if instance else _count(model)
         count = int(ask("count", "GPUs in each host", str(usual), _number))
+    if model:
         spec["gpu"] = {"model": model.key, "count": count}
     version = ask(
         "driver", f"Driver: any, a branch ({_offered(model)}) or a version", "any", lambda text: _version(text, model)
@@ -118,11 +121,13 @@ def _user(text: str) -> str:
 def _model(text: str) -> str:
     if text == NONE:
         return text
-    gpu = find_gpu(text)
+    model, count = split_count(text)
+    gpu = find_gpu(model)
     if not gpu:
-        what, hint = explain_unknown(text)
-        raise GpuprovError(f'"{text}" {what}', hint)
-    return text if find_instance(text) else gpu.key
+        what, hint = explain_unknown(model)
+        raise GpuprovError(f'"{model}" {what}', hint)
+    name = model if find_instance(model) else gpu.key
+    return name if count is None else f"{name}:{_number(str(count))}"
 
 
 def _count(model: Gpu) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.catalog.fabric import BOARD
-from gpuprov.catalog.gpus import explain_unknown, find_gpu
+from gpuprov.catalog.gpus import explain_unknown, find_gpu, split_count
 from gpuprov.catalog.instances import find_instance
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
@@ -83,9 +83,9 @@ def _up(options: argparse.Namespace) -> None:
 
 def _with_gpus(desired: description.Description, text: str) -> description.Description:
     """Add GPUs given as MODEL:COUNT or an instance type, on NVSwitches if boards of that many GPUs have them."""
-    model, _, number = text.rpartition(":") if text.rpartition(":")[2].isdecimal() else (text, "", "")
+    model, number = split_count(text)
     instance = find_instance(model)
-    count = int(number[:3]) if number else instance.count if instance else 1
+    count = number if number is not None else instance.count if instance else 1
     if not 1 <= count <= description.MOST_GPUS:
         raise GpuprovError(f"--gpu {text}: {count} GPUs", f"allowed: 1 to {description.MOST_GPUS}")
     known = find_gpu(model)

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from gpuprov.capabilities import CAPABILITIES
+from gpuprov.core.errors import GpuprovError
 from gpuprov.export import Exported
 from gpuprov.init import Draft, Group, hosts, judged, questions
 from gpuprov.init.written import written
@@ -217,3 +218,26 @@ def test_each_block_has_its_meaning_above_it_and_notes_stay_comments() -> None:
 def test_an_instance_type_brings_its_count(given: str, model: str, count: int) -> None:
     (group,) = questions.draft({"hosts": "gpu01", "gpu": given}).groups
     assert group.spec["gpu"] == {"model": model, "count": count}
+
+
+@pytest.mark.parametrize(
+    ("words", "gpu"),
+    [
+        (("--gpu", "GeForce RTX 3090:4"), {"model": "RTX3090", "count": 4}),
+        (("--gpu", "10de:2330"), {"model": "H100-SXM5-80GB", "count": 8}),
+        (("--gpu", "8xL40S"), {"model": "L40S", "count": 8}),
+        (("--gpu", "p4d.24xlarge"), {"model": "A100-SXM4-40GB", "count": 8}),
+        (("--gpu", "L40S", "--count", "2"), {"model": "L40S", "count": 2}),
+        (("--gpu", "L40S:2", "--count", "2"), "--gpu has a count (2), and --count is 2"),
+        (("--gpu", "L40S:0"), "--gpu: a number from 1 to 64"),
+        (("--gpu", "L40T:2"), '--gpu: "L40T" is not in the catalogue'),
+    ],
+)
+def test_gpus_of_an_option(words: tuple[str, ...], gpu: dict[str, Any] | str) -> None:
+    given = {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2], strict=True)}
+    if isinstance(gpu, str):
+        with pytest.raises(GpuprovError) as caught:
+            questions.draft({"hosts": "gpu1", **given})
+        assert str(caught.value.message) == gpu
+    else:
+        assert questions.draft({"hosts": "gpu1", **given}).groups[0].spec["gpu"] == gpu

@@ -54,6 +54,8 @@ def test_words_are_handed_over_as_the_program_takes_them(
         ("T4", Gpus(model="T4", count=1), 0),
         ("p4d.24xlarge", Gpus(model="A100-SXM4-40GB", count=8), 2),
         ("10de:20b0:2", Gpus(model="A100-SXM4-40GB", count=2), 0),
+        ("10de:2330", Gpus(model="H100-SXM5-80GB", count=1), 0),
+        ("8x H100-SXM5-80GB", Gpus(model="H100-SXM5-80GB", count=8), 3),
     ],
 )
 def test_gpus_of_a_word(text: str, gpu: Gpus, nvswitch: int) -> None:
