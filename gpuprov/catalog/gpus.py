@@ -93,11 +93,20 @@ def find_by_pci_id(vendor_device: str, subsystem: str = "") -> Gpu | None:
 
 def find_gpu(text: str) -> Gpu | None:
     """Return the GPU with this key, product name (as in nvidia-smi or a label of Kubernetes), instance type or PCI id;
-    case does not matter. None if nothing matches exactly."""
+    case does not matter, nor do spaces and dashes of a key (RTX 3090). None if nothing matches exactly."""
     gpu = index_by_name().get(_fold(text)) or index_by_label().get(parse_label(text)) or find_by_pci_id(text)
     if not gpu and (instance := find_instance(text)):
         gpu = index_by_name().get(_fold(instance.model))
-    return gpu
+    return gpu or index_by_squeezed_key().get(squeeze_text(text))
+
+
+@cache
+def index_by_squeezed_key() -> dict[str, Gpu]:
+    """Return GPUs by key in letters and digits alone; keys that only differ beyond these are left out."""
+    index: dict[str, list[Gpu]] = {}
+    for gpu in list_gpus():
+        index.setdefault(squeeze_text(gpu.key), []).append(gpu)
+    return {name: gpus[0] for name, gpus in index.items() if len(gpus) == 1}
 
 
 @cache

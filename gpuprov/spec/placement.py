@@ -1,5 +1,6 @@
 """Misplaced or misnamed blocks and fields of a spec."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -128,7 +129,7 @@ def suggest_place(key: str, value: object, fragments: Mapping[str, type[Fragment
     """Return where to write a key that is no block: in the block whose field it is, or under another name. Empty if
     unknown."""
     if example := EXAMPLES.get(key.casefold().replace("-", "_")) or EXAMPLES.get(key.casefold()):
-        return f"write {example}"
+        return f"write {_with_own_version(example, value)}"
     if isinstance(value, Mapping) and value and set(value) <= set(fragments):
         if list(value.values()) == [{}]:
             return f"blocks stand in no group: write {next(iter(value))}: {{}}"
@@ -141,6 +142,16 @@ def suggest_place(key: str, value: object, fragments: Mapping[str, type[Fragment
     shown = format_as_typed(value) if plain and len(str(value)) <= 40 else "..."
     written = " or ".join(f"{name}: {{{key}: {shown}}}" for name in owners)
     return f"it is a field of {', '.join(owners)}: write {written}"
+
+
+def _with_own_version(example: str, value: object) -> str:
+    """Return the example with the version that was written, if it looks like the example's."""
+    version = value if isinstance(value, str) else str(value) if type(value) in (int, float) else ""
+    alike = {"580": r"[1-9][0-9]{2}(\.[0-9]+)*", "12.8": r"[1-9][0-9]\.[0-9]"}
+    for shown, pattern in alike.items():
+        if re.fullmatch(pattern, version):
+            example = example.replace(f'"{shown}"', f'"{version}"')
+    return example
 
 
 def _is_other(key: object, name: str, fragments: Mapping[str, type[Fragment]]) -> bool:

@@ -47,6 +47,10 @@ def gpu(key: str) -> Gpu:
         ("10de:2c3a", "RTX-PRO-4500-SE"),
         ("NVIDIA RTX PRO 5000 72GB Blackwell", "RTX-PRO-5000-72GB"),
         ("0x2330", "H100-SXM5-80GB"),
+        ("RTX 3090", "RTX3090"),
+        ("RTX 3090 Ti", "RTX3090-TI"),
+        ("gtx 1080ti", "GTX1080-TI"),
+        ("H100 SXM5 80GB", "H100-SXM5-80GB"),
     ],
 )
 def test_find_gpu(text: str, key: str) -> None:
