@@ -10,10 +10,11 @@ from msgspec import inspect as shape
 
 from gpuprov.core.sanitize import cleaned, hides, is_hidden
 from gpuprov.spec import declared
-from gpuprov.spec.fixes import REMOVES, explain
+from gpuprov.spec.fixes import explain
 from gpuprov.spec.kinds import is_fitting, list_members, unwrap
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, format_path
+from gpuprov.spec.words import REMOVES, find_example
 
 Finding = tuple[Path, str, str]
 """Path, message, hint."""
@@ -104,6 +105,7 @@ def can_be_switched_off(field: shape.Field) -> bool:
 
 MEANT = {
     "branch": "version",
+    "dscp": "tos",
     "driver_version": "version",
     "release": "version",
     "flavour": "kernel_modules",
@@ -131,6 +133,12 @@ OUTSIDE = ("enroot", "pyxis")
 """Programs that people look for in a block, and that gpuprov does not install."""
 
 
+def _list_longer(key: str, known: list[str]) -> list[str]:
+    """List the fields, three at most, of whose words a key is one: locked_clocks for clocks."""
+    longer = [name for name in known if key in name.split("_")]
+    return longer if len(longer) <= 3 else []
+
+
 def report_unknown_key(path: Path, key: object, known: list[str]) -> Finding:
     """Return the finding for a key that is not in the model, with the likely intended key."""
     meant = MEANT.get(str(key), "")
@@ -138,10 +146,14 @@ def report_unknown_key(path: Path, key: object, known: list[str]) -> Finding:
     name, colon, value = str(key).partition(":")
     if colon and name in known:
         return (*path, str(key)), f"unknown key {show(str(key))}", f"put a space after the colon: {name}: {value}"
-    hint = f'did you mean "{close[0]}"?' if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
+    close = close or (_list_longer(str(key), known) if path else [])
+    names = " or ".join(f'"{name}"' for name in close)
+    hint = f"did you mean {names}?" if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
     if key in SWITCHES and not close:
         hint = "take it out: a block that is there is managed, one that is false is switched off"
         hint += f"; {REMOVES}" * (key in ("state", "ensure"))
+    elif path and not close and (example := find_example(str(key))):
+        hint = f"it is no field of {path[0]}: write {example}"
     elif key in OUTSIDE and not close:
         hint = f"take it out: gpuprov does not install {key}, and leaves a site's own as it is"
     place = f" in {format_path(path)}" if path else ""

@@ -11,37 +11,17 @@ from msgspec import inspect as shape
 from gpuprov.core.safe_parse import parse_whole
 from gpuprov.core.sanitize import is_hidden
 from gpuprov.spec.kinds import is_fitting, list_members, unwrap
+from gpuprov.spec.words import BOOLEANS, GONE, OFF, ON, OTHER_WORDS, REMOVES, THERE, YAML_BOOLEANS
 
-ON, OFF = ("enabled", "unlimited", "if-needed", "on", "yes"), ("disabled", "never", "off", "no")
-"""Words that people use for true and false."""
-YAML_BOOLEANS = " (YAML reads yes, no, on and off as true and false)"
-_WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NUMBER = re.compile(r"(-?[0-9]{1,15})(?: ?(W|MHz))?", re.IGNORECASE)
 _FROM_TO = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
-OTHER_WORDS = {
-    "autodetect": "nvml",  # Slurm's AutoDetect=nvml
-    "ib": "infiniband",
-    "ethernet": "roce",
-    "exclusive": "exclusive_process",
-    "ofed": "doca-ofed",
-    "mlnxofed": "doca-ofed",  # its successor: https://docs.nvidia.com/doca/sdk/mlnx_ofed-to-doca-ofed-transition-guide/index.html
-    "mofed": "doca-ofed",
-    "pt": "passthrough",  # Linux's iommu=pt
-    "always": "if-needed",
-    "closed": "proprietary",
-    "infinity": "unlimited",  # systemd's LimitMEMLOCK=infinity
-    "infinite": "unlimited",
-    "opensource": "open",
-}
-"""Words of other tools, and of people, for a value."""
-GONE = ("absent", "purged", "removed")
-"""Words of other tools for a block whose software is to be removed: Ansible's and Puppet's."""
-REMOVES = "nvidia_absent: {} removes NVIDIA's software"
 _COUNTED = re.compile(r"([A-Za-z][\w.-]*)[:x]([0-9]{1,2})")
 _SPLIT = re.compile(r"[,\s]+")
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 _AROUND = re.compile(r"\s*=\s*|:\s+")
 _UNSPACED = re.compile(r"(\w+):(\S.*)")
+MOST_KEYS = 3
+"""Keys of a mapping, of which one is an example for all."""
 ANY = "any"
 """The word for any version, by which a field for versions is known."""
 QUOTES = "\"'\u201c\u201d\u2018\u2019"
@@ -87,7 +67,7 @@ def format_as_typed(value: object) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(format_as_typed, value))}]"
     if isinstance(value, str):
-        plain = re.fullmatch(r"[A-Za-z](?:[\w.-]*\w)?", value) and value.casefold() not in {*_WORDS, "null", "y", "n"}
+        plain = re.fullmatch(r"[A-Za-z](?:[\w.-]*\w)?", value) and value.casefold() not in {*BOOLEANS, "null", "y", "n"}
         return value if plain else json.dumps(value, ensure_ascii=False)
     return json.dumps(value)
 
@@ -100,8 +80,10 @@ def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
         if number and is_fitting(whole := int(number[1]), kind):
             yield Fix(whole, f"write {whole}" + (" (the unit is known)" if number[2] else " without quotes"))
     elif isinstance(kind, shape.BoolType):
-        meaning = _WORDS.get(value.strip().casefold()) if isinstance(value, str) else None
+        meaning = BOOLEANS.get(value.strip().casefold()) if isinstance(value, str) else None
         meaning = bool(value) if isinstance(value, int) and value in (0, 1) else meaning
+        if isinstance(value, Mapping):
+            yield Fix(True, "write true")
         if meaning is not None:
             yield Fix(
                 meaning, f"write {format_as_typed(meaning)}" + (" without quotes" if isinstance(value, str) else "")
@@ -121,7 +103,13 @@ def fix_mapping(value: object, kind: shape.DictType) -> Iterator[Fix]:
         yield Fix(Unknown, f"write it as a key: {{{format_as_typed(value)}: ...}}")
         return
     texts = value if isinstance(value, list) else [value]
+    if isinstance(key, shape.LiteralType) and is_accepted(value, kind.value_type):
+        example = format_as_typed(key.values[-1]) if len(key.values) <= MOST_KEYS else "KEY"
+        yield Fix(Unknown, f"write it by key: {{{example}: {format_as_typed(value)}}}")
+        return
     words = [word for text in texts if isinstance(text, str) for word in _AROUND.sub("=", text.strip()).split()]
+    if isinstance(key, shape.LiteralType):
+        words = [word.replace(":", "=", 1) for word in words]
     made: dict[object, object] = {}
     for name, _, text in (word.partition("=") for word in words):
         number = parse_whole(text)
@@ -137,7 +125,7 @@ def fix_text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator
     if isinstance(value, bool):
         for word in ON if value else OFF:
             if _narrow(kind) and is_fitting(word, kind):
-                advice = f'quote it: "{word}"' if word in _WORDS else f"write {word}"
+                advice = f'quote it: "{word}"' if word in BOOLEANS else f"write {word}"
                 yield Fix(word, advice + YAML_BOOLEANS)
     elif value == -1 and _narrow(kind) and is_fitting("unlimited", kind):  # as in limits.conf(5)
         yield Fix("unlimited", "write unlimited")
@@ -175,7 +163,7 @@ def fix_choice(value: str, choices: list[str]) -> Iterator[Fix]:
     """Yield the one choice that a misspelled word resembles; a path resembles none."""
     if "/" in value:
         return
-    meaning = _WORDS.get(value.casefold())
+    meaning = BOOLEANS.get(value.casefold())
     if meaning is not None and (words := [word for word in (ON if meaning else OFF) if word in choices]):
         yield Fix(words[0], f"write {words[0]}")
     squeezed = {re.sub(r"[^a-z0-9]", "", choice.casefold()): choice for choice in choices}
@@ -213,6 +201,12 @@ def fix_list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterat
         return
     if isinstance(value, int) or isinstance(unwrap(kind.item_type), shape.AnyType):
         return  # a number is hardly a name, and rules alone know what may be in such a list
+    entry = unwrap(kind.item_type)
+    if isinstance(entry, shape.StructType) and not any(
+        _narrow(field.type) and is_accepted(value, field.type) for field in entry.fields
+    ):
+        yield Fix(Unknown, f"as in [{_format_fields(entry)}]")
+        return
     items: list[object] = [part for part in _SPLIT.split(value) if part] if isinstance(value, str) else [value]
     if (span := _FROM_TO.fullmatch(str(value))) and is_accepted(0, kind.item_type):
         items = [*range(int(span[1]), int(span[2]) + 1)]
@@ -229,10 +223,15 @@ def _fix_entry(value: Mapping[str, object], kind: shape.Type) -> Iterator[Fix]:
         if {*needed} <= {*value} <= {field.encode_name for field in kind.fields}:
             yield Fix([value], f"write {format_as_typed([value])}")
         else:
-            names = needed or [field.encode_name for field in kind.fields][:3]
-            yield Fix(Unknown, f"as in [{{{', '.join(f'{name}: ...' for name in names)}}}]")
+            yield Fix(Unknown, f"as in [{_format_fields(kind)}]")
     elif value and all(is_accepted(key, kind) for key in value):
         yield Fix([*value], f"write {format_as_typed([*value])}")
+
+
+def _format_fields(kind: shape.StructType) -> str:
+    """Return the form of a block: its required fields, then others, three at most."""
+    fields = sorted(kind.fields, key=lambda field: not field.required)
+    return "{" + ", ".join(f"{field.encode_name}: ..." for field in fields[:3]) + "}"
 
 
 def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
@@ -247,7 +246,7 @@ def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
         yield Fix({}, "write {} for the defaults")
     if isinstance(value, bool):
         return
-    if isinstance(value, str) and value.casefold() in (*ON, *OFF):
+    if isinstance(value, str) and value.casefold() in (*THERE, *OFF):
         yield from _fix_switched_block(value, kind)
         return
     if isinstance(value, str) and (unspaced := _UNSPACED.fullmatch(value)) and unspaced[1] in names:
@@ -272,10 +271,10 @@ def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
 
 def _fix_switched_block(word: str, kind: shape.StructType) -> Iterator[Fix]:
     """Yield a block of somebody who wrote on or off in its place: with a field that has this word, or with the defaults."""
-    for field in kind.fields:
+    for field in kind.fields if word.casefold() in (*ON, *OFF) else ():
         if any(isinstance(member, shape.LiteralType) and word in member.values for member in list_members(field.type)):
             yield Fix({field.encode_name: word}, f"write {format_as_typed({field.encode_name: word})}")
-    if word.casefold() in ON and not any(field.required for field in kind.fields):
+    if word.casefold() in THERE and not any(field.required for field in kind.fields):
         yield Fix({}, "write {} for the defaults")
 
 

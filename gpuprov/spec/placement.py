@@ -9,52 +9,8 @@ from gpuprov.spec.build import Finding, report_unknown_key
 from gpuprov.spec.fixes import format_as_typed
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path
+from gpuprov.spec.words import find_example
 
-EXAMPLES: dict[str, str] = {
-    "cuda": 'cuda_toolkit: {versions: ["12.8"]} (the toolkit) or nvidia_driver: {cuda: "12.8"} (a driver that runs it)',
-    "driver": 'nvidia_driver: {version: "580"}',
-    "nvidia": 'nvidia_driver: {version: "580"}',
-    "drivers": 'nvidia_driver: {version: "580"}',
-    "nvlink": "fabric_manager: {}",
-    "nvswitch": "fabric_manager: {}",
-    "fabricmanager": "fabric_manager: {}",
-    "docker": "container_toolkit: {runtimes: [docker]}",
-    "containerd": "container_toolkit: {runtimes: [containerd]}",
-    "crio": "container_toolkit: {runtimes: [crio]}",
-    "cri-o": "container_toolkit: {runtimes: [crio]}",
-    "podman": "container_toolkit: {runtimes: [podman]}",
-    "toolkit": "container_toolkit: {}",
-    "nvidia_container_toolkit": "container_toolkit: {}",
-    "infiniband": "rdma: {fabric: infiniband}",
-    "ib": "rdma: {fabric: infiniband}",
-    "ofed": "rdma: {stack: doca-ofed}",
-    "mofed": "rdma: {stack: doca-ofed}",
-    "mlnx_ofed": "rdma: {stack: doca-ofed}",
-    "doca_ofed": "rdma: {stack: doca-ofed}",
-    "peermem": "gpudirect_rdma: {}",
-    "gpudirect": "gpudirect_rdma: {}",
-    "gdr": "gpudirect_rdma: {}",
-    "gpudirect_storage": "gds: {}",
-    "nvidia_fs": "gds: {}",
-    "cufile": "gds: {}",
-    "mpi": "hpc: {}",
-    "openmpi": "hpc: {}",
-    "ucx": "hpc: {}",
-    "hpcx": 'hpc: {hpcx: {url: "https://.../hpcx-v....tbz", sha256: "..."}}',
-    "instance_store": "scratch: {}",
-    "local_disks": "scratch: {}",
-    "raid0": "scratch: {}",
-    "persistenced": "persistence: {}",
-    "persistence_mode": "persistence: {}",
-    "dcgm_exporter": "dcgm: {}",
-    "k8s": "kubernetes: {}",
-    "device_plugin": "kubernetes: {}",
-    "vgpu": "vgpu_guest: {}",
-    "model": "gpu: {model: H100-SXM5-80GB, count: 8}",
-    "count": "gpu: {model: H100-SXM5-80GB, count: 8}",
-    "gpus": "gpu: {model: H100-SXM5-80GB, count: 8}",
-}
-"""Names that other tools, and people, use for a block, with what to write here."""
 MOST_OWNERS = 3
 
 
@@ -128,7 +84,7 @@ def report_indentation(owner: str, keys: list[str]) -> Finding:
 def suggest_place(key: str, value: object, fragments: Mapping[str, type[Fragment]]) -> str:
     """Return where to write a key that is no block: in the block whose field it is, or under another name. Empty if
     unknown."""
-    if example := EXAMPLES.get(key.casefold().replace("-", "_")) or EXAMPLES.get(key.casefold()):
+    if example := find_example(key):
         return f"write {_with_own_version(example, value)}"
     if isinstance(value, Mapping) and value and set(value) <= set(fragments):
         if list(value.values()) == [{}]:
