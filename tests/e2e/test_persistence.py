@@ -1,4 +1,4 @@
-"""From the one way of persistence to the other and back, on a host with systemd: nothing of the first way stays."""
+"""From the package's way of persistence to the other, and back, on a host with systemd: nothing of the way before stays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_the_other_way_is_off_and_gone(lab: Lab) -> None:
     gpu = {"model": "H100-SXM5-80GB", "count": 1}
     with loaded(NAME, Description(gpu=Gpus(model="H100-SXM5-80GB", count=1)), "nvidia-modprobe") as machine:
         machine.sh(FORGET_ARCHIVE)
-        for mode, on, off in (("legacy", LEGACY, DAEMON), ("daemon", DAEMON, LEGACY), ("legacy", LEGACY, DAEMON)):
+        for mode, on, off in (("legacy", LEGACY, DAEMON), ("daemon", DAEMON, LEGACY)):
             folder = lab.inventory({"gpu": gpu, "persistence": {"mode": mode}}, machine)
             before = lab.run("verify", folder, "--json")
             assert {row["check"] for row in before.json if row["status"] == "fail"} >= {"persistence.enabled"}, before
