@@ -1,5 +1,5 @@
 """`readings`: the host records at intervals what has changed on it, without a daemon, so that `gpuprov drift` can date
-changes."""
+changes, and `gpuprov health` knows how fast error counters grow."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -52,7 +52,7 @@ def files(block: Readings) -> tuple[dict[str, str], dict[str, str]]:
     """Return programs and units, text by path."""
     calendar, seconds = CALENDAR[block.every]
     service = f"""{HEADER}[Unit]
-Description=A reading of this host, for gpuprov drift
+Description=A reading of this host, for gpuprov drift and health
 
 [Service]
 Type=oneshot
@@ -60,12 +60,12 @@ ExecStart={PYTHON} -B {PROGRAM} {block.keep_days}
 TimeoutStartSec=300
 Nice=19
 IOSchedulingClass=idle
-PrivateNetwork=true
+RestrictAddressFamilies=AF_UNIX
 ProtectHome=true
 NoNewPrivileges=true
 """
     timer = f"""{HEADER}[Unit]
-Description=Readings of this host, for gpuprov drift
+Description=Readings of this host, for gpuprov drift and health
 
 [Timer]
 OnCalendar={calendar}

@@ -1,4 +1,5 @@
-"""Readings of a host, for `gpuprov drift`: the files, units, modules and packages that changed between two readings.
+"""Readings of a host: for `gpuprov drift`, the files, units, modules and packages that changed between two readings;
+for `gpuprov health`, the error counters of RDMA devices' ports over the last day.
 
 Usage: readings.py DAYS. Each call takes one reading. It is compared with the previous one, and the changes are kept for
 DAYS days in /var/lib/gpuprov/readings, which root alone can read. Of files only a digest, the time and the owner are
@@ -21,61 +22,36 @@ from typing import Any, Iterator, TypedDict
 
 ROOT = os.environ.get("GPUPROV_ROOT", "")
 FOLDER = ROOT + "/var/lib/gpuprov/readings"
-LAST, CHANGES = "last.json", "changes.jsonl"
+LAST, CHANGES, COUNTERS = "last.json", "changes.jsonl", "counters.jsonl"
+COUNTED = (
+    "symbol_error",
+    "link_error_recovery",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+)
+"""Counters of a port, in /sys/class/infiniband/DEVICE/ports/PORT/counters, whose growth is judged."""
+DIGITS = "0123456789"
+COUNTER_DAYS = 2
+"""Days for which counters are kept."""
 GAP = 31
 """Days between two readings beyond which the clock may have been set wrong, however few days are kept."""
 MOST = 5000
 """Maximum number of lines, however many days they cover."""
+MOST_COUNTED = 200
+"""Maximum number of readings whose counters are kept."""
 LARGEST = 4 << 20
 """Size of a file in bytes beyond which its size and time represent its contents."""
-FILES = (
-    *(
-        "/etc/modprobe.d/*.conf",
-        "/etc/modules-load.d/*.conf",
-        "/etc/modules",
-        "/etc/sysctl.conf",
-        "/etc/sysctl.d/*.conf",
-    ),
-    *(
-        "/etc/default/grub",
-        "/etc/default/grub.d/*",
-        "/etc/kernel/cmdline",
-        "/boot/grub*/grub.cfg",
-        "/boot/loader/entries/*.conf",
-    ),
-    *("/etc/dracut.conf.d/*.conf", "/etc/initramfs-tools/modules", "/etc/initramfs-tools/conf.d/*"),
-    *("/etc/systemd/system/*", "/etc/systemd/system/*.d/*", "/etc/systemd/system/*.wants/*", "/etc/udev/rules.d/*"),
-    *(
-        "/etc/nvidia/*",
-        "/etc/nvidia-*/*",
-        "/etc/nvidia-*/*/*",
-        "/usr/share/nvidia/nvswitch/*",
-        "/etc/dcgm-exporter/*",
-        "/etc/nccl.conf",
-    ),
-    *(
-        "/etc/docker/daemon.json",
-        "/etc/containerd/*.toml",
-        "/etc/containerd/conf.d/*",
-        "/etc/crio/crio.conf",
-        "/etc/crio/crio.conf.d/*",
-    ),
-    *(
-        "/etc/cdi/*",
-        "/etc/gpuprov/*",
-        "/usr/local/lib/gpuprov/*",
-        "/etc/security/limits.d/*",
-        "/etc/dkms/framework.conf*",
-    ),
-    *(
-        "/etc/apt/sources.list",
-        "/etc/apt/sources.list.d/*",
-        "/etc/apt/preferences.d/*",
-        "/etc/yum.repos.d/*",
-        "/etc/zypp/repos.d/*",
-    ),
-    *("/var/lib/dkms/nvidia*/*/*/*/module/*", "/lib/modules/*/updates/dkms/nvidia*", "/lib/modules/*/extra/nvidia*"),
-)
+FILES = """
+    /etc/modprobe.d/*.conf /etc/modules-load.d/*.conf /etc/modules /etc/sysctl.conf /etc/sysctl.d/*.conf
+    /etc/default/grub /etc/default/grub.d/* /etc/kernel/cmdline /boot/grub*/grub.cfg /boot/loader/entries/*.conf
+    /etc/dracut.conf.d/*.conf /etc/initramfs-tools/modules /etc/initramfs-tools/conf.d/* /etc/systemd/system/*
+    /etc/systemd/system/*.d/* /etc/systemd/system/*.wants/* /etc/udev/rules.d/* /etc/nvidia/* /etc/nvidia-*/*
+    /etc/nvidia-*/*/* /usr/share/nvidia/nvswitch/* /etc/dcgm-exporter/* /etc/nccl.conf /etc/docker/daemon.json
+    /etc/containerd/*.toml /etc/containerd/conf.d/* /etc/crio/crio.conf /etc/crio/crio.conf.d/* /etc/cdi/*
+    /etc/gpuprov/* /usr/local/lib/gpuprov/* /etc/security/limits.d/* /etc/dkms/framework.conf* /etc/apt/sources.list
+    /etc/apt/sources.list.d/* /etc/apt/preferences.d/* /etc/yum.repos.d/* /etc/zypp/repos.d/*
+    /var/lib/dkms/nvidia*/*/*/*/module/* /lib/modules/*/updates/dkms/nvidia* /lib/modules/*/extra/nvidia*
+""".split()
 MODULES = ("nvidia", "nvidia_peermem", "nv_peer_mem", "mlx5_core", "ib_core", "erdma", "nouveau")
 UNITS = "nvidia* gpuprov* dcgm* docker.service containerd.service crio.service kubelet.service slurmd.service openibd.service"
 PACKAGES = (
@@ -184,10 +160,45 @@ def take(days: int, at: str) -> str:
     elif lost:
         lines.append({"from": "", "to": at, "changed": {}, "lost": lost})
     _write(CHANGES, "".join(json.dumps(line, sort_keys=True) + "\n" for line in select_young(lines, days, at)[-MOST:]))
+    keep_counters(at)
     _write(LAST, json.dumps({"at": at, "values": now}, sort_keys=True) + "\n")
     if not last:
         return f"the first reading: {len(now)} values" + (f" ({lost})" if lost else "")
     return f"{len(changed)} of {len(now)} values changed since {last['at']}"
+
+
+def read_counters() -> dict[str, dict[str, int]]:
+    """Return the counters of each port, by DEVICE/PORT and name."""
+    ports: dict[str, dict[str, int]] = {}
+    for folder in glob.iglob(ROOT + "/sys/class/infiniband/*/ports/*/counters"):
+        device, port = folder.split("/")[-4], folder.split("/")[-2]
+        values = {name: read_text(f"{folder}/{name}") for name in COUNTED}
+        ports[f"{device}/{port}"] = {
+            name: int(text) for name, text in values.items() if text and not text.strip(DIGITS)
+        }
+    return ports
+
+
+def keep_counters(at: str) -> None:
+    """Store the counters beside those of the last days; a host without RDMA devices keeps none."""
+    ports, lines = read_counters(), []
+    try:
+        with open(f"{FOLDER}/{COUNTERS}", encoding="utf-8", errors="replace") as file:
+            lines = file.readlines()
+    except FileNotFoundError:
+        pass
+    if not ports and not lines:
+        return
+    young = []
+    for line in lines:
+        try:
+            entry = json.loads(line)
+            if format_earliest(at, COUNTER_DAYS) <= entry["at"] < at:
+                young.append(entry)
+        except (ValueError, KeyError, TypeError):
+            continue
+    young += [{"at": at, "ports": ports}] * bool(ports)
+    _write(COUNTERS, "".join(json.dumps(entry, sort_keys=True) + "\n" for entry in young[-MOST_COUNTED:]))
 
 
 class Reading(TypedDict, total=False):

@@ -3,7 +3,9 @@ line."""
 
 from __future__ import annotations
 
+import json
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +85,16 @@ def ports(**counted: object) -> str:
     return "".join(f"counter|mlx5_0|1|{name}|{counted.get(name, 0)}\n" for name in names)
 
 
+def readings(*errors: int, name: str = "symbol_error", minutes: int = 60) -> str:
+    """The host's own readings of a counter of mlx5_0's port, so many minutes apart and before NOW."""
+    moments = [NOW - 60 * minutes * age for age in range(len(errors), 0, -1)]
+    told = [f"@clock {datetime.fromtimestamp(NOW, UTC):%Y-%m-%dT%H:%M:%SZ}"]
+    for moment, count in zip(moments, errors, strict=True):
+        line = {"at": f"{datetime.fromtimestamp(moment, UTC):%Y-%m-%dT%H:%M:%SZ}", "ports": {"mlx5_0/1": {name: count}}}
+        told.append(json.dumps(line))
+    return "\n".join(told) + "\n"
+
+
 def flaps(name: str, count: int, *, ago: int = 3600, since: int = 0, loaded: bool = False) -> str:
     """The journal of a host with an Ethernet and an InfiniBand interface, one of which lost its link so many times, a
     minute apart."""
@@ -121,6 +133,7 @@ PROBES = {
     "gpu_health": smi(),
     "nvlink_errors": nvlinks(),
     "port_errors": ports(),
+    "counter_readings": readings(0, 0),
     "link_flaps": flaps("ib0", 0),
     "hardware": hardware(),
     "file_systems": files(),

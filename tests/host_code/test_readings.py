@@ -148,3 +148,24 @@ def test_only_root_reads_them_and_a_failure_is_said(tmp_path: Path) -> None:
     folder = tmp_path / "var/lib/gpuprov/readings"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {0o600}
+
+
+def test_counters_of_ports_are_kept_for_two_days(root: Path) -> None:
+    counters = root / "sys/class/infiniband/mlx5_0/ports/1/counters"
+    readings.take(90, AT[0])
+    assert not (root / "readings/counters.jsonl").exists(), "there is no RDMA device"
+    counters.mkdir(parents=True)
+    for name, text in {"symbol_error": "12\n", "link_error_recovery": "N/A\n", "port_rcv_data": "7\n"}.items():
+        (counters / name).write_text(text)
+    readings.take(90, AT[1])
+    (counters / "symbol_error").write_text("15\n")
+    readings.take(90, AT[2])
+    file = root / "readings/counters.jsonl"
+    assert [json.loads(line) for line in file.read_text().splitlines()] == [
+        {"at": AT[1], "ports": {"mlx5_0/1": {"symbol_error": 12}}},
+        {"at": AT[2], "ports": {"mlx5_0/1": {"symbol_error": 15}}},
+    ]
+    file.write_text(file.read_text() + '{"at": 7}\n{"at": "2026-1\n[]\n')  # as a full disk and others leave it
+    readings.take(90, "2026-11-26T01:30:00Z")
+    assert [json.loads(line)["at"] for line in file.read_text().splitlines()] == [AT[2], "2026-11-26T01:30:00Z"]
+    assert "0 of" in readings.take(90, "2026-11-26T02:30:00Z"), "counters are no changes for drift"

@@ -6,7 +6,19 @@ from dataclasses import replace
 import msgspec
 
 from gpuprov.capabilities.base import LOADED, Capability, Check, Outcome, not_asked
-from gpuprov.capabilities.health import clocks, cuda, firmware, gpus, links, log, machine, nics, processes, wiring
+from gpuprov.capabilities.health import (
+    clocks,
+    cuda,
+    firmware,
+    gpus,
+    links,
+    log,
+    machine,
+    nics,
+    processes,
+    rates,
+    wiring,
+)
 from gpuprov.capabilities.health.fragment import HERE, REMOVED, Ctx, Health, is_driver_removed
 from gpuprov.facts.probes.kernel.kernel_log import seconds
 from gpuprov.spec.model import HostSpec
@@ -81,7 +93,7 @@ PRESUPPOSES: dict[str, tuple[str, ...]] = {
 }
 CHECKS = (
     *(*log.CHECKS, *gpus.CHECKS, *clocks.CHECKS, *processes.CHECKS),
-    *(*cuda.CHECKS, *links.CHECKS, *firmware.CHECKS, *nics.CHECKS, *wiring.CHECKS, *machine.CHECKS),
+    *(*cuda.CHECKS, *links.CHECKS, *firmware.CHECKS, *nics.CHECKS, *rates.CHECKS, *wiring.CHECKS, *machine.CHECKS),
 )
 
 

@@ -133,6 +133,10 @@ class Health(Fragment, frozen=True):
             "retries that ran out; left out: they are told, and not judged"
         ),
     ] = None
+    link_error_rates: Annotated[
+        Literal["refuse", "any"],
+        describe("Whether a port fails whose error counters grow too fast, by the host's own readings"),
+    ] = "refuse"
     link_flaps: Annotated[
         int,
         describe("From how many times within 12 hours is bad that the link of an RDMA device's network interface went down and "

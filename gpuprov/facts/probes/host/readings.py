@@ -74,13 +74,13 @@ def parse(output: Output) -> Readings:
     noted, lost = _parse_noted(line for line in output.text.splitlines() if line.startswith("{"))
     option = _STARTED.search(values["start"])
     return Readings(
-        clock=_parse_time(values["clock"]),
+        clock=parse_time(values["clock"]),
         up=float(values["up"]),
         timer=timer["UnitFileState"],
         active=timer["ActiveState"],
         keep_days=int(option[1]) if option else None,
         files=files,
-        last=_parse_time(values["last"]) if values["last"] else None,
+        last=parse_time(values["last"]) if values["last"] else None,
         noted=noted,
         lost=lost,
     )
@@ -103,7 +103,7 @@ def _parse_noted(lines: Iterable[str]) -> tuple[tuple[Noted, ...], str]:
 def _list_changes(line: Line) -> list[Noted]:
     if not line.begin:
         return []
-    begin, end = _parse_time(line.begin), _parse_time(line.to)
+    begin, end = parse_time(line.begin), parse_time(line.to)
     noted = []
     for key, values in line.changed.items():
         kind, _, name = key.partition(":")
@@ -124,7 +124,7 @@ def _list_changes(line: Line) -> list[Noted]:
     return noted
 
 
-def _parse_time(text: str) -> datetime:
+def parse_time(text: str) -> datetime:
     """Parse a time; UTC if the zone is missing."""
     then = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     return then if then.tzinfo else then.replace(tzinfo=UTC)
