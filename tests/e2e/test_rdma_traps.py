@@ -131,12 +131,12 @@ def test_a_link_that_flaps(roce: Host) -> None:
 
 def test_errors_that_grow(roce: Host) -> None:
     check = "health.link_error_rates"
-    assert roce.verify()[check]["status"] == "n/a", "the host takes no readings"
+    assert check not in roce.verify(), "the host takes no readings"
     faults.plant(roce.name, "rdma-errors-grow", hosts.run)
     row = roce.verify()[check]
     assert (row["status"], row["found"].partition(" in ")[0]) == ("fail", "roceP1p20s0 port 1: symbol_error +500")
     faults.heal(roce.name, "rdma-errors-grow", hosts.run)
-    assert roce.verify()[check]["status"] == "n/a"
+    assert check not in roce.verify()
 
 
 def test_a_roce_port_that_lost_its_address(roce: Host) -> None:
