@@ -15,10 +15,13 @@ State = Literal["baked", "blocked", "failed", "interrupted"]
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """root: the image's folder, resolved. wheels: gpuprov and what it needs, for a Python of the image. timeout:
-    seconds that one act may take."""
+    seconds that one act may take. own_root: it is the machine that this runs on, and root a bind mount of its root;
+    clean_machine: its identity goes, too."""
 
     root: Path
     wheels: Path
+    own_root: bool = False
+    clean_machine: bool = False
     timeout: float = ACT_LIMIT
     verbose: bool = False
     log_dir: Path | None = None
@@ -27,7 +30,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class Baked(msgspec.Struct, kw_only=True):
     """The outcome. `results`: checks that the image's files decide. `later`: checks by name that the first boot makes.
     `completed`: those that fail now, and whose differences the first boot removes. `left`: what of a host is still
-    there. `cleaned`: what was removed. `kept`: ssh host keys that the image had before, which every clone would share.
+    there. `cleaned`: what was removed. `kept`: what the image had before that every clone would share: ssh host keys; with
+    --root / the machine's whole identity.
     `changed`: tasks that changed something. `message`, `hint`: why it failed."""
 
     host: str

@@ -30,15 +30,10 @@ MOST_LINKS = 40
 
 
 def check(root: Path) -> Path:
-    """Return the image's folder, resolved. Raises GpuprovError if it is none, or this machine's own root."""
+    """Return the image's folder, resolved; it may be this machine's own root. Raises GpuprovError if it is none."""
     resolved = root.resolve()
     if not resolved.is_dir():
         raise GpuprovError(f"--root {root} is no folder", "make the image's files first, e.g. debootstrap bookworm DIR")
-    if resolved == Path("/") or os.path.samefile(resolved, "/"):
-        raise GpuprovError(
-            "--root is this machine's own root",
-            "name the folder of an image; a machine that runs is brought to its spec by gpuprov apply",
-        )
     for name in FOLDERS:
         if (resolved / name).is_symlink() or not (resolved / name).is_dir():
             raise GpuprovError(
@@ -67,10 +62,11 @@ def enter() -> None:
         raise GpuprovError(f"unshare cannot be started: {error.strerror}", "install util-linux") from error
 
 
-def mount(root: Path, hardware: Mapping[str, bytes | str]) -> None:
-    """Give the image its file systems. hardware: files below /sys, and links as text."""
-    _mount("-t", "proc", "-o", "nosuid,nodev,noexec", "proc", root / "proc")
-    _mount("-t", "tmpfs", "-o", "mode=0755,nosuid,nodev", "tmpfs", root / "run")
+def mount(root: Path, hardware: Mapping[str, bytes | str], disks: Mapping[str, int | str]) -> None:
+    """Give the image its file systems. hardware: files below /sys, and links as text. disks: numbers of block devices,
+    and links to them, by path below /dev."""
+    run_mount("-t", "proc", "-o", "nosuid,nodev,noexec", "proc", root / "proc")
+    run_mount("-t", "tmpfs", "-o", "mode=0755,nosuid,nodev", "tmpfs", root / "run")
     own = root / chroot.PLACE.lstrip("/")
     for name in ("bin", "ansible"):
         (own / name).mkdir(parents=True, mode=0o755)
@@ -81,7 +77,7 @@ def mount(root: Path, hardware: Mapping[str, bytes | str]) -> None:
     (root / "run" / "lock").mkdir(mode=0o1777)
     _proc(root, own)
     _sys(root / "sys", hardware)
-    _dev(root / "dev")
+    _dev(root / "dev", disks)
     _resolver(root)
 
 
@@ -95,11 +91,11 @@ def _proc(root: Path, own: Path) -> None:
         if not (proc / name).exists():
             continue  # a kernel without loadable modules has no list of them
         (made := own / name.replace("/", "-")).write_text(text, encoding="utf-8")
-        _mount("--bind", made, proc / name)
+        run_mount("--bind", made, proc / name)
     if (proc / "driver").is_dir():
-        _mount("-t", "tmpfs", "-o", "mode=0755,ro", "tmpfs", proc / "driver")
-    _mount("--bind", proc / "sys", proc / "sys")
-    _mount("-o", "remount,bind,ro", proc / "sys")
+        run_mount("-t", "tmpfs", "-o", "mode=0755,ro", "tmpfs", proc / "driver")
+    run_mount("--bind", proc / "sys", proc / "sys")
+    run_mount("-o", "remount,bind,ro", proc / "sys")
 
 
 def _init(root: Path) -> str:
@@ -114,7 +110,7 @@ def _init(root: Path) -> str:
 
 
 def _sys(place: Path, hardware: Mapping[str, bytes | str]) -> None:
-    _mount("-t", "tmpfs", "-o", "mode=0755,nosuid,nodev,noexec", "tmpfs", place)
+    run_mount("-t", "tmpfs", "-o", "mode=0755,nosuid,nodev,noexec", "tmpfs", place)
     for name in ("bus/pci/devices", "bus/pci/drivers", "class/net", "class/infiniband", "module", "kernel", "firmware"):
         (place / name).mkdir(parents=True, exist_ok=True)
     for name, content in hardware.items():
@@ -123,20 +119,27 @@ def _sys(place: Path, hardware: Mapping[str, bytes | str]) -> None:
             (place / name).symlink_to(content)
         else:
             (place / name).write_bytes(content)
-    _mount("-o", "remount,ro", place)
+    run_mount("-o", "remount,ro", place)
 
 
-def _dev(place: Path) -> None:
-    _mount("-t", "tmpfs", "-o", "mode=0755,nosuid", "tmpfs", place)
+def _dev(place: Path, disks: Mapping[str, int | str]) -> None:
+    run_mount("-t", "tmpfs", "-o", "mode=0755,nosuid", "tmpfs", place)
     umask = os.umask(0)
     try:
         for name, (major, minor) in NODES.items():
             os.mknod(place / name, 0o666 | stat.S_IFCHR, os.makedev(major, minor))
         (place / "shm").mkdir(mode=0o1777)
         (place / "pts").mkdir(mode=0o755)
+        for path, disk in disks.items():
+            node = place / path.removeprefix("/dev/")
+            node.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            if isinstance(disk, str):
+                node.symlink_to(disk)
+            else:
+                os.mknod(node, 0o600 | stat.S_IFBLK, disk)
     finally:
         os.umask(umask)
-    _mount("-t", "devpts", "-o", "newinstance,ptmxmode=0666,mode=0620,gid=5", "devpts", place / "pts")
+    run_mount("-t", "devpts", "-o", "newinstance,ptmxmode=0666,mode=0620,gid=5", "devpts", place / "pts")
     for name, to in LINKS.items():
         (place / name).symlink_to(to)
 
@@ -153,16 +156,22 @@ def _resolver(root: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(own.read_bytes())
     elif path.is_file():
-        _mount("--bind", own.resolve(), path)
+        run_mount("--bind", own.resolve(), path)
 
 
-def _mount(*words: str | Path) -> None:
+def run_mount(*words: str | Path) -> None:
+    """Run mount. Raises GpuprovError if it fails."""
     done = subprocess.run(["mount", *map(str, words)], capture_output=True, text=True, check=False)
     if done.returncode:
         raise GpuprovError(
             f"mount {' '.join(map(str, words))}: {' '.join(done.stderr.split())}",
             "bake where file systems may be mounted: as root, in a container with CAP_SYS_ADMIN",
         )
+
+
+def unmount(place: Path) -> None:
+    """Take a file system, and all that is mounted below it, out of this mount namespace."""
+    subprocess.run(["umount", "--lazy", "--recursive", str(place)], capture_output=True, check=False)
 
 
 def run(root: Path, script: str, data: bytes | None = None) -> str:

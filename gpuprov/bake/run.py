@@ -12,7 +12,7 @@ import msgspec
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import HostOutcome
 from gpuprov.apply.outcome import judge as judge_events
-from gpuprov.bake import clean, first_boot, hardware, place
+from gpuprov.bake import clean, first_boot, hardware, own_root, place
 from gpuprov.bake.model import Baked, Options
 from gpuprov.core import chroot
 from gpuprov.core.errors import GpuprovError
@@ -39,8 +39,9 @@ def bake(fleet: Fleet, options: Options, show: Show | None = None) -> Baked:
     """
     (pair,) = fleet.pairs
     show, started = show or Show(), time.monotonic()
-    made = Baked(host=pair[0].name, root=str(options.root))
-    place.mount(options.root, hardware.tree(pair[1]))
+    made = Baked(host=pair[0].name, root="/" if options.own_root else str(options.root))
+    disks = own_root.list_block_devices() if options.own_root else {}
+    place.mount(options.root, hardware.tree(pair[1]), disks)
     prepared = first_boot.prepare(fleet, options)
     with ended_politely():
         try:
@@ -71,7 +72,7 @@ def _bake(pair: Pair, prepared: first_boot.Prepared, options: Options, made: Bak
         made.message, made.hint = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.hint
         return
     made.kernels = tuple(place.run(options.root, "ls /lib/modules 2>/dev/null || true").split())
-    before = clean.before(options.root)
+    before = clean.before(options.root, own_root=options.own_root, everything=options.clean_machine)
     try:
         outcome = _apply(pair, reading, options, made, show)
         if outcome.state in ("changed", "unchanged"):
@@ -86,7 +87,7 @@ def _bake(pair: Pair, prepared: first_boot.Prepared, options: Options, made: Bak
     finally:
         made.cleaned = clean.clean(options.root, before)
         made.left = clean.left(options.root, before)
-    made.kept = tuple(sorted(path for path in before if path.endswith("_key")))
+    made.kept = clean.describe(before)
     show.say(f"{name}: cleaned: {', '.join(made.cleaned) or 'nothing to remove'}")
 
 

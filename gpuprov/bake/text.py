@@ -43,6 +43,9 @@ def _lines(made: Baked, verbose: bool) -> Iterator[str]:
         shown = f": {', '.join(names)}" if verbose else ""
         yield f"  {AT_FIRST_BOOT}: {counted(len(names), 'check')}{shown}"
     yield from (f"  left in the image: {text}" for text in made.left)
-    if made.kept:
+    if made.kept and made.root == "/":
+        yield f"  every clone would share this of the machine: {', '.join(made.kept)}"
+        yield "    fix: cloud-init clean --machine-id --logs as the last step, or --clean-machine"
+    elif made.kept:
         yield f"  every clone would have the same ssh host keys, which the image had before: {', '.join(made.kept)}"
         yield "    fix: remove them, and have the first boot make new ones (ssh-keygen -A, or cloud-init)"

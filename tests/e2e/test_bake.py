@@ -31,6 +31,10 @@ SPEC: dict[str, Any] = {
     "persistence": {},
     "fabric_manager": {},
 }
+RECEIPT = "/var/lib/gpuprov/receipt.json"
+IDENTITY = "cat /etc/machine-id /etc/ssh/ssh_host_*"
+BAKE = "PYTHONPATH=/opt/lib python3 -m gpuprov bake /mnt/given/inventory.yaml --root / --wheels /mnt/wheels"
+UNITS = "systemctl list-units --no-legend --plain --state=active,failed --type=service; lsmod"
 NAME, CLONES = "e2e-bake", ("e2e-clone1", "e2e-clone2")
 
 
@@ -95,6 +99,40 @@ def test_an_image_is_baked_and_its_clones_prove_themselves(
     assert (image / "etc/machine-id").read_text() == ""
     assert str(image) not in Path("/proc/self/mounts").read_text(encoding="utf-8")
     assert clones(image, tmp_path, names) == len(names)
+
+
+def test_the_machine_that_it_runs_on_is_baked(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As a provisioner of Packer would: gpuprov unpacked on a booted machine, which stays as it is but for its files."""
+    wheels = collect_wheels(tmp_path_factory)
+    (tmp_path / "inventory.yaml").write_text(
+        json.dumps({"all": {"hosts": {"image": {"gpuprov": SPEC}}}}), encoding="utf-8"
+    )
+    container.down(NAME)
+    volumes = (*packages.volumes(HOST), (wheels, "/mnt/wheels"), (tmp_path, "/mnt/given"))
+    try:
+        machine = Machine(container.up(NAME, HOST, volumes=volumes))
+        hosts.furnish(NAME, HOST)
+        machine.sh("for w in /mnt/wheels/*.whl; do python3 -m zipfile -e $w /opt/lib; done; systemd-machine-id-setup")
+        identity = machine.sh(IDENTITY)
+        machine.sh(f"mkdir -p /var/lib/gpuprov; echo '{{}}' > {RECEIPT}; {BAKE} 2> /tmp/refused && exit 9 || true")
+        assert "gpuprov has been applied" in machine.sh(f"cat /tmp/refused; rm {RECEIPT}")
+        started = machine.sh(UNITS)
+        told = json.loads(machine.sh(f"{BAKE} --json"))
+        assert (told["state"], told["root"], told["left"]) == ("baked", "/", [])
+        assert {"/etc/machine-id", "/etc/ssh/ssh_host_ed25519_key"} <= set(told["kept"])
+        assert machine.sh(IDENTITY) == identity
+        assert machine.sh(UNITS) == started
+        assert (
+            machine.sh("ls -d /run/gpuprov-machine /root/.ansible /root/.cache/gpuprov /root/.local 2>/dev/null; true")
+            == ""
+        )
+        assert machine.sh("test -s /run/gpuprov-log/*.log; ls /var/lib/gpuprov").split() == ["first-boot"]
+        assert machine.sh(f"systemctl is-enabled {files.UNIT}").strip() == "enabled"
+        assert machine.held() >= {"nvidia-driver"}
+        machine.sh(f"{BAKE} --clean-machine")
+        assert machine.sh("cat /etc/machine-id; ls /etc/ssh/ssh_host_* 2>/dev/null; true") == ""
+    finally:
+        container.down(NAME)
 
 
 def clones(image: Path, folder: Path, names: tuple[str, ...]) -> int:
