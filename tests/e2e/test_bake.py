@@ -34,7 +34,7 @@ SPEC: dict[str, Any] = {
 RECEIPT = "/var/lib/gpuprov/receipt.json"
 IDENTITY = "cat /etc/machine-id /etc/ssh/ssh_host_*"
 BAKE = "PYTHONPATH=/opt/lib python3 -m gpuprov bake /mnt/given/inventory.yaml --root / --wheels /mnt/wheels"
-UNITS = "systemctl list-units --no-legend --plain --state=active,failed --type=service; lsmod"
+UNITS = "systemctl list-units --no-legend --plain --state=active,failed --type=service; cat /proc/modules 2>/dev/null || true"
 NAME, CLONES = "e2e-bake", ("e2e-clone1", "e2e-clone2")
 
 
