@@ -17,9 +17,9 @@ from gpuprov.facts.probes.host import house
 from gpuprov.spec.model import RawHost
 
 PLACE = Path("/run/gpuprov-machine")
-"""A file system of its own while it is baked: the machine's root, and what gpuprov and Ansible write for themselves."""
-LOG = Path("/run/gpuprov-log")
-"""Outside of the image wherever /run is in memory."""
+"""A file system of its own while it is baked: the machine's root, and what Ansible writes for itself."""
+LOG, CACHE = Path("/run/gpuprov-own/log"), Path("/run/gpuprov-own/cache")
+"""gpuprov's own files: outside of the image wherever /run is in memory."""
 ELSEWHERE = ("/proc", "/sys", "/dev", "/run")
 THIS = RawHost(name="this machine", connection={"ansible_connection": "local"})
 
@@ -30,7 +30,11 @@ def is_own(root: Path) -> bool:
 
 
 def refuse_at_work() -> None:
-    """Raise GpuprovError, with all reasons and their fixes, if this machine has a task, and is no image in the making."""
+    """Raise GpuprovError, with all reasons and their fixes, if this machine has a task, and is no image in the making.
+
+    From then on gpuprov's cache is outside of the image.
+    """
+    os.environ["XDG_CACHE_HOME"] = str(CACHE)
     if reasons := list(_reasons()):
         found, fixes = zip(*reasons, strict=True)
         message = f"--root / bakes an image of a machine that has no task yet, and here {'; '.join(found)}"
@@ -70,10 +74,7 @@ def _has_step() -> bool:
 
 @contextmanager
 def bound() -> Iterator[Path]:
-    """Mount this machine's root and its disks' file systems once more, in this mount namespace; yield the folder.
-
-    From then on gpuprov and Ansible keep their own files in memory.
-    """
+    """Mount this machine's root and its disks' file systems once more, in this mount namespace; yield the folder."""
     try:
         yield _bind()
     finally:
@@ -91,7 +92,6 @@ def _bind() -> Path:
     for point in list_mounts(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")):
         if os.path.isdir(point):
             place.run_mount("--bind", point, f"{root}{point}")
-    os.environ["XDG_CACHE_HOME"] = str(PLACE / "cache")
     if not os.path.exists(os.path.expanduser("~/.ansible")):
         os.environ.setdefault("ANSIBLE_HOME", str(PLACE / "ansible"))
     return root

@@ -36,11 +36,13 @@ def machine(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> 
     """This machine as its probes print it: idle, but for what the test says."""
     printed = {**IDLE, **getattr(request, "param", {})}
     facts = Facts({name: Output(output) for name, output in printed.items()})
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setattr(own_root, "gather", lambda asked: {raw.name: facts for raw, _ in asked})
 
 
 def test_an_idle_machine_is_taken(machine: None) -> None:
     own_root.refuse_at_work()
+    assert os.environ["XDG_CACHE_HOME"].startswith("/run/")
 
 
 @pytest.mark.parametrize(
@@ -101,7 +103,6 @@ from gpuprov.bake import own_root
 with own_root.bound() as root:
     assert os.path.samefile(root / "etc", "/etc"), root
     assert not (root / "proc/self").exists()
-    assert os.environ["XDG_CACHE_HOME"].startswith("/run/gpuprov-machine/")
 print(os.path.exists("/run/gpuprov-machine"))
 """
 
