@@ -31,6 +31,10 @@ def rules(host: HostSpec, block: Slurm) -> Iterable[Problem]:
     if block.shards and cut:
         message = f" is {block.shards}, and mig cuts GPUs into MIG devices, which Slurm does not share"
         yield problem(("shards",), message, "shards: 0; or mig: {mode: disabled}")
+    if block.containers.pyxis and not block.containers.enroot:
+        yield problem(
+            ("containers", "pyxis"), " is true, and pyxis runs enroot", "containers: {enroot: true, pyxis: true}"
+        )
     if block.type and block.gres in ("nvml", "site"):
         why = "AutoDetect=nvml names the types itself" if block.gres == "nvml" else "gres.conf is the site's"
         yield problem(
@@ -57,7 +61,7 @@ def export(facts: Facts) -> Fragment | None:
 
 CAPABILITY = Capability(
     name=HERE,
-    summary="GPUs of a compute node of Slurm: gres.conf with MIG devices and shards, ConstrainDevices, slurmd's order, a health check",
+    summary="GPUs of a compute node of Slurm: gres.conf with MIG devices and shards, ConstrainDevices, a health check, enroot, pyxis",
     fragment=Slurm,
     checks=CHECKS,
     rules=rules,

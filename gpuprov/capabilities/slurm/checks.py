@@ -4,6 +4,7 @@ from collections import Counter
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.slurm import containers
 from gpuprov.capabilities.slurm.fragment import Ctx, devices, make_request
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.gpus import mig
@@ -173,4 +174,4 @@ def health_check(ctx: Ctx) -> Outcome:
     return ok(f"every {interval} s, in {judged.milliseconds} ms")
 
 
-CHECKS = (node, autodetect, own, gres, constrained, health_check)
+CHECKS = (node, autodetect, own, gres, constrained, health_check, *containers.CHECKS)

@@ -7,8 +7,9 @@ from typing import Any
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.at_boot import ABOVE, COMMON, PATH, command, files
 from gpuprov.capabilities.base import Desired, Resources
+from gpuprov.capabilities.slurm import containers
 from gpuprov.capabilities.slurm.fragment import Ctx, make_request
-from gpuprov.facts.probes.host import slurm
+from gpuprov.facts.probes.host import slurm, slurm_containers
 from gpuprov.host_code.at_boot import slurm as onhost
 from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Lines, Program, Resource, Unit, role_values
@@ -43,9 +44,9 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 p=$(command -v python3 || echo /usr/libexec/platform-python)
 PYTHONPATH={ABOVE} exec "$p" -B -m slurm.slurm health
 """
-READS = {slurm.UNIT: (onhost.GRES, slurm.CGROUP)}
+READS = {slurm.UNIT: (onhost.GRES, slurm.CGROUP, slurm_containers.PLUGSTACK, slurm_containers.PYXIS_CONF)}
 """What slurmd has read at its start."""
-PATHS = (onhost.CONFIG, UNIT_FILE, slurm.DROP_IN, slurm.HEALTH, *PROGRAM)
+PATHS = (onhost.CONFIG, UNIT_FILE, slurm.DROP_IN, slurm.HEALTH, *containers.PATHS, *PROGRAM)
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
@@ -58,6 +59,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     yield File(slurm.HEALTH, HEALTH, 0o755) if ctx.fragment.health_check else Absent(slurm.HEALTH)
     if ctx.fragment.constrain_devices:
         yield Lines(path=slurm.CGROUP, keys={"ConstrainDevices": "yes"}, made=True)
+    yield from containers.desired(ctx)
     yield Unit(name=slurm.UNIT, reads=READS[slurm.UNIT], fix=f"systemctl restart {slurm.UNIT}")
 
 
@@ -68,12 +70,13 @@ def make(ctx: Ctx) -> dict[str, Json]:
     return {**values, "tasks": {"slurm": {"seconds": SECONDS}, "unit": slurmd}}
 
 
+PROBES = (slurm.SLURM, slurm_containers.CONTAINERS)
 RESOURCES: Resources[Any] = Resources(
     desired,
     lambda _host, _block: PATHS,
-    (slurm.SLURM,),
+    PROBES,
     reads=lambda _host, _block: READS,
     lines=(slurm.CGROUP,),
-    proves={"files": ("constrain_devices",)},
+    proves={"files": ("constrain_devices", "containers")},
 )
-DESIRED: Desired[Any] = Desired((slurm.SLURM,), make)
+DESIRED: Desired[Any] = Desired(PROBES, make)

@@ -18,6 +18,27 @@ FATAL = ("reboot", "drain", "return")
 NVML reports as long as it lasts."""
 
 
+class Containers(Fragment, frozen=True):
+    """enroot and pyxis on this node, both installed by other means: their settings, and each user's folders before a job."""
+
+    enroot: Annotated[
+        bool,
+        describe(
+            "enroot's folders for each user, made by a Prolog that slurm.conf has to name; false: nothing is managed"
+        ),
+    ] = False
+    pyxis: Annotated[
+        bool, describe("srun --container-image: the plugin in plugstack.conf.d, built for the slurmd that is installed")
+    ] = False
+    folder: Annotated[
+        str,
+        describe(
+            "A folder on a local disk for layers, containers and temporary files of all users: letters, digits, / . _ -",
+            pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$",
+        ),
+    ] = "/var/lib/enroot"
+
+
 class Slurm(Fragment, frozen=True):
     """GPUs of a compute node of Slurm: gres.conf, ConstrainDevices, slurmd after the GPUs, a health check. slurm.conf
     is the cluster's and stays as it is; slurmd is neither installed nor started."""
@@ -44,6 +65,7 @@ class Slurm(Fragment, frozen=True):
     health_check: Annotated[
         bool, describe("A HealthCheckProgram that drains the node when a GPU is unfit; slurm.conf has to name it")
     ] = False
+    containers: Annotated[Containers, describe("Containers of jobs by enroot and pyxis")] = Containers()
 
 
 Ctx = Context[Slurm]
