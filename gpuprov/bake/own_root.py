@@ -18,23 +18,12 @@ from gpuprov.spec.model import RawHost
 
 PLACE = Path("/run/gpuprov-machine")
 """A file system of its own while it is baked: the machine's root, and what Ansible writes for itself."""
-LOG, CACHE = Path("/run/gpuprov-own/log"), Path("/run/gpuprov-own/cache")
-"""gpuprov's own files: outside of the image wherever /run is in memory."""
 ELSEWHERE = ("/proc", "/sys", "/dev", "/run")
 THIS = RawHost(name="this machine", connection={"ansible_connection": "local"})
 
 
-def is_own(root: Path) -> bool:
-    """Return whether it is the root of the machine that this runs on."""
-    return os.path.samefile(root, "/")
-
-
 def refuse_at_work() -> None:
-    """Raise GpuprovError, with all reasons and their fixes, if this machine has a task, and is no image in the making.
-
-    From then on gpuprov's cache is outside of the image.
-    """
-    os.environ["XDG_CACHE_HOME"] = str(CACHE)
+    """Raise GpuprovError, with all reasons and their fixes, if this machine has a task, and is no image in the making."""
     if reasons := list(_reasons()):
         found, fixes = zip(*reasons, strict=True)
         message = f"--root / bakes an image of a machine that has no task yet, and here {'; '.join(found)}"

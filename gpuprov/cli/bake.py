@@ -1,5 +1,6 @@
 """The command `gpuprov bake`: parse, call, print, return the exit code."""
 
+import os
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,14 @@ def bake(inventory: options.InventoryOptions, root: Path, wheels: Path, as_json:
     \b
     Example: gpuprov bake inventory.yaml --limit gpu001 --root /srv/image --wheels wheels
     """
+    from gpuprov.bake import files
+
+    if own := os.path.samefile(root, "/"):
+        os.environ["XDG_CACHE_HOME"] = files.CACHE  # modules that are imported now read the catalogue through it
+        given["log_dir"] = given["log_dir"] or Path(files.LOG)
+    elif given["clean_machine"]:
+        raise click.UsageError("--clean-machine is for --root /: of a folder the identity is always removed")
+
     from gpuprov.bake import own_root, place, run, text
     from gpuprov.bake.model import Options
     from gpuprov.core import terminal
@@ -53,11 +62,8 @@ def bake(inventory: options.InventoryOptions, root: Path, wheels: Path, as_json:
     from gpuprov.plan.show import Terminal
 
     root = place.check(root)
-    if own := own_root.is_own(root):
+    if own:
         own_root.refuse_at_work()
-        given["log_dir"] = given["log_dir"] or own_root.LOG
-    elif given["clean_machine"]:
-        raise click.UsageError("--clean-machine is for --root /: of a folder the identity is always removed")
     place.enter()
     with own_root.bound() if own else nullcontext(root) as folder:
         fleet = options.load(inventory, also=frozen.DOMAINS)

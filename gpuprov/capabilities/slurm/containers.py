@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gpuprov.capabilities.answers import APPLY, HEADER
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.slurm.fragment import Ctx
+from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.host.slurm import SLURM
 from gpuprov.facts.probes.host.slurm_containers import (
     CONTAINERS,
@@ -92,7 +93,7 @@ def enroot(ctx: Ctx) -> Outcome:
         hint = f"install NVIDIA's packages enroot and enroot+caps, which no distribution has: {PACKAGES}"
         return fail(expected, "enroot is not installed", hint)
     numbers = facts.enroot.split(".")[:2]
-    if all(number.isascii() and number.isdigit() for number in numbers) and tuple(map(int, numbers)) < OLDEST:
+    if all(map(is_whole, numbers)) and tuple(map(int, numbers)) < OLDEST:
         return fail(
             expected, f"enroot {facts.enroot}, which reads no enroot.conf.d", f"install a newer one: {PACKAGES}"
         )
