@@ -47,4 +47,32 @@ def told(
     return "\n".join([*rows, ""])
 
 
-PROBES = {"slurm": told()}
+CONTAINERS = {
+    "enroot": "enroot|4.1.2",
+    "caps": "caps|/usr/bin/enroot-mksquashovlfs cap_sys_admin=ep\ncaps|/usr/bin/enroot-aufs2ovlfs cap_sys_admin,cap_mknod=ep",
+    "hook": "hook|",
+    "cli": "cli|/usr/bin/nvidia-container-cli",
+    "first": "",
+    "conf": "\n".join(
+        f"conf|ENROOT_{name.upper()}_PATH {above}/user-$(id -u)"
+        for name, above in (
+            ("runtime", "/run/enroot"),
+            *((name, f"/var/lib/enroot/{name}") for name in ("cache", "data", "temp")),
+        )
+    ),
+    "sysctl": "sysctl|user/max_user_namespaces|63504\nsysctl|user/max_mnt_namespaces|63504",
+    "prolog": "prolog|",
+    "plugin": "plugin|/usr/lib/x86_64-linux-gnu/slurm/spank_pyxis.so",
+    "stack": "stack|gpuprov",
+    "plugged": "",
+    "srun": "srun|\noffered|",
+}
+"""What the probe of enroot and pyxis prints of a node that has both."""
+
+
+def printed_containers(**changes: str) -> str:
+    """What it prints of another one."""
+    return "".join(f"{text}\n" for text in {**CONTAINERS, **changes}.values() if text)
+
+
+PROBES = {"slurm": told(), "slurm_containers": printed_containers()}

@@ -173,6 +173,12 @@ def user_namespaces(ctx: Ctx) -> Outcome:
         return not_asked(OFF)
     facts = ctx.facts.get(CONTAINERS)
     *limits, clone, restricted = SYSCTLS
+    if limits[0] not in facts.sysctls:
+        return fail(
+            "user and mount namespaces for users",
+            "a kernel without user namespaces",
+            "start a kernel with CONFIG_USER_NS",
+        )
     wrong = {name: 65536 for name in limits if facts.sysctls.get(name, 2) <= 1}
     wrong |= {clone: 1} if facts.sysctls.get(clone, 1) == 0 else {}
     wrong |= {restricted: 0} if facts.sysctls.get(restricted, 0) and not facts.profile else {}
