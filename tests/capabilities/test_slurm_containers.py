@@ -27,7 +27,7 @@ ENROOT = Slurm(containers=Containers(enroot=True))
 BOTH = Slurm(containers=Containers(enroot=True, pyxis=True))
 PLUGIN = "/usr/lib/x86_64-linux-gnu/slurm/spank_pyxis.so"
 OTHER = f"srun: plugin_load_from_file: Incompatible Slurm plugin {PLUGIN} version (23.02.0)"
-MANY = "sysctl|user/max_user_namespaces|9\n"
+KERNEL = "sysctl|user/max_user_namespaces|9\nsysctl|kernel/"
 NAMES = ("enroot", "pyxis_plugin", "enroot_folders", "enroot_gpus", "user_namespaces", "pyxis")
 INSTALLED, PLUGGED, FOLDERS, GPUS, NAMESPACES, PYXIS = (f"slurm.{name}" for name in NAMES)
 
@@ -61,12 +61,12 @@ ROWS = [
     Row("a kernel without them", NAMESPACES, ENROOT, host(sysctl=""), "fail", "a kernel without user namespaces", "CONFIG_USER_NS"),
     Row("no namespaces", NAMESPACES, ENROOT, host(sysctl="sysctl|user/max_user_namespaces|0"), "fail", "user.max_user_namespaces=0",
         "kernel: {sysctl: {user.max_user_namespaces: 65536}}"),
-    Row("Debian without namespaces for users", NAMESPACES, ENROOT, host(sysctl=f"{MANY}sysctl|kernel/unprivileged_userns_clone|0"), "fail",
+    Row("Debian without them", NAMESPACES, ENROOT, host(sysctl=f"{KERNEL}unprivileged_userns_clone|0"), "fail",
         "kernel.unprivileged_userns_clone=0", "kernel.unprivileged_userns_clone: 1"),
-    Row("Ubuntu 24.04", NAMESPACES, ENROOT, host(sysctl=f"{MANY}sysctl|kernel/apparmor_restrict_unprivileged_userns|1"), "fail",
+    Row("Ubuntu 24.04", NAMESPACES, ENROOT, host(sysctl=f"{KERNEL}apparmor_restrict_unprivileged_userns|1"), "fail",
         "kernel.apparmor_restrict_unprivileged_userns=1", "AppArmor profile"),
     Row("Ubuntu 24.04 with enroot's profile", NAMESPACES, ENROOT,
-        host(sysctl=f"{MANY}sysctl|kernel/apparmor_restrict_unprivileged_userns|1\nprofile|"), "pass"),
+        host(sysctl=f"{KERNEL}apparmor_restrict_unprivileged_userns|1\nprofile|"), "pass"),
     Row("srun with pyxis", PYXIS, BOTH, {}, "pass", "--container-image"),
     Row("pyxis of another Slurm", PYXIS, BOTH, host(srun=f"srun|\nerror|{OTHER}"), "fail",
         "pyxis was built for Slurm 23.02.0, and this is slurm-wlm 22.05.8", "build pyxis again"),
