@@ -7,8 +7,12 @@ CONNECTION = "gpuprov_chroot"
 PLACE = "/run/gpuprov-bake"
 """Folder in the image, on a file system that ends with the run."""
 PATH = f"{PLACE}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-FIXED = {"PATH": PATH, "HOME": "/root", "USER": "root", "LC_ALL": "C.UTF-8", "TERM": "dumb", "SYSTEMD_OFFLINE": "1"}
-"""Environment of programs in the image. SYSTEMD_OFFLINE: units are enabled as files, and never started."""
+FIXED = {
+    **{"PATH": PATH, "HOME": "/root", "USER": "root", "LC_ALL": "C.UTF-8", "TERM": "dumb", "SYSTEMD_OFFLINE": "1"},
+    "XDG_CACHE_HOME": f"{PLACE}/cache",
+}
+"""Environment of programs in the image. SYSTEMD_OFFLINE: units are enabled as files, and never started. XDG_CACHE_HOME:
+what they keep for later does not stay in the image."""
 PASSED = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy")
 
 

@@ -81,6 +81,7 @@ def test_programs_in_an_image_get_no_environment_of_this_machine(monkeypatch: py
     assert words[:5] == ["chroot", "--", "/srv/image", "/usr/bin/env", "-i"]
     assert "http_proxy=http://proxy.example:3128" in words
     assert "SYSTEMD_OFFLINE=1" in words
+    assert f"XDG_CACHE_HOME={chroot.PLACE}/cache" in words, "the image would keep it"
     assert not any("SECRET" in word for word in words)
 
 

@@ -96,6 +96,7 @@ def test_an_image_is_baked_and_its_clones_prove_themselves(
     assert built["status"] == "pass"
     assert told["kernels"][0] in built["found"]
     assert not (image / "var/lib/gpuprov/receipt.json").exists()
+    assert not (image / "root/.cache/gpuprov").exists()
     assert (image / "etc/machine-id").read_text() == ""
     assert str(image) not in Path("/proc/self/mounts").read_text(encoding="utf-8")
     assert clones(image, tmp_path, names) == len(names)
