@@ -8,7 +8,12 @@ PLACE = "/run/gpuprov-bake"
 """Folder in the image, on a file system that ends with the run."""
 PATH = f"{PLACE}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 FIXED = {
-    **{"PATH": PATH, "HOME": "/root", "USER": "root", "LC_ALL": "C.UTF-8", "TERM": "dumb", "SYSTEMD_OFFLINE": "1"},
+    "PATH": PATH,
+    "HOME": "/root",
+    "USER": "root",
+    "LC_ALL": "C.UTF-8",
+    "TERM": "dumb",
+    "SYSTEMD_OFFLINE": "1",
     "XDG_CACHE_HOME": f"{PLACE}/cache",
 }
 """Environment of programs in the image. SYSTEMD_OFFLINE: units are enabled as files, and never started. XDG_CACHE_HOME:

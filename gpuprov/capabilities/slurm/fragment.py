@@ -21,6 +21,8 @@ NVML reports as long as it lasts."""
 class Containers(Fragment, frozen=True):
     """enroot and pyxis on this node, both installed by other means: their settings, and each user's folders before a job."""
 
+    WHEN_PRESENT = {"enroot": True}
+
     enroot: Annotated[
         bool,
         describe(
