@@ -46,7 +46,7 @@ SPECS: dict[str, Fragment] = {
     "scratch": block("scratch", {"required_by": ["containerd"]}),
     "mig": block("mig", {"layout": [{"gpus": "all", "instances": {"1g.10gb": 7}}]}),
     "readings": BY_NAME["readings"].fragment(),
-    "slurm": block("slurm", {"health_check": True}),
+    "slurm": block("slurm", {"health_check": True, "containers": {"enroot": True, "pyxis": True}}),
     "cuda_toolkit": BY_NAME["cuda_toolkit"].fragment(),
     "vgpu_guest": BY_NAME["vgpu_guest"].fragment(),
     "nvidia_absent": BY_NAME["nvidia_absent"].fragment(),
