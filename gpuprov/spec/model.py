@@ -109,6 +109,7 @@ BLOCKS = frozenset(
         "nouveau",
         "nvidia_absent",
         "nvidia_driver",
+        "passthrough",
         "pcie",
         "persistence",
         "rdma",

@@ -69,6 +69,8 @@ EXAMPLES: dict[str, str] = {
     "dcgm_exporter": "dcgm: {}",
     "k8s": "kubernetes: {}",
     "device_plugin": "kubernetes: {}",
+    "vfio": "passthrough: {}",
+    "pci_passthrough": "passthrough: {}",
     "vgpu": "vgpu_guest: {}",
     "secure_boot": "nvidia_driver: {signing: {key_file: ..., certificate_file: ...}}",
     "secureboot": "nvidia_driver: {signing: {key_file: ..., certificate_file: ...}}",

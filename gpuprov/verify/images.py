@@ -16,6 +16,7 @@ STOPS = frozenset(
         *("pcie.hardware", "topology.visible", "mig.fits", "mig.clients", "mig.resettable"),
         *("gpu_settings.fits", "gpu_settings.clients", "mps.gpus"),
         *("nvidia_absent.clients", "scratch.disks"),
+        *("passthrough.hardware", "passthrough.clients", "passthrough.group"),
     }
 )
 """Checks that keep apply from a host, and that judge its hardware, its running kernel or its users."""

@@ -43,6 +43,7 @@ SPECS: dict[str, Fragment] = {
     "hpc": block("hpc", {"mpi": "hpcx"}),
     "gds": block("gds", {"toolkit": "12.8", "compat_mode": "deny"}),
     "cgpu": BY_NAME["cgpu"].fragment(),
+    "passthrough": BY_NAME["passthrough"].fragment(),
     "scratch": block("scratch", {"required_by": ["containerd"]}),
     "mig": block("mig", {"layout": [{"gpus": "all", "instances": {"1g.10gb": 7}}]}),
     "readings": BY_NAME["readings"].fragment(),

@@ -69,6 +69,7 @@ def test_the_acts_that_stop_services_are_found() -> None:
         ("mig", "service"),
         ("nvidia_absent", "install"),
         ("nvidia_driver", "install"),
+        ("passthrough", "service"),
     )
     assert tuple(STOPPING) == roles
 

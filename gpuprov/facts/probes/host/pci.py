@@ -1,21 +1,14 @@
 """NVIDIA functions on the PCI bus, read from sysfs: no pciutils needed, no GPU woken."""
 
-from fnmatch import fnmatchcase
-
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.host_code.at_boot.passthrough import VFIO, is_lent
 
-VFIO = "*vfio[-_]pci"
-"""Drivers that hold a function for a virtual machine, as a shell pattern: vfio-pci, and its variants for single devices
-(nvgrace_gpu_vfio_pci, mlx5_vfio_pci): https://github.com/torvalds/linux/tree/master/drivers/vfio/pci"""
+__all__ = ["GONE", "NO_DRIVER", "NVIDIA_FUNCTIONS", "VFIO", "PciFunction", "driven", "gpus", "is_lent", "parse"]
+
 GONE, NO_DRIVER = "gone", "-"
 """Words in a record: after a function that did not answer; in place of a missing driver."""
-
-
-def is_lent(driver: str) -> bool:
-    """True if the driver holds functions for a virtual machine."""
-    return fnmatchcase(driver, VFIO)
 
 
 class PciFunction(msgspec.Struct, frozen=True):

@@ -1,0 +1,54 @@
+"""`passthrough`: whole GPUs for virtual machines, bound to vfio-pci before NVIDIA's driver is loaded."""
+
+from gpuprov.capabilities.at_boot import carried
+from gpuprov.capabilities.base import Capability
+from gpuprov.capabilities.passthrough.checks import CHECKS
+from gpuprov.capabilities.passthrough.desired import DESIRED, MODULES, RESOURCES
+from gpuprov.capabilities.passthrough.fragment import Passthrough
+from gpuprov.capabilities.passthrough.rules import contribute, rules
+from gpuprov.capabilities.passthrough.tasks import TASKS
+from gpuprov.catalog import gpus
+from gpuprov.facts.probes.base import Facts
+from gpuprov.facts.probes.host.passthrough import PASSTHROUGH
+from gpuprov.host_code.at_boot.passthrough import parse_config
+from gpuprov.spec.build import convert
+from gpuprov.spec.model import Fragment
+
+
+def export(facts: Facts) -> Fragment | None:
+    """Return the configuration of gpuprov's own unit, if it is enabled."""
+    known = facts.get(PASSTHROUGH)
+    if not known.config or known.file != "enabled":
+        return None
+    config = parse_config([line.split() for line in known.config])
+    named = [found.key if (found := gpus.find_by_pci_id(each)) else each for each in config.gpus]
+    values = {"gpus": "all" if "all" in named else [*dict.fromkeys(named)], "nvswitches": config.switches}
+    block: Fragment | None = convert({**values, "driver": config.driver}, Passthrough)[0]
+    return block
+
+
+CAPABILITY = Capability(
+    name="passthrough",
+    summary="whole GPUs for virtual machines: bound to vfio-pci before NVIDIA's driver is loaded, with the IOMMU on",
+    fragment=Passthrough,
+    checks=CHECKS,
+    rules=rules,
+    contribute=contribute,
+    export=export,
+    export_probes=(PASSTHROUGH,),
+    tasks=TASKS,
+    desired=DESIRED,
+    resources=RESOURCES,
+    carried=carried(MODULES),
+    driverless=True,
+    needs_gpu=True,
+    at_boot={"bound": "passthrough.enabled"},
+    presupposes={
+        "bound": ("passthrough.hardware", "passthrough.iommu", "passthrough.group", "passthrough.clients"),
+        "active": ("passthrough.hardware", "passthrough.iommu", "passthrough.group", "passthrough.clients"),
+    },
+    taken_away={"gpus": []},
+    until_boot="the drivers of lent GPUs",
+    shown_by="tests/e2e/test_passthrough.py",
+    not_rehearsed="a container has no drivers of its own, and the GPUs of simulated machines no IOMMU",
+)
