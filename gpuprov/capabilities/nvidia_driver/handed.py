@@ -144,7 +144,7 @@ def _loading(ctx: Ctx, decision: Decision, moves: Transaction) -> Steps:
     elsewhere, reasons = served(ctx.host, ctx.fragment), deciding.reload_reasons(ctx, decision)
     under_installer = deciding.installs_runfile(ctx, decision)
     reason = _reason(ctx, decision) if reasons else ""
-    on_bus = bool(pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))) and not ctx.facts.get(system.CONTAINER)
+    on_bus = bool(pci.served(ctx.facts.get(pci.NVIDIA_FUNCTIONS))) and not ctx.facts.get(system.CONTAINER)
     yield Step("stop", {}, reasons and (moves.install or moves.remove) and not elsewhere)
     yield Step("unload", {}, reasons and not under_installer)
     yield Step("reason", {"capability": HERE, "reason": reason})

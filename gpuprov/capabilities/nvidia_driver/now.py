@@ -108,8 +108,9 @@ def held(ctx: Ctx) -> Outcome:
 )
 def loaded(ctx: Ctx) -> Outcome:
     """The loaded kernel module has the version of its package: a mismatch breaks every newly started program."""
-    if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
-        return skip("no NVIDIA GPU on the PCI bus: the module cannot load")
+    if not pci.served(functions := ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        lent = "all GPUs are with virtual machines" if pci.gpus(functions) else "no NVIDIA GPU on the PCI bus"
+        return skip(f"{lent}: the module cannot load")
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the loaded module is the machine's, not this host's")
     running = ctx.facts.get(nvidia.DRIVER).version

@@ -144,7 +144,7 @@ def _convert_gpu_health(pieces: Pieces) -> str | None:
     if functions is None:
         return f"@smi\n{shown}"
     gpus = [gpu for gpu in pci.parse(Output(functions)) if gpu.pci_class[:4] in ("0300", "0302")]
-    ours = [gpu for gpu in gpus if not gpu.driver.endswith("vfio-pci")]
+    ours = [gpu for gpu in gpus if not pci.is_lent(gpu.driver)]
     gone = "".join(f"@gone {gpu.address}\n" for gpu in ours if gpu.gone)
     return f"@present {len(ours)}\n@given {len(gpus) - len(ours)}\n{gone}@smi\n{shown}"
 

@@ -112,7 +112,7 @@ def find_gpu_faults(facts: Facts) -> Iterator[Fault]:
 
 def _read_hardware(facts: Facts, *, bridged: bool) -> tuple[list[PciFunction], int, bool]:
     """Return the host's own GPUs, the generation of its NVSwitches, and whether it is a tray of a rack."""
-    functions = [function for function in facts.get(pci.NVIDIA_FUNCTIONS) if not function.driver.endswith("vfio-pci")]
+    functions = [function for function in facts.get(pci.NVIDIA_FUNCTIONS) if not pci.is_lent(function.driver)]
     on_bus = [function for function in functions if function.is_gpu]
     generation = catalogue.find_generation([function.identifier for function in functions], bridged=bridged)
     return on_bus, generation, bool(on_bus) and all(_is_of_rack(function) for function in on_bus)

@@ -5,7 +5,18 @@ import msgspec
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.host_code.at_boot.passthrough import VFIO, is_lent
 
-__all__ = ["GONE", "NO_DRIVER", "NVIDIA_FUNCTIONS", "VFIO", "PciFunction", "driven", "gpus", "is_lent", "parse"]
+__all__ = [
+    "GONE",
+    "NO_DRIVER",
+    "NVIDIA_FUNCTIONS",
+    "VFIO",
+    "PciFunction",
+    "driven",
+    "gpus",
+    "is_lent",
+    "parse",
+    "served",
+]
 
 GONE, NO_DRIVER = "gone", "-"
 """Words in a record: after a function that did not answer; in place of a missing driver."""
@@ -61,3 +72,8 @@ def gpus(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
 def driven(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
     """Return the GPUs for this host's own driver, without those lent to virtual machines."""
     return tuple(function for function in gpus(functions) if not is_lent(function.driver))
+
+
+def served(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
+    """Return the GPUs and NVSwitches for this host's own driver, which cannot be loaded without one."""
+    return tuple(each for each in functions if each.pci_class[:4] == "0680" or each.is_gpu if not is_lent(each.driver))

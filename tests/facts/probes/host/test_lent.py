@@ -11,7 +11,8 @@ from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.host.pci import NVIDIA_FUNCTIONS, driven, is_lent, parse
-from tests.capabilities.asking import GIVEN, H100, NVSWITCH, Row, judge
+from gpuprov.hardware.topology.fabric import find_gpu_faults
+from tests.capabilities.asking import GIVEN, H100, NVSWITCH, Row, facts, judge
 
 LENDERS = ("vfio-pci", "vfio_pci", "nvgrace_gpu_vfio_pci", "nvgrace-gpu-vfio-pci", "mlx5_vfio_pci", "hisi-acc-vfio-pci")
 OTHERS = ("nvidia", "nouveau", "nova_core", "mlx5_core", "vfio", "vfio-platform", "pcieport", "")
@@ -58,3 +59,19 @@ def test_who_lends_by_python_and_by_the_shell(tmp_path: Path, driver: str, lent:
 def test_a_lent_gpu_is_nobodys_defect(row: Row, driver: str) -> None:
     functions = str(row.changed.get("nvidia_functions", H100 + GIVEN))
     judge(row._replace(changed={**row.changed, "nvidia_functions": functions.replace("vfio-pci", driver)}))
+
+
+@pytest.mark.parametrize("driver", LENDERS)
+def test_a_lent_gpu_is_not_missed_in_the_fabric(driver: str) -> None:
+    known = facts(nvidia_functions=GIVEN.replace("vfio-pci", driver) + NVSWITCH, fabric_state="", fabric_bridges="")
+    assert [*find_gpu_faults(known)] == []
+
+
+@pytest.mark.parametrize("driver", LENDERS)
+def test_without_a_gpu_of_its_own_the_host_needs_no_driver(driver: str) -> None:
+    """But for NVSwitches, which it runs for virtual machines that share them."""
+    lent = GIVEN.replace("vfio-pci", driver)
+    judge(
+        Row("", "nvidia_driver.loaded", None, {"nvidia_functions": lent}, "skip", "all GPUs are with virtual machines")
+    )
+    judge(Row("", "nvidia_driver.loaded", None, {"nvidia_functions": lent + NVSWITCH}, "pass"))
