@@ -77,6 +77,8 @@ ROWS = [
     Row("bound to another", BOUND, None, said(lent(HELD, "7"), function(FREE, "nvidia", group="8")), "fail",
         f"{FREE}: nvidia -> vfio-pci", "gpuprov apply", change=f"setting {FREE}: nvidia -> vfio-pci"),
     Row("by ids, and not for good", BOUND, None, said(function(FREE, "vfio-pci", group="8")), "fail", f"{FREE}: vfio-pci -> vfio-pci"),
+    Row("Grace's driver by its own name", BOUND, Passthrough(driver="nvgrace-gpu-vfio-pci"),
+        said(function(FREE, "nvgrace_gpu_vfio_pci", "nvgrace_gpu_vfio_pci", "8", of="10de:2342|030200")), "pass", "1 function"),
     Row("before the reboot", BOUND, None, said(without_iommu()), "fail", f"{FREE}: nvidia -> vfio-pci", reboot="the IOMMU is not on"),
     Row("taken back", BOUND, ONE, {}, "fail", f"{HELD}: vfio-pci -> a driver of this host",
         change=f"setting {HELD}: vfio-pci -> given back"),
@@ -167,7 +169,12 @@ def test_before_the_iommu_is_on_nothing_is_bound() -> None:
 
 @pytest.mark.parametrize(
     "asked",
-    [Passthrough(), Passthrough(gpus=("L40S", FREE)), Passthrough(gpus=()), Passthrough(nvswitches=True)],
+    [
+        Passthrough(driver="nvgrace-gpu-vfio-pci"),
+        Passthrough(gpus=("L40S", FREE)),
+        Passthrough(gpus=()),
+        Passthrough(nvswitches=True),
+    ],
 )
 def test_export_says_what_was_asked(asked: Passthrough) -> None:
     config = "config|\n" + "".join(f"config|{line}\n" for line in lines(asked))

@@ -4,7 +4,7 @@ from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.passthrough.checks import CHECKS
 from gpuprov.capabilities.passthrough.desired import DESIRED, MODULES, RESOURCES
-from gpuprov.capabilities.passthrough.fragment import Passthrough
+from gpuprov.capabilities.passthrough.fragment import DRIVERS, Passthrough
 from gpuprov.capabilities.passthrough.rules import contribute, rules
 from gpuprov.capabilities.passthrough.tasks import TASKS
 from gpuprov.catalog import gpus
@@ -23,7 +23,8 @@ def export(facts: Facts) -> Fragment | None:
     config = parse_config([line.split() for line in known.config])
     named = [found.key if (found := gpus.find_by_pci_id(each)) else each for each in config.gpus]
     values = {"gpus": "all" if "all" in named else [*dict.fromkeys(named)], "nvswitches": config.switches}
-    block: Fragment | None = convert({**values, "driver": config.driver}, Passthrough)[0]
+    driver = next((module for module, name in DRIVERS.items() if name == config.driver), config.driver)
+    block: Fragment | None = convert({**values, "driver": driver}, Passthrough)[0]
     return block
 
 

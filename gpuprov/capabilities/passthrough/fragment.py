@@ -8,6 +8,8 @@ from gpuprov.host_code.at_boot.passthrough import Config, parse_config
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
+DRIVERS = {"vfio-pci": "vfio-pci", "nvgrace-gpu-vfio-pci": "nvgrace_gpu_vfio_pci"}
+"""Names in sysfs, by module: https://github.com/torvalds/linux/blob/master/drivers/vfio/pci/nvgrace-gpu/main.c"""
 Selector = Annotated[str, describe('"0000:3b:00.0" or a model of gpuprov catalog gpus', min_length=1)]
 
 
@@ -51,7 +53,7 @@ def lines(block: Passthrough) -> tuple[str, ...]:
     """Return the configuration of the unit: `KEY VALUE`."""
     values = dict.fromkeys(value for _, values in named(block) for value in values)
     switches = ["nvswitches all"] * block.nvswitches
-    return (f"driver {block.driver}", *(f"gpu {value}" for value in values), *switches)
+    return (f"driver {DRIVERS[block.driver]}", *(f"gpu {value}" for value in values), *switches)
 
 
 def parse_block(block: Passthrough) -> Config:
