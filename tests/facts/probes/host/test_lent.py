@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
+from gpuprov.facts.captures import adapt
+from gpuprov.facts.captures.model import Pieces
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.host.pci import NVIDIA_FUNCTIONS, driven, is_lent, parse
-from gpuprov.hardware.topology.fabric import find_gpu_faults
-from tests.capabilities.asking import GIVEN, H100, NVSWITCH, Row, facts, judge
+from tests.capabilities.asking import GIVEN, H100, NVSWITCH, Row, judge
 
 LENDERS = ("vfio-pci", "vfio_pci", "nvgrace_gpu_vfio_pci", "nvgrace-gpu-vfio-pci", "mlx5_vfio_pci", "hisi-acc-vfio-pci")
 OTHERS = ("nvidia", "nouveau", "nova_core", "mlx5_core", "vfio", "vfio-platform", "pcieport", "")
@@ -62,9 +63,10 @@ def test_a_lent_gpu_is_nobodys_defect(row: Row, driver: str) -> None:
 
 
 @pytest.mark.parametrize("driver", LENDERS)
-def test_a_lent_gpu_is_not_missed_in_the_fabric(driver: str) -> None:
-    known = facts(nvidia_functions=GIVEN.replace("vfio-pci", driver) + NVSWITCH, fabric_state="", fabric_bridges="")
-    assert [*find_gpu_faults(known)] == []
+def test_a_lent_gpu_in_a_report_is_told_as_on_the_host(driver: str) -> None:
+    shown = f"09:01.0 3D controller [0302]: NVIDIA Corporation GH100 [10de:2342]\n\tKernel driver in use: {driver}\n"
+    pieces = Pieces(commands={"lspci -nnk": shown, adapt.SMI: "Driver Version : 580.1\n"})
+    assert str(adapt.PROBES["gpu_health"](pieces)).splitlines()[:2] == ["@present 0", "@given 1"]
 
 
 @pytest.mark.parametrize("driver", LENDERS)
