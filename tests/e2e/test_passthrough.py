@@ -25,8 +25,8 @@ FIRST, SECOND, BRIDGED, BESIDE = "0000:00:10.0", "0000:00:11.0", "0000:02:01.0",
 BOARD = [
     *("-machine", "q35", "-device", "intel-iommu"),
     *("-device", "e1000e,addr=0x10,romfile=", "-device", "e1000e,addr=0x11,romfile="),
-    *("-device", "pcie-root-port,id=port,chassis=1,addr=0x12", "-device", "pcie-pci-bridge,id=bridge,bus=port"),
-    *("-device", "e1000,bus=bridge,addr=1,romfile=", "-device", "e1000,bus=bridge,addr=2,romfile="),
+    *("-device", "pcie-root-port,id=above,chassis=1,addr=0x12", "-device", "pcie-pci-bridge,id=legacy,bus=above"),
+    *("-device", "e1000,bus=legacy,addr=1,romfile=", "-device", "e1000,bus=legacy,addr=2,romfile="),
 ]
 """Behind a bridge to PCI, two functions share a group."""
 NVIDIA = {"vendor": "0x10de", "device": "0x26b9", "class": "0x030200"}

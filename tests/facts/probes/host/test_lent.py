@@ -10,6 +10,7 @@ import pytest
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.facts.captures import adapt
 from gpuprov.facts.captures.model import Pieces
+from gpuprov.facts.captures.plain import SMI
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.host.pci import NVIDIA_FUNCTIONS, driven, is_lent, parse
@@ -65,7 +66,7 @@ def test_a_lent_gpu_is_nobodys_defect(row: Row, driver: str) -> None:
 @pytest.mark.parametrize("driver", LENDERS)
 def test_a_lent_gpu_in_a_report_is_told_as_on_the_host(driver: str) -> None:
     shown = f"09:01.0 3D controller [0302]: NVIDIA Corporation GH100 [10de:2342]\n\tKernel driver in use: {driver}\n"
-    pieces = Pieces(commands={"lspci -nnk": shown, adapt.SMI: "Driver Version : 580.1\n"})
+    pieces = Pieces(commands={"lspci -nnk": shown, SMI: "Driver Version : 580.1\n"})
     assert str(adapt.PROBES["gpu_health"](pieces)).splitlines()[:2] == ["@present 0", "@given 1"]
 
 
