@@ -50,7 +50,7 @@ ROWS = [
     Row("no GPU", HARDWARE, None, said("LoadState|not-found\n"), "fail", "not there: all; GPUs: none"),
     Row("no NVSwitch", HARDWARE, Passthrough(nvswitches=True), {}, "fail", "none", "B200"),
     Row("NVSwitches", HARDWARE, Passthrough(nvswitches=True), said(lent(HELD, "7"), function(SWITCH, **SWITCHES)), "pass", SWITCH),
-    Row("none", HARDWARE, Passthrough(gpus=()), {}, "n/a", "not in the spec"),
+    Row("none", HARDWARE, Passthrough(gpus=()), {}, "n/a", "no GPU is lent"),
     Row("a container", HARDWARE, None, PODMAN, "fail", "a podman container"),
     Row("nothing moves", CLIENTS, None, {}, "pass", "no virtual machine has a GPU that moves"),
     Row("a virtual machine has one that is taken back", CLIENTS, ONE, {}, "fail", f"{HELD}: qemu-system-x86 (pid 4242)",
@@ -72,7 +72,6 @@ ROWS = [
         "then a reboot", reboot="the kernel should be started with intel_iommu=on iommu=pt"),
     Row("off in the firmware", IOMMU, None, {"command_line": ON, **said(without_iommu())}, "fail", f"none of {FREE}", "VT-d"),
     Row("AMD's is on by itself", IOMMU, None, {"command_line": "ro quiet\n"}, "pass", "in IOMMU groups"),
-    Row("a container's", IOMMU, None, PODMAN, "skip", "podman container"),
     Row("bound", BOUND, None, {}, "pass", "2 functions with vfio-pci"),
     Row("bound to another", BOUND, None, said(lent(HELD, "7"), function(FREE, "nvidia", group="8")), "fail",
         f"{FREE}: nvidia -> vfio-pci", "gpuprov apply", change=f"setting {FREE}: nvidia -> vfio-pci"),
@@ -83,7 +82,6 @@ ROWS = [
     Row("taken back", BOUND, ONE, {}, "fail", f"{HELD}: vfio-pci -> a driver of this host",
         change=f"setting {HELD}: vfio-pci -> given back"),
     Row("none is lent", BOUND, Passthrough(gpus=()), said(function(FREE, "nvidia")), "n/a", "no GPU is lent"),
-    Row("a container's drivers", BOUND, None, PODMAN, "skip", "podman container"),
 ]  # fmt: skip
 
 
@@ -113,7 +111,7 @@ SPECS: list[tuple[str, Passthrough, HostSpec, tuple[str, ...]]] = [
     ("no IOMMU", ONE, host(pcie={"iommu": "disabled"}), ("contradicts pcie.iommu",)),
     ("Grace", Passthrough(), host("GH200-96GB"), ("that of GH200-96GB is nvgrace-gpu-vfio-pci",)),
     ("not Grace", Passthrough(driver="nvgrace-gpu-vfio-pci"), host("L40S"), ("that of L40S is vfio-pci",)),
-    ("a board alone", Passthrough(), host("H100-SXM5-80GB", 8), ("lends H100-SXM5-80GB, which NVSwitches join",)),
+    ("a board alone", Passthrough(), host("H100-SXM5-80GB", 8), ("lends GPUs that NVSwitches join",)),
     ("a board with its NVSwitches", Passthrough(nvswitches=True), host("H100-SXM5-80GB", 8), ()),
     ("shared NVSwitches", Passthrough(), host("H100-SXM5-80GB", 8, nvidia_driver={}, **SHARED), ()),
     ("Fabric Manager for bare metal", ONE, host("H100-SXM5-80GB", 8, fabric_manager={}), ("fabric_mode: bare-metal",)),
@@ -148,8 +146,8 @@ def test_a_model_is_all_its_ids() -> None:
     )
 
 
-def made(asked: Passthrough, text: str, container: str = "none\n") -> dict[str, Any]:
-    known = facts(passthrough=text, container=container)
+def made(asked: Passthrough, text: str) -> dict[str, Any]:
+    known = facts(passthrough=text)
     values: Any = DESIRED.make(Context(host(), asked, known))
     return dict(values["tasks"])
 
@@ -164,7 +162,6 @@ def test_services_are_stopped_for_a_gpu_that_the_driver_has_to_let_go() -> None:
 
 def test_before_the_iommu_is_on_nothing_is_bound() -> None:
     assert made(Passthrough(), without_iommu()) == {}
-    assert made(Passthrough(), without_iommu(), "podman\n") == {}
 
 
 @pytest.mark.parametrize(

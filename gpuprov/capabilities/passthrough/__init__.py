@@ -28,6 +28,8 @@ def export(facts: Facts) -> Fragment | None:
     return block
 
 
+FIRST = tuple(f"passthrough.{name}" for name in ("hardware", "iommu", "group", "clients"))
+
 CAPABILITY = Capability(
     name="passthrough",
     summary="whole GPUs for virtual machines: bound to vfio-pci before NVIDIA's driver is loaded, with the IOMMU on",
@@ -44,10 +46,7 @@ CAPABILITY = Capability(
     driverless=True,
     needs_gpu=True,
     at_boot={"bound": "passthrough.enabled"},
-    presupposes={
-        "bound": ("passthrough.hardware", "passthrough.iommu", "passthrough.group", "passthrough.clients"),
-        "active": ("passthrough.hardware", "passthrough.iommu", "passthrough.group", "passthrough.clients"),
-    },
+    presupposes={"iommu": FIRST[:1], "bound": FIRST, "active": FIRST},
     taken_away={"gpus": []},
     until_boot="the drivers of lent GPUs",
     shown_by="tests/e2e/test_passthrough.py",

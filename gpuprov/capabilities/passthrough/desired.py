@@ -6,11 +6,10 @@ from typing import Any
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.at_boot import COMMON, command, files, unit
 from gpuprov.capabilities.base import Desired, Resources
-from gpuprov.capabilities.passthrough.checks import FIELDS, is_without_iommu, list_moves
+from gpuprov.capabilities.passthrough.checks import FIELDS, OFF, is_without_iommu, list_moves
 from gpuprov.capabilities.passthrough.fragment import Ctx, lines
 from gpuprov.capabilities.passthrough.tasks import TASKS
 from gpuprov.capabilities.steps import Need, Step, hand_steps
-from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.passthrough import PASSTHROUGH, UNIT
 from gpuprov.host_code.at_boot.passthrough import CONFIG
 from gpuprov.host_code.json_members import Json
@@ -35,20 +34,12 @@ Before=systemd-modules-load.service systemd-udev-trigger.service sysinit.target
 )
 
 
-def waits(ctx: Ctx) -> str:
-    """Return why no function can be bound on this host now."""
-    kind = ctx.facts.get(system.CONTAINER)
-    if kind:
-        return f"{kind} container: drivers are the machine's"
-    return "the IOMMU is not on yet" if is_without_iommu(ctx) else ""
-
-
 def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield the unit with its configuration and program."""
     yield from (Program(path, name) for path, name in PROGRAM.items())
     yield File(CONFIG, HEADER + "".join(f"{line}\n" for line in lines(ctx.fragment)))
     yield File(UNIT_FILE, TEXT)
-    why = waits(ctx)
+    why = OFF if is_without_iommu(ctx) else ""
     yield Unit(name=UNIT, enabled=True, active=None if why else True, waits=why, fix=f"systemctl status {UNIT}; {FIX}")
 
 
@@ -56,21 +47,20 @@ def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. Services that hold GPUs are stopped for one that NVIDIA's driver has to let go."""
     values = role_values(desired(ctx), "program", "files", "units", "on")
     del values["on"]
-    moves = list_moves(ctx)
-    needs: dict[Need, str] = {}
-    if any(move.function.driver == "nvidia" for move in moves):
-        needs = {"host-drained": "drain", "gpus-free": "stop"}
+    moves, possible = list_moves(ctx), not is_without_iommu(ctx)
+    taken = any(move.function.driver == "nvidia" for move in moves)
+    needs: dict[Need, str] = {"host-drained": "drain", "gpus-free": "stop"} if taken else {}
     own = {"name": UNIT, "state": "ran", "enabled": True, "program": "passthrough", "fix": FIX}
-    steps = [Step("unit", {**own, "differs": ", ".join(map(str, moves))}, not waits(ctx), needs)]
-    steps += [Step("start", {}, needs and not waits(ctx))]
+    steps = [Step("unit", {**own, "differs": ", ".join(map(str, moves))}, possible, needs)]
+    steps += [Step("start", {}, taken and possible)]
     return {**values, "tasks": hand_steps(steps, TASKS)}
 
 
-DESIRED: Desired[Any] = Desired((PASSTHROUGH, system.CONTAINER), make)
+DESIRED: Desired[Any] = Desired((PASSTHROUGH,), make)
 RESOURCES: Resources[Any] = Resources(
     desired,
     lambda _host, _block: (CONFIG, UNIT_FILE, *PROGRAM),
-    (PASSTHROUGH, system.CONTAINER),
+    (PASSTHROUGH,),
     units=lambda _host, _block: (UNIT,),
     proves={"files": FIELDS, "enabled": FIELDS},
 )

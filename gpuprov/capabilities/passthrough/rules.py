@@ -21,25 +21,23 @@ OF_SWITCHES = ("nvidia_driver", "persistence", "fabric_manager")
 """Of these, what runs the NVSwitches where virtual machines share them."""
 
 
-def contribute(host: HostSpec, _block: Passthrough) -> Kernel | None:
-    """Return the IOMMU's parameters, unless pcie.iommu says them."""
-    parameters = parameters_of(host)
-    return Kernel(command_line=parameters) if parameters and says_nothing(host) else None
-
-
-def says_nothing(host: HostSpec) -> bool:
-    """Return whether no pcie.iommu decides how the IOMMU works."""
-    return getattr(host.capabilities.get("pcie"), "iommu", "keep") == "keep"
-
-
 def find_model(host: HostSpec) -> Gpu | None:
     return gpus.find_gpu(host.gpu.model) if host.gpu else None
 
 
 def parameters_of(host: HostSpec) -> dict[str, str]:
-    """Return the kernel parameters with which the IOMMU is on, and lets this host's own devices through."""
+    """Return the kernel parameters with which the IOMMU is on, and lets this host's own devices through; none where
+    pcie.iommu says how it works."""
+    if getattr(host.capabilities.get("pcie"), "iommu", "keep") != "keep":
+        return {}
     model = find_model(host)
     return pcie.build_parameters("passthrough", "auto", model.key if model else "")
+
+
+def contribute(host: HostSpec, _block: Passthrough) -> Kernel | None:
+    """Return the IOMMU's parameters."""
+    parameters = parameters_of(host)
+    return Kernel(command_line=parameters) if parameters else None
 
 
 def rules(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
@@ -62,13 +60,9 @@ def rules(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
 def _selectors(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
     named = () if block.gpus == "all" else block.gpus
     for index, text in enumerate(named):
-        if is_address(text):
+        if not (ADDRESS.fullmatch(text) if is_address(text) else gpus.find_gpu(text)):
             what, hint = "is no PCI address", 'as lspci -D prints it: "0000:3b:00.0"'
-            wrong = not ADDRESS.fullmatch(text)
-        else:
-            wrong = gpus.find_gpu(text) is None
-            what, hint = gpus.explain_unknown(text) if wrong else ("", "")
-        if wrong:
+            what, hint = (what, hint) if is_address(text) else gpus.explain_unknown(text)
             yield problem(("gpus", index), f'is "{text}", which {what}', hint)
         if text in named[:index]:
             yield problem(("gpus", index), f"names {text} a second time", "once is enough")
@@ -103,7 +97,7 @@ def _switches(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
 
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide (virtualization models)
     """
-    model, mode = find_model(host), _mode(host)
+    mode = _mode(host)
     if block.nvswitches and (block.gpus != "all" or mode):
         message = "goes with gpus: all, to one virtual machine whose own Fabric Manager runs them"
         yield problem("nvswitches", message, "gpus: all and fabric_manager: false; or nvswitches: false")
@@ -112,9 +106,13 @@ def _switches(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
         yield problem(
             "", message, "fabric_manager: {fabric_mode: shared-nvswitch}; or nvswitches: true, with gpus: all"
         )
-    elif model and model.fabric_manager.needed == "nvswitch-boards" and block.gpus and not (block.nvswitches or mode):
-        board = not host.gpu or (host.gpu.count or fabric.BOARD) >= fabric.BOARD
-        if board:
-            message = f"lends {model.key}, which NVSwitches join: without them CUDA ends with error 802 in the virtual machine"
-            hint = "nvswitches: true, with gpus: all; or fabric_manager: {fabric_mode: shared-nvswitch}"
-            yield problem("", message, hint, warning=True)
+    elif block.gpus and not (block.nvswitches or mode) and _is_board(host):
+        message = "lends GPUs that NVSwitches join: without them CUDA ends with error 802 in the virtual machine"
+        hint = "nvswitches: true, with gpus: all; or fabric_manager: {fabric_mode: shared-nvswitch}"
+        yield problem("", message, hint, warning=True)
+
+
+def _is_board(host: HostSpec) -> bool:
+    model = find_model(host)
+    joined = model is not None and model.fabric_manager.needed == "nvswitch-boards"
+    return joined and host.gpu is not None and (host.gpu.count or fabric.BOARD) >= fabric.BOARD
