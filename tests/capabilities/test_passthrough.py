@@ -100,7 +100,10 @@ SPECS: list[tuple[str, Passthrough, HostSpec, tuple[str, ...]]] = [
     ("all of a host", Passthrough(), host("L40S", 4), ()),
     ("some, and the driver for the others", ONE, host("L40S", 4, nvidia_driver={}, mig={}), ()),
     ("all, and the driver", Passthrough(), host(nvidia_driver={}, container_toolkit={}),
-        ("gpus is all, and nvidia_driver needs a GPU that stays", "and container_toolkit needs")),
+        ("gpus are all GPUs of the host, and nvidia_driver needs one that stays", "and container_toolkit needs")),
+    ("all by their model", Passthrough(gpus=("L40S",)), host("L40S", 4, nvidia_driver={}), ("and nvidia_driver needs",)),
+    ("all by their addresses", Passthrough(gpus=(FREE, HELD)), host("L40S", 2, dcgm={}), ("and dcgm needs",)),
+    ("another model", Passthrough(gpus=("L4",)), host("L40S", 4, nvidia_driver={}), ()),
     ("all, and MIG, MPS, cGPU", Passthrough(), host(mig={}, mps={}, cgpu={}), ("and mig needs", "and mps needs", "and cgpu needs")),
     ("no address", Passthrough(gpus=("3b:00:0",)), host(), ("is no PCI address",)),
     ("no model", Passthrough(gpus=("H100-SXM5-80G",)), host(), ("is not in the catalogue",)),
@@ -117,7 +120,7 @@ SPECS: list[tuple[str, Passthrough, HostSpec, tuple[str, ...]]] = [
     ("Fabric Manager for bare metal", ONE, host("H100-SXM5-80GB", 8, fabric_manager={}), ("fabric_mode: bare-metal",)),
     ("NVSwitches and Fabric Manager", Passthrough(nvswitches=True), host(**SHARED), ("nvswitches goes with gpus: all",)),
     ("NVSwitches of some", Passthrough(gpus=(FREE,), nvswitches=True), host(), ("nvswitches goes with gpus: all",)),
-    ("none any more", Passthrough(gpus=()), host("H100-SXM5-80GB", 8, fabric_manager={}), ()),
+    ("none any more", Passthrough(gpus=()), host("H100-SXM5-80GB", 8, fabric_manager={}, pcie={"acs": "disabled"}), ()),
 ]  # fmt: skip
 
 

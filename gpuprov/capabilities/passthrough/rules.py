@@ -40,21 +40,31 @@ def contribute(host: HostSpec, _block: Passthrough) -> Kernel | None:
     return Kernel(command_line=parameters) if parameters else None
 
 
+def lends_all(host: HostSpec, block: Passthrough) -> bool:
+    """Return whether no GPU stays with the host, as far as the spec says."""
+    model, count = find_model(host), len(list_addresses(block))
+    by_model = model is not None and any(gpus.find_gpu(name) == model for name in block.gpus)
+    return block.gpus == "all" or by_model or (count > 0 and host.gpu is not None and count == host.gpu.count)
+
+
+def list_addresses(block: Passthrough) -> set[str]:
+    return {text.lower() for text in block.gpus if is_address(text)}
+
+
 def rules(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
+    if not block.gpus:
+        return
     yield from _selectors(host, block)
     yield from _driver(host, block)
     yield from _isolation(host)
     yield from _switches(host, block)
-    if block.gpus == "all":
-        shared = _mode(host) == "shared-nvswitch"
-        for name in NEED_A_GPU:
-            if name in host.capabilities and not (shared and name in OF_SWITCHES):
-                hint = f"{name}: false for these hosts, or name the GPUs that are lent"
-                yield problem("gpus", f"is all, and {name} needs a GPU that stays with this host", hint)
+    shared = OF_SWITCHES if _mode(host) == "shared-nvswitch" else ()
+    for name in NEED_A_GPU if lends_all(host, block) else ():
+        if name in host.capabilities and name not in shared:
+            hint = f"{name}: false for these hosts, or lend some of the GPUs only"
+            yield problem("gpus", f"are all GPUs of the host, and {name} needs one that stays", hint)
     if "vgpu_guest" in host.capabilities:
-        yield problem(
-            "", "contradicts vgpu_guest, which is for a guest", "vgpu_guest: false on hosts of virtual machines"
-        )
+        yield problem("", "contradicts vgpu_guest, which is for a guest", "vgpu_guest: false")
 
 
 def _selectors(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
@@ -66,7 +76,7 @@ def _selectors(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
             yield problem(("gpus", index), f'is "{text}", which {what}', hint)
         if text in named[:index]:
             yield problem(("gpus", index), f"names {text} a second time", "once is enough")
-    count = len({text.lower() for text in named if is_address(text)})
+    count = len(list_addresses(block))
     if host.gpu and host.gpu.count and count > host.gpu.count:
         yield problem("gpus", f"names {count} GPUs, and gpu.count is {host.gpu.count}", "correct one of them")
 
@@ -101,12 +111,12 @@ def _switches(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
     if block.nvswitches and (block.gpus != "all" or mode):
         message = "goes with gpus: all, to one virtual machine whose own Fabric Manager runs them"
         yield problem("nvswitches", message, "gpus: all and fabric_manager: false; or nvswitches: false")
-    elif mode not in ("", "shared-nvswitch") and block.gpus:
+    elif mode not in ("", "shared-nvswitch"):
         message = f"contradicts fabric_manager.fabric_mode: {mode}"
         yield problem(
             "", message, "fabric_manager: {fabric_mode: shared-nvswitch}; or nvswitches: true, with gpus: all"
         )
-    elif block.gpus and not (block.nvswitches or mode) and _is_board(host):
+    elif not (block.nvswitches or mode) and _is_board(host):
         message = "lends GPUs that NVSwitches join: without them CUDA ends with error 802 in the virtual machine"
         hint = "nvswitches: true, with gpus: all; or fabric_manager: {fabric_mode: shared-nvswitch}"
         yield problem("", message, hint, warning=True)
