@@ -23,12 +23,13 @@ NAME = "e2e-passthrough1"
 DESCRIPTION = Description(kind="machine", memory=1024)
 FIRST, SECOND, BRIDGED, BESIDE = "0000:00:10.0", "0000:00:11.0", "0000:02:01.0", "0000:02:02.0"
 BOARD = [
-    *("-machine", "q35", "-device", "intel-iommu"),
+    *("-machine", "q35", "-device", "intel-iommu,intremap=off"),
     *("-device", "e1000e,addr=0x10,romfile=", "-device", "e1000e,addr=0x11,romfile="),
     *("-device", "pcie-root-port,id=above,chassis=1,addr=0x12", "-device", "pcie-pci-bridge,id=legacy,bus=above"),
     *("-device", "e1000,bus=legacy,addr=1,romfile=", "-device", "e1000,bus=legacy,addr=2,romfile="),
 ]
-"""Behind a bridge to PCI, two functions share a group."""
+"""Behind a bridge to PCI, two functions share a group. Without remapping of interrupts, with which a kernel that is emulated
+slowly does not find its timer. Debian's kernel has the IOMMU on by itself."""
 NVIDIA = {"vendor": "0x10de", "device": "0x26b9", "class": "0x030200"}
 MAKER = "/etc/maker"
 UNIT = f"""[Unit]
@@ -73,11 +74,11 @@ def failing(told: Any) -> set[str]:
     return {row["check"] for row in told if row["status"] == "fail"}
 
 
-def test_they_are_bound_after_the_reboot_that_switches_the_iommu_on(host: Booted) -> None:
+def test_they_are_bound_by_the_boot_with_the_parameters_of_the_iommu(host: Booted) -> None:
     assert drivers(host, FIRST, SECOND) == ["e1000e", "e1000e"]
     code, told = host.gpuprov("verify", BOTH, *PATIENT)
     assert code == 1
-    assert {"passthrough.iommu", "passthrough.bound"} <= failing(told)
+    assert {"kernel.command_line", "passthrough.bound", "passthrough.enabled"} <= failing(told)
     code, told = host.gpuprov("apply", BOTH, "--yes")
     assert code == 0, told
     assert "intel_iommu=on" in host.sh("cat /proc/cmdline")
