@@ -164,7 +164,10 @@ def test_services_are_stopped_for_a_gpu_that_the_driver_has_to_let_go() -> None:
 
 
 def test_before_the_iommu_is_on_nothing_is_bound() -> None:
+    """The reboot that switches it on also binds the GPUs: the unit is enabled before."""
     assert made(Passthrough(), without_iommu()) == {}
+    values: Any = DESIRED.make(Context(host(), Passthrough(), facts(passthrough=without_iommu())))
+    assert values["on"] == ["gpuprov-passthrough.service"]
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,9 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Json]:
-    """Return the role's values. Services that hold GPUs are stopped for one that NVIDIA's driver has to let go."""
+    """Return the role's values. The unit is enabled with its files, before a reboot, which then binds the GPUs. Services that
+    hold GPUs are stopped for one that NVIDIA's driver has to let go."""
     values = role_values(desired(ctx), "program", "files", "units", "on")
-    del values["on"]
     moves, possible = list_moves(ctx), not is_without_iommu(ctx)
     taken = any(move.function.driver == "nvidia" for move in moves)
     needs: dict[Need, str] = {"host-drained": "drain", "gpus-free": "stop"} if taken else {}
