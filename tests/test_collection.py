@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import pytest
 import yaml
 
 from gpuprov.core.assets import files
 from tests import collection
+from tests.rows import run_each
 
 ROOT = collection.ROOT
 BRANCHES = ("block", "rescue", "always", "tasks", "pre_tasks", "post_tasks", "handlers")
@@ -78,7 +78,7 @@ def test_plugins_import_and_run_what_is_in_the_collection() -> None:
             assert not short & {word for word in words if isinstance(word, str)}, name
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "expected"),
     [
         ("- gpuprov_files:\n    files: {}", "- gpuprov.gpuprov.gpuprov_files:\n    files: {}"),

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from gpuprov.cli import cli
 from gpuprov.cli.host_argument import former_order
+from tests.rows import run_each
 
 
 def verbs() -> list[tuple[str, list[str]]]:
@@ -22,7 +23,7 @@ def verbs() -> list[tuple[str, list[str]]]:
     return found
 
 
-@pytest.mark.parametrize(("name", "arguments"), verbs())
+@run_each(("name", "arguments"), verbs())
 def test_the_inventory_is_last_and_hosts_are_before_it(name: str, arguments: list[str]) -> None:
     assert [one for one in arguments if "INVENTORY" in one] == arguments[-1:]
     assert set(arguments[:-1]) <= {"HOST", "HOST|FILE"}, name

@@ -9,6 +9,7 @@ import pytest
 from gpuprov.facts.probes.acceptance import outputs
 from gpuprov.facts.probes.acceptance.outputs import Unreadable
 from tests.accept.fleet import data, latency
+from tests.rows import run_each
 
 # nccl-tests on 8 H100, and NCCL's log between two hosts, in the form of https://github.com/NVIDIA/nccl/issues/1453
 NCCL = """# nThread 1 nGpus 8 minBytes 17179869184 maxBytes 17179869184 step: 1048576(bytes) warmup iters: 5 iters: 20
@@ -117,7 +118,7 @@ def test_a_warning_between_head_and_figures_is_no_figure() -> None:
     assert outputs.bandwidth(data("write_bw").replace(head, head + row), 65536) == 0.029357
 
 
-@pytest.mark.parametrize(
+@run_each(
     "text",
     [
         "",
@@ -183,7 +184,7 @@ def test_memory_bandwidth_is_that_of_all_instances() -> None:
     assert 0 < value < 100
 
 
-@pytest.mark.parametrize(
+@run_each(
     "text",
     [
         STREAM.rpartition("stress-ng")[0],
@@ -213,7 +214,7 @@ def test_collectives() -> None:
     assert not outputs.collective(read + NETWORK.format(net="IB", gdr="", sent="") + NCCL).gdrdma
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "told"),
     [
         (NCCL.replace(": 0 OK", ": 3 FAILED"), "3 values are wrong"),
@@ -263,7 +264,7 @@ def test_diagnostics() -> None:
     assert (three.passed, three.failed) == (1, ())
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "told"),
     [
         ("Error: unable to establish a connection to the specified host: localhost\n", "unable to establish"),

@@ -12,6 +12,7 @@ from gpuprov.capabilities.acceptance.fragment import Acceptance, RdmaTests
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.core.errors import GpuprovError
 from tests.accept.fleet import Fleet, bandwidth, data, devices, facts, gone, latency, run
+from tests.rows import run_each
 
 GOOD = bandwidth(391.2)
 BOTH = Acceptance(rdma=RdmaTests(tests=("write_bw", "send_lat"), latency=3))
@@ -79,7 +80,7 @@ def test_a_server_that_does_not_come_up_is_told_with_what_it_said() -> None:
     assert [one.status for one in outcome.findings] == ["error", "pass"]
 
 
-@pytest.mark.parametrize("lines", range(1, 21, 3))
+@run_each("lines", range(1, 21, 3))
 def test_a_cut_output_is_no_figure(lines: int) -> None:
     cut = "\n".join(GOOD.splitlines()[:lines])
     assert {one.status for one in run(Fleet(ib_write_bw=cut), 2).findings} == {"error"}
@@ -154,7 +155,7 @@ def test_services_that_hold_gpus_do_not_count_as_use() -> None:
     assert run(fleet, 2, options=Options(yes=True, only=("rdma", "dcgm"))).exit_code == 0
 
 
-@pytest.mark.parametrize("turn", range(1, 7))
+@run_each("turn", range(1, 7))
 def test_an_interrupt_at_any_time_ends_what_runs_and_gives_the_locks_back(turn: int) -> None:
     fleet = Fleet(ib_write_bw=GOOD)
     fleet.interrupt_at = turn

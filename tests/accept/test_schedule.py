@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.accept.model import GROUP, Pairing
 from gpuprov.accept.schedule import plan_rounds, split_rounds
+from tests.rows import run_each
 
 
 def names(count: int) -> list[str]:
     return [f"gpu{number:03d}" for number in range(1, count + 1)]
 
 
-@pytest.mark.parametrize("pairing", ["all", "ring", "auto"])
-@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 9, 33])
+@run_each("pairing", ["all", "ring", "auto"])
+@run_each("count", [0, 1, 2, 3, 4, 7, 8, 9, 33])
 def test_no_host_is_in_two_tests_at_a_time_and_none_is_left_out(count: int, pairing: Pairing) -> None:
     planned = plan_rounds(names(count), pairing)
     for pairs in planned:
@@ -26,14 +25,14 @@ def test_no_host_is_in_two_tests_at_a_time_and_none_is_left_out(count: int, pair
     assert len(tested) == len(set(tested))
 
 
-@pytest.mark.parametrize("count", [2, 3, 8, 9])
+@run_each("count", [2, 3, 8, 9])
 def test_all_pairs_take_as_few_rounds_as_can_be(count: int) -> None:
     planned = plan_rounds(names(count), "all")
     assert sum(len(pairs) for pairs in planned) == count * (count - 1) // 2
     assert len(planned) == (count if count % 2 else count - 1)
 
 
-@pytest.mark.parametrize(("count", "turns"), [(2, 1), (3, 3), (4, 2), (100, 2), (101, 3)])
+@run_each(("count", "turns"), [(2, 1), (3, 3), (4, 2), (100, 2), (101, 3)])
 def test_a_ring_takes_two_rounds_or_three(count: int, turns: int) -> None:
     planned = plan_rounds(names(count), "ring")
     assert len(planned) == turns

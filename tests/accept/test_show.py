@@ -24,6 +24,7 @@ from gpuprov.core.errors import GpuprovError
 from tests import documents
 from tests.accept.fleet import ALL_TOOLS, Fleet, bandwidth, data, facts, gone, run
 from tests.accept.test_outputs import COPIES, DIAG_3, DIAG_4, NCCL, NETWORK, STREAM
+from tests.rows import run_each
 
 SVG = "{http://www.w3.org/2000/svg}"
 GPUS = "".join(f"00000000:{n:02x}:00.0, NVIDIA H100 80GB HBM3, GPU-{n}, 570.133.20, Enabled\n" for n in range(1, 9))
@@ -85,7 +86,7 @@ def test_a_pair_without_a_figure_and_one_that_was_not_tested() -> None:
     assert "no figure" in drawn
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("value", "status", "less", "level"),
     [
         (391, "pass", False, "met"),

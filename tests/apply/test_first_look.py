@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from gpuprov.apply.first_look import first_look
 from gpuprov.apply.model import Options
 from gpuprov.facts.probes.base import Facts, Output
@@ -15,6 +13,7 @@ from gpuprov.plan.extra import checked_run, of_rollback
 from gpuprov.plan.read import Reading
 from gpuprov.render import digests
 from gpuprov.spec.model import RawHost
+from tests.rows import run_each
 
 OLD, APPLIED, NEW = "2026-11-20T08:00:00Z", "2026-11-23T08:00:00Z", "2026-11-23T08:00:01Z"
 SKEWED = "2026-11-23T07:56:00Z"
@@ -33,7 +32,7 @@ def reading(applied: object, by: str) -> Reading:
     return Reading(Facts({name: Output(text) for name, text in told.items()}), ())
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("asked_at", "by", "state"),
     [
         (OLD, "monday", "blocked"),

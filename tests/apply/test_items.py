@@ -14,6 +14,7 @@ from gpuprov.plan.items import Key, key
 from gpuprov.plan.made import REBOOT, made
 from gpuprov.plan.model import Item
 from gpuprov.verify.evaluate import Result
+from tests.rows import run_each
 
 FILE = Item(capability="mps", kind="file", name="/etc/gpuprov/mps.json", before="absent", after="written")
 UNIT = Item(capability="mps", kind="service", name="gpuprov-mps@host.service", before="inactive", after="active")
@@ -76,7 +77,7 @@ def failing(item: Item, check: str, reboot: str = "") -> Result:
     return Result(host="gpu1", capability=item.capability, check=check, status="fail", changes=(change,), reboot=reboot)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("outcome", "left", "why"),
     [
         ({"state": "blocked", "task": "host.clock"}, None, "blocked: host.clock"),
@@ -143,9 +144,7 @@ def test_what_the_plan_had_not_foreseen_is_named() -> None:
         ]
 
 
-@pytest.mark.parametrize(
-    "answer", [{}, {"changes": ["Inst a 1"]}, {"changed": True, "changes": "Inst a 1"}, {"results": 3}]
-)
+@run_each("answer", [{}, {"changes": ["Inst a 1"]}, {"changed": True, "changes": "Inst a 1"}, {"results": 3}])
 def test_an_answer_that_names_nothing_is_no_evidence(answer: dict[str, Any]) -> None:
     assert made("nvidia_driver", "gpuprov_packages", answer) == []
     assert made("nvidia_driver", "gpuprov_packages", {"changed": True, "changes": ["", 7, "remove the older a"]}) == []

@@ -27,6 +27,7 @@ from gpuprov.plan.playbook import Ended, environment
 from gpuprov.report.files import state_folder
 from gpuprov.verify.evaluate import Result, ResultStatus
 from tests import documents
+from tests.rows import run_each
 
 
 def result(status: ResultStatus, reboot: str = "") -> Result:
@@ -35,7 +36,7 @@ def result(status: ResultStatus, reboot: str = "") -> Result:
     )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("states", "status", "code"),
     [
         (["changed", "unchanged"], "pass", 0),
@@ -61,7 +62,7 @@ def test_exit_codes(states: list[State], status: ResultStatus, code: int) -> Non
     assert as_text(ApplyRun(run="r", hosts=[], interrupted=True)) == "interrupted: run it again to complete it"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("tally", "ended", "state", "message"),
     [
         (Tally(changed=["a"], failed=False), Ended("ended", 0), "changed", ""),
@@ -337,7 +338,7 @@ def test_locked_hosts_have_a_file_of_their_own(
     assert "1 of 3 hosts that another run works on, to do later: --limit @" in said.err
 
 
-@pytest.mark.parametrize("name", ["", "-x", "a b", "a/b", "x" * 65, "a\n"])
+@run_each("name", ["", "-x", "a b", "a/b", "x" * 65, "a\n"])
 def test_a_run_has_a_name_that_a_host_and_a_file_can_bear(name: str) -> None:
     with pytest.raises(GpuprovError, match="--run is"):
         checked_run(name)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.bundle import resolve
+from tests.rows import run_each
 
 
 def stanza(**other: str) -> str:
@@ -24,7 +25,7 @@ def stanza(**other: str) -> str:
     return "".join(f"{name}: {value}\n" for name, value in {**told, **other}.items()) + "\n"
 
 
-@pytest.mark.parametrize(
+@run_each(
     "index",
     [
         "",

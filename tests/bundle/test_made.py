@@ -37,9 +37,10 @@ from gpuprov.rules import reach
 from gpuprov.spec.model import RawHost
 from tests.bundle.carried import ARCHIVE, EL, REPOSITORY, Carried, asked, fleet
 from tests.pull.site import new_key
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "section", "key"),
     [
         ("gcc-12", "devel", "free"),
@@ -262,7 +263,7 @@ def test_another_folder_is_not_touched(tmp_path: Path) -> None:
         bundles.make(fleet(tmp_path, {"nvidia_driver": {}}), options, 0.0)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("words", "said"),
     [
         (["--mode", "apply"], "--mode goes with --pull"),

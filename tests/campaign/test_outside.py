@@ -20,6 +20,7 @@ from tests.campaign import delay, outside, sabotage
 from tests.campaign.__main__ import planned
 from tests.campaign.group import failures
 from tests.campaign.table import text
+from tests.rows import run_each
 
 VERSIONS = ("535.1", "535.2")
 SITE = tuple(f"#site {file} abc 644 root" for file in outside.SITE)
@@ -47,7 +48,7 @@ def test_what_holds(now: outside.Look) -> None:
     assert outside.judge(WELL, now, VERSIONS, died=False) == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("now", "said"),
     [
         (seen("#module 6.1.0-1-amd64 "), "driver: kernel 6.1.0-1-amd64 has no module"),
@@ -157,7 +158,7 @@ def packet(payload: bytes, ports: bytes = b"\x13\x88\x00\x16", protocol: int = s
     )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("packets", "found"),
     [
         ([packet(b"sudo: hunter2")], True),
@@ -197,9 +198,7 @@ h3: changed (3 tasks in 2 s)
 """
 
 
-@pytest.mark.parametrize(
-    ("host", "said"), [("h0", "timed out"), ("g4", "fix: see"), ("h2", "put right"), ("h3", ""), ("h", "")]
-)
+@run_each(("host", "said"), [("h0", "timed out"), ("g4", "fix: see"), ("h2", "put right"), ("h3", ""), ("h", "")])
 def test_what_an_apply_says_of_one_host(host: str, said: str) -> None:
     told = failures(TOLD, host)
     assert said in told

@@ -21,6 +21,7 @@ from tests.capabilities import contexts, rdma_host
 from tests.capabilities.acceptance_host import record, tools, write_bw
 from tests.capabilities.asking import Row, good
 from tests.capabilities.asking import judge as ask_row
+from tests.rows import run_each
 
 TOOLS, BUILT, BUILDABLE, RESULT = (f"acceptance.{name}" for name in ("tools", "built", "buildable", "result"))
 SHA = "0123456789ab" + "c" * 52
@@ -88,12 +89,12 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@run_each("row", ROWS, ids=lambda row: row.name)
 def test_checks(row: Row) -> None:
     ask_row(row)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "found", "status"),
     [
         (Acceptance(), BUSBW, "fail"),
@@ -172,7 +173,7 @@ def test_every_level_of_dcgm_has_a_time() -> None:
     assert DcgmDiag().level in DIAG_SECONDS
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("model", "busbw", "said"),
     [
         ("A100-SXM4-80GB", 900, "the NVLinks of A100-SXM4-80GB have 600 GB/s in both directions together"),
@@ -204,7 +205,7 @@ def made(block: Acceptance, **changed: str) -> dict[str, Any]:
     return dict(DESIRED.make(contexts.context("acceptance", contexts.spec(acceptance=block), told)))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("release", "there", "expected"),
     [
         ("", "native|amd64\n", ["build-essential", "libnccl-dev"]),

@@ -25,6 +25,7 @@ from tests.capabilities import contexts
 from tests.capabilities.asking import CHECKS, Row, facts, judge
 from tests.capabilities.cgpu_host import ABSENT, said
 from tests.capabilities.contents_host import Also, unit
+from tests.rows import run_each
 
 MODULE, ALONE, DRIVER, SETTINGS, FILES, ENABLED, ACTIVE, VERSION = (
     f"cgpu.{name}" for name in ("module", "alone", "driver", "settings", "files", "enabled", "active", "version")
@@ -79,7 +80,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_cgpu(row: Row) -> None:
     judge(row)
 
@@ -106,9 +107,7 @@ BESIDE: list[tuple[str, str, Mapping[str, Fragment], dict[str, str], frozenset[s
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("check", "blocks", "texts", "run", "status"), [pytest.param(*row[1:], id=row[0]) for row in BESIDE]
-)
+@run_each(("check", "blocks", "texts", "run", "status"), [pytest.param(*row[1:], id=row[0]) for row in BESIDE])
 def test_what_other_blocks_of_the_spec_do(
     check: str, blocks: Mapping[str, Fragment], texts: dict[str, str], run: frozenset[str] | None, status: str
 ) -> None:
@@ -164,7 +163,7 @@ def told(block: Cgpu, gpu: GpuSpec | None = None, **others: Fragment) -> list[st
     return [str(problem) for problem in cgpu.rules(host, block)]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "others", "said_"),
     [
         (Cgpu(), {}, ""),
@@ -189,7 +188,7 @@ def test_rules(block: Cgpu, others: dict[str, Fragment], said_: str) -> None:
     assert len(found) == bool(said_)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("values", "place", "hint"),
     [
         ({"policy": 6}, "cgpu.policy is 6", "a whole number from 0 to 5"),
@@ -207,7 +206,7 @@ def test_values_that_no_model_takes(values: object, place: str, hint: str) -> No
     assert hint in way
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "block"),
     [
         (said("20 1 80", "20 1 80"), Cgpu(policy=1, max_inst=20, prio_ratio=80)),
@@ -238,7 +237,7 @@ def test_the_role_writes_the_lines_that_the_check_expects(block: Cgpu) -> None:
     assert tuple(line for line in config(block).splitlines() if not line.startswith("#")) == lines(block)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("version", "driver", "said_"),
     [
         ("1.5.20", "575", ""),

@@ -18,6 +18,7 @@ from gpuprov.resources.kernel_module import describe_module
 from gpuprov.resources.setting import describe_setting
 from tests.capabilities.asking import ask, facts
 from tests.capabilities.test_redhat import PLUGIN, ROCKY
+from tests.rows import run_each
 
 VALUES = [
     ("1", "1", EQUAL, True),
@@ -42,7 +43,7 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("desired", "actual", "how", "met"), VALUES)
+@run_each(("desired", "actual", "how", "met"), VALUES)
 def test_values(desired: str, actual: str | None, how: str, met: bool) -> None:
     assert is_met(desired, actual, how) is met
 
@@ -66,7 +67,7 @@ MODULES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("module", "host", "changes"), MODULES)
+@run_each(("module", "host", "changes"), MODULES)
 def test_modules(module: KernelModule, host: Modules, changes: list[str]) -> None:
     found = list_changes(module.compare(host))
     assert [f"{one.kind} {one.name}: {one.before} -> {one.after}" for one in found] == changes
@@ -147,7 +148,7 @@ def asked(texts: dict[str, str], *states: bool, wanted: bool = True) -> Outcome:
     return answers.held(facts(**{"package_locking": "", **texts}), found, "the library", hold=wanted)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("texts", "states", "wanted", "status", "found", "hint"),
     [
         (DEBIAN, (True, True), True, "pass", "2 packages held", ""),
@@ -192,7 +193,7 @@ def test_every_capability_asks_whether_holding_works() -> None:
     assert all(LOCKING in check.probes for check in holding)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("units", "hint"),
     [
         ({"a.service": "disabled"}, "systemctl enable --now a.service"),
@@ -217,9 +218,7 @@ GONE = "\n\n".join(
 )
 
 
-@pytest.mark.parametrize(
-    "check", [one for one in all_checks() if {"units", "dcgm_units"} & {p.name for p in one.probes}]
-)
+@run_each("check", [one for one in all_checks() if {"units", "dcgm_units"} & {p.name for p in one.probes}])
 def test_no_fix_starts_or_enables_a_unit_that_is_not_there(check: Check) -> None:
     outcome = ask(
         check.id, None, **{probe.name: GONE for probe in check.probes if probe.name in ("units", "dcgm_units")}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities import container_toolkit
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
@@ -25,6 +23,7 @@ from tests.capabilities.toolkit_host import (
     toolkit,
 )
 from tests.capabilities.toolkit_rows import DOCKER, EXACT, engines, row
+from tests.rows import run_each
 
 ROWS = [
     row("as asked", "packages", None, {}, "pass", VERSION),
@@ -47,7 +46,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("question", ROWS)
+@run_each("question", ROWS)
 def test_packages(question: Row) -> None:
     judge(question)
 
@@ -157,7 +156,7 @@ DEVICES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("question", DEVICES)
+@run_each("question", DEVICES)
 def test_devices(question: Row) -> None:
     judge(question)
 

@@ -31,6 +31,7 @@ from tests.capabilities.toolkit_host import (
     podman,
     toolkit,
 )
+from tests.rows import run_each
 
 REPOSITORY: dict[str, object] = {"container_toolkit_repository": "https://mirror.example/toolkit stable main extra",
               "container_toolkit_repository_key": "/keys/toolkit.asc"}  # fmt: skip
@@ -87,7 +88,7 @@ ROWS: list[tuple[str, ContainerToolkit, dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "block", "changed", "wanted"), ROWS, ids=[row[0] for row in ROWS])
+@run_each(("name", "block", "changed", "wanted"), ROWS, ids=[row[0] for row in ROWS])
 def test_what_is_brought_about(
     name: str, block: ContainerToolkit, changed: dict[str, Any], wanted: dict[str, Any]
 ) -> None:

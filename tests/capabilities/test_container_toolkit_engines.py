@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
 from tests.capabilities.asking import Row, judge
@@ -24,6 +22,7 @@ from tests.capabilities.toolkit_host import (
     toolkit,
 )
 from tests.capabilities.toolkit_rows import ALL, BARE_DOCKER, DEFAULT, DOCKER, K3S, K3S_DEFAULT, POD, engines, row
+from tests.rows import run_each
 
 MICRO = ContainerToolkit(runtimes=("microk8s",))
 OWN_DEFAULT = {"config.yaml.d/99-gpuprov.yaml": "default-runtime: nvidia\n"}
@@ -163,6 +162,6 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("question", ROWS)
+@run_each("question", ROWS)
 def test_engines(question: Row) -> None:
     judge(question)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities import container_toolkit
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
@@ -24,6 +22,7 @@ from tests.capabilities.toolkit_host import (
     toolkit,
 )
 from tests.capabilities.toolkit_rows import ALL, DOCKER, EXACT, K3S, K3S_DEFAULT, POD, engines, row
+from tests.rows import run_each
 
 ROWS = [
     row("the newest", "resolvable", None, {"packages": ""}, "pass", VERSION,
@@ -91,7 +90,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("question", ROWS)
+@run_each("question", ROWS)
 def test_preflight(question: Row) -> None:
     judge(question)
 
@@ -120,7 +119,7 @@ def problems(**fields: Any) -> list[tuple[str, str, str]]:
     return [(problem.severity, problem.message, problem.hint) for problem in found]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("fields", "told"),
     [
         ({}, []),

@@ -6,8 +6,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog import engines as known
@@ -18,6 +16,7 @@ from tests.capabilities.contents_host import Also, with_lines
 from tests.capabilities.test_container_toolkit_desired import made
 from tests.capabilities.toolkit_host import cdi, containerd, crio, docker, podman, toolkit
 from tests.capabilities.toolkit_rows import EXACT, engines, row
+from tests.rows import run_each
 
 FILE = "/var/run/cdi/nvidia.yaml"
 GIDS = {"cdi_specifications": cdi(of="0.7.0", fields=("additionalGids",))}
@@ -99,12 +98,12 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("question", ROWS)
+@run_each("question", ROWS)
 def test_readers(question: Row) -> None:
     judge(question)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("make", "version", "passes"),
     [
         *[(podman, version, version > "5.0.0") for version in ("4.9.3", "5.0.0", "5.1.0", "5.7.0")],
@@ -125,7 +124,7 @@ def test_a_release_that_is_as_known_is_not_called_newer() -> None:
     assert "judged as" not in told
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("host", "flags"),
     [
         (podman("4.9.3"), "no-additional-gids-for-device-nodes"),

@@ -16,6 +16,7 @@ from tests.capabilities.asking import CHECKS, Row, facts, judge
 from tests.capabilities.asking import GOOD as OTHERS
 from tests.capabilities.cuda_host import CUDNN, GOOD, NCCL, packages, rpms, toolkits
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 NOTHING = "space 40960000 /usr/local\nspace 40960000 /var\n"
 BOTH = CudaToolkit(versions=("12.4", "13.0.2"), default="12.4", cudnn="9", nccl="2.21")
@@ -125,7 +126,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("question", ROWS)
+@run_each("question", ROWS)
 def test_toolkits(question: Row) -> None:
     judge(question)
 
@@ -214,9 +215,7 @@ def test_a_version_that_the_parts_of_a_library_do_not_share_is_none() -> None:
     assert found.packages == {}
 
 
-@pytest.mark.parametrize(
-    ("driver", "toolkit"), [("", "13.0"), ("580.95.05", "13.0"), ("580.60.01", "12.4"), ("580", "12.4")]
-)
+@run_each(("driver", "toolkit"), [("", "13.0"), ("580.95.05", "13.0"), ("580.60.01", "12.4"), ("580", "12.4")])
 def test_without_versions_the_newest_that_is_known_and_the_driver_runs(driver: str, toolkit: str) -> None:
     offered = {"cuda-toolkit-13-0": ["13.0.2-1"], "cuda-toolkit-19-9": ["19.9.0-1"]}
     assert decided(offered, driver=driver, versions=()).default == toolkit

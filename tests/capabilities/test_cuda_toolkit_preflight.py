@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities import cuda_toolkit
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
@@ -15,6 +13,7 @@ from tests.capabilities.asking import CHECKS, Row, facts, judge
 from tests.capabilities.asking import GOOD as OTHERS
 from tests.capabilities.cuda_host import GOOD
 from tests.capabilities.test_cuda_toolkit import BOTH, ROCKY, kits, row, with_packages
+from tests.rows import run_each
 
 SLES = {
     "os_release": 'ID="sles"\nID_LIKE="suse"\nVERSION_ID="15.7"\nPRETTY_NAME="SUSE Linux Enterprise Server 15 SP7"\n'
@@ -80,12 +79,12 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("question", ROWS)
+@run_each("question", ROWS)
 def test_preflight(question: Row) -> None:
     judge(question)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("asked", "status", "told"),
     [
         (NvidiaDriver(version="580", cuda="13.0"), "pass", "driver 580.65.06 runs"),
@@ -115,7 +114,7 @@ def problems(block: CudaToolkit, driver: str = "", gpu: str = "", wanted: str = 
     return [(problem.severity, problem.message, problem.hint) for problem in cuda_toolkit.rules(host, block)]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "driver", "gpu", "severity", "message", "hint"),
     [
         (only(default="13.0"), "", "", "error", '"13.0", which is not in versions', "one of: 12.4"),

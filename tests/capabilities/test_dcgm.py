@@ -3,8 +3,6 @@ exporter."""
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities.dcgm.desired import EXPORTER as DROP_IN
 from gpuprov.capabilities.dcgm.fragment import Dcgm, listens
 from gpuprov.facts.probes.base import Output
@@ -13,6 +11,7 @@ from tests.capabilities import dcgm_host as host
 from tests.capabilities.asking import CHECKS, GIVEN, H100, NO_GPU, PODMAN, Row, judge, older
 from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.dcgm_host import CORE, CUDA, ENGINE, EXPORTER, SENDER, packages, said
+from tests.rows import run_each
 
 THREE = {"dcgm_packages": packages("datacenter-gpu-manager", version="1:3.3.9")}
 RED_HAT = {"os_release": 'ID="rocky"\nVERSION_ID="9.6"\nID_LIKE="rhel centos fedora"\n'}
@@ -127,12 +126,12 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check}: {row.name}")
+@run_each("row", ROWS, ids=lambda row: f"{row.check}: {row.name}")
 def test_state(row: Row) -> None:
     asked(row)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("command", "address"),
     [
         (ENGINE, "127.0.0.1:5555"),

@@ -23,6 +23,7 @@ from tests.capabilities import dcgm_host as host
 from tests.capabilities.asking import GOOD, facts
 from tests.capabilities.dcgm_host import CORE, CUDA, SET, index, packages, units
 from tests.capabilities.test_dcgm import DRIVER_580, THREE
+from tests.rows import run_each
 
 FIVE = "1:4.5.3-1"
 NOTHING = {"dcgm_packages": "", "dcgm_units": units(("inactive", ""))}
@@ -69,7 +70,7 @@ ROWS: list[tuple[str, Dcgm, dict[str, str], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "block", "changed", "wanted"), ROWS, ids=[row[0] for row in ROWS])
+@run_each(("name", "block", "changed", "wanted"), ROWS, ids=[row[0] for row in ROWS])
 def test_what_is_brought_about(name: str, block: Dcgm, changed: dict[str, str], wanted: dict[str, Any]) -> None:
     found = made(block, **changed)
     assert {key: found[key] for key in wanted} == wanted, name

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.dcgm import CAPABILITY, export, rules
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
@@ -15,6 +13,7 @@ from tests.capabilities import dcgm_host as host
 from tests.capabilities.asking import GOOD, Row, facts
 from tests.capabilities.dcgm_host import CORE, CUDA, EXPORTER, SENDER, index, packages, said, units
 from tests.capabilities.test_dcgm import DRIVER_580, THREE, V100, asked
+from tests.rows import run_each
 
 NOTHING = {"dcgm_packages": ""}
 NO_DRIVER = {"driver_libraries": "", "loaded_driver": ""}
@@ -75,7 +74,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check}: {row.name}")
+@run_each("row", ROWS, ids=lambda row: f"{row.check}: {row.name}")
 def test_preflight(row: Row) -> None:
     asked(row)
 
@@ -85,7 +84,7 @@ def problems(driver: str = "any", **fields: Any) -> list[str]:
     return [f"{'.'.join(map(str, p.path))} {p.severity}: {p.message} | {p.hint}" for p in rules(spec, Dcgm(**fields))]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("driver", "fields", "words"),
     [
         ("440", {}, "nvidia_driver.version error: nvidia_driver.version: DCGM does not work with driver branch 440"),
@@ -111,7 +110,7 @@ def test_what_cannot_be_is_said_offline(driver: str, fields: dict[str, Any], wor
     assert words in found[0]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("driver", "fields"),
     [("580", {}), ("535", {"version": "3"}), ("580", {"cuda": "12"}), ("any", {"listen": "/run/dcgm"}),
      ("any", {"exporter": True, "exporter_port": 9500, "listen": "ALL:5556"}), ("570", {"multinode": True})],
@@ -120,14 +119,12 @@ def test_what_can_be_is_not_refused(driver: str, fields: dict[str, Any]) -> None
     assert problems(driver, **fields) == []
 
 
-@pytest.mark.parametrize(
-    ("branch", "cuda"), [(449, ""), (450, "11"), (524, "11"), (525, "12"), (575, "12"), (580, "13"), (615, "13")]
-)
+@run_each(("branch", "cuda"), [(449, ""), (450, "11"), (524, "11"), (525, "12"), (575, "12"), (580, "13"), (615, "13")])
 def test_the_build_of_a_driver_branch(branch: int, cuda: str) -> None:
     assert catalogue.find_cuda_major(branch) == cuda
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("exporter", "dcgm", "fits"),
     [("4.7.1-1", "4.4.2", True), ("4.8.2-1", "4.4.2", False), ("4.8.4.3955-1", "4.5.3", False),
      ("4.8.4.3955-1", "4.5.2", False), ("4.8.1.77-1", "4.5.2", True),

@@ -24,6 +24,7 @@ from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import contexts
 from tests.capabilities import gds_host as gd
 from tests.capabilities.asking import CHECKS, PODMAN, Row, facts, judge
+from tests.rows import run_each
 
 make: Callable[..., Any] = make_values
 
@@ -127,7 +128,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.check}-{row.name}") for row in ROWS])
+@run_each("row", [pytest.param(row, id=f"{row.check}-{row.name}") for row in ROWS])
 def test_checks(row: Row) -> None:
     declared = {probe.name for probe in CHECKS[row.check].probes}
     there = {name: text for name, text in gd.INSTALLED.items() if name in declared}
@@ -141,7 +142,7 @@ def host(model: str = "", **blocks: Fragment) -> HostSpec:
 OFED = Rdma(stack="doca-ofed")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "spec", "told"),
     [
         (BLOCK, host("H100-SXM5-80GB", nvidia_driver=NvidiaDriver(version="580")), []),

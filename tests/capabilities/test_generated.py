@@ -22,6 +22,7 @@ from tests.capabilities import contents_host
 from tests.capabilities.asking import CHECKS, facts, good
 from tests.capabilities.contents_host import with_lines
 from tests.capabilities.specs import SPECS
+from tests.rows import run_each
 
 REMOVES = {"nvidia_absent"}
 """Capabilities whose resources are files that should not be there."""
@@ -85,7 +86,7 @@ def test_each_file_altered_in_each_way_is_red_and_named(name: str) -> None:
             assert outcome.hint == "gpuprov apply"
 
 
-@pytest.mark.parametrize("name", WRITE)
+@run_each("name", WRITE)
 def test_a_unit_that_systemd_has_otherwise_is_red_and_named(name: str) -> None:
     host = Host(name)
     for one in host.wanted:
@@ -122,7 +123,7 @@ def test_a_unit_that_systemd_has_otherwise_is_red_and_named(name: str) -> None:
                 assert ("set aside", site) in [(change.after, change.name) for change in outcome.changes]
 
 
-@pytest.mark.parametrize("name", [one for one in WRITE if any(f"{ABOVE}/" in file.path for file in Host(one).wanted)])
+@run_each("name", [one for one in WRITE if any(f"{ABOVE}/" in file.path for file in Host(one).wanted)])
 def test_a_file_beside_the_programs_is_red_for_python_would_load_it(name: str) -> None:
     host = Host(name)
     folder = next(one.path.rpartition("/")[0] for one in host.wanted if one.path.startswith(f"{ABOVE}/"))
@@ -142,7 +143,7 @@ def test_a_unit_whose_interpreter_others_can_change_is_red(python: str) -> None:
     assert host.check.run(host.ctx(contents=text)).status == "fail"
 
 
-@pytest.mark.parametrize("name", WRITE)
+@run_each("name", WRITE)
 def test_the_probe_reads_every_path_that_is_written(name: str) -> None:
     host = Host(name)
     asked = asks(HostSpec(name="gpu1", capabilities={name: host.block}), BY_NAME)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings
 from gpuprov.facts.probes.gpus.gpu_settings import CONFIG, UNIT
@@ -14,6 +12,7 @@ from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, H100, PODMAN, good, with_own_files
 from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.gpu_settings_host import FIRST, OFF, ON, SECOND, UUIDS, both, kept, smi
+from tests.rows import run_each
 
 TWO = H100 + H100.replace("0000:19", "0000:3b")
 Plain = dict[str, Any]
@@ -191,7 +190,7 @@ NOW: list[tuple[str, Plain, dict[str, str], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "plain", "changed", "status", "found"), NOW)
+@run_each(("name", "plain", "changed", "status", "found"), NOW)
 def test_now(name: str, plain: Plain, changed: dict[str, str], status: str, found: str) -> None:
     outcome = ask(name, plain, **changed)
     assert (outcome.status, found in outcome.found) == (status, True), outcome
@@ -223,7 +222,7 @@ PER_GPU = [
 ]
 
 
-@pytest.mark.parametrize(("names", "who"), PER_GPU)
+@run_each(("names", "who"), PER_GPU)
 def test_an_entry_counts_for_the_gpus_that_it_names(names: Any, who: str) -> None:
     plain = {"power_limit": 700, "per_gpu": [{"gpus": names, "power_limit": 400}]}
     outcome = ask("power_limit", plain)
@@ -268,7 +267,7 @@ BOOTS: list[tuple[str, Plain, dict[str, str], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "plain", "changed", "status", "found"), BOOTS)
+@run_each(("name", "plain", "changed", "status", "found"), BOOTS)
 def test_boot(name: str, plain: Plain, changed: dict[str, str], status: str, found: str) -> None:
     outcome = ask(name, plain, **changed)
     assert (outcome.status, found in outcome.found) == (status, True), outcome
@@ -320,7 +319,7 @@ FITS: list[tuple[Plain, dict[str, str], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("plain", "changed", "status", "found"), FITS)
+@run_each(("plain", "changed", "status", "found"), FITS)
 def test_fits(plain: Plain, changed: dict[str, str], status: str, found: str) -> None:
     outcome = ask("fits", plain, **changed)
     assert (outcome.status, found in outcome.found) == (status, True), outcome
@@ -349,7 +348,7 @@ CLIENTS: list[tuple[Plain, dict[str, str], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("plain", "changed", "status", "found"), CLIENTS)
+@run_each(("plain", "changed", "status", "found"), CLIENTS)
 def test_clients(plain: Plain, changed: dict[str, str], status: str, found: str) -> None:
     outcome = ask("clients", plain, **changed)
     assert (outcome.status, found in outcome.found) == (status, True), outcome

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities import gpu_settings
 from gpuprov.capabilities.gpu_settings.fragment import GpuSettings, config
 from gpuprov.capabilities.mig.fragment import Mig
@@ -18,6 +16,7 @@ from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import facts
 from tests.capabilities.gpu_settings_host import FIRST, SECOND, both, kept, smi
 from tests.capabilities.mps_host import host as mps
+from tests.rows import run_each
 
 Plain = dict[str, Any]
 
@@ -74,7 +73,7 @@ RULES: list[tuple[Plain, Plain, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("plain", "others", "said"), RULES)
+@run_each(("plain", "others", "said"), RULES)
 def test_rules(plain: Plain, others: Plain, said: str) -> None:
     found = told(plain, **others)
     assert [one for one in found if said in one] == found
@@ -122,7 +121,7 @@ WRONG: list[tuple[Plain, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("plain", "said"), WRONG)
+@run_each(("plain", "said"), WRONG)
 def test_what_no_block_can_be(plain: Plain, said: str) -> None:
     block, findings = convert(plain, GpuSettings)
     assert block is None
@@ -173,7 +172,7 @@ EXPORTED: list[tuple[dict[str, str], Plain]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("texts", "plain"), EXPORTED)
+@run_each(("texts", "plain"), EXPORTED)
 def test_export(texts: dict[str, str], plain: Plain) -> None:
     assert exported(**texts) == made(plain)
 

@@ -22,6 +22,7 @@ from tests.capabilities.asking import CHECKS, GOOD, PODMAN, Row, judge
 from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.gpudirect_host import DMABUF, NEXT, NONE, OPEN, kernel, peer, said
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 METHOD = "gpudirect_rdma.method"
 DMA = "gpudirect_rdma.dmabuf"
@@ -92,7 +93,7 @@ def asked(
     return outcome.status, outcome.found
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("blocks", "text", "told"),
     [
         ({"nvidia_driver": NvidiaDriver(kernel_modules="open")}, said(), "dmabuf: dma-buf is supported"),
@@ -164,7 +165,7 @@ IN_THE_WAY = "ACS is on in 0000:17:00.0"
 TRANSLATES = "the IOMMU translates for 0000:19:00.0 0000:18:00.0 (DMA-FQ)"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("blocks", "changed", "found"),
     [
         ({"rdma": Rdma()}, {}, (IN_THE_WAY, TRANSLATES, "see pcie.acs and pcie.iommu")),
@@ -245,6 +246,6 @@ LOADED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.check}-{row.name}") for row in (*ROWS, *LOADED)])
+@run_each("row", [pytest.param(row, id=f"{row.check}-{row.name}") for row in (*ROWS, *LOADED)])
 def test_gpudirect(row: Row) -> None:
     judge(row)

@@ -12,6 +12,7 @@ from gpuprov.spec.model import HostSpec
 from tests.capabilities import gpudirect_host as gh
 from tests.capabilities.asking import NO_GPU, PODMAN, Row, facts, judge
 from tests.capabilities.gpudirect_host import DMABUF, NEXT, OPEN, kernel, peer, said
+from tests.rows import run_each
 
 BUILT = "gpudirect_rdma.built"
 LOADED = "gpudirect_rdma.loaded"
@@ -184,9 +185,7 @@ METHODS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "row", [pytest.param(row, id=f"{row.check}-{row.name}") for row in (*ROWS, *GDRCOPY, *METHODS)]
-)
+@run_each("row", [pytest.param(row, id=f"{row.check}-{row.name}") for row in (*ROWS, *GDRCOPY, *METHODS)])
 def test_peer_modules(row: Row) -> None:
     judge(row)
 

@@ -20,6 +20,7 @@ from tests.capabilities import contexts
 from tests.capabilities import gpudirect_host as gh
 from tests.capabilities.asking import NO_GPU, PODMAN
 from tests.capabilities.gpudirect_host import NEXT, OPEN, K, kernel, said
+from tests.rows import run_each
 
 PEER = GpudirectRdma(method="nvidia_peermem")
 FORERUNNER = GpudirectRdma(method="nv_peer_mem")
@@ -64,7 +65,7 @@ ROWS: list[tuple[str, GpudirectRdma, dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("block", "changed", "wanted"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+@run_each(("block", "changed", "wanted"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
 def test_what_is_brought_about(block: GpudirectRdma, changed: dict[str, Any], wanted: dict[str, Any]) -> None:
     assert contexts.pick(made(block, **changed), wanted) == wanted
 

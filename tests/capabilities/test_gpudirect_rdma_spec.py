@@ -17,6 +17,7 @@ from gpuprov.facts.probes.rdma import gpudirect as probe
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import gpudirect_host as gh
 from tests.capabilities.asking import BARE, GOOD, facts
+from tests.rows import run_each
 
 OFED, INBOX, ERDMA = Rdma(stack="doca-ofed"), Rdma(), Rdma(fabric="erdma")
 PEER, OLD = GpudirectRdma(method="nvidia_peermem"), GpudirectRdma(method="nv_peer_mem")
@@ -28,7 +29,7 @@ BARE_METAL = (
 )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "gpu", "others", "told"),
     [
         (GpudirectRdma(), "", {"rdma": INBOX}, []),
@@ -71,8 +72,8 @@ def test_warnings(block: GpudirectRdma, gpu: str, others: dict[str, Fragment], t
         assert want in got
 
 
-@pytest.mark.parametrize("block", [GpudirectRdma(), GpudirectRdma(method="dmabuf"), PEER, OLD])
-@pytest.mark.parametrize("gpu", ["GB10", "RTX3090", "RTX4090", "RTX5090", "NVIDIA GeForce RTX 4090"])
+@run_each("block", [GpudirectRdma(), GpudirectRdma(method="dmabuf"), PEER, OLD])
+@run_each("gpu", ["GB10", "RTX3090", "RTX4090", "RTX5090", "NVIDIA GeForce RTX 4090"])
 def test_gpus_without_it_are_refused(gpu: str, block: GpudirectRdma) -> None:
     """NVIDIA says so of the DGX Spark, and has it for Tesla-class and Quadro-class GPUs."""
     host = HostSpec(
@@ -95,7 +96,7 @@ EFA = {"rdma": Rdma(fabric="efa")}
 ALLOW, DENY = (GpudirectRdma(topology_check=word) for word in ("allow", "deny"))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "gpu", "version", "path", "words"),
     [
         (GpudirectRdma(), "GB200", "580", "topology_check",
@@ -130,7 +131,7 @@ def test_an_option_that_newer_drivers_have_no_more_is_refused(version: str) -> N
     assert "drivers from 595 on have no NVreg_GrdmaPciTopoCheckOverride any more; a driver before 595" in str(problem)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "module", "options"),
     [
         (GpudirectRdma(method="nvidia_peermem", peerdirect_support=1), "nvidia-current-peermem",
@@ -148,7 +149,7 @@ def test_what_is_asked_of_the_kernel(block: GpudirectRdma, module: str, options:
     assert gpudirect_rdma.CAPABILITY.contribute(HostSpec(name="h"), GpudirectRdma(method="dmabuf")) is None
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("changed", "found"),
     [
         ({}, PEER),
@@ -189,7 +190,7 @@ def test_the_catalogue() -> None:
     assert catalogue.find_gdrcopy("suse") is None
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("log", "key"),
     [
         ((), None),

@@ -43,6 +43,7 @@ from tests.capabilities.health_host import (
     smi,
     xid,
 )  # fmt: skip
+from tests.rows import run_each
 
 LOG, XID, PROGRAMS, SXID, GPUS, RECOVERY = (
     f"health.{name}" for name in ("kernel_log", "xid", "programs", "sxid", "gpus", "recovery")
@@ -495,7 +496,7 @@ REST = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", REST, ids=lambda row: str(row.name))
+@run_each("row", REST, ids=lambda row: str(row.name))
 def test_links_and_the_rest(row: Row) -> None:
     judge(row)
 
@@ -517,7 +518,7 @@ def test_a_program_s_name_says_nothing_of_a_gpu() -> None:
         ask(GPUS, None, **gpus(smi(text=f"{text}GPU 00000000:3B:00.0\n    GPU Recovery Action : Reboot\n")))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("count", "found", "container", "status"),
     [
         (4, 4, "none\n", "pass"),
@@ -542,12 +543,12 @@ def test_gpus_that_the_spec_names_are_on_the_bus(count: int | None, found: int, 
         assert (outcome.action, outcome.found) == ("drain", f"{found} on the PCI bus")
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.name))
+@run_each("row", ROWS, ids=lambda row: str(row.name))
 def test_check(row: Row) -> None:
     judge(row)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("check", "changed", "action"),
     [
         (XID, said(OFF_THE_BUS, GSP), "reboot"),
@@ -575,7 +576,7 @@ def test_a_log_that_cannot_be_read_is_no_pass(check: str) -> None:
         ask(check, None, **said(source=""))
 
 
-@pytest.mark.parametrize("check", [RECOVERY, MODE, ERRORS, ROWS_, PAGES, SLOW, HEAT, POWER, CLOCKS])
+@run_each("check", [RECOVERY, MODE, ERRORS, ROWS_, PAGES, SLOW, HEAT, POWER, CLOCKS])
 def test_gpus_that_do_not_answer_are_no_pass(check: str) -> None:
     with pytest.raises(ProbeFailed, match="GPU is lost"):
         ask(check, None, **gpus(LOST))
@@ -591,7 +592,7 @@ def test_ecc_that_the_spec_wants_off_is_no_fault() -> None:
 LOWER = ApplicationClocks(memory=2619, graphics=1755)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("settings", "changed", "status"),
     [
         (GpuSettings(power_limit=500), both(**lower(1755)), "fail"),
@@ -617,7 +618,7 @@ def test_each_default_has_a_source() -> None:
     assert all(read_health_file().sources[key].url for one in read_health_file().defaults for key in one.source)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("value", "words"),
     [
         ({"since": "yesterday"}, "since"),
@@ -692,9 +693,7 @@ def test_every_check_of_health_is_seen_to_fail() -> None:
     assert {check.id for check in CAPABILITY.checks} == {one for one in failing if one.startswith("health.")}
 
 
-@pytest.mark.parametrize(
-    ("folder", "right"), [("/", True), ("/home", True), ("/home/", False), ("home", False), ("//", False)]
-)
+@run_each(("folder", "right"), [("/", True), ("/home", True), ("/home/", False), ("home", False), ("//", False)])
 def test_a_folder_that_nothing_can_be_mounted_at_is_no_spec(folder: str, right: bool) -> None:
     """The kernel lists mounts without a slash at the end: the host would never be fit."""
     try:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities.health.fragment import Health
 from tests.capabilities.asking import Row, judge
+from tests.rows import run_each
 
 CUDA = "health.cuda"
 ASKED = Health(cuda_user="nobody")
@@ -51,6 +50,6 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@run_each("row", ROWS, ids=lambda row: row.name)
 def test_what_cuda_says(row: Row) -> None:
     judge(row)

@@ -13,6 +13,7 @@ from gpuprov.catalog.verdicts import find_complaints
 from gpuprov.catalog.xids import read_xids_file
 from tests.capabilities.asking import ask
 from tests.capabilities.health_host import BOOT, NOW, OFF_THE_BUS, log, nvlinks, smi, xid
+from tests.rows import run_each
 
 XID, SXID, RECOVERY, GPUS = "health.xid", "health.sxid", "health.recovery", "health.gpus"
 SWITCH_FOUND = "nvidia-nvswitch: Probing device 0000:c4:00.0, Vendor Id = 0x10de, Device Id = 0x1af1, Class = 0x68000"
@@ -105,7 +106,7 @@ ROWS: list[tuple[str, str, Sequence[tuple[float, str]], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("check", "lines", "answer"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+@run_each(("check", "lines", "answer"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
 def test_what_a_log_asks_for(check: str, lines: Sequence[tuple[float, str]], answer: str) -> None:
     outcome = judged(*lines, check=check)
     assert (outcome.action or outcome.status) == answer
@@ -116,7 +117,7 @@ def driver_says(word: str) -> dict[str, str]:
     return {"gpu_health": smi().replace("    MIG Mode", line, 1)}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("word", "action", "fix"),
     [
         ("Reset", "reset", "nvidia-smi --gpu-reset"),
@@ -209,7 +210,7 @@ def test_what_is_past_is_not_let_pass() -> None:
 RESET = """repair|{{"at": {at}, "run": "r1", "act": "{act}", "gpus": [{gpu}], "problem": "{problem}"}}\n"""
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("repair", "answer"),
     [
         ({}, "pass"),
@@ -222,9 +223,7 @@ RESET = """repair|{{"at": {at}, "run": "r1", "act": "{act}", "gpus": [{gpu}], "p
         ({"problem": "refused"}, "reset"),
     ],
 )
-@pytest.mark.parametrize(
-    "lines", [[(0, UNCONTAINED)], [(0, changed(NONE, FLR))], [(0, BAD_TSG), (1, changed(NONE, FLR))]]
-)
+@run_each("lines", [[(0, UNCONTAINED)], [(0, changed(NONE, FLR))], [(0, BAD_TSG), (1, changed(NONE, FLR))]])
 def test_a_reset_of_the_gpu_by_repair_ends_its_lines(
     lines: list[tuple[float, str]], repair: dict[str, object], answer: str
 ) -> None:
@@ -293,7 +292,7 @@ def test_of_an_nvlink_5_that_is_well_what_it_counts_is_said() -> None:
     assert outcome.found == "1 GPU; 0 recoveries, 0 errors, effective BER at most 1.5e-254, symbol BER at most 1.5e-254"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("changed", "words"),
     [
         ({"Link_recovery_successful_events": "214"}, "214 recoveries"),
@@ -309,12 +308,12 @@ def test_an_nvlink_5_that_is_not(changed: dict[str, str], words: str) -> None:
     assert words in outcome.found
 
 
-@pytest.mark.parametrize("rate", ["15e-255", "0", "1e-9", "9e-10"])
+@run_each("rate", ["15e-255", "0", "1e-9", "9e-10"])
 def test_a_bit_error_rate_that_is_borne(rate: str) -> None:
     assert blackwell(Effective_BER=rate).status == "pass"
 
 
-@pytest.mark.parametrize("value", ["Unknown Error", "ERR!", "-1", "nan", "inf", "1e9999", "2.5.1", ""])
+@run_each("value", ["Unknown Error", "ERR!", "-1", "nan", "inf", "1e9999", "2.5.1", ""])
 def test_a_value_that_is_no_number_is_told_and_proves_nothing(value: str) -> None:
     for name in ("Effective_BER", "Rx_Errors"):
         outcome = blackwell(**{name: value})
@@ -353,7 +352,7 @@ DETECTION = "NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer0's postRxDe
 MASK = "NVRM: knvlinkUpdatePostRxDetectLinkMask_IMPL: Failed to update Rx Detect Link mask!"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("line", "action", "key"),
     [
         (UVM, "reboot", "uvm-fatal"),
@@ -381,7 +380,7 @@ def test_a_gpu_that_the_driver_refuses_until_it_is_reset() -> None:
     assert judged((0.0, "NVRM: loading NVIDIA UNIX Open Kernel Module"), check="health.driver_log").status == "pass"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("line", "check", "action"),
     [
         ("watchdog: CPU3: Watchdog detected hard LOCKUP on cpu 3", "health.kernel", "reboot"),
@@ -407,7 +406,7 @@ PORT, BUS_ERROR = (
 )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("lines", "status"),
     [
         ([f"nvme 0000:81:00.0: {BUS_ERROR.format('Non-Fatal')}"], "pass"),

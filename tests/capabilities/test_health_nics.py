@@ -15,6 +15,7 @@ from gpuprov.facts.probes.kernel.kernel_log import NIC_DRIVERS
 from tests.capabilities.asking import Row, ask, judge
 from tests.capabilities.health_host import BOOT, NOW, log, ports
 from tests.capabilities.rdma_host import device
+from tests.rows import run_each
 
 LOG, COUNTERS = "health.rdma_log", "health.rdma_counters"
 HCA, OTHER = "mlx5_core 0000:5c:00.0: ", "mlx5_core 0000:5c:00.1: "
@@ -51,7 +52,7 @@ def said(*lines: str, since: int | None = None, at: int = NOW - 3600) -> dict[st
     return {"kernel_log": log(*lines, since=since, first=BOOT - 86400 if since else BOOT + 2, at=at)}
 
 
-@pytest.mark.parametrize(
+@run_each(
     "row",
     [
         Row("a dead firmware", LOG, None, said(HCA + DEAD),
@@ -106,7 +107,7 @@ def test_what_drivers_of_adapters_say(row: Row) -> None:
     judge(row)
 
 
-@pytest.mark.parametrize("line", read_nics_file().lines, ids=lambda line: line.key)
+@run_each("line", read_nics_file().lines, ids=lambda line: line.key)
 def test_each_line_is_judged_and_explained_by_its_entry(line: NicLine) -> None:
     """By all readers: the health check, `explain LINE`, and `explain` of a log."""
     outcome = ask(LOG, None, **said(line.example))
@@ -138,7 +139,7 @@ RDMA_NAMES = [
 """What the kernel prints with the name of the RDMA device alone, and what an adapter refused."""
 
 
-@pytest.mark.parametrize(("line", "key"), RDMA_NAMES)
+@run_each(("line", "key"), RDMA_NAMES)
 def test_lines_with_the_name_of_an_rdma_device_are_judged_and_explained(line: str, key: str) -> None:
     entry = next(one for one in read_nics_file().lines if one.key == key)
     outcome = ask(LOG, None, **said(line))
@@ -157,7 +158,7 @@ OF_ANOTHER = [
 ]
 
 
-@pytest.mark.parametrize("line", OF_ANOTHER)
+@run_each("line", OF_ANOTHER)
 def test_what_another_driver_says_is_not_judged_by_the_rule_of_this_one(line: str) -> None:
     assert ask(LOG, None, **said(line)).found.startswith("none since")
     assert find_symptom(line) == []
@@ -249,7 +250,7 @@ def test_a_healthy_log_is_silent() -> None:
 HW = "hw|mlx5_0|1|local_ack_timeout_err|{}\nhw|mlx5_0|1|out_of_sequence|0\nhw|rdmap198s0|0|no_completion_cmds|1\n"
 
 
-@pytest.mark.parametrize(
+@run_each(
     "row",
     [
         Row("none counts", COUNTERS, None, {"port_errors": ports()}, "n/a", "no RDMA device counts"),

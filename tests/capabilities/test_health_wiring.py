@@ -26,6 +26,7 @@ from tests.capabilities import imex_host
 from tests.capabilities.asking import B200, FM, H100, NVSWITCH, Row, daemon, fabric_state, facts, good, judge, units
 from tests.hardware.topology.machines import CX6, H100_PCIE, L40S, T4, Machine, hgx_h100
 from tests.hardware.topology.machines import H100 as H100_ID
+from tests.rows import run_each
 
 LINKS, NVLINKS, PORTS, FABRIC = (f"health.{name}" for name in ("pcie_links", "nvlinks", "port_state", "fabric"))
 METAL, GUEST = "kind|none\n", "kind|kvm\n"
@@ -132,12 +133,12 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.name))
+@run_each("row", ROWS, ids=lambda row: str(row.name))
 def test_check(row: Row) -> None:
     judge(row)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("check", "changed", "action"),
     [
         (LINKS, wired(hgx_h100(narrow=True)), "drain"),
@@ -193,8 +194,8 @@ def asked_of(check: str, machine: Machine, fragment: Fragment, kind: str = METAL
     return asked(check, wired(machine, kind), fragment)
 
 
-@pytest.mark.parametrize(("model", "speed"), [(T4, "8.0"), (L40S, "16.0")])
-@pytest.mark.parametrize("flat", [True, False])
+@run_each(("model", "speed"), [(T4, "8.0"), (L40S, "16.0")])
+@run_each("flat", [True, False])
 def test_a_cloud_guest_at_half_width_is_told_and_not_failed(model: str, speed: str, flat: bool) -> None:
     """x8 of x16 of a T4 (g4dn) and of an L40S (g6e): no port is seen, or one that the hypervisor makes."""
     machine = cards(f"{speed} GT/s PCIe x8 of {speed} GT/s PCIe x16", model=model, flat=flat)

@@ -21,6 +21,7 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import GpuSpec, HostSpec, RawHost
 from tests.capabilities.asking import B200, CHECKS, H100, NO_GPU, PODMAN, Row, ask, facts, good, judge
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 
 def gpu(model: str, count: int | None = None) -> House:
@@ -165,7 +166,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_host(row: Row) -> None:
     judge(row)
 
@@ -175,7 +176,7 @@ LATE = {"clock": "400 s behind"}
 ROOM: dict[str, object] = {"path": "/var", "mib": 4000}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("check_id", "texts", "site", "status", "told"),
     [
         ("host.space", FULL, {}, "fail", "100 MiB free in /boot for kernel"),
@@ -208,7 +209,7 @@ def test_what_the_site_set_is_what_is_asked(
     assert told in outcome.expected, outcome
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("site", "told"),
     [
         ({"host_max_clock_skew": "five minutes"},
@@ -308,7 +309,7 @@ def test_every_check_can_fail_or_says_why_not(capability: str) -> None:
     assert good_anyway == {}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("model", "count", "most"),
     [("H100-SXM5-80GB", 9, 8), ("H100-SXM5-80GB", 8, 0), ("GB300", 8, 4), ("A100-SXM4-40GB", 16, 0), ("L40S", 10, 0)],
 )

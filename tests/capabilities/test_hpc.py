@@ -26,6 +26,7 @@ from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import contexts, ofed_host
 from tests.capabilities import hpc_host as hh
 from tests.capabilities.asking import CHECKS, Row, facts, good, with_own_files
+from tests.rows import run_each
 
 make: Callable[..., Any] = make_values
 
@@ -139,7 +140,7 @@ def told(rdma: Rdma | None, changed: Mapping[str, Any]) -> dict[str, Any]:
     return {**good(), **base, **changed}
 
 
-@pytest.mark.parametrize(("rdma", "row"), [pytest.param(*each, id=f"{each[1].check}-{each[1].name}") for each in ROWS])
+@run_each(("rdma", "row"), [pytest.param(*each, id=f"{each[1].check}-{each[1].name}") for each in ROWS])
 def test_checks(rdma: Rdma | None, row: Row) -> None:
     check = CHECKS[row.check]
     block = row.fragment
@@ -199,7 +200,7 @@ def test_the_module_of_hpcx_goes_with_it() -> None:
     assert module in make(context(OPENMPI))["absent"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "spec", "expected"),
     [
         (OPENMPI, host(), []),
@@ -295,7 +296,7 @@ def test_export() -> None:
     assert not list(doubts(facts(**{**good(), **hh.INSTALLED})))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("version", "level"),
     [("1.16.0-1.2310119", "23.10"), ("2507mlnx58-1.2507097", "25.07"), ("4.8.3230-1.2410068", "24.10"),
      ("3.5.1.MLNX20231116.7fcef5af-1.2310119", "23.10"), ("1.13.1-1", ""), ("1.16.0+ds-5ubuntu1", ""), ("4.1.4-3+b1", "")],

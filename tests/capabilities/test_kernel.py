@@ -8,6 +8,7 @@ from gpuprov.capabilities import kernel
 from gpuprov.spec.kernel import Kernel
 from tests.capabilities.asking import BARE, PODMAN, Row, facts, initrd, judge
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 NOTHING = Kernel()
 OUT = Kernel(blacklist=("nouveau", "nova-core"))
@@ -127,7 +128,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_kernel(row: Row) -> None:
     judge(row)
 
@@ -135,7 +136,7 @@ def test_kernel(row: Row) -> None:
 UNLIMITED = "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("sysctl", "login", "fragment"),
     [
         ("", "", None),

@@ -21,6 +21,7 @@ from tests.capabilities import at_boot
 from tests.capabilities.asking import BARE, Row, facts, judge
 from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.kernel_host import frequency
+from tests.rows import run_each
 
 HUGE, GOVERNOR, NUMA, FILES, ENABLED, ACTIVE = (
     f"kernel.{name}" for name in ("hugepages", "governor", "numa_balancing", "files", "enabled", "active")
@@ -82,7 +83,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.check}: {row.name}") for row in ROWS])
+@run_each("row", [pytest.param(row, id=f"{row.check}: {row.name}") for row in ROWS])
 def test_machine(row: Row) -> None:
     judge(row)
 
@@ -106,7 +107,7 @@ def test_what_they_imply() -> None:
     assert merged(kernel=found) == (found, []), "merging what is merged changes nothing"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("first", "second", "told"),
     [
         (FAST, Kernel(cpu_governor="powersave"), 'kernel.cpu_governor is "performance" by kernel and "powersave" by x'),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.kernel.desired import FILES, OLD, PROGRAM
 from gpuprov.capabilities.kernel.desired import make as make_values
@@ -15,6 +13,7 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import Row, facts, good, judge
 from tests.capabilities.kernel_host import frequency
+from tests.rows import run_each
 
 make: Callable[..., Any] = make_values
 
@@ -76,7 +75,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@run_each("row", ROWS, ids=lambda row: row.name)
 def test_preflight(row: Row) -> None:
     judge(row)
 

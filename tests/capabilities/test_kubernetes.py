@@ -11,6 +11,7 @@ from gpuprov.capabilities.kubernetes.rules import fleet_rules
 from gpuprov.fleet.specs import build_spec
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.spec.problem import Problem
+from tests.rows import run_each
 
 H100 = {"model": "H100-SXM5-80GB", "count": 2}
 MIG = {"layout": [{"gpus": "all", "instances": {"1g.10gb": 7}}]}
@@ -146,7 +147,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("block", "others", "told", "way"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED])
+@run_each(("block", "others", "told", "way"), [pytest.param(*row[1:], id=row[0]) for row in REFUSED])
 def test_refused(block: dict[str, Any], others: dict[str, Any], told: str, way: str) -> None:
     found = [one for one in problems(block, **others) if told in one.message]
     assert found, [str(one) for one in problems(block, **others)]
@@ -180,7 +181,7 @@ TAKEN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("block", "others"), [pytest.param(*row[1:], id=row[0]) for row in TAKEN])
+@run_each(("block", "others"), [pytest.param(*row[1:], id=row[0]) for row in TAKEN])
 def test_taken(block: dict[str, Any], others: dict[str, Any]) -> None:
     mine = [str(one) for one in problems(block, **others) if one.path[:1] == ("kubernetes",)]
     assert not mine

@@ -21,6 +21,7 @@ from gpuprov.fleet.specs import build_spec
 from gpuprov.host_code.mig import layout as mig_layout
 from gpuprov.resources import File
 from gpuprov.spec.model import HostSpec, RawHost
+from tests.rows import run_each
 
 EIGHT = {"gpu": {"model": "A100-SXM4-80GB", "count": 8}}
 MANAGER = {"gpu_operator": {"enabled": True, "mig_manager": True}, "device_plugin": {"mig_strategy": "mixed"}}
@@ -130,7 +131,7 @@ def test_the_mig_manager_knows_the_hosts_layout_and_no_other() -> None:
     assert made["allocatable.yaml"]["allocatable"] == counts
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("mig", "entries"),
     [
         ({"mode": "disabled"}, [{"devices": "all", "mig-enabled": False}]),
@@ -263,7 +264,7 @@ def test_every_file_is_known_so_that_it_can_be_removed() -> None:
     assert names == set(catalogue.FILES)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("key", "may"),
     [
         ("nvidia.com/device-plugin.config", True),

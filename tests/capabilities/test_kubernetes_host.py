@@ -35,6 +35,7 @@ from tests.capabilities.kubernetes_rows import (
     told,
 )  # fmt: skip  # fmt: skip
 from tests.capabilities.toolkit_host import FILLED, containerd, crio, docker, k3s, microk8s
+from tests.rows import run_each
 
 GPU, PLACE = "nvidia.com/gpu", "/etc/gpuprov/kubernetes"
 FILES, LABELS, COUNT = "kubernetes.files", "kubernetes.labels", "kubernetes.allocatable"
@@ -117,7 +118,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@run_each(
     "block",
     [
         {},
@@ -159,7 +160,7 @@ def test_export_is_the_spec_again(block: dict[str, Any]) -> None:
 LABELLED = "@file node-labels.yaml\n metadata: {labels: {gpu: 'on'}}\n"
 
 
-@pytest.mark.parametrize(
+@run_each(
     "text",
     [
         "",
@@ -311,6 +312,6 @@ RUNTIMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.check}: {row.name}") for row in (*ROWS, *RUNTIMES)])
+@run_each("row", [pytest.param(row, id=f"{row.check}: {row.name}") for row in (*ROWS, *RUNTIMES)])
 def test_kubernetes(row: Row) -> None:
     judge(row)

@@ -18,6 +18,7 @@ from tests.capabilities import contexts
 from tests.capabilities import mig_host as mh
 from tests.capabilities.asking import NO_GPU, PODMAN, Row, ask, judge
 from tests.capabilities.contents_host import Also, unit
+from tests.rows import run_each
 
 MODE, INSTANCES, CDI, CAPABILITIES = "mig.mode", "mig.instances", "mig.cdi", "mig.capabilities"
 FILES, ENABLED, ACTIVE = "mig.files", "mig.enabled", "mig.active"
@@ -175,7 +176,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check}: {row.name}")
+@run_each("row", ROWS, ids=lambda row: f"{row.check}: {row.name}")
 def test_a_check(row: Row) -> None:
     judge(row)
 

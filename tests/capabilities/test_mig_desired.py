@@ -28,6 +28,7 @@ from gpuprov.spec.model import HostSpec
 from tests.capabilities import contexts
 from tests.capabilities import mig_host as mh
 from tests.mig_host.on_host import card
+from tests.rows import run_each
 
 make: Callable[..., Any] = make_values
 
@@ -73,7 +74,7 @@ ROWS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("state", "more", "wanted"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+@run_each(("state", "more", "wanted"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
 def test_what_is_brought_about(state: str, more: dict[str, Any], wanted: dict[str, Any]) -> None:
     assert contexts.pick(made(WHOLE, state, **more), wanted) == wanted
 
@@ -174,7 +175,7 @@ def after(made: host.Needs) -> list[tuple[str, int, tuple[int, ...]]]:
     return sorted([*left, *((at.profile, at.start, compute) for at, compute in made.change.create)])
 
 
-@pytest.mark.parametrize("wanted", WANTED, ids=json.dumps)
+@run_each("wanted", WANTED, ids=json.dumps)
 def test_what_is_planned_comes_to_what_is_wanted(wanted: Any) -> None:
     (entry,) = mig_layout.normalize_layout("enabled", [{"gpus": "all", "instances": wanted}])
     target = mig_layout.Target(True, entry.instances)

@@ -26,6 +26,7 @@ from gpuprov.spec.model import HostSpec
 from tests.capabilities import asking
 from tests.capabilities import mig_host as mh
 from tests.capabilities.asking import H100, ask, facts, good
+from tests.rows import run_each
 
 WHOLE, OTHER = ("3g.40gb", 0, (3,)), ("3g.40gb", 4, (3,))
 CASES: list[tuple[str, tuple[dict[str, Any], ...], dict[str, Any]]] = [
@@ -47,7 +48,7 @@ def read(*gpus: dict[str, Any], unit: str = "", unread: list[str] | None = None)
     return facts(mig=mh.state(*gpus, unread=unread or []), mig_units=mh.units(unit))
 
 
-@pytest.mark.parametrize(("name", "gpus", "spec"), CASES, ids=[case[0] for case in CASES])
+@run_each(("name", "gpus", "spec"), CASES, ids=[case[0] for case in CASES])
 def test_a_spec_that_is_true_of_the_host(name: str, gpus: tuple[dict[str, Any], ...], spec: dict[str, Any]) -> None:
     block = mig.CAPABILITY.export(read(*gpus))
     assert isinstance(block, Mig), name
@@ -195,7 +196,7 @@ def test_a_driver_that_comes_in_the_same_apply_has_the_gpus_of_the_bus() -> None
     assert one.index == 1
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("spec", "changed"),
     [
         (with_driver(LayoutEntry(gpus=("GPU-1",), instances={"3g.40gb": 2})), {}),

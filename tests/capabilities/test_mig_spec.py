@@ -14,6 +14,7 @@ from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.fleet.specs import judge
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Problem, SpecError, format_path
+from tests.rows import run_each
 
 H100: dict[str, Any] = {"gpu": {"model": "H100-SXM5-80GB", "count": 2}}
 A100: dict[str, Any] = {"gpu": {"model": "A100-SXM4-40GB", "count": 2}}
@@ -80,12 +81,12 @@ WARNED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("values", GOOD, ids=str)
+@run_each("values", GOOD, ids=str)
 def test_a_good_spec(values: dict[str, Any]) -> None:
     assert [str(problem) for problem in told(values) if problem.path[:1] == ("mig",)] == []
 
 
-@pytest.mark.parametrize(("values", "path", "message", "hint"), BAD, ids=lambda value: str(value)[:60])
+@run_each(("values", "path", "message", "hint"), BAD, ids=lambda value: str(value)[:60])
 def test_a_bad_spec(values: dict[str, Any], path: str, message: str, hint: str) -> None:
     found = [problem for problem in told(values) if problem.severity == "error"]
     assert [format_path(problem.path) for problem in found] == [path], found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.mps.fragment import Group, Mps
 from gpuprov.facts.probes.base import Facts, Output
@@ -12,6 +10,7 @@ from tests.capabilities import mps_host as host
 from tests.capabilities.asking import BARE, CHECKS, NO_GPU, PODMAN, Row, judge, older
 from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.mps_host import MIG, TWO, A, B, daemon, environment, gpus, units
+from tests.rows import run_each
 
 GPU, NONE, PER_MIG = Mps(scope="gpu"), Mps(scope="none"), Mps(scope="mig")
 PAIR = Mps(scope="groups", groups=(Group(gpus=(0, "0000:3b:00.0"), name="pair"),))
@@ -191,7 +190,7 @@ def asked(row: Row) -> None:
     )
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check}: {row.name}")
+@run_each("row", ROWS, ids=lambda row: f"{row.check}: {row.name}")
 def test_state(row: Row) -> None:
     asked(row)
 
@@ -200,7 +199,7 @@ def exported(text: str) -> object:
     return BY_NAME["mps"].export(Facts({"mps": Output(text)}))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "block"),
     [
         (host.host(), Mps()),

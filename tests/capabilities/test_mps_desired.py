@@ -8,8 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.mps.clients import drop_in
 from gpuprov.capabilities.mps.desired import DESIRED, TMPFILES, client, profile
@@ -24,6 +22,7 @@ from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import mps_host as host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.mps_programs import GPUS
+from tests.rows import run_each
 
 UNIT = "/etc/systemd/system/gpuprov-mps@.service"
 NO_PROGRAM = {"mps": "shm|1\n" + host.gpus()}
@@ -110,7 +109,7 @@ def test_login_shells(tmp_path: Path) -> None:
     assert [(one.stdout, one.stderr) for one in said] == [("0\n", ""), ("1\n", "")]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "name", "unit"),
     [
         (Mps(), "host", "gpuprov-mps@host.service"),

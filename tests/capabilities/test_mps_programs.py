@@ -17,6 +17,7 @@ from gpuprov.host_code.mps import __main__ as boot
 from gpuprov.host_code.mps import daemon, devices, environments, program
 from tests.capabilities.mps_host import MIG, A, B
 from tests.capabilities.mps_programs import CUT, GPUS, NEW, config, folder, running
+from tests.rows import run_each
 
 __all__ = ["folder"]
 
@@ -41,7 +42,7 @@ def test_daemons_of_each_scope() -> None:
     assert devices.list_daemons(config(protocol="v3"), GPUS)[0]["pipe"] == "/run/nvidia-mps"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("given", "gpus", "message"),
     [
         (config(), CUT, "GPU 0, which is in MIG mode"),

@@ -19,6 +19,7 @@ from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import mps_host as host
 from tests.capabilities.asking import BARE, CHECKS, NO_GPU, Row, facts, good
 from tests.capabilities.test_mps import asked
+from tests.rows import run_each
 
 H100X8 = GpuSpec(model="H100-SXM5-80GB", count=8)
 T4 = GpuSpec(model="T4", count=2)
@@ -45,7 +46,7 @@ GOOD = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("block", GOOD)
+@run_each("block", GOOD)
 def test_nothing_is_said_of_what_can_be(block: Mps) -> None:
     assert found(block) == []
 
@@ -67,7 +68,7 @@ def test_before_volta_mps_limits_nothing(model: str) -> None:
     assert found(Mps(clients=16), gpu=old) == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "driver"),
     [(Mps(protocol="v3"), "615"), (Mps(protocol="v3"), "any"), (Mps(clients=60), "590"), (Mps(clients=60), "any"),
      (Mps(scope="gpu", static_partitions=(4, 2), units={"a.service": "gpu0-1"}), "590"),
@@ -99,14 +100,14 @@ BAD: list[tuple[Mps, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("block", "message"), BAD)
+@run_each(("block", "message"), BAD)
 def test_what_cannot_be(block: Mps, message: str) -> None:
     said = found(block)
     assert len(said) == 1, said
     assert message in said[0]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "message"),
     [
         (
@@ -136,7 +137,7 @@ def test_a_gpu_that_is_too_old() -> None:
     assert found(block, T4, "590") == ["mps.static_partitions: T4 has compute capability 7.5; the first with it is 8.0"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "mig", "message"),
     [
         (Mps(), CUT, "mps.scope is host, and mig puts every GPU into MIG mode"),
@@ -186,7 +187,7 @@ def test_beside_mig(block: Mps, mig: Mig, message: str) -> None:
     assert message.removeprefix("warning: ") in said[0][1]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("values", "message"),
     [
         ({"scope": "slurm"}, "mps.scope"),
@@ -215,7 +216,7 @@ def test_selectors_are_compared_as_what_they_name() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("model", "branch", "limit"),
     [
         ("H100-SXM5-80GB", 535, 48),
@@ -266,7 +267,7 @@ PREFLIGHT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", PREFLIGHT, ids=lambda row: f"{row.check}: {row.name}")
+@run_each("row", PREFLIGHT, ids=lambda row: f"{row.check}: {row.name}")
 def test_before_anything_is_changed(row: Row) -> None:
     asked(row)
 

@@ -10,6 +10,7 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import H100, Row, facts, initrd, judge
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 ONLY = Nouveau(modules=("nouveau",))
 DASHED = Nouveau(modules=("nova-core",))
@@ -59,7 +60,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_nouveau(row: Row) -> None:
     judge(row)
 
@@ -74,7 +75,7 @@ def test_what_it_asks_of_the_kernel() -> None:
 OFF = "options nouveau modeset=0\n"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "images", "fragment"),
     [
         ("blacklist nouveau\nblacklist nova_core\n" + OFF, initrd(), Nouveau()),

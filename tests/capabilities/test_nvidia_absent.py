@@ -24,6 +24,7 @@ from tests.capabilities import absent_host as ah
 from tests.capabilities import contexts
 from tests.capabilities.asking import PODMAN, Row, good, initrd, judge
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 BLOCK = NvidiaAbsent()
 PROCESS = "4711|python3|user.slice\nlooked\n"
@@ -135,7 +136,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_nvidia_absent(row: Row) -> None:
     if row.status != "error":
         judge(row)
@@ -204,7 +205,7 @@ def test_a_second_run_has_nothing_to_do() -> None:
     assert values["tasks"].keys() == {"unload", "forget", "start"}, "none of which changes anything"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("texts", "tasks"),
     [
         ({"runfile": RUNFILE}, {"uninstall"}),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.health import watched
 from gpuprov.capabilities.health.fragment import FirmwareVersions, Health
@@ -18,6 +16,7 @@ from gpuprov.verify.evaluate import evaluate
 from gpuprov.verify.fitness import fitness
 from tests.capabilities import contexts
 from tests.capabilities.asking import facts, good
+from tests.rows import run_each
 
 BLOCK = NvidiaAbsent()
 
@@ -36,7 +35,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [name for name in BY_NAME if name not in ("host", "nvidia_absent")])
+@run_each("name", [name for name in BY_NAME if name not in ("host", "nvidia_absent")])
 def test_blocks_that_need_the_driver_are_errors(name: str) -> None:
     said = judge_spec({"nvidia_absent": {}, name: {}})
     message = f"{name} needs NVIDIA's driver, and nvidia_absent removes it from this host"
@@ -58,7 +57,7 @@ CONTRADICTIONS: list[tuple[dict[str, Any], list[str]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("blocks", "problems"), CONTRADICTIONS)
+@run_each(("blocks", "problems"), CONTRADICTIONS)
 def test_what_needs_the_driver_in_blocks_that_may_stay(blocks: dict[str, Any], problems: list[str]) -> None:
     said = judge_spec({"nvidia_absent": {}, **blocks})
     assert len(said) == len(problems), said
@@ -66,7 +65,7 @@ def test_what_needs_the_driver_in_blocks_that_may_stay(blocks: dict[str, Any], p
     assert not problems or not [text for text in judge_spec(blocks) if "nvidia_absent" in text]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("spec", "fit"),
     [
         ({}, "no"),

@@ -11,6 +11,7 @@ from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import GOOD, NEWER, OPEN, PODMAN, VERSION, Row, facts, judge, packages
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 EXACT = NvidiaDriver(version="535.261.03")
 OPEN_WANTED = NvidiaDriver(kernel_modules="open")
@@ -121,7 +122,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_nvidia_driver(row: Row) -> None:
     judge(row)
 

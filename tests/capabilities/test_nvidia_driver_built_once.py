@@ -15,6 +15,7 @@ from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.problem import SpecError
 from tests import key_pairs
 from tests.capabilities.asking import PROPRIETARY, VERSION, Row, ask, judge, packages
+from tests.rows import run_each
 
 SERVED = NvidiaDriver(build_host="builder")
 ITSELF = NvidiaDriver(build_host="gpu1")
@@ -63,7 +64,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check.partition('.')[2]}: {row.name}")
+@run_each("row", ROWS, ids=lambda row: f"{row.check.partition('.')[2]}: {row.name}")
 def test_the_answer(row: Row) -> None:
     judge(row)
 

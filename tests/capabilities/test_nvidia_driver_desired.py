@@ -23,6 +23,7 @@ from gpuprov.spec.signing import Signing
 from tests.capabilities import contexts
 from tests.capabilities.asking import NEWER, VERSION, packages
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 make: Callable[..., Any] = make_values
 
@@ -187,7 +188,7 @@ HELD, NEW, OWN = "linux-image-amd64", "linux-image-6.1.0-48-amd64", "linux-image
 SERVED = NvidiaDriver(version="535.309.01", build_host="builder")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("held", "ours", "recorded"),
     [
         ([HELD], [], [OWN, NEW]),

@@ -18,6 +18,7 @@ from gpuprov.spec.model import HostSpec
 from tests.capabilities import at_boot
 from tests.capabilities.asking import PODMAN, Row, ask, judge, packages
 from tests.capabilities.test_nvidia_driver_desired import context
+from tests.rows import run_each
 
 make: Callable[..., Any] = make_values
 
@@ -76,7 +77,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_kernels(row: Row) -> None:
     judge(row)
 
@@ -86,7 +87,7 @@ def test_the_newest_boots_as_versions_are_ordered() -> None:
     assert "6.1.0-10-amd64 has" in ask(NEXT, None, kernels=kernels).found
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "told"),
     [
         (NvidiaDriver(kernel_upgrades="hold", hold=False), "nvidia_driver.hold is false"),
@@ -105,7 +106,7 @@ def test_policies_that_cannot_work_are_refused(block: NvidiaDriver, told: str) -
     assert all(one.hint for one in found)
 
 
-@pytest.mark.parametrize(
+@run_each(
     "block",
     [
         NvidiaDriver(),
@@ -258,7 +259,7 @@ LOADERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in LOADERS])
+@run_each("row", [pytest.param(row, id=row.name) for row in LOADERS])
 def test_what_the_bootloader_was_told(row: Row) -> None:
     judge(row)
 

@@ -14,6 +14,7 @@ from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import GOOD, H100, OPEN, Row, ask, facts, good, initrd, judge, packages
 from tests.facts.probes import REAL
+from tests.rows import run_each
 
 INITRAMFS, AWAY = "nvidia_driver.initramfs", "nvidia_driver.kept_away"
 IDS = "options vfio-pci ids=10DE:2330,10de:22a3"
@@ -71,7 +72,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_loading(row: Row) -> None:
     judge(row)
 
@@ -92,7 +93,7 @@ def refused(gpu: str, value: Scalar = 0, **fields: str) -> bool:
     return any(GSP in one.message and one.severity == "error" for one in nvidia_driver.rules(host, driver))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("gpu", "fields", "wrong"),
     [
         (A100, {"version": "580"}, True),
@@ -110,9 +111,7 @@ def test_where_the_modules_will_be_open(gpu: str, fields: dict[str, str], wrong:
     assert refused(gpu, **fields) is wrong
 
 
-@pytest.mark.parametrize(
-    ("value", "off"), [(0, True), ("0x10", True), (False, True), (1, False), (18, False), ("2", False)]
-)
+@run_each(("value", "off"), [(0, True), ("0x10", True), (False, True), (1, False), (18, False), ("2", False)])
 def test_the_bits_that_switch_it_off(value: Scalar, off: bool) -> None:
     assert refused(B200, value) is off
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host import virtualization
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import vgpu_host as vm
+from tests.rows import run_each
 
 MEMORY, VGPU = "nvidia_driver.machine_memory", "nvidia_driver.machine_vgpu"
 HYPERVISOR, RESET = "nvidia_driver.machine_hypervisor", "nvidia_driver.machine_reset"
@@ -99,7 +98,7 @@ ROWS: list[tuple[str, NvidiaDriver, HostSpec | None, dict[str, str], str, str, s
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("check", "fragment", "host", "changed", "status", "found", "hint"), ROWS)
+@run_each(("check", "fragment", "host", "changed", "status", "found", "hint"), ROWS)
 def test_a_driver_in_a_virtual_machine(
     check: str,
     fragment: NvidiaDriver,

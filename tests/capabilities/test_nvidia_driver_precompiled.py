@@ -18,6 +18,7 @@ from gpuprov.spec.signing import Signing
 from tests.capabilities.asking import B200, H100, Row, ask, facts, good, judge
 from tests.capabilities.test_nvidia_driver_source import ROCKY, UBUNTU, names
 from tests.resolve.test_precompiled import E12, K60, K61, U580, module
+from tests.rows import run_each
 
 BUILT = NvidiaDriver(version="580", build="precompiled")
 DKMS = NvidiaDriver(version="580")
@@ -92,7 +93,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check.partition('.')[2]}: {row.name}")
+@run_each("row", ROWS, ids=lambda row: f"{row.check.partition('.')[2]}: {row.name}")
 def test_the_answer(row: Row) -> None:
     judge(row)
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
-import pytest
-
 from gpuprov.capabilities import nvidia_driver
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, Runfile
 from gpuprov.capabilities.nvidia_driver.runfile import ANSWERS
@@ -17,6 +15,7 @@ from gpuprov.facts.probes.driver.runfile import RUNFILE
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import B200, CHECKS, H100, NO_GPU, PODMAN, Row, ask, facts, judge, packages
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 SHA = "ab" * 32
 FILE = Runfile(url="https://mirror.example/NVIDIA-Linux-x86_64-535.261.03.run", sha256=SHA)
@@ -108,7 +107,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check.partition('.')[2]}: {row.name}")
+@run_each("row", ROWS, ids=lambda row: f"{row.check.partition('.')[2]}: {row.name}")
 def test_the_answer(row: Row) -> None:
     judge(row)
 
@@ -136,7 +135,7 @@ def test_a_good_spec() -> None:
     assert rules(MINE) == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("changed", "told"),
     [
         ({"version": "535"}, "a runfile has exactly one"),

@@ -25,6 +25,7 @@ from tests.capabilities.asking import (
     packages,
 )
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 PROFILING = NvidiaDriver(module_parameters={"NVreg_RestrictProfilingToAdminUsers": False})
 NEWER_LOADED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.309.01  Sun Jun  8 18:17:58 UTC 2025\n"
@@ -100,7 +101,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("wanted", "shown"),
     [("0660", 432), ("0x10", 16), ("-1", 4294967295), ("438", 438), (0, 0), ("a=1;b=2", '"a=1;b=2"')],
 )
@@ -194,7 +195,7 @@ PREFLIGHT = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in (*ROWS, *PREFLIGHT)])
+@run_each("row", [pytest.param(row, id=row.name) for row in (*ROWS, *PREFLIGHT)])
 def test_running(row: Row) -> None:
     judge(row)
 
@@ -204,7 +205,7 @@ def test_what_is_kept_changes_nothing() -> None:
     assert [change.name for change in changes] == ["nvidia-modprobe"], "only what is not there yet"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("site", "unit", "status"),
     [
         ({}, "slurm-exporter.service", "fail"),

@@ -18,6 +18,7 @@ from tests import key_pairs
 from tests.capabilities import at_boot
 from tests.capabilities.asking import PODMAN, Row, ask, judge
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 ON = captured("secure_boot", "on")
 SECURE, TOOL, SIGNED = "nvidia_driver.secure_boot", "nvidia_driver.signing_tool", "nvidia_driver.signed"
@@ -96,7 +97,7 @@ def test_serial_numbers_of_real_certificates(tmp_path: Path) -> None:
     assert (len(found), found.serials, found.whole) == (2, frozenset(("b94124a0182c9267", "1a")), True)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check.partition('.')[2]}: {row.name}")
+@run_each("row", ROWS, ids=lambda row: f"{row.check.partition('.')[2]}: {row.name}")
 def test_the_answer(row: Row) -> None:
     judge(row)
 

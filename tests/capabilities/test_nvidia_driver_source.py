@@ -14,6 +14,7 @@ from gpuprov.rules import resolve
 from gpuprov.spec.model import GpuSpec, HostSpec
 from gpuprov.spec.repository import Repository
 from tests.capabilities.asking import H100, PODMAN, Row, ask, facts, judge, packages
+from tests.rows import run_each
 
 UBUNTU = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\n'
 ROCKY = 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5 (Blue Onyx)"\n'
@@ -202,7 +203,7 @@ def test_a_source_that_is_not_there_is_an_error_of_the_other_checks() -> None:
         ask(PACKAGES, NvidiaDriver(source="distribution"), os_release=ROCKY)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("driver", "path", "message", "hint"),
     [
         (NvidiaDriver(cuda="12.7"), "cuda", 'is "12.7": there is no such CUDA', 'the nearest is "12.6'),
@@ -222,14 +223,14 @@ def test_what_is_refused_offline(driver: NvidiaDriver, path: str, message: str, 
     assert hint in problem.hint
 
 
-@pytest.mark.parametrize(
+@run_each(
     "driver", [FROM_MIRROR, NVIDIAS, NvidiaDriver(cuda="12.8", version="570"), NvidiaDriver(cuda="12.8", version="525")]
 )
 def test_what_is_not_refused_offline(driver: NvidiaDriver) -> None:
     assert not [p for p in nvidia_driver.rules(HostSpec(name="gpu1"), driver) if p.severity == "error"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("driver", "told"),
     [
         (NvidiaDriver(version="535", cuda="12.8"), "all features of CUDA 12.8 from driver 570.26 on"),
@@ -255,7 +256,7 @@ def test_no_branch_is_offered_that_the_gpu_cannot_run(version: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("os_release", "text", "expected"),
     [
         (UBUNTU, dpkg(U570), NvidiaDriver(version="570.195.03", kernel_modules="open")),

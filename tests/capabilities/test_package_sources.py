@@ -23,6 +23,7 @@ from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
 from tests import public_keys as made
 from tests.capabilities.asking import GOOD, facts
+from tests.rows import run_each
 
 URL = "https://mirror.example/cuda/"
 WANTED: Source = {
@@ -77,7 +78,7 @@ ROWS: list[tuple[str, str, dict[str, str | None], tuple[str, ...], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("family", "changed", "more", "found"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+@run_each(("family", "changed", "more", "found"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
 def test_a_host_that_is_not(family: Family, changed: dict[str, str | None], more: tuple[str, ...], found: str) -> None:
     outcome = ask(family, host(family, changed, *more))
     assert outcome.status == "fail"
@@ -131,7 +132,7 @@ def test_the_files_that_the_host_keeps_itself_need_no_signature_and_nothing_else
     assert judge(form.format("/etc/apt/sources.list.d/gpuprov-other.sources", mine)).status == "fail"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "found"),
     [
         (f"@file {LIST}\n deb [trusted=yes] https://x.nvidia.com/cuda /\n",

@@ -3,8 +3,6 @@ spec may say."""
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities import pcie
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.pcie.fragment import Pcie
@@ -17,6 +15,7 @@ from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import CHECKS, facts, good, with_own_files
 from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.pcie_host import CONTROL, GPU, HCA, LEFT, ON, RDMA, ROOT_PORT, said
+from tests.rows import run_each
 
 METAL, GUEST = "kind|none\nefi|1\nflag|0\n", "kind|kvm\nflag|1\n"
 REDHAT = 'ID="rocky"\nVERSION_ID="9.4"\nID_LIKE="rhel centos fedora"\nPRETTY_NAME="Rocky Linux 9.4"\n'
@@ -63,7 +62,7 @@ IOMMU = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "block", "changed", "status", "found"), IOMMU, ids=[row[0] for row in IOMMU])
+@run_each(("name", "block", "changed", "status", "found"), IOMMU, ids=[row[0] for row in IOMMU])
 def test_iommu(name: str, block: Pcie, changed: dict[str, str], status: str, found: str) -> None:
     outcome = ask("iommu", block, "", **changed)
     assert (outcome.status, found in outcome.found) == (status, True), outcome
@@ -151,7 +150,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("check", "block", "pcie", "changed", "status", "found"), ROWS)
+@run_each(("check", "block", "pcie", "changed", "status", "found"), ROWS)
 def test_pcie(check: str, block: Pcie, pcie: str, changed: dict[str, str], status: str, found: str) -> None:
     outcome = ask(check, block, pcie, **changed)
     assert (outcome.status, found in outcome.found) == (status, True), outcome
@@ -185,7 +184,7 @@ def told(block: Pcie, gpu: str = "H100-SXM5-80GB") -> list[str]:
     return [str(problem) for problem in pcie.rules(host, block)]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "gpu", "said_"),
     [
         (Pcie(acs="disabled", max_read_request=4096), "H100-SXM5-80GB", ""),
@@ -206,7 +205,7 @@ def test_rules(block: Pcie, gpu: str, said_: str) -> None:
     assert len(found) == bool(said_)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "gpu", "words"),
     [
         (Pcie(iommu="passthrough"), "", {"intel_iommu": "on", "iommu": "pt"}),
@@ -222,7 +221,7 @@ def test_what_is_asked_of_the_kernel(block: Pcie, gpu: str, words: dict[str, str
     assert pcie.contribute(host, block) == (Kernel(command_line=words) if words else None)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "block"),
     [
         (said(), None),

@@ -18,6 +18,7 @@ from gpuprov.host_code.at_boot.pcie import CONFIG
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import facts
 from tests.capabilities.pcie_host import GPU, HCA, LEFT, ON, said
+from tests.rows import run_each
 
 make: Callable[..., Any] = make_values
 
@@ -72,7 +73,7 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "found", "expected"), ROWS, ids=[row[0] for row in ROWS])
+@run_each(("name", "found", "expected"), ROWS, ids=[row[0] for row in ROWS])
 def test_what_is_brought_about(name: str, found: dict[str, Any], expected: dict[str, Any]) -> None:
     assert {key: found[key] for key in expected} == expected
 

@@ -11,6 +11,7 @@ from gpuprov.facts.probes.base import ProbeFailed
 from tests.capabilities.asking import GIVEN, H100, NO_GPU, PODMAN, Row, ask, facts, judge, units
 from tests.capabilities.contents_host import Also, unit
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 DAEMON, LEGACY = Persistence(mode="daemon"), Persistence(mode="legacy")
 OFF = ("inactive", "")
@@ -85,12 +86,12 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_persistence(row: Row) -> None:
     judge(row)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "fragment"),
     [(units(), DAEMON), (units(OFF, ON), LEGACY), (units(OFF), None), (units(("active", "disabled")), None)],
 )

@@ -19,6 +19,7 @@ from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.capabilities import at_boot
 from tests.capabilities.asking import H100, facts
+from tests.rows import run_each
 
 make: Callable[..., Any] = make_values
 
@@ -84,7 +85,7 @@ ROWS: list[tuple[str, Context[Persistence], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "ctx", "wanted"), ROWS, ids=[row[0] for row in ROWS])
+@run_each(("name", "ctx", "wanted"), ROWS, ids=[row[0] for row in ROWS])
 def test_what_a_host_gets(name: str, ctx: Context[Persistence], wanted: dict[str, Any]) -> None:
     made = make(ctx)
     values = {**made, "unit": made["tasks"].get("unit")}

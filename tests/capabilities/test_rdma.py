@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector, Soft
 from tests.capabilities.asking import PODMAN, Row, judge
 from tests.capabilities.rdma_host import BRIDGE, TWO, device, host, packages, rxe
+from tests.rows import run_each
 
 DEVICES, PORTS, RATE = (f"rdma.{name}" for name in ("devices", "ports", "rate"))
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
@@ -223,6 +222,6 @@ AROUND = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [*ROWS, *AROUND], ids=lambda row: f"{row.check}: {row.name}")
+@run_each("row", [*ROWS, *AROUND], ids=lambda row: f"{row.check}: {row.name}")
 def test_answers(row: Row) -> None:
     judge(row)

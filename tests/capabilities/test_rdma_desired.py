@@ -18,6 +18,7 @@ from gpuprov.capabilities.rdma.roce.checks import ways
 from gpuprov.capabilities.rdma.roce.fragment import Roce
 from tests.capabilities import at_boot, contexts, erdma_host, ofed_host, rdma_host, roce_host
 from tests.capabilities.asking import BARE
+from tests.rows import run_each
 
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
 UNITS = "/etc/systemd/system"
@@ -94,7 +95,7 @@ ROWS: list[tuple[str, Rdma, dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("block", "texts", "wanted"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+@run_each(("block", "texts", "wanted"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
 def test_what_is_brought_about(block: Rdma, texts: dict[str, Any], wanted: dict[str, Any]) -> None:
     assert contexts.pick(made(block, **texts), wanted) == wanted
 
@@ -160,7 +161,7 @@ def test_another_fabric_takes_away_what_sets_the_old_one() -> None:
     assert answer["initramfs"], "one that holds erdma would keep its options"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("asked", "lost"),
     [
         ({"count": 2}, "1 of 2 RoCE devices"),
@@ -179,7 +180,7 @@ def test_roce_ports_that_are_not_there_are_refused_before_anything_is_changed(as
     assert (outcome.status, outcome.found) == ("fail", lost)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "asked", "managers", "differs", "off"),
     [
         ("gpu1", Opensm(hosts=("gpu1",)), 0, "opensm: without a process -> one for each port", PARTS),

@@ -26,6 +26,7 @@ from gpuprov.spec.model import HostSpec
 from tests.capabilities import contexts
 from tests.capabilities.asking import CHECKS
 from tests.capabilities.efa_host import CORE, KERNEL, KO, NAMES, PLUGIN, RECORD, SHA256, block, devices, fi_info, said
+from tests.rows import run_each
 
 ASKED = block()
 INBOX = block(stack="inbox", installer="")
@@ -101,7 +102,7 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row[1]}: {row[0]}") for row in ROWS])
+@run_each("row", [pytest.param(row, id=f"{row[1]}: {row[0]}") for row in ROWS])
 def test_efa(row: tuple[str, str, Rdma, str, str, str, str]) -> None:
     _, check, wanted, text, status, found, hint = row
     outcome = ask(check, wanted, text)
@@ -121,7 +122,7 @@ def test_fewer_devices_than_the_instance_can_have() -> None:
     assert ask("libfabric", ASKED, said(), "").status == "fail", "endpoints without devices"
 
 
-@pytest.mark.parametrize("check", [name for name in CHECKS if name.startswith("rdma.efa_")])
+@run_each("check", [name for name in CHECKS if name.startswith("rdma.efa_")])
 def test_other_fabrics_are_not_asked(check: str) -> None:
     outcome = ask(check.removeprefix("rdma.efa_"), Rdma(fabric="roce"), said())
     assert (outcome.status, outcome.found) == ("n/a", "the fabric is roce")
@@ -183,7 +184,7 @@ def test_a_good_spec(tmp_path: Path) -> None:
     assert told(efa_rules.rules(HOST, Rdma(fabric="roce"))) == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("asked", "message"),
     [
         (block(stack="doca-ofed"), "error: rdma.stack is doca-ofed"),

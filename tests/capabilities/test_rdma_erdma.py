@@ -11,6 +11,7 @@ from gpuprov.facts.probes.base import Facts, Output
 from tests.capabilities import contexts
 from tests.capabilities.asking import CHECKS
 from tests.capabilities.erdma_host import KERNEL, KO, PARAMETERS, RUNS, SHA256, block, devices, said
+from tests.rows import run_each
 
 COMPAT = block()
 IWARP = block(compat_mode=False, mtu="standard")
@@ -126,7 +127,7 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row[1]}: {row[0]}") for row in ROWS])
+@run_each("row", [pytest.param(row, id=f"{row[1]}: {row[0]}") for row in ROWS])
 def test_erdma(row: tuple[str, str, Rdma, str, str, str, str]) -> None:
     _, check, wanted, text, status, found, hint = row
     kind = "4: RNIC" if wanted.erdma.compat_mode is False else "1: CA"
@@ -172,7 +173,7 @@ def test_an_initramfs_with_erdma_has_its_options(images: str, status: str, found
     assert (outcome.status, found in outcome.found) == (status, True), outcome
 
 
-@pytest.mark.parametrize("check", [name for name in CHECKS if name.startswith("rdma.erdma_")])
+@run_each("check", [name for name in CHECKS if name.startswith("rdma.erdma_")])
 def test_other_fabrics_are_not_asked(check: str) -> None:
     outcome = ask(check.removeprefix("rdma.erdma_"), Rdma(fabric="roce"), said())
     assert (outcome.status, outcome.found) == ("n/a", "the fabric is roce")

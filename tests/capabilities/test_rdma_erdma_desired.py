@@ -20,6 +20,7 @@ from tests.capabilities import at_boot, contexts, efa_host, rdma_host
 from tests.capabilities.asking import CHECKS
 from tests.capabilities.erdma_host import KERNEL, KO, PARAMETERS, SHA256, block, devices, said
 from tests.facts.probes.rdma.erdma_tree import environment, here, tree, write
+from tests.rows import run_each
 
 UBUNTU = 'ID=ubuntu\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\nID_LIKE=debian\n'
 ROCKY = 'ID="rocky"\nVERSION_ID="9.6"\nPRETTY_NAME="Rocky Linux 9.6"\nID_LIKE="rhel centos fedora"\n'
@@ -71,7 +72,7 @@ def test_an_installer_is_fetched_and_run_where_none_has() -> None:
     assert (answer["of"], answer["install"]) == ("the eRDMA driver", NEEDS)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("asked", "text", "run"),
     [
         ({"installer": "1.5.7"}, said(RAN), False),

@@ -21,6 +21,7 @@ from gpuprov.catalog.rdma import nccl as variables
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.erdma_host import SHA256, block, devices, said
+from tests.rows import run_each
 
 HOST = HostSpec(name="gpu1")
 
@@ -43,7 +44,7 @@ def test_a_good_spec() -> None:
     assert told(erdma.rules(HOST, Rdma(fabric="roce"))) == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("asked", "message"),
     [
         (block(stack="doca-ofed"), "rdma.stack is doca-ofed, which has no driver of eRDMA"),
@@ -60,7 +61,7 @@ def test_what_cannot_be_of_erdma(asked: Rdma, message: str) -> None:
     assert any(one.startswith(f"error: {message}") for one in found), found
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("asked", "message"),
     [
         (Rdma(nccl=Nccl(gid="index")), "error: rdma.nccl.gid has no effect: InfiniBand needs no GID"),
@@ -88,7 +89,7 @@ def test_settings_that_nobody_has_documented_are_taken() -> None:
     assert set(variables.FIELDS) <= variables.list_documented()
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("options", "expected"),
     [
         (Nccl(sharp=True), []),

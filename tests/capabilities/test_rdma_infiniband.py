@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Soft
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, Row, facts, good, judge
 from tests.capabilities.rdma_host import SOFT, TWO, host, rxe
+from tests.rows import run_each
 
 UMAD, IPOIB, OPENSM = (f"rdma.{name}" for name in ("umad", "ipoib", "opensm"))
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
@@ -82,6 +81,6 @@ SOFTWARE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [*ROWS, *SOFTWARE], ids=lambda row: f"{row.check}: {row.name}")
+@run_each("row", [*ROWS, *SOFTWARE], ids=lambda row: f"{row.check}: {row.name}")
 def test_answers(row: Row) -> None:
     judge(row)

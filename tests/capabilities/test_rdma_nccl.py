@@ -17,6 +17,7 @@ from gpuprov.facts.probes.rdma import parse
 from tests.capabilities import contexts
 from tests.capabilities import erdma_host as host
 from tests.capabilities.rdma_host import rxe
+from tests.rows import run_each
 
 IB = "\n".join(
     f"device|ibp{n}s0|0000:{n}:00.0|mlx5_core|0x15b3|0x1021|1: CA|9c63:c003:0050:{n}00|28.43|0|||{'bridge' if n == '4e' else ''}\n"
@@ -49,7 +50,7 @@ def roce(**asked: Any) -> Rdma:
     return Rdma(fabric="roce", nccl=Nccl(**asked))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "text", "told"),
     [
         (Rdma(fabric="infiniband"), IB + "\n" + ETH, ("NCCL_IB_HCA==ibp18s0,ibp2as0",)),
@@ -78,7 +79,7 @@ def test_what_the_file_says(block: Rdma, text: str, told: tuple[str, ...]) -> No
     assert lines(block, text) == told
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "text", "why"),
     [
         (ROCE, IB, "no RDMA device of fabric roce"),
@@ -171,7 +172,7 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row[1]}: {row[0]}") for row in ROWS])
+@run_each("row", [pytest.param(row, id=f"{row[1]}: {row[0]}") for row in ROWS])
 def test_nccl(row: tuple[str, str, Rdma, str, str, str, str]) -> None:
     _, check, wanted, text, status, found, hint = row
     outcome = ask(check, wanted, text)

@@ -6,8 +6,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed import checks as ofed
@@ -16,6 +14,7 @@ from gpuprov.capabilities.rdma.ofed.fragment import Ofed
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import contexts
 from tests.capabilities.ofed_host import ABSENT, KERNEL, OTHER, ROCKY, UBUNTU, kernel, loaded, packages, said
+from tests.rows import run_each
 
 CHECKS = {check.id.removeprefix("rdma.ofed_"): check for check in ofed.CHECKS}
 DOCA = Rdma(stack="doca-ofed")
@@ -107,7 +106,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "block", "changed", "status", "found", "hint"), ROWS)
+@run_each(("name", "block", "changed", "status", "found", "hint"), ROWS)
 def test_answers(name: str, block: Rdma, changed: dict[str, str], status: str, found: str, hint: str) -> None:
     outcome = ask(name, block, **changed)
     assert outcome.status == status, outcome
@@ -132,7 +131,7 @@ def test_openibd_is_not_restarted_under_what_uses_it() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "told"),
     [
         (DOCA, ""),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.desired import decide
@@ -26,6 +25,7 @@ from tests.capabilities.ofed_host import (
     packages,
     said,
 )
+from tests.rows import run_each
 
 SHA = "AB" * 32
 PLACE = f"/var/lib/gpuprov/doca-host/{SHA.lower()}.deb"
@@ -72,7 +72,7 @@ def test_a_host_of_another_stack_gets_nothing_of_it() -> None:
     assert not any(answer.values())
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("asked", "texts", "install"),
     [
         ({}, NONE, ["doca-ofed"]),
@@ -93,7 +93,7 @@ def test_packages(asked: dict[str, Any], texts: dict[str, str], install: list[st
     assert made(block(**asked), **texts)["install"] == install
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("asked", "texts", "problem", "hint"),
     [
         ({}, NONE | {"ofed_index": ""}, "the repositories of the host have no doca-ofed", "url and sha256 of the doca-host package"),
@@ -167,9 +167,7 @@ def test_openibd_is_restarted_for_modules_that_are_not_ofeds() -> None:
     assert (stopped["start"], stopped["replace"]) == (True, [])
 
 
-@pytest.mark.parametrize(
-    "row", ["busy|nvme_rdma|2", "busy|ko2iblnd|4", "client|python3 (7)", "uplink|bond0", "talks|ens1|2"]
-)
+@run_each("row", ["busy|nvme_rdma|2", "busy|ko2iblnd|4", "client|python3 (7)", "uplink|bond0", "talks|ens1|2"])
 def test_openibd_is_never_restarted_under_what_uses_it(row: str) -> None:
     answer = made(block(), ofed=said(row, memory=OLDER, unit=("loaded", "failed", "enabled")))
     openibd = answer["ofed"]["openibd"]

@@ -14,6 +14,7 @@ from gpuprov.capabilities.rdma.erdma import desired as erdma
 from gpuprov.capabilities.rdma.roce import desired as roce
 from gpuprov.catalog import rdma as catalogue
 from tests.capabilities import at_boot
+from tests.rows import run_each
 
 # `rdma link add NAME type TYPE netdev IF` and `rdma link delete NAME` on a folder that looks like
 # /sys/class/infiniband. udev's renaming: the device is called otherwise than it was asked for.
@@ -184,7 +185,7 @@ UNITS = {
 """The units that set devices at boot."""
 
 
-@pytest.mark.parametrize("unit", UNITS)
+@run_each("unit", UNITS)
 def test_boot_units_are_done_before_jobs_start(unit: str) -> None:
     """A job opens the devices once, as it starts, and keeps what it found."""
     lines = [line for line in UNITS[unit].splitlines() if line.startswith("Before=")]

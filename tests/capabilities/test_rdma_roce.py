@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector
 from gpuprov.capabilities.rdma.ofed.fragment import Ofed
@@ -15,6 +13,7 @@ from gpuprov.spec.build import convert
 from tests.capabilities import contexts, ofed_host
 from tests.capabilities.asking import facts
 from tests.capabilities.roce_host import LINES, PORT, said
+from tests.rows import run_each
 
 ASKED = Roce(
     trust="dscp", pfc=(3,), dscp2prio={"26": 3}, mode="v2", tos=106, traffic_class=106, ecn=(3,),
@@ -100,7 +99,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "block", "changed", "status", "found", "hint"), ROWS)
+@run_each(("name", "block", "changed", "status", "found", "hint"), ROWS)
 def test_answers(name: str, block: Rdma, changed: dict[str, str], status: str, found: str, hint: str) -> None:
     outcome = ask(name, block, **changed)
     assert outcome.status == status, outcome
@@ -169,7 +168,7 @@ def test_nothing_to_read() -> None:
     assert read(said(), block=Rdma(fabric="infiniband")) == Roce()
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("state", "packages", "expected"),
     [
         (ofed_host.said(), ofed_host.packages(),

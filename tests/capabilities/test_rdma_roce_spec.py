@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector
 from gpuprov.capabilities.rdma.roce.checks import rules
@@ -17,6 +15,7 @@ from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import roce_host
 from tests.capabilities.test_rdma_roce import ASKED
+from tests.rows import run_each
 
 
 def told(block: Rdma) -> list[str]:
@@ -27,7 +26,7 @@ def ofed(**values: Any) -> Rdma:
     return Rdma(fabric="roce", stack="doca-ofed", roce=Roce(**values))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "said"),
     [
         (ofed(), ""),
@@ -72,7 +71,7 @@ BLOCKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@run_each("block", BLOCKS)
 def test_the_role_writes_what_is_asked_for(block: Rdma) -> None:
     asked = lines(block)
     texts = {"roce": roce_host.said(), "rdma_devices": "", "ofed": ""}

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities import rdma
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector, Soft
 from gpuprov.capabilities.rdma.rules import fields, fleet_rules, selectors, slots, stacks
@@ -19,13 +17,14 @@ from gpuprov.spec.model import GpuSpec, HostSpec
 from tests.capabilities import ofed_host
 from tests.capabilities.asking import BARE, facts
 from tests.capabilities.rdma_host import BRIDGE, SOFT, TWO, device, host, rxe
+from tests.rows import run_each
 
 LIMITS = {"login_limits": "* - memlock unlimited\n", "default_limits": "DefaultLimitMEMLOCK=infinity\n"}
 OTHERS = {"ofed_packages": "", **{name: BARE[name] for name in ("ofed", "erdma", "nccl", "roce")}}
 A, B = Selector(pci="0000:3b:00.0"), Selector(pci="0000:5e:00.0")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "said"),
     [
         (Rdma(), ""),
@@ -55,7 +54,7 @@ def test_rules(block: Rdma, said: str) -> None:
     assert len(found) == bool(said)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("model", "rate", "said"),
     [
         ("A100-SXM4-80GB", 400, "rdma.rate is 400 Gb/s, and boards with A100-SXM4-80GB have PCIe 4.0"),
@@ -73,7 +72,7 @@ def test_a_rate_that_no_slot_of_the_board_carries_is_a_warning(model: str, rate:
     assert len(found) == bool(said)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("values", "place", "hint"),
     [
         ({"fabric": "infinband"}, 'rdma.fabric is "infinband"', "infiniband"),
@@ -145,7 +144,7 @@ def test_hosts_that_are_to_run_opensm_are_there_and_on_the_fabric() -> None:
     assert "it would not run opensm; opensm: {hosts: [a]}" in told
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "modules", "memlock"),
     [
         (Rdma(), ("ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib"), "unlimited"),

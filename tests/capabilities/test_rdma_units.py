@@ -10,6 +10,7 @@ from tests.capabilities import erdma_host, ofed_host
 from tests.capabilities.asking import Row, judge
 from tests.capabilities.contents_host import Also, unit
 from tests.capabilities.rdma_host import host, rxe
+from tests.rows import run_each
 
 FILES, ENABLED, ACTIVE = (f"rdma.{name}" for name in ("files", "enabled", "active"))
 SOFT_UNIT, ROCE_UNIT, ERDMA_UNIT, OPENSM, OPENIBD = (
@@ -83,7 +84,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row.check}: {row.name}") for row in ROWS])
+@run_each("row", [pytest.param(row, id=f"{row.check}: {row.name}") for row in ROWS])
 def test_units(row: Row) -> None:
     changed = {**row.changed, "rdma_devices": rxe()} if row.fragment is SOFT else row.changed
     judge(row._replace(changed=changed))

@@ -12,6 +12,7 @@ from gpuprov.host_code.files import PYTHON
 from tests.capabilities.asking import Row, facts, judge
 from tests.capabilities.contents_host import INTERPRETER, Also, unit
 from tests.capabilities.readings_host import NEVER, PROGRAM, SERVICE, TIMER, told
+from tests.rows import run_each
 
 FILES, ENABLED, ACTIVE, TAKEN = "readings.files", "readings.enabled", "readings.active", "readings.taken"
 APPLY = "gpuprov apply"
@@ -56,7 +57,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_readings(row: Row) -> None:
     judge(row)
 

@@ -11,6 +11,7 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, Row, facts, judge
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 ROCKY = {"os_release": 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5"\n'}
 OPENSUSE = {
@@ -65,7 +66,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_redhat(row: Row) -> None:
     judge(row)
 

@@ -35,6 +35,7 @@ from tests.capabilities.scratch_host import (
     members,
     said,
 )
+from tests.rows import run_each
 
 DISKS, MOUNT, FILES, ENABLED, ACTIVE = (
     f"scratch.{name}" for name in ("disks", "mounted", "files", "enabled", "active")
@@ -135,7 +136,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.check} {row.name}")
+@run_each("row", ROWS, ids=lambda row: f"{row.check} {row.name}")
 def test_checks(row: Row) -> None:
     judge(row)
 
@@ -177,7 +178,7 @@ def test_what_apply_does() -> None:
     assert not DESIRED.make(context(Scratch()))["tasks"]["unit"]["differs"]  # type: ignore[index]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("values", "found"),
     [
         ({"mount": "/var/lib"}, "a folder of the system's"),
@@ -194,7 +195,7 @@ def test_rules(values: dict[str, Any], found: str) -> None:
     assert [found in problem.message for problem in problems] == [True] * bool(found)
 
 
-@pytest.mark.parametrize(
+@run_each(
     "values",
     [
         {"mount": "scratch"},

@@ -6,6 +6,7 @@ import pytest
 
 from gpuprov.capabilities.steps import Need, Step, hand_steps
 from gpuprov.capabilities.tasks import Block, Stages, drain, step, stop_clients
+from tests.rows import run_each
 
 TASKS: Stages = {
     "service": (
@@ -24,7 +25,7 @@ def test_what_a_step_needs_is_needed_with_it_alone() -> None:
     assert hand_steps([Step("reset", {}, needed=False, needs=needs), Step("look", {})], TASKS) == {"look": {}}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("key", "need", "by"),
     [
         ("unit", "gpus-free", "stop"),

@@ -13,6 +13,7 @@ from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus import fabric
 from tests.capabilities import contexts, dcgm_host
 from tests.capabilities.asking import B200, FABRIC_MANAGER, H100, NVSWITCH, good
+from tests.rows import run_each
 
 NAME, VERSION = "libnvidia-nscq-535", "535.261.03"
 PLACE = "/usr/lib/x86_64-linux-gnu"
@@ -38,7 +39,7 @@ def test_it_is_there_in_the_drivers_version() -> None:
     assert f"{NAME} {VERSION}-1" in outcome.found
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("changed", "found", "change"),
     [
         ({"fabric_packages": FABRIC_MANAGER}, "0 NvSwitches", f"package {NAME}:  -> {VERSION}"),
@@ -95,7 +96,7 @@ def test_the_drivers_set_has_it() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("number", "bus", "status"),
     [
         ("1", H100 + NVSWITCH, "pass"),

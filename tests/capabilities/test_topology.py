@@ -16,6 +16,7 @@ from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, GOOD, PODMAN, Row, facts, judge
 from tests.hardware.topology.machines import Machine, hgx_h100
 from tests.hardware.topology.others import crowded, dgx2, dgx_a100, grace, hgx_b200, l40s, shared, vm
+from tests.rows import run_each
 
 HCA, RAILS, SOCKET, COUNT, PCIE, NVLINKS, VISIBLE = (
     f"topology.{name}" for name in ("gpu_hca", "rails", "same_socket", "hcas", "pcie", "nvlinks", "visible")
@@ -150,7 +151,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_topology(row: Row) -> None:
     judge(row)
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pytest
-
 from gpuprov.capabilities.vgpu_guest import export
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
 from gpuprov.facts.probes.base import Output
 from tests.capabilities import vgpu_host as vm
 from tests.capabilities.asking import facts, older
 from tests.capabilities.contents_host import unit
+from tests.rows import run_each
 
 FILES, TOKEN, ENABLED, ACTIVE, LICENSED = (
     f"vgpu_guest.{name}" for name in ("files", "token_installed", "enabled", "active", "licensed")
@@ -38,7 +37,7 @@ FULL_SETTINGS = (
 )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("fragment", "text", "found"),
     [
         (PLAIN, vm.gridd("FeatureType=0"), "FeatureType is 0, expected 1"),
@@ -63,7 +62,7 @@ def test_another_configuration_is_told_by_what_it_does(fragment: VgpuGuest, text
     assert [(one.name, one.before) for one in outcome.changes] == [(CONFIG, told), (UNIT, "active")], "it is restarted"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("fragment", "tokens", "status", "found"),
     [
         (PLAIN, vm.token_row(), "pass", "root's, mode 0744"),
@@ -120,7 +119,7 @@ FAILED = "Failed to acquire license from api.cls.licensing.nvidia.com (Info: NVI
 UNIT = "nvidia-gridd.service"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("check", "text", "state", "found", "change"),
     [
         (ENABLED, vm.gridd(), "", f"{UNIT} enabled", ""),
@@ -149,7 +148,7 @@ def test_a_daemon_that_has_read_another_token() -> None:
 WHOLE = VgpuGuest(feature_type="vcs")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("fragment", "changed", "status", "found", "hint"),
     [
         (PLAIN, {}, "pass", "0000:06:00.0 NVIDIA Virtual Compute Server: Licensed (Expiry: 2027-1-16 9:5:7 GMT)", ""),

@@ -17,6 +17,7 @@ from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import at_boot, contexts
 from tests.capabilities import vgpu_host as vm
 from tests.capabilities.vgpu_host import CHECKS, DIRECTORY, NAME, gridd, token_row
+from tests.rows import run_each
 
 CONFIG = "/etc/nvidia/gridd.conf"
 FILE = VgpuGuest(token_file=f"/secrets/{NAME}")
@@ -132,7 +133,7 @@ ROWS: list[tuple[str, VgpuGuest, dict[str, str], str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("check", "fragment", "changed", "status", "found", "hint"), ROWS)
+@run_each(("check", "fragment", "changed", "status", "found", "hint"), ROWS)
 def test_before_anything_is_changed(
     check: str, fragment: VgpuGuest, changed: dict[str, str], status: str, found: str, hint: str
 ) -> None:
@@ -140,7 +141,7 @@ def test_before_anything_is_changed(
     assert (outcome.status, found in outcome.found, hint in outcome.hint) == (status, True, True), outcome
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("fragment", "tokens", "status", "found"),
     [
         (PLAIN, vm.token_row(), "pass", vm.NAME),
@@ -191,7 +192,7 @@ def test_a_good_spec() -> None:
     assert told(PROVIDER) == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "spec", "words"),
     [
         (PLAIN, host("RTX4090"), "RTX4090 has no vGPU on any hypervisor"),

@@ -6,9 +6,10 @@ import pytest
 
 from gpuprov.catalog import check_support, cuda, find_max_cuda
 from gpuprov.core.errors import GpuprovError
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("driver", "cuda", "runs", "full"),
     [
         ("580.65.06", "13.0", True, True),

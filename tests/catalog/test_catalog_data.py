@@ -18,6 +18,7 @@ from gpuprov.catalog.chips import cards
 from gpuprov.catalog.drivers.data import read_drivers_file
 from gpuprov.catalog.gpus import GpusFile, list_gpus
 from gpuprov.core.errors import GpuprovError
+from tests.rows import run_each
 
 DATA = Path(reader.__file__).parent / "data"
 FILES = sorted(file.stem for file in DATA.glob("*.yaml"))
@@ -63,7 +64,7 @@ def test_every_source_resolves_and_every_source_is_used(name: str) -> None:
     assert known <= set().union(*(sources_of(other) for other in users))
 
 
-@pytest.mark.parametrize("name", FILES)
+@run_each("name", FILES)
 def test_every_entry_of_a_list_has_a_source(name: str) -> None:
     for table, entries in raw(name).items():
         if isinstance(entries, list):
@@ -95,7 +96,7 @@ def test_python_reads_it_without_libyaml(name: str) -> None:
     assert list(yaml.parse((DATA / f"{name}.yaml").read_text(encoding="utf-8"), Loader=yaml.SafeLoader))
 
 
-@pytest.mark.parametrize("name", FILES)
+@run_each("name", FILES)
 def test_nothing_of_a_private_machine(name: str) -> None:
     text = (DATA / f"{name}.yaml").read_text(encoding="utf-8").replace("/tmp/nvidia-mps", "")
     for word in ("/tmp/", "/home/", "localhost:", "artifactory", "nexus"):

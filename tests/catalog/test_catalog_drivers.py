@@ -17,6 +17,7 @@ from gpuprov.catalog import (
     find_gpu,
 )
 from gpuprov.core.errors import GpuprovError
+from tests.rows import run_each
 
 
 def gpu(key: str) -> Gpu:
@@ -37,7 +38,7 @@ def test_versions_are_ordered_as_numbers() -> None:
         Version.parse("5" * 4301)  # more digits than int() takes
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("key", "branch", "flavour"),
     [
         ("V100-SXM2", "535", "proprietary"),
@@ -57,7 +58,7 @@ def test_kernel_modules_for(key: str, branch: str, flavour: Flavour) -> None:
     assert choose_kernel_modules(gpu(key), branch) == flavour
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("key", "branch", "flavour", "because"),
     [
         ("V100-SXM2", "535", "open", "GSP"),
@@ -80,7 +81,7 @@ def test_refusal(key: str, branch: str, flavour: Flavour, because: str) -> None:
     assert because in reason
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("key", "branch", "flavour"),
     [
         ("V100-SXM2", "580", "proprietary"),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.catalog import fabric
 from gpuprov.catalog.gpus import find_gpu, list_gpus
 from gpuprov.rules.resolve import fitting
+from tests.rows import run_each
 
 
 def test_the_generations() -> None:
@@ -42,7 +41,7 @@ def test_the_modes_are_those_of_the_file() -> None:
     assert tuple(fabric.MODES.values()) == fabric.list_settings()["FABRIC_MODE"].choices
 
 
-@pytest.mark.parametrize("key", [key for key, entry in fabric.list_settings().items() if entry.default])
+@run_each("key", [key for key, entry in fabric.list_settings().items() if entry.default])
 def test_defaults_are_allowed(key: str) -> None:
     entry = fabric.list_settings()[key]
     assert entry.kind
@@ -50,7 +49,7 @@ def test_defaults_are_allowed(key: str) -> None:
         assert fabric.explain_refusal(entry, entry.default) == ""
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("key", "value", "allowed"),
     [
         ("STARTING_TCP_PORT", "65536", "a whole number from 0 to 65535"),

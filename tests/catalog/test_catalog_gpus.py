@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.catalog import Gpu, find_by_pci_id, find_gpu, find_nearest, list_profiles
 from gpuprov.catalog.gpus import list_gpus
 from gpuprov.catalog.mig import find_class
+from tests.rows import run_each
 
 
 def gpu(key: str) -> Gpu:
@@ -15,7 +14,7 @@ def gpu(key: str) -> Gpu:
     return found
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "key"),
     [
         ("H100-SXM5-80GB", "H100-SXM5-80GB"),
@@ -57,7 +56,7 @@ def test_find_gpu(text: str, key: str) -> None:
     assert gpu(text).key == key
 
 
-@pytest.mark.parametrize("text", ["", "H100", "8086:2330", "1002:2330", "0x23301002", "ffff", "10de:"])
+@run_each("text", ["", "H100", "8086:2330", "1002:2330", "0x23301002", "ffff", "10de:"])
 def test_find_gpu_finds_nothing(text: str) -> None:
     assert find_gpu(text) is None
     assert find_by_pci_id(text) is None
@@ -117,7 +116,7 @@ def test_nearest_gpu() -> None:
     assert {key.partition("-")[0] for key in find_nearest("A100X")} == {"A100"}
 
 
-@pytest.mark.parametrize(
+@run_each(
     "name",
     [
         "NVIDIA GeForce GT 1030",
@@ -134,9 +133,7 @@ def test_a_gpu_that_is_not_here_is_not_another_one(name: str) -> None:
     assert find_nearest(name) == []
 
 
-@pytest.mark.parametrize(
-    "text", ["NVIDIA GeForce RTX 5090", "NVIDIA GeForce RTX 5090 D", "10de:2b85", "10de:2b87", "rtx5090"]
-)
+@run_each("text", ["NVIDIA GeForce RTX 5090", "NVIDIA GeForce RTX 5090 D", "10de:2b85", "10de:2b87", "rtx5090"])
 def test_geforce_of_the_fifties(text: str) -> None:
     found = gpu(text)
     assert found.arch == "Blackwell"

@@ -3,14 +3,13 @@ vendors."""
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.catalog.gpus import explain_unknown, find_gpu, list_gpus
 from gpuprov.catalog.instances import InstancesFile, find_instance
 from gpuprov.catalog.reader import load
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "key"),
     [
         ("NVIDIA-H100-80GB-HBM3", "H100-SXM5-80GB"),
@@ -37,12 +36,12 @@ def test_names_as_people_have_them(name: str, key: str) -> None:
     assert found.key == key
 
 
-@pytest.mark.parametrize("name", ["H100", "A100", "NVIDIA-A100", "p5", "", "NVIDIA", "-SHARED"])
+@run_each("name", ["H100", "A100", "NVIDIA-A100", "p5", "", "NVIDIA", "-SHARED"])
 def test_a_name_of_several_or_none_is_no_gpu(name: str) -> None:
     assert find_gpu(name) is None
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "what", "hint"),
     [
         ("MI300X", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),

@@ -9,6 +9,7 @@ import pytest
 from gpuprov.catalog import drivers, listing, mig
 from gpuprov.catalog.gpus import list_gpus
 from gpuprov.core.errors import GpuprovError
+from tests.rows import run_each
 
 COLUMN = {
     "memory_gb": "memory GB",
@@ -29,7 +30,7 @@ def text(name: str) -> list[dict[str, str]]:
     return [dict(zip(table.header, row, strict=True)) for row in table.rows]
 
 
-@pytest.mark.parametrize("name", listing.LISTINGS)
+@run_each("name", listing.LISTINGS)
 def test_rows_have_the_width_of_the_header_and_their_sources(name: str) -> None:
     table = listing.build_table(name)
     assert table.legend
@@ -39,7 +40,7 @@ def test_rows_have_the_width_of_the_header_and_their_sources(name: str) -> None:
         assert row[table.header.index("sources")]
 
 
-@pytest.mark.parametrize("name", listing.LISTINGS)
+@run_each("name", listing.LISTINGS)
 def test_json_rows_carry_confidence_and_source(name: str) -> None:
     rows = json.loads(json.dumps(listing.list_rows(name)))
     assert rows

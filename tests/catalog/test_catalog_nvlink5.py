@@ -8,6 +8,7 @@ from itertools import combinations_with_replacement
 import pytest
 
 from gpuprov.catalog.xids import Nvlink5, find_action, find_resolution, read_xids_file
+from tests.rows import run_each
 
 ROWS = read_xids_file().nvlink5
 
@@ -51,7 +52,7 @@ def test_a_line_of_each_row_gets_its_answer(form: str) -> None:
                 assert find_resolution(row.nvidia) is not None
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("number", "text", "answer"),
     [
         (149, "NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x0)", "WORKFLOW_NVLINK5_ERR"),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from gpuprov.catalog import find_distribution, list_package_names, list_package_sets
 from gpuprov.catalog.platforms import index_platforms
 from tests.catalog.driver_packages import list_driver_packages
+from tests.rows import run_each
 
 
 def test_debian_packages() -> None:
@@ -25,7 +24,7 @@ def test_debian_packages() -> None:
         assert list_package_sets(distribution, "fabric-manager", "535", origin="debian") == ()
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("distribution", "origin", "version", "name"),
     [
         ("ubuntu2204", "nvidia", "535.261.03", "nvidia-fabricmanager-535"),

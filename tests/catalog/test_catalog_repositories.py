@@ -10,18 +10,19 @@ from gpuprov.catalog import repositories as catalogue
 from gpuprov.catalog.distributions import list_distributions
 from gpuprov.spec.build import convert
 from gpuprov.spec.repository import Repository, find_problems
+from tests.rows import run_each
 
 FILE = catalogue.read_repositories_file()
 
 
-@pytest.mark.parametrize("key", FILE.keys, ids=lambda key: str(key.id))
+@run_each("key", FILE.keys, ids=lambda key: str(key.id))
 def test_a_key_has_a_whole_fingerprint_or_none(key: catalogue.Key) -> None:
     assert re.fullmatch(r"([0-9A-F]{40})?", key.fingerprint)
     assert key.fingerprint.endswith(key.id) or not key.fingerprint
     assert bool(key.fingerprint) == (key.confidence == "confirmed")
 
 
-@pytest.mark.parametrize("entry", [*FILE.keys, *FILE.retired, *FILE.notes], ids=str)
+@run_each("entry", [*FILE.keys, *FILE.retired, *FILE.notes], ids=str)
 def test_sources_are_known(entry: catalogue.Key) -> None:
     assert entry.source
     assert set(entry.source) <= set(FILE.sources)
@@ -39,7 +40,7 @@ FOUND = {
 BLOCKS = [(name, block) for name, block in FOUND.items() if block]
 
 
-@pytest.mark.parametrize("block", [pytest.param(block, id=name) for name, block in BLOCKS])
+@run_each("block", [pytest.param(block, id=name) for name, block in BLOCKS])
 def test_every_block_is_one_that_a_spec_could_have(block: dict[str, object]) -> None:
     typed, findings = convert(block, Repository)
     assert findings == []
@@ -48,7 +49,7 @@ def test_every_block_is_one_that_a_spec_could_have(block: dict[str, object]) -> 
     assert str(block["key_url"]).startswith("https://")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("distribution", "key"),
     [
         *(("ubuntu2404", "3bf863cc"), ("debian12", "3bf863cc"), ("debian13", "8793F200")),

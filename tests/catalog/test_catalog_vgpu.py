@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest
 from gpuprov.catalog import drivers, gpus, vgpu
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("guest", "host", "fits"),
     [
         ("580", "580", True),
@@ -51,7 +50,7 @@ def test_each_key_has_its_field() -> None:
             )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("vendor", "product", "tag", "name"),
     [
         ("Amazon EC2", "g6.xlarge", "Amazon EC2", "AWS EC2"),

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from gpuprov.catalog import choose_kernel_modules, drivers, find_by_pci_id, find_gpu
 from gpuprov.catalog.chips import ChipsFile, cards, chip_of, described, generation_of
 from gpuprov.catalog.drivers.sets import build_kernel_module_table
@@ -14,6 +12,7 @@ from gpuprov.catalog.gpus import explain_unknown, list_gpus
 from gpuprov.catalog.reader import load
 from gpuprov.catalog.topology import count_nvlinks
 from gpuprov.rules import resolve
+from tests.rows import run_each
 
 LIST = Path(__file__).with_name("pci_ids.txt")
 
@@ -79,9 +78,7 @@ def test_ranges_do_not_overlap_and_generations_are_complete() -> None:
     assert {chip.arch for chip in data.chips} == {one.arch for one in data.generations}
 
 
-@pytest.mark.parametrize(
-    "identifier", ["10de:0000", "10de:1040", "10de:ffff", "1002:2484", "10de:", "", "2484", "10de:24840"]
-)
+@run_each("identifier", ["10de:0000", "10de:1040", "10de:ffff", "1002:2484", "10de:", "", "2484", "10de:24840"])
 def test_what_is_older_or_no_gpu_of_nvidia_has_no_chip(identifier: str) -> None:
     assert chip_of(identifier) is None
     assert described(identifier) == identifier

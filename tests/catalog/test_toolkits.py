@@ -8,9 +8,10 @@ import pytest
 
 from gpuprov.catalog.cuda import packages, toolchain
 from gpuprov.simulate.standins import extras_cuda
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "toolkit"),
     [
         ("cuda-toolkit-12-4", "12.4"),
@@ -33,7 +34,7 @@ def test_the_toolkit_of_a_name(name: str, toolkit: str) -> None:
     assert toolchain.find_toolkit(name) == toolkit
 
 
-@pytest.mark.parametrize(
+@run_each(
     "name",
     "cuda-drivers cuda-drivers-570 cuda cuda-12-4 cuda-runtime-13-0 nvidia-driver-570-server nvidia-kernel-dkms nvidia-open "
     "libnvidia-compute-570 libcuda1 firmware-nvidia-gsp kmod-nvidia-open-dkms xserver-xorg-video-nvidia".split(),
@@ -69,7 +70,7 @@ def test_what_the_catalogue_says() -> None:
     assert not packages.is_dropped("13.0", "Turing")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("version", "soname"),
     [
         ("9.2", "libcudart.so.9.2"),

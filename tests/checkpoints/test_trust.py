@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.checkpoints import Back, Refused, trusted
 from gpuprov.facts.probes.host.checkpoints import Checkpoint
 from gpuprov.spec.model import RawHost
+from tests.rows import run_each
 
 
 def said(values: dict[str, Any], inventory: dict[str, Any]) -> Back | Refused:
@@ -26,7 +25,7 @@ STOLEN: tuple[dict[str, Any], ...] = (
 )
 
 
-@pytest.mark.parametrize("values", STOLEN, ids=lambda values: next(iter(values)))
+@run_each("values", STOLEN, ids=lambda values: next(iter(values)))
 def test_a_file_or_a_host_that_the_inventory_does_not_name_is_refused(values: dict[str, Any]) -> None:
     refused = said(values, {"nvidia_driver": {}})
     assert isinstance(refused, Refused)

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
@@ -18,6 +17,7 @@ from gpuprov.core import assets
 from gpuprov.explain import fields
 from gpuprov.fleet.specs import load_fleet
 from gpuprov.render import role_variables
+from tests.rows import run_each
 
 ROOT = Path(__file__).parents[2]
 NAMES = {capability.name: capability for capability in CAPABILITIES}
@@ -29,7 +29,7 @@ def options(name: str) -> dict[str, Any]:
     return dict(loaded["argument_specs"]["main"]["options"])
 
 
-@pytest.mark.parametrize("name", list(BY_NAME))
+@run_each("name", list(BY_NAME))
 def test_every_field_says_what_it_does(name: str) -> None:
     for field in fields.fields(name):
         assert field.does, (
@@ -38,7 +38,7 @@ def test_every_field_says_what_it_does(name: str) -> None:
         )
 
 
-@pytest.mark.parametrize("name", list(NAMES))
+@run_each("name", list(NAMES))
 def test_an_option_has_the_fields_name_and_neither_default_nor_need(name: str) -> None:
     assert list(options(name)) == [
         f"{name}_{item.encode_name}" for item in msgspec.structs.fields(NAMES[name].fragment)
@@ -48,7 +48,7 @@ def test_an_option_has_the_fields_name_and_neither_default_nor_need(name: str) -
         assert "default" not in option, "a second home for a default"
 
 
-@pytest.mark.parametrize("name", list(NAMES))
+@run_each("name", list(NAMES))
 def test_the_roles_own_validator_takes_the_rendered_variables(name: str) -> None:
     capability: Capability = NAMES[name]
     variables = msgspec.to_builtins(role_variables(name, capability.fragment()))
@@ -59,7 +59,7 @@ def test_the_roles_own_validator_takes_the_rendered_variables(name: str) -> None
 INVENTORIES = sorted([*ROOT.glob("molecule/*/inventory.yaml"), *ROOT.glob("inventories/*/inventory.yaml")])
 
 
-@pytest.mark.parametrize("inventory", INVENTORIES, ids=lambda path: str(path.parent.name))
+@run_each("inventory", INVENTORIES, ids=lambda path: str(path.parent.name))
 def test_the_roles_own_validators_take_what_inventories_ask_for(inventory: Path) -> None:
     for _, spec in load_fleet([str(inventory)], None, cache=False).pairs:
         for name, fragment in spec.capabilities.items():
@@ -72,13 +72,13 @@ def test_what_is_left_out_of_an_item_is_not_missed() -> None:
     assert not ArgumentSpecValidator(options("mps")).validate(role_variables("mps", mps)).error_messages
 
 
-@pytest.mark.parametrize("name", list(NAMES))
+@run_each("name", list(NAMES))
 def test_the_roles_own_validator_refuses_a_misspelled_variable(name: str) -> None:
     variables = {**role_variables(name, NAMES[name].fragment()), f"{name}_vresion": "1"}
     assert ArgumentSpecValidator(options(name)).validate(variables).error_messages
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "variable", "value", "told"),
     [
         ("persistence", "persistence_mode", "demon", "auto, daemon, legacy"),

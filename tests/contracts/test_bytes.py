@@ -29,6 +29,7 @@ from tests.contracts.test_host_code import MODULES, ONHOST
 from tests.contracts.test_imports import dotted, nodes
 from tests.here import play, program
 from tests.host_code.modules import on_host, ran, step
+from tests.rows import run_each
 from tests.taint.test_commands import inventory
 from tests.taint.transport import NONCE, answers
 
@@ -36,7 +37,7 @@ BYTE = b"caf\x80"
 CAUGHT = {"ValueError", "UnicodeDecodeError", "UnicodeError", "Exception"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+@run_each("path", MODULES, ids=lambda path: path.stem)
 def test_every_module_answers_by_the_one_way_that_makes_texts_readable(path: Path) -> None:
     imported = [
         f"{node.module}.{alias.name}"
@@ -49,7 +50,7 @@ def test_every_module_answers_by_the_one_way_that_makes_texts_readable(path: Pat
     assert not [node for node in nodes(path) if isinstance(node, ast.Call) and dotted(node.func) == "print"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("value", "expected"),
     [
         (BYTE.decode("utf-8", "surrogateescape"), r"caf\x80"),
@@ -128,14 +129,14 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("path", ONHOST, ids=lambda path: f"{path.parent.name}/{path.name}")
+@run_each("path", ONHOST, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_what_is_read_on_a_host_may_hold_any_byte(path: Path) -> None:
     if path.name not in OWN:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         assert not [f"{path}:{call.lineno}" for call in _unguarded(tree)]
 
 
-@pytest.mark.parametrize(
+@run_each(
     "text", ["open('x')", "open('x', encoding='utf-8')", "subprocess.run([], text=True)", "open('x', 'r').read()"]
 )
 def test_what_decodes_strictly_is_found(text: str) -> None:

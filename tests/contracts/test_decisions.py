@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+
+from tests.rows import run_each
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted([*(ROOT / "roles").glob("*/tasks/**/*.yml"), *(ROOT / "playbooks").rglob("*.yml")])
@@ -115,7 +116,7 @@ def decided(text: str) -> list[str]:
     return found + re.findall(r"\{%.*?%\}", text, re.S)
 
 
-@pytest.mark.parametrize("path", [*FILES, *SETTINGS], ids=lambda path: str(path.relative_to(ROOT)))
+@run_each("path", [*FILES, *SETTINGS], ids=lambda path: str(path.relative_to(ROOT)))
 def test_it_decides_nothing(path: Path) -> None:
     assert decided(path.read_text(encoding="utf-8")) == [], (
         "let Python work it out: `desired` of the capability, or a module"
@@ -133,7 +134,7 @@ def test_each_exception_is_needed() -> None:
     assert set(MAY) - used == set()
 
 
-@pytest.mark.parametrize(
+@run_each(
     "text",
     [
         "- {name: x, debug: {}, when: rdma_stack == 'doca-ofed'}",

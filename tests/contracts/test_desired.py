@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 import yaml
 from jinja2 import ChainableUndefined
 from jinja2.nativetypes import NativeEnvironment
@@ -27,6 +26,7 @@ from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import SPECS
 from tests.contracts.test_roles import words_of
 from tests.host_code.modules import module, on_host
+from tests.rows import run_each
 
 ROLES = Path(__file__).parents[2] / "roles"
 CONDITIONS = ("when", "until", "changed_when", "failed_when")
@@ -125,7 +125,7 @@ def happened(result: object) -> bool:
     return bool(result)
 
 
-@pytest.mark.parametrize("name", THERE)
+@run_each("name", THERE)
 def test_a_role_and_what_is_worked_out_for_it_have_the_same_names(name: str) -> None:
     capability = BY_NAME[name]
     assert capability.desired
@@ -169,7 +169,7 @@ def options_of(task: Task) -> set[str]:
     return {value.name for value in task.options.values() if isinstance(value, Taken)}
 
 
-@pytest.mark.parametrize("name", THERE)
+@run_each("name", THERE)
 def test_a_task_is_handed_what_its_module_takes(name: str) -> None:
     """By its key, on hosts with all defaults and with the capability's fullest spec."""
     capability = BY_NAME[name]

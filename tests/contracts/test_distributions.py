@@ -28,6 +28,7 @@ from gpuprov.catalog.repositories import read_repositories_file
 from gpuprov.host_code import family as host_family
 from gpuprov.simulate.distributions import TABLE
 from tests.contracts.test_imports import FILES, nodes
+from tests.rows import run_each
 
 ROOT = Path(__file__).parents[2]
 DATA = "gpuprov/catalog/data"
@@ -142,7 +143,7 @@ def find_problems(row: Distribution) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("row", list_managed(), ids=lambda row: str(row.key))
+@run_each("row", list_managed(), ids=lambda row: str(row.key))
 def test_every_table_knows_every_distribution(row: Distribution) -> None:
     if problems := find_problems(row):
         pytest.fail("\n".join(problems), pytrace=False)

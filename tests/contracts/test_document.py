@@ -8,8 +8,6 @@ import json
 from collections.abc import Callable
 from typing import get_args
 
-import pytest
-
 from gpuprov.accept.document import build_document as accept
 from gpuprov.apply.document import build_document as apply
 from gpuprov.apply.model import ApplyRun, HostOutcome, State
@@ -33,6 +31,7 @@ from tests.accept.test_show import outcome as measured
 from tests.contracts.test_imports import FILES, PACKAGE, dotted, nodes, shown
 from tests.plan.test_plan_text import FULL
 from tests.report.test_numbers import ROWS
+from tests.rows import run_each
 
 HEALTH = (
     Result(host="gpu0", capability="health", check="health.xid", status="pass"),
@@ -86,7 +85,7 @@ MADE: dict[str, tuple[Callable[[], Document], dict[str, Outcome]]] = {
 }
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@run_each("verb", VERBS)
 def test_each_document_has_the_common_keys_and_each_hosts_outcome(verb: str) -> None:
     make, outcomes = MADE[verb]
     told = documents.read_document(make())

@@ -6,16 +6,15 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 
-import pytest
-
 from gpuprov.catalog.distributions import list_managed
 from gpuprov.facts.probes.software import packages
 from tests.catalog.driver_packages import list_driver_packages
+from tests.rows import run_each
 
 SETS = {(key, source): found for key, sources in list_driver_packages().items() for source, found in sources.items()}
 
 
-@pytest.mark.parametrize("where", SETS, ids="-".join)
+@run_each("where", SETS, ids="-".join)
 def test_every_name_that_is_asked_for_is_read(where: tuple[str, str]) -> None:
     names = [*SETS[where]["ask"], *SETS[where]["dkms"]]
     if next(one for one in list_managed() if one.key == where[0]).family == "redhat":
@@ -27,7 +26,7 @@ def test_every_name_that_is_asked_for_is_read(where: tuple[str, str]) -> None:
     assert (installed, offered) == (names, names)
 
 
-@pytest.mark.parametrize(
+@run_each(
     "name", ["libxnvctrl0", "libnvoptix1", "libglx-nvidia0", "libegl-nvidia0", "xserver-xorg-video-nvidia-580", "dkms"]
 )
 def test_what_comes_along_with_a_driver_is_read_too(name: str) -> None:

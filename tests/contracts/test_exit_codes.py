@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import ast
 
-import pytest
-
 from gpuprov.core.errors import CODES, EXIT_CODES, GpuprovError, Outcome, UnreachableError, choose_code
 from tests.contracts.test_imports import FILES, PACKAGE, dotted, find_nodes, shown
+from tests.rows import run_each
 
 FUNCTIONS: tuple[type[ast.FunctionDef | ast.AsyncFunctionDef], ...] = (ast.FunctionDef, ast.AsyncFunctionDef)
 OTHER_ROOMS = ("host_code", "simulate", "capabilities", "catalog", "facts", "hardware")
@@ -59,7 +58,7 @@ def test_each_code_has_a_meaning() -> None:
     assert [error.exit_code for error in (GpuprovError, UnreachableError)] == [2, 4]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("outcomes", "code"),
     [
         ((), 1),

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
+
+from tests.rows import run_each
 
 ROLES = Path(__file__).parents[2] / "roles"
 Task = dict[str, Any]
@@ -74,7 +75,7 @@ def test_the_acts_that_stop_services_are_found() -> None:
     assert tuple(STOPPING) == roles
 
 
-@pytest.mark.parametrize(("role", "act"), STOPPING)
+@run_each(("role", "act"), STOPPING)
 def test_what_was_stopped_is_started_again_after_a_failure(role: str, act: str) -> None:
     for task, rescues, _ in run(role, act):
         if asks(task, "stop_clients"):
@@ -83,7 +84,7 @@ def test_what_was_stopped_is_started_again_after_a_failure(role: str, act: str) 
             assert step(last) == "give_up", f"{role}, {act}: {task['name']}: {last['name']}"
 
 
-@pytest.mark.parametrize(("role", "act"), STOPPING)
+@run_each(("role", "act"), STOPPING)
 def test_what_follows_a_stop_in_the_same_act_has_the_same_rescue(role: str, act: str) -> None:
     """But for the start itself, which tries every service and then says which do not start."""
     stopped = False
@@ -108,7 +109,7 @@ def test_giving_up_begins_with_the_reason_of_what_failed() -> None:
 JUDGING = sorted(path.parts[-3] for path in ROLES.glob("*/tasks/assert.yml"))
 
 
-@pytest.mark.parametrize("role", JUDGING)
+@run_each("role", JUDGING)
 def test_act_1_takes_no_package_source_away(role: str) -> None:
     for task, _, rescuing in run(role, "assert"):
         file = task.get("ansible.builtin.file") or {}

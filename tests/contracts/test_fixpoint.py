@@ -52,6 +52,7 @@ from tests.capabilities.specs import SPECS
 from tests.contracts import systemctl
 from tests.contracts.test_desired import MORE
 from tests.host_code.modules import on_host, ran
+from tests.rows import run_each
 
 make_gpudirect: Callable[..., Any] = make_values
 
@@ -707,8 +708,8 @@ def test_peer_modules_in_every_state(
     assert bool(failing) == bool(differing), (failing, differing)
 
 
-@pytest.mark.parametrize("node", ["", "237 666", "237 600", "236 666"])
-@pytest.mark.parametrize("major", ["", "237"])
+@run_each("node", ["", "237 666", "237 600", "236 666"])
+@run_each("major", ["", "237"])
 def test_gdrcopy_in_every_state(major: str, node: str) -> None:
     rows = [f"kernel|{gpudirect_host.K}|2.5.1", f"node|{node}", *(["loaded|", f"major|{major}"] if major else [])]
     ctx, failing = of_gpudirect(
@@ -755,10 +756,8 @@ ASKED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    "locks", [{}, {"graphics": [1200, 1755]}, {"graphics": "default"}], ids=["none", "span", "own"]
-)
-@pytest.mark.parametrize("plain", ASKED, ids=[json.dumps(one) for one in ASKED])
+@run_each("locks", [{}, {"graphics": [1200, 1755]}, {"graphics": "default"}], ids=["none", "span", "own"])
+@run_each("plain", ASKED, ids=[json.dumps(one) for one in ASKED])
 def test_settings_of_a_gpu_in_every_state(plain: dict[str, Any], locks: dict[str, Any]) -> None:
     """The program on a host has a step, or waits for a boot, exactly where the check on the controller fails: one reads
     NVML, the other nvidia-smi's text; both are stand-in values here."""

@@ -13,6 +13,7 @@ from gpuprov.cli import manual
 from gpuprov.explain import fields
 from gpuprov.render import checkout
 from tests.counts import is_generated
+from tests.rows import run_each
 
 ROOT = Path(__file__).parents[2]
 
@@ -60,7 +61,7 @@ def test_the_modules_that_roles_may_use_are_those_that_there_are() -> None:
     assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["with_modules"](fewer) == settings
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "reference").glob("*.md")), ids=lambda page: page.stem)
+@run_each("page", sorted((ROOT / "docs" / "reference").glob("*.md")), ids=lambda page: page.stem)
 def test_no_row_of_a_table_is_broken(page: Path) -> None:
     """A docstring of several lines, or a `|` in it, ends a row early, and what follows is no table any more."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
@@ -77,7 +78,7 @@ def test_no_row_of_a_table_is_broken(page: Path) -> None:
             assert "<" not in bare, f"{page.name}: taken for HTML: {row}"
 
 
-@pytest.mark.parametrize("name", list(BY_NAME))
+@run_each("name", list(BY_NAME))
 def test_every_field_has_a_row(name: str) -> None:
     page = (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")
     for field in fields.fields(name):

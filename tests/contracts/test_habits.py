@@ -21,6 +21,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.inventory import prompt
 from tests import key_pairs
 from tests.here import program
+from tests.rows import run_each
 
 HABITS = ("-i", "-u", "-K", "-e", "-f")
 ELSEWHERE = {
@@ -114,7 +115,7 @@ def test_every_command_is_known_to_reach_hosts_or_not_to() -> None:
     assert REACHING.keys() == LINES.keys() | {"rollout start", "fleet worker"}
 
 
-@pytest.mark.parametrize("name", REACHING)
+@run_each("name", REACHING)
 def test_a_command_that_reaches_hosts_takes_them_all(name: str) -> None:
     taken = {word: option for option in REACHING[name].params for word in option.opts}
     assert taken.keys() >= {*HABITS}
@@ -122,7 +123,7 @@ def test_a_command_that_reaches_hosts_takes_them_all(name: str) -> None:
     assert hidden == {word for command, word in REFUSED if command == name and word in HABITS}
 
 
-@pytest.mark.parametrize(("name", "word"), REFUSED)
+@run_each(("name", "word"), REFUSED)
 def test_what_cannot_work_says_why(name: str, word: str) -> None:
     value = [] if word == "-K" else ["x"]
     told = CliRunner().invoke(cli, [*name.split(), word, *value])

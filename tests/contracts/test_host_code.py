@@ -15,6 +15,7 @@ from gpuprov.render.carried import plugin_files
 from tests.contracts.test_imports import PACKAGE, dotted, nodes
 from tests.here import PLUGINS
 from tests.host_code.modules import module
+from tests.rows import run_each
 
 FLOOR = (3, 8)
 """The oldest Python on a host that ansible-core 2.19 works with.
@@ -55,7 +56,7 @@ def test_syntax_and_names_are_those_of_the_oldest_python() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize(
+@run_each(
     "text",
     [
         "'a'.removeprefix('b')",

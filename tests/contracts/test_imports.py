@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pytest
+from tests.rows import run_each
 
 N = TypeVar("N", bound=ast.AST)
 
@@ -194,7 +194,7 @@ def test_verify_needs_no_ansible() -> None:
     assert not {"ansible", "rich", "jinja2", "pytest"} & loaded_by("import gpuprov.fleet.specs, gpuprov.verify")
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "rules").glob("[!_]*.py")), ids=lambda path: path.stem)
+@run_each("path", sorted((PACKAGE / "rules").glob("[!_]*.py")), ids=lambda path: path.stem)
 def test_what_is_shared_is_standard_library_only(path: Path) -> None:
     assert not {"msgspec", "yaml", "ansible", "click"} & loaded_by(f"import gpuprov.rules.{path.stem}")
 

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from gpuprov.capabilities import CAPABILITIES
@@ -16,6 +15,7 @@ from gpuprov.catalog.distributions import list_managed
 from gpuprov.catalog.drivers.any import group_patterns_by_family
 from gpuprov.host_code.packages import other_driver
 from tests.catalog.driver_packages import list_driver_packages
+from tests.rows import run_each
 
 ROOT = Path(__file__).parents[2]
 DEFAULT = "{{ (gpuprov_judged | default({})).driver | default({}) }}"
@@ -40,7 +40,7 @@ def transactions(name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
             yield path.relative_to(ROOT / "roles" / name / "tasks"), task
 
 
-@pytest.mark.parametrize("name", [one.name for one in CAPABILITIES if one.packages])
+@run_each("name", [one.name for one in CAPABILITIES if one.packages])
 def test_what_a_role_installs_is_judged_in_the_first_act(name: str) -> None:
     found = list(transactions(name))
     tried = {
@@ -51,7 +51,7 @@ def test_what_a_role_installs_is_judged_in_the_first_act(name: str) -> None:
     assert tried, f"roles/{name}/tasks/assert.yml tries nothing, and {[str(path) for path, _ in found]} install"
 
 
-@pytest.mark.parametrize("name", [one.name for one in CAPABILITIES if one.packages])
+@run_each("name", [one.name for one in CAPABILITIES if one.packages])
 def test_only_the_drivers_own_packages_are_exempt(name: str) -> None:
     exempt = [str(path) for path, task in transactions(name) if "driver" in task]
     assert bool(exempt) == (name == "nvidia_driver"), exempt
@@ -67,7 +67,7 @@ def test_every_act_and_every_role_by_itself_says_what_is_of_a_driver() -> None:
     assert [one["gpuprov_packages"]["driver"] for one in defaults] == [DEFAULT]
 
 
-@pytest.mark.parametrize("entry", list_managed(), ids=lambda one: str(one.key))
+@run_each("entry", list_managed(), ids=lambda one: str(one.key))
 def test_every_package_that_the_catalogue_calls_a_drivers_is_one_on_its_family(entry: Any) -> None:
     names = group_patterns_by_family()[entry.family]
     asked = {name for found in list_driver_packages()[entry.key].values() for name in found["ask"]}
@@ -76,7 +76,7 @@ def test_every_package_that_the_catalogue_calls_a_drivers_is_one_on_its_family(e
     assert missed == beside
 
 
-@pytest.mark.parametrize(
+@run_each(
     "name",
     ["libnvidia-container1", "libnvidia-container-tools", "nvidia-container-toolkit", "nvidia-container-toolkit-base",
      "datacenter-gpu-manager-4-core", "datacenter-gpu-manager-4-cuda12", "cuda-toolkit-12-8", "nvidia-fabricmanager-580",

@@ -17,6 +17,7 @@ from gpuprov.catalog.recipes import Recipe, RecipesFile, find_recipe, lines_of, 
 from gpuprov.fleet.specs import judge
 from gpuprov.rules import resolve
 from gpuprov.spec.model import RawHost
+from tests.rows import run_each
 
 ALL = [pytest.param(recipe, id=recipe.key) for recipe in recipes()]
 SITE = "topology_check: allow, on such machines", "this warning is not for it"
@@ -37,12 +38,12 @@ def test_there_are_recipes_for_boards_racks_clouds_and_cards() -> None:
     assert {("H100-SXM5-80GB", "efa"), ("B200", "efa"), ("L40S", ""), ("RTX-PRO-6000-SE", "")} <= models
 
 
-@pytest.mark.parametrize("recipe", ALL)
+@run_each("recipe", ALL)
 def test_check_accepts_it_and_finds_no_difference_from_itself(recipe: Recipe) -> None:
     assert [line for line in warned(recipe) if not line.endswith(SITE)] == []
 
 
-@pytest.mark.parametrize("recipe", ALL)
+@run_each("recipe", ALL)
 def test_every_line_counts(recipe: Recipe) -> None:
     """A spec that names the recipe and has nothing else is warned of each line."""
     said = judge([RawHost(name="gpu01", values={"recipe": recipe.key, "nouveau": False, "dcgm": {}})]).warnings
@@ -50,7 +51,7 @@ def test_every_line_counts(recipe: Recipe) -> None:
     assert missing == {line.at for line in lines_of(recipe)} - {("dcgm",)}
 
 
-@pytest.mark.parametrize("recipe", ALL)
+@run_each("recipe", ALL)
 def test_its_hardware_exists(recipe: Recipe) -> None:
     model = find_gpu(recipe.model)
     assert model
@@ -61,7 +62,7 @@ def test_its_hardware_exists(recipe: Recipe) -> None:
         assert (row.model, row.count, row.fabric) == (recipe.model, recipe.count, recipe.fabric)
 
 
-@pytest.mark.parametrize("recipe", ALL)
+@run_each("recipe", ALL)
 def test_its_driver_exists_for_each_distribution(recipe: Recipe) -> None:
     wanted, model = spec_of(recipe)["nvidia_driver"], find_gpu(recipe.model)
     assert model
@@ -73,7 +74,7 @@ def test_its_driver_exists_for_each_distribution(recipe: Recipe) -> None:
         assert resolve.fitting(found.sets[wanted["kernel_modules"]], wanted["version"]), key
 
 
-@pytest.mark.parametrize("recipe", ALL)
+@run_each("recipe", ALL)
 def test_every_line_says_who_published_it_and_when_that_was_read(recipe: Recipe) -> None:
     for fact in (recipe, *lines_of(recipe)):
         for part in origin_of(fact).split("; "):

@@ -8,13 +8,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.capabilities.base import Capability
 from gpuprov.render import checkout
 from gpuprov.render.carried import role_files
 from tests.contracts.test_imports import FILES, find_nodes, room, shown
+from tests.rows import run_each
 
 ROOT = Path(__file__).parents[2]
 WHERE = "gpuprov/capabilities/{}: Capability"
@@ -27,7 +26,7 @@ def text_of(name: str) -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in files if path.is_file())
 
 
-@pytest.mark.parametrize("name", list(BY_NAME))
+@run_each("name", list(BY_NAME))
 def test_a_role_names_the_tables_that_its_capability_gives_it(name: str) -> None:
     named = set(re.findall(r"gpuprov_catalog\.(\w+)", text_of(name)))
     given = set(BY_NAME[name].tables())
@@ -43,7 +42,7 @@ def test_one_name_is_one_table() -> None:
             assert known.setdefault(name, table) == table, f"two tables are called {name}; one is {capability.name}'s"
 
 
-@pytest.mark.parametrize("name", [capability.name for capability in CAPABILITIES])
+@run_each("name", [capability.name for capability in CAPABILITIES])
 def test_a_capability_says_whether_its_role_installs_packages(name: str) -> None:
     installs = "gpuprov_packages:" in text_of(name)
     assert BY_NAME[name].packages == installs, f"{WHERE.format(name)}.packages should be {installs}: so does the role"
@@ -53,12 +52,12 @@ PROVES_ONLY = {"health", "topology"}
 """Capabilities that change nothing: health and wiring of a host."""
 
 
-@pytest.mark.parametrize("name", [capability.name for capability in CAPABILITIES])
+@run_each("name", [capability.name for capability in CAPABILITIES])
 def test_a_role_has_something_to_do(name: str) -> None:
     assert checkout.stages(name) or name in PROVES_ONLY, f"roles/{name}/tasks has none of {', '.join(checkout.STAGES)}"
 
 
-@pytest.mark.parametrize("name", [c.name for c in CAPABILITIES if c.carried])
+@run_each("name", [c.name for c in CAPABILITIES if c.carried])
 def test_what_is_carried_is_named_by_the_role(name: str) -> None:
     own = {path for path in (ROOT / "roles" / name / "files").rglob("*") if path.is_file()}
     carried = [
@@ -107,7 +106,7 @@ def test_no_list_of_capabilities_stands_elsewhere() -> None:
     assert found == set(LISTS)
 
 
-@pytest.mark.parametrize("capability", [c for c in CAPABILITIES if c.carried], ids=lambda c: c.name)
+@run_each("capability", [c for c in CAPABILITIES if c.carried], ids=lambda c: c.name)
 def test_what_is_carried_imports_nothing_that_is_not(capability: Capability) -> None:
     """A program on a host is a package with the capability's name: a module left out is missed at the next boot."""
     absent = set()

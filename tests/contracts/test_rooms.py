@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.explain import all_checks, fields
 from gpuprov.fleet.specs import load_fleet
+from tests.rows import run_each
 
 ROOT = Path(__file__).parents[2]
 NAMES = [capability.name for capability in CAPABILITIES]
@@ -57,7 +56,7 @@ def test_no_room_without_a_capability() -> None:
     assert {path.stem for path in (ROOT / "playbooks").glob("*.yml")} == {*NAMES, "site"}
 
 
-@pytest.mark.parametrize("name", list(BY_NAME))
+@run_each("name", list(BY_NAME))
 def test_every_field_is_proved_or_excused(name: str) -> None:
     capability = BY_NAME[name]
     proved = {field for check in capability.checks if check.moment != "preflight" for field in check.fields}

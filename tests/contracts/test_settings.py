@@ -33,6 +33,7 @@ from tests.capabilities import erdma_host, pcie_host, roce_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.kernel_host import frequency
 from tests.capabilities.specs import SPECS, block
+from tests.rows import run_each
 
 make: Callable[..., Any] = make_values
 
@@ -122,7 +123,7 @@ GROUPS = list_groups()
 LASTING = [(name, fragment) for name, blocks in BLOCKS.items() for fragment in blocks]
 
 
-@pytest.mark.parametrize(("name", "fragment"), LASTING, ids=[f"{n}-{name}" for n, (name, _) in enumerate(LASTING)])
+@run_each(("name", "fragment"), LASTING, ids=[f"{n}-{name}" for n, (name, _) in enumerate(LASTING)])
 def test_what_outlasts_its_declaration_is_listed_and_named_where_no_block_declares_it(
     name: str, fragment: Fragment
 ) -> None:
@@ -184,7 +185,7 @@ def test_every_generated_check_is_asked() -> None:
     assert known - {name for name, _ in GROUPS} == UNREACHED
 
 
-@pytest.mark.parametrize(("name", "group"), GROUPS, ids=[f"{number}-{name}" for number, (name, _) in enumerate(GROUPS)])
+@run_each(("name", "group"), GROUPS, ids=[f"{number}-{name}" for number, (name, _) in enumerate(GROUPS)])
 def test_it_passes_exactly_where_nothing_differs(name: str, group: Group) -> None:
     keys = [(one.device, one.key, one.moment) for one in group.resources if isinstance(one, Setting)]
     assert len(keys) == len(set(keys)), "a second value of one key would hide the first"
@@ -277,7 +278,7 @@ def test_words_of_hosts_are_no_templates() -> None:
     assert "{0.__class__}" in outcome.found
 
 
-@pytest.mark.parametrize("actual", ["1" * 5000, "9" * 21, "²", "", "x"])
+@run_each("actual", ["1" * 5000, "9" * 21, "²", "", "x"])
 def test_a_number_that_is_none_never_reaches_a_limit(actual: str) -> None:
     """Python's `int` raises ValueError for thousands of digits, and a host may print them."""
     assert not settings.is_met("64", actual, settings.LEAST)

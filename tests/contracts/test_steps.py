@@ -13,6 +13,7 @@ from gpuprov.play import STEPS, Host, StepFailed, run_step
 from tests.contracts.test_imports import PACKAGE
 from tests.here import PLUGINS
 from tests.host_code.modules import module, on_host, step
+from tests.rows import run_each
 
 FILES = sorted(path.stem for path in (PACKAGE / "host_code" / "steps").glob("*.py") if path.stem != "__init__")
 OPTION = re.compile(r"^(\w+(?:, \w+)*): ", re.MULTILINE)
@@ -25,7 +26,7 @@ def test_those_on_offer_are_the_files_and_those_of_the_controller() -> None:
     assert sorted(set(STEPS) - set(FILES)) == module("gpuprov_step").CONTROLLER
 
 
-@pytest.mark.parametrize("name", FILES)
+@run_each("name", FILES)
 def test_the_docstring_names_each_option(name: str) -> None:
     code = on_host(f"steps.{name}")
     about = str(code.__doc__).partition("\nReturns:")[0]
@@ -33,9 +34,7 @@ def test_the_docstring_names_each_option(name: str) -> None:
     assert documented == set(code.OPTIONS)
 
 
-@pytest.mark.parametrize(
-    "path", sorted((PLUGINS.parent / "roles").glob("*/tasks/**/*.yml")), ids=lambda path: str(path)[-40:]
-)
+@run_each("path", sorted((PLUGINS.parent / "roles").glob("*/tasks/**/*.yml")), ids=lambda path: str(path)[-40:])
 def test_a_role_hands_a_step_what_it_takes(path: Path) -> None:
     """As far as the arguments stand in the task. The controller's part of a step takes them first."""
     for task in _tasks(yaml.safe_load(path.read_text(encoding="utf-8"))):
@@ -56,7 +55,7 @@ def _tasks(node: Any) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.mark.parametrize("name", STEPS)
+@run_each("name", STEPS)
 def test_the_controllers_part_documents_what_it_takes_and_refuses_the_rest(name: str) -> None:
     documented = {
         word

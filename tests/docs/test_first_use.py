@@ -6,8 +6,9 @@ import ast
 from functools import cache
 from pathlib import Path
 
-import pytest
 import yaml
+
+from tests.rows import run_each
 
 ROOT = Path(__file__).parents[2]
 MET = yaml.safe_load(Path(__file__).with_name("first_use.yaml").read_text(encoding="utf-8"))
@@ -19,7 +20,7 @@ def list_tests(file: str) -> set[str]:
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
-@pytest.mark.parametrize("one", MET, ids=lambda one: one["met"][:40])
+@run_each("one", MET, ids=lambda one: one["met"][:40])
 def test_what_was_met_has_tests(one: dict[str, list[str]]) -> None:
     assert one["held_by"]
     for name in one["held_by"]:

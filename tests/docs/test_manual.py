@@ -11,6 +11,7 @@ import click
 import pytest
 
 from gpuprov.cli import cli, manual
+from tests.rows import run_each
 
 MAN = Path(__file__).parents[2] / "docs" / "man"
 
@@ -44,7 +45,7 @@ def test_nothing_in_a_help_text_is_roff() -> None:
 
 
 @pytest.mark.skipif(not (shutil.which("man") and shutil.which("groff")), reason="man and groff are not installed")
-@pytest.mark.parametrize("name", ["gpuprov.1", "gpuprov-init.1", "gpuprov-verify.1", "gpuprov-mig-fit.1"])
+@run_each("name", ["gpuprov.1", "gpuprov-init.1", "gpuprov-verify.1", "gpuprov-mig-fit.1"])
 def test_man_shows_it_without_a_warning(name: str) -> None:
     text, warnings = shown(MAN / name)
     assert warnings == ""

@@ -25,6 +25,7 @@ from gpuprov.verify.evaluate import Result, evaluate
 from tests import documents
 from tests.capabilities import contents_host, readings_host
 from tests.capabilities.asking import NEWER, good, packages
+from tests.rows import run_each
 
 PLAIN = ("file", "mount", "less", "time")
 APPLIED = "2026-11-10T09:00:00Z"
@@ -277,7 +278,7 @@ def test_what_a_wrong_clock_dated_is_told() -> None:
     assert drifted(readings=before).noted == ()
 
 
-@pytest.mark.parametrize("found", ["no such file", "an unmount; mount", "less than 8 GPUs", "took more time"])
+@run_each("found", ["no such file", "an unmount; mount", "less than 8 GPUs", "took more time"])
 def test_ordinary_words_are_no_packages(found: str) -> None:
     result = Result(host="h", capability="c", check="c", status="fail", expected="x", found=found)
     events = [Event(at=datetime(2026, 11, 17, tzinfo=UTC), action="upgraded", package=one) for one in PLAIN]

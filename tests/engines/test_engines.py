@@ -24,6 +24,7 @@ from tests.capabilities.toolkit_host import (
     podman,
 )
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 DATA = Path(__file__).parent / "data"
 
@@ -75,7 +76,7 @@ SITE = {
 }
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("after", "gone"),
     [
         ({**SITE, "runtimes": {**SITE["runtimes"], **DAEMON["runtimes"]}, "default-runtime": "nvidia"}, []),  # type: ignore[dict-item]
@@ -109,7 +110,7 @@ def test_files_of_crio_are_read_in_its_order() -> None:
     assert engines.registered("crio", config).path == "/usr/bin/nvidia-container-runtime"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("original", "wanted"),
     [
         (MAIN.replace(MAIN.splitlines()[0] + "\n", ""), MAIN),
@@ -184,7 +185,7 @@ BESIDE = ["--drop-in-config=/etc/containerd/conf.d/99-nvidia.toml"]
 FIRST = '# a comment\n[plugins.cri]\n  sandbox_image = "x"\n'
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "text", "options", "told"),
     [
         ("docker", docker(), (False, True), []),
@@ -211,7 +212,7 @@ def test_how_nvidia_ctk_is_told(name: str, text: str, options: tuple[bool, bool]
     assert engines.command(one(text), name, *options, "command")[5] == "--config-source=command"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("runc", "mine", "default", "told"),
     [
         (True, None, "", ["runtime nvidia has no SystemdCgroup, which runc has"]),
@@ -304,7 +305,7 @@ def test_the_plugin_with_runtimes_is_the_one_that_is_read() -> None:
     assert engines.registered("containerd", tomllib.loads(text)) == ("", "nvidia", True)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "first"),
     [
         ("version = 2\n", False),
@@ -322,7 +323,7 @@ def test_a_file_of_version_1_is_known(text: str, first: bool) -> None:
     assert engines.first_version("containerd", one(containerd(main=text, drop_in="", dump="version = 2\n"))) is first
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("version", "features", "flag"),
     [
         ("20.10.24", {}, False),
@@ -352,7 +353,7 @@ def test_features_that_nvidia_ctk_dropped_come_back() -> None:
 TWO = '[plugins."io.containerd.grpc.v1.cri".containerd]'
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "text", "line"),
     [
         (
@@ -378,7 +379,7 @@ def test_another_default_runtime_changes_nothing_else(name: str, text: str, line
     assert now == {**before, **{path: "runc" for path in now if "default_runtime" in path}}
 
 
-@pytest.mark.parametrize("text", ["", "not toml [", "version = 2\n", "plugins = 1\n"])
+@run_each("text", ["", "not toml [", "version = 2\n", "plugins = 1\n"])
 def test_a_file_without_a_place_for_the_default_is_left_alone(text: str) -> None:
     assert engine_files.with_default(text, "containerd", "runc") == text
 

@@ -6,14 +6,13 @@ import json
 import tomllib
 from typing import Any
 
-import pytest
-
 from gpuprov.rules import engine_files, engine_output, engines
 from tests.capabilities.toolkit_host import DAEMON
 from tests.capabilities.toolkit_host import containerd as containerd_text
 from tests.capabilities.toolkit_host import crio as crio_text
 from tests.capabilities.toolkit_host import docker as docker_text
 from tests.engines.test_engines import one
+from tests.rows import run_each
 
 PROGRAM = "/usr/bin/nvidia-container-runtime"
 UNTYPED = "runtime nvidia has no runtime_type, without which no container of it is created"
@@ -45,8 +44,8 @@ def containerd(
     return one(containerd_text(main="version = 2\n", drop_in="", dump=dump, version=version))
 
 
-@pytest.mark.parametrize("version", PLUGINS)
-@pytest.mark.parametrize(
+@run_each("version", PLUGINS)
+@run_each(
     ("kind", "options", "told", "gone"),
     [
         ("io.containerd.runc.v2", {}, "", ""),
@@ -74,7 +73,7 @@ def test_a_runtime_of_containerds_has_a_type_that_runs_its_program(
     assert expected in "".join(found)
 
 
-@pytest.mark.parametrize(("default", "others", "told"), [
+@run_each(("default", "others", "told"), [
     ("runc", None, []),
     ("kata", None, ["the default runtime is kata, which is not among the runtimes"]),
     ("runc", {}, ["the default runtime is runc, which is not among the runtimes"]),
@@ -89,7 +88,7 @@ def test_the_default_runtime_of_containerd_is_one_that_it_has(
     assert asked == [f"the default runtime is {default or 'runc'}"], "nvidia-ctk makes NVIDIA's the default one"
 
 
-@pytest.mark.parametrize(("config", "told"), [
+@run_each(("config", "told"), [
     ({"default-runtime": "kata"}, ["the default runtime is kata, which is not among the runtimes"]),
     ({"default-runtime": "runc"}, []),
     ({"default-runtime": "io.containerd.runc.v2"}, []),
@@ -102,7 +101,7 @@ def test_what_docker_does_not_start_with(config: dict[str, Any], told: list[str]
     assert engines.differences("docker", one(docker_text({**DAEMON, **config})), False) == told
 
 
-@pytest.mark.parametrize(("kind", "told"), [
+@run_each(("kind", "told"), [
     ('runtime_type = "oci"\n', []),
     ('runtime_type = ""\n', []),
     ("", []),
@@ -137,9 +136,7 @@ runtime_type = "io.containerd.kata.v2"
 """
 
 
-@pytest.mark.parametrize(
-    "line", ["", 'runtime_type = ""', '  runtime_type = "io.containerd.runtime.v1.linux"', "# runtime_type"]
-)
+@run_each("line", ["", 'runtime_type = ""', '  runtime_type = "io.containerd.runtime.v1.linux"', "# runtime_type"])
 def test_the_type_is_written_into_nvidias_runtime_and_no_other(line: str) -> None:
     """nvidia-ctk before 1.20 leaves it out where the runtime that it copies has none."""
     text = WRITTEN.replace("RUNTIME", line)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.export import probes
 from gpuprov.export.defects import doubts
 from gpuprov.facts.probes.base import Output
 from tests.capabilities import contents_host
 from tests.capabilities.asking import FABRIC_MANAGER, H100, VERSION, facts, good, packages
 from tests.export.test_export import FULL, exported
+from tests.rows import run_each
 
 
 def text(name: str) -> str:
@@ -30,7 +29,7 @@ def test_of_a_good_host_nothing_is_told() -> None:
     assert told() == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("changed", "check", "words"),
     [
         (

@@ -18,6 +18,7 @@ from gpuprov.spec.model import RawHost
 from tests.capabilities import cgpu_host, contents_host
 from tests.capabilities.asking import B200, BARE, FABRIC_MANAGER, H100, OPEN, facts, good, packages, units
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 PARAMETER = "options nvidia-current NVreg_RestrictProfilingToAdminUsers=1\n"
 CONFIGURED = f"blacklist nouveau\nblacklist nova_core\noptions nouveau modeset=0\n{PARAMETER}"
@@ -120,7 +121,7 @@ def test_what_cannot_be_read_is_told_and_the_rest_is_written() -> None:
     assert {"gpu", "kernel", "nouveau", "persistence", "fabric_manager", "container_toolkit"} <= set(spec)
 
 
-@pytest.mark.parametrize(
+@run_each(
     "changed",
     [
         FULL,

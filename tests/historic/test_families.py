@@ -30,6 +30,7 @@ from tests.historic.families import (
     ubuntus_fabric,
 )
 from tests.historic.listed import judged, spec
+from tests.rows import run_each
 
 HELD, PACKAGES, USER_SPACE = "nvidia_driver.held", "nvidia_driver.packages", "nvidia_driver.user_space"
 DEAD: dict[str, Any] = {
@@ -198,8 +199,8 @@ def test_14_the_kernel_of_el_or_ubuntu_moved_on() -> None:
     assert "linux-modules-nvidia" in told["nvidia_driver.precompiled"].found
 
 
-@pytest.mark.parametrize("asked", ["any", "580", VERSION])
-@pytest.mark.parametrize("on", FAMILIES)
+@run_each("asked", ["any", "580", VERSION])
+@run_each("on", FAMILIES)
 def test_15_a_second_run_upgrades_nothing_elsewhere(on: str, asked: str) -> None:
     assert plan(on, asked) == {}
     fresh = plan(on, "580", packages=PLUGIN if on == "EL" else "", fabric_packages=PLUGIN if on == "EL" else "")

@@ -14,6 +14,7 @@ from gpuprov.explain import all_checks
 from gpuprov.simulate.faults import find
 from tests.historic import page
 from tests.historic.listed import Bug, listed
+from tests.rows import run_each
 
 ROOT = Path(__file__).parents[2]
 COVERED = [pytest.param(bug, id=bug.id) for bug in listed().bugs if bug.state == "covered"]
@@ -42,7 +43,7 @@ def test_an_entry_says_where_and_what() -> None:
         assert len(set(bug.where)) == len(bug.where), bug.id
 
 
-@pytest.mark.parametrize("bug", COVERED)
+@run_each("bug", COVERED)
 def test_a_covered_bug_has_checks_hints_and_tests_that_exist(bug: Bug) -> None:
     assert bug.caught
     assert bug.tests

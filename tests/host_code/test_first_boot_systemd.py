@@ -20,6 +20,7 @@ import pytest
 
 from gpuprov.host_code import first_boot_grub, first_boot_judge, first_boot_systemd, first_boot_tools
 from tests.host_code.test_first_boot import NEW, OLD, PARTS, PROGRAMS, Host
+from tests.rows import run_each
 
 ESP = "/boot/efi"
 MACHINE = "e84907d099904117b355a99c98378dca"
@@ -374,7 +375,7 @@ UNIFIED = """         type: Boot Loader Specification Type #2 (.efi)
 """https://github.com/systemd/systemd/issues/22580, with the partition that bootctl names since 255."""
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("change", "told"),
     [
         ({"program": False}, "bootctl is not there"),
@@ -405,7 +406,7 @@ def test_an_entry_that_systemd_counts_is_found(host: Efi) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="needs systemd's own order of names")
-@pytest.mark.parametrize(
+@run_each(
     "other",
     [
         f"{MACHINE}-{OLD}.conf",

@@ -9,11 +9,12 @@ import pytest
 
 from gpuprov.host_code.giving_up import describe_failure, find_reason
 from tests import here
+from tests.rows import run_each
 
 ITEMS = [{"msg": "done"}, {"failed": True, "msg": "no room", "stderr": "ENOSPC"}, {"failed": True, "msg": "later"}]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("failure", "said"),
     [
         ({"msg": " busy \n"}, "busy"),

@@ -15,6 +15,7 @@ from gpuprov.facts.probes.software.hpc import HPC, Hpc
 from gpuprov.host_code.hpcx import MARK, explain_installation, read_mark
 from gpuprov.simulate.standins import hpcx as standin
 from tests.host_code.modules import on_host, step
+from tests.rows import run_each
 
 hpcx = on_host("hpcx")
 FOLDER = standin.FOLDER
@@ -76,7 +77,7 @@ def test_another_checksum_and_another_archive_are_refused(home: Path, archive: t
     assert list(home.iterdir()) == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("link", "mark", "why"),
     [
         (f"/opt/{FOLDER}", '{"sha256": "ab"}', ""),

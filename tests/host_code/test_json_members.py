@@ -9,6 +9,7 @@ import pytest
 
 from gpuprov.host_code.files import Refused, bring_about, merge_lines
 from gpuprov.host_code.json_members import NotJson, differing, with_keys
+from tests.rows import run_each
 
 CUFILE = """\
 {
@@ -31,7 +32,7 @@ def stripped(text: str) -> object:
     return json.loads("\n".join(line.partition("//")[0].partition("/*")[0] for line in text.splitlines()))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("key", "value", "found"),
     [
         ("properties.allow_compat_mode", "true", None),

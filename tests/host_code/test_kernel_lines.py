@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.host_code.kernel_lines import JOINED, join_messages
+from tests.rows import run_each
 
 REAL = Path(__file__).parents[1] / "real"
 GPU = "NVRM: The NVIDIA GPU 0000:b3:00.0"
@@ -62,12 +63,12 @@ APART = [
 SHELLS = [["awk"], *([name] for name in ("mawk", "gawk", "original-awk") if shutil.which(name)), ["busybox", "awk"]]
 
 
-@pytest.mark.parametrize(("text", "first"), ROWS)
+@run_each(("text", "first"), ROWS)
 def test_a_message_of_several_lines_is_one(text: str, first: str) -> None:
     assert next(iter(join_messages(text.splitlines()))) == first
 
 
-@pytest.mark.parametrize("text", APART)
+@run_each("text", APART)
 def test_what_is_no_such_message_stays(text: str) -> None:
     assert list(join_messages(text.splitlines())) == text.splitlines()
 

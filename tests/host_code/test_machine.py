@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import subprocess
 
-import pytest
-
 from gpuprov.host_code.machine import IDENTITY, MACHINE, find_duplicates, is_same, list_warnings
+from tests.rows import run_each
 
 BOOT, OTHER = "9f0c1b1e-0000-4000-8000-000000000001", "9f0c1b1e-0000-4000-8000-000000000002"
 IN, BESIDE = "pid:[4026532001]", "pid:[4026532002]"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("here", "there", "is_alike"),
     [
         (f"{BOOT} {MACHINE}", f"{BOOT} {MACHINE}", True),

@@ -13,6 +13,7 @@ import pytest
 
 from gpuprov.host_code import openpgp
 from tests import public_keys as made
+from tests.rows import run_each
 
 BINARY = openpgp.parse_keys(made.GOOD)[0].raw
 KEYS = {
@@ -24,7 +25,7 @@ KEYS = {
 }
 
 
-@pytest.mark.parametrize(("fingerprint", "text"), KEYS.items(), ids=lambda value: value[:8])
+@run_each(("fingerprint", "text"), KEYS.items(), ids=lambda value: value[:8])
 def test_the_fingerprint_is_the_one_that_gpg_prints(fingerprint: str, text: str) -> None:
     assert [key.fingerprint for key in openpgp.parse_keys(text)] == [fingerprint]
 
@@ -42,7 +43,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("data", FORMS.values(), ids=list(FORMS))
+@run_each("data", FORMS.values(), ids=list(FORMS))
 def test_all_forms_of_a_key_are_read(data: str | bytes) -> None:
     assert openpgp.judge(data, made.GOOD_FINGERPRINT)["problem"] == ""
 
@@ -71,7 +72,7 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("data", "words"), BROKEN.values(), ids=list(BROKEN))
+@run_each(("data", "words"), BROKEN.values(), ids=list(BROKEN))
 def test_what_is_no_public_key_is_refused(data: str | bytes, words: str) -> None:
     assert words in openpgp.judge(data, made.GOOD_FINGERPRINT)["problem"]
 

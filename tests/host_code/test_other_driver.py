@@ -19,6 +19,7 @@ from gpuprov.host_code import family
 from gpuprov.host_code.packages import actions, other_driver
 from gpuprov.host_code.packages.model import Done, Known, Refused, Transaction, Trial
 from gpuprov.host_code.packages.other_driver import AnotherDriver
+from tests.rows import run_each
 
 # apt-get -s install nvidia-persistenced, on a host without a package of a driver.
 NINE = """\
@@ -350,7 +351,7 @@ def test_a_driver_that_is_in_place_is_what_the_second_half_of_apply_is_judged_by
     assert actions.settle(host, task, False)["changed"]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "version"),
     [("535.261.03-1", "535.261.03"), ("3:580.95.05-1.el9", "580.95.05"), ("580.95.05_k6.4.0_1-1", "580.95.05"),
      ("1.2.2", ""), ("20220217+3~deb12u1", ""), ("12.8.1-1", ""), ("1:4.5.2-1", "")],

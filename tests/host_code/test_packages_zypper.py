@@ -17,6 +17,7 @@ from gpuprov.host_code.packages.zypper import Zypper
 from tests.here import program
 from tests.host_code import package_repository
 from tests.host_code.package_repository import NEW, OLD
+from tests.rows import run_each
 
 REAL = [
     pytest.mark.install,
@@ -296,7 +297,7 @@ def test_whose_a_lock_is() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("status", "out", "err", "problem"),
     [
         (0, "", "", ""),

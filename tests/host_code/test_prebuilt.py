@@ -15,6 +15,7 @@ from gpuprov.host_code.driver import prebuilt
 from gpuprov.host_code.files import compute_digest
 from tests.here import program
 from tests.host_code.modules import on_host, step
+from tests.rows import run_each
 
 DRIVER: prebuilt.Driver = {
     "module": "nvidia-kernel-dkms",
@@ -40,7 +41,7 @@ PACKED: prebuilt.Description = {
 }
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("theirs", "said"),
     [
         (PACKED, ""),

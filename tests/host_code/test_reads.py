@@ -11,12 +11,13 @@ import pytest
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host.reads import READS, explain_age
 from tests.host_code.modules import on_host
+from tests.rows import run_each
 
 reads = on_host("reads")
 STARTED, UNIT, FILE = 1000.0, "nvidia-dcgm.service", "/etc/x.conf"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("changed", "digest", "note", "newer"),
     [
         (STARTED + 1, "a", None, True),
@@ -40,7 +41,7 @@ def test_what_counts_as_another_content(
     assert READS.parse(Output(printed)) == ({UNIT: (FILE,)} if newer else {})
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"/etc/x.conf": 1}', '{"/etc/x.conf": {"sum": "a"}}'])
+@run_each("text", ["", "{", "[]", '{"/etc/x.conf": 1}', '{"/etc/x.conf": {"sum": "a"}}'])
 def test_damaged_notes_say_nothing(text: str) -> None:
     assert reads.parse_notes(text) == {}
 

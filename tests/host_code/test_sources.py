@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.host_code import source_files, sources
+from tests.rows import run_each
 
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/"
 WANTED: sources.Source = {
@@ -102,7 +103,7 @@ CONFLICTS = {
 }
 
 
-@pytest.mark.parametrize(("files", "words"), CONFLICTS.values(), ids=list(CONFLICTS))
+@run_each(("files", "words"), CONFLICTS.values(), ids=list(CONFLICTS))
 def test_conflicts_of_apt(files: dict[str, str], words: str) -> None:
     problem, _ = sources.find_conflict(sources.parse(probed(**files)), WANTED, "debian")
     assert bool(problem) == bool(words)
@@ -115,7 +116,7 @@ def test_the_way_out_names_the_package_that_brings_the_file() -> None:
     assert fix == f"remove it from {LIST} (apt-get purge cuda-keyring), then apply again"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("body", "words"),
     [
         (
@@ -190,7 +191,7 @@ def test_rpm_must_know_the_key(line: str, imports: bool) -> None:
     assert (planned["imports"], planned["right"]) == (imports, not imports)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("files", "words"),
     [
         ({"a_list": "deb [trusted=yes] https://nvidia.example/ /\n"}, ["trusted=yes"]),

@@ -17,6 +17,7 @@ from gpuprov.host_code.unit_files import (
     parse_show,
 )
 from tests.host_code.modules import on_host, ran
+from tests.rows import run_each
 
 UNIT = "[Unit]\nDescription=x\n[Service]\nExecStart=/usr/bin/python3 -B -m mig boot\nEnvironment=A=1\n"
 
@@ -35,7 +36,7 @@ def test_the_settings_of_a_text() -> None:
     ) == ["Service.ExecStart", "Install.WantedBy"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("drop_in", "whole", "told"),
     [
         ("[Service]\nExecStart=\nExecStart=/bin/true\n", True, ["Service.ExecStart"]),
@@ -76,7 +77,7 @@ def test_drop_ins_add_to_each_others_dependencies() -> None:
     assert list_overridden(ours, "[Unit]\nBefore=c.service\n", whole=True) == ["Unit.Before"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("path", "unit"),
     [
         ("/etc/systemd/system/gpuprov-mig.service", "gpuprov-mig.service"),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.inventory.limit import select
 from gpuprov.inventory.names import fold_names
 from gpuprov.spec.model import RawHost
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("hosts", "words"),
     [
         (["a"], "a"),

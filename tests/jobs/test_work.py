@@ -39,6 +39,7 @@ from gpuprov.verify.verify import Verdict, exit_code, verdict
 from tests.apply import fleet as applied
 from tests.jobs import stub
 from tests.jobs.fleet import TIME, result
+from tests.rows import run_each
 
 NAMES = ["gpu1", "gpu2", "bad1", "gone1"]
 
@@ -423,7 +424,7 @@ def row(host: str, status: str, check: str = "kernel.sysctl") -> Result:
     return Result(host=host, capability="kernel", check=check, status=status, fields=("sysctl",))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@run_each(
     "statuses",
     [
         {"a": ["pass"], "b": ["pass", "skip"]},
@@ -445,7 +446,7 @@ def test_hosts_come_to_the_same_one_by_one_as_together(statuses: dict[str, list[
     assert (tally.verdict, tally.exit_code) == (whole, exit_code(rows))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("states", "code"),
     [
         (["changed", "failed"], 3),

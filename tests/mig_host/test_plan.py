@@ -8,6 +8,7 @@ import pytest
 
 from gpuprov.host_code.mig.layout import Instance, Target
 from tests.mig_host.on_host import A100, H100, card, plan, present, user
+from tests.rows import run_each
 
 THREE, TWO, ONE = Instance("3g.40gb"), Instance("2g.20gb"), Instance("1g.10gb")
 
@@ -52,7 +53,7 @@ def test_what_is_in_use_and_must_go_is_told() -> None:
     assert not made.concerns(user(None))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("there", "wanted", "used", "cut", "add"),
     [
         ((1, 1, 1), (1, 1, 1), None, [], []),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import msgspec
-import pytest
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.capabilities.nouveau import Nouveau
@@ -18,6 +17,7 @@ from gpuprov.render import digests
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result, ResultStatus
+from tests.rows import run_each
 
 SPEC = HostSpec(name="gpu1", capabilities={"kernel": Kernel(), "nouveau": Nouveau()})
 IF_NEEDED = HostSpec(name="gpu1", reboot="if-needed", capabilities=SPEC.capabilities)
@@ -43,7 +43,7 @@ def result(check: str, status: ResultStatus, moment: str = "now") -> Result:
 GOOD = [result("kernel.blacklist", "pass"), result("nouveau.running", "skip"), result("host.gpu", "fail")]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("results", "known", "run"),
     [
         (GOOD, facts(), {}),
@@ -77,7 +77,7 @@ def test_what_differs_runs_although_every_check_passes() -> None:
     assert decision.run == {"nouveau": "differs: /etc/x"}
 
 
-@pytest.mark.parametrize("digest", ["0" * 64, "", "4:a", "2:a:b:c", "3:" + "a" * 20])
+@run_each("digest", ["0" * 64, "", "4:a", "2:a:b:c", "3:" + "a" * 20])
 def test_a_receipt_that_cannot_be_compared_is_applied_once_more(digest: str) -> None:
     """Up to 0.9 a digest was one sha256 over everything."""
     decision = decide((RawHost(name="gpu1"), SPEC), GOOD, facts(receipt(**NOW | {"kernel": digest})))

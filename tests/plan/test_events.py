@@ -31,6 +31,7 @@ from gpuprov.plan.events import (
 )
 from gpuprov.plan.playbook import Answer, Ended, Event
 from tests.here import ROLES, play
+from tests.rows import run_each
 
 
 def captured(name: str) -> list[Event]:
@@ -254,7 +255,7 @@ def test_what_ansible_says_of_no_host_is_kept() -> None:
     assert ledger.complaint == "A playbook must be a list of plays. Origin: x"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("result", "line"),
     [
         ({"msg": "Task failed: Module failed: no such package"}, "no such package"),

@@ -17,6 +17,7 @@ from gpuprov.plan.model import HostPlan, Item
 from gpuprov.resources import Difference, Packages
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result
+from tests.rows import run_each
 
 RUN = {"nvidia_driver": "fails: packages"}
 DRIVER = Packages(of="580.1", install=("nvidia-driver=580.1-1",), is_driver=True)
@@ -151,13 +152,13 @@ def test_the_driver_is_not_guarded_against_itself() -> None:
     assert [one["driver"] for one in asked["transactions"]] == [{}, {"names": {"debian": {}}}]
 
 
-@pytest.mark.parametrize("told", ['{"transactions": [{}]}', '{"texts": {"/etc/x": 5}}', "[]", '{"problem": 1}'])
+@run_each("told", ['{"transactions": [{}]}', '{"texts": {"/etc/x": 5}}', "[]", '{"problem": 1}'])
 def test_an_answer_of_another_form_is_none(told: str) -> None:
     with pytest.raises(msgspec.DecodeError):
         msgspec.json.decode(told, type=Answer)
 
 
-@pytest.mark.parametrize("row", ["", " ", "Inst", "hold", "Remv ", "x y z", "Inst \x1b[2J \u202e"])
+@run_each("row", ["", " ", "Inst", "hold", "Remv ", "x y z", "Inst \x1b[2J \u202e"])
 def test_rows_of_any_form_break_no_plan(row: str) -> None:
     assert planning.as_text([answered(row, "Inst nvidia-smi 580.1-1")], width=0).count("nvidia-smi") == 1
 

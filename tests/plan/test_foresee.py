@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities import BY_NAME
 from gpuprov.plan.foresee import foresee, probes, request
 from gpuprov.spec.kernel import Kernel
@@ -11,11 +9,12 @@ from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import SPECS
 from tests.contracts.test_desired import MORE
+from tests.rows import run_each
 
 DECIDED = [name for name, one in BY_NAME.items() if one.desired]
 
 
-@pytest.mark.parametrize("name", DECIDED)
+@run_each("name", DECIDED)
 def test_every_role_is_foreseen(name: str) -> None:
     block = SPECS.get(name) or BY_NAME[name].fragment()
     spec = HostSpec(name="gpu1", capabilities={name: block})

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.base import Change
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan.no_way_back import no_way_back
 from gpuprov.spec.model import HostSpec
+from tests.rows import run_each
 
 MOVES = [Change(kind="package", name=name, before="535.1-1", after="550.1-1") for name in ("libcuda1", "nvidia-smi")]
 LOCAL = "container=1\nmenu=0\nenvironment=0\nlayers={0}\nsystem=ext2\ncounted=\nstate=\nwatchdog={1}\n"
@@ -61,7 +60,7 @@ def test_nothing_is_told_where_all_comes_back() -> None:
     assert told(facts(), run=()) == "", "nothing is applied"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("found", "more", "said"),
     [
         (facts(spec=DRIVER), {}, "libcuda1, nvidia-smi: not kept as files, so rollback needs a repository"),

@@ -7,7 +7,6 @@ import json
 import re
 from html.parser import HTMLParser
 
-import pytest
 from msgspec.structs import replace
 
 from gpuprov.capabilities.mig.partitions import Part, Partition
@@ -17,6 +16,7 @@ from gpuprov.plan.saved import masked
 from gpuprov.report.page import About
 from gpuprov.spec.model import HostSpec, RawHost
 from tests.plan.test_summary import DOWN, IDLE, JOB, ROOT, many
+from tests.rows import run_each
 
 DIFF = "--- before\n+++ after\n@@ -1 +1,2 @@\n-old\n+new\n+more"
 CUT = Partition(
@@ -124,7 +124,7 @@ EVIL = [
 ]
 
 
-@pytest.mark.parametrize("evil", EVIL)
+@run_each("evil", EVIL)
 def test_texts_of_hosts_are_texts(evil: str) -> None:
     job = replace(JOB, found=evil, hint=evil, expected=evil, evidence=evil)
     cut = replace(CUT, gpu=evil, model=evil, after=(Part(start=0, size=4, name=evil),))

@@ -25,6 +25,7 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
 from tests import documents
+from tests.rows import run_each
 
 NOW = datetime(2026, 1, 3, 1, 0, tzinfo=UTC)
 PACKAGE = Item(capability="nvidia_driver", kind="package", name="nvidia-driver", before="535.1-1", after="550.2-1")
@@ -211,7 +212,7 @@ def test_times_and_process_ids_do_not_keep_equal_plans_apart() -> None:
     assert alone.plan == host(1), "a host by itself is told whole"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("before", "after", "kind", "expected"),
     [
         ("", "1.0", "package", "+"),
@@ -436,7 +437,7 @@ def test_a_loaded_driver_whose_packages_move_leaves_the_reboot_unknown() -> None
     assert host_plan(spec, beside, facts, decision, NOW).reboot is False
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "told", "seconds"),
     [
         ("", "never", None),

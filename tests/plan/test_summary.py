@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
 from gpuprov import plan as planning
@@ -13,6 +12,7 @@ from gpuprov.plan import HostPlan, sentence
 from gpuprov.plan.model import Item
 from gpuprov.verify.evaluate import Result
 from tests import documents
+from tests.rows import run_each
 
 SET = tuple(Item(kind="package", name=f"p{n}", before="580.178.04-1", after="570.211.01-1") for n in range(15))
 DOWN = HostPlan(
@@ -41,7 +41,7 @@ def many(plan: HostPlan, number: int, **more: Any) -> list[HostPlan]:
     return [replace(plan, host=f"{plan.host}{n}", **more) for n in range(number)]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("plans", "expected"),
     [
         ([*many(DOWN, 2), *many(DOWN, 2, blocked=(JOB,))], f"4 hosts: {SAID}, one reboot each, 2 have jobs running"),

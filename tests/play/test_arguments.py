@@ -9,6 +9,7 @@ import pytest
 
 from gpuprov.play.arguments import file_arguments, find_desired, package_arguments, task_arguments
 from tests.here import play
+from tests.rows import run_each
 
 NOWHERE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 PACKAGES: dict[str, Any] = {
@@ -23,7 +24,7 @@ PACKAGES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("action", "options"),
     [
         ("try", {"action": "try", "install": ["a=1"]}),
@@ -38,7 +39,7 @@ def test_an_action_gets_its_part_of_the_transaction(action: str, options: dict[s
     assert package_arguments(PACKAGES, action) == {**every, **options}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("changed", "actions"),
     [
         ({"install": []}, ["hold", "settle"]),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
 import yaml
 
 from gpuprov.capabilities import BY_NAME
@@ -26,6 +25,7 @@ from gpuprov.capabilities.tasks import (
     unit,
 )
 from gpuprov.render.role_tasks import stage_files
+from tests.rows import run_each
 
 
 def rendered(stages: Stages) -> dict[str, Any]:
@@ -102,7 +102,7 @@ ROWS: list[tuple[str, Task, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("task", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+@run_each(("task", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_a_task_is_rendered(task: Task, expected: dict[str, Any]) -> None:
     assert rendered({"service": (task,)}) == {"service": [{"name": "x", **expected}]}
 

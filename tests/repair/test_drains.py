@@ -15,6 +15,7 @@ from gpuprov.repair.drains import Drains
 from gpuprov.repair.model import Options
 from gpuprov.spec.model import RawHost
 from tests.repair.fake_hosts import plan
+from tests.rows import run_each
 
 JOBS = Step(host="gpu1", node="gpu1", state="waiting", waits_for=("job 7",))
 FREE = Step(host="gpu1", node="gpu1", state="done")
@@ -51,7 +52,7 @@ def made(scheduler: Scheduler, **options: Any) -> Drains:
     return Drains({"slurm": adapter}, Options(run="r1", poll=0.01, **options))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("answers", "options", "goes_on", "last", "expected"),
     [
         ([FREE], {}, True, FREE, [FREE]),

@@ -25,6 +25,7 @@ from tests.capabilities.asking import daemon, facts, good, units
 from tests.capabilities.health_host import smi
 from tests.hardware.topology.machines import A100, H100, L40S, V100, Machine, hgx_h100
 from tests.repair.fake_hosts import OPTIONS, finding, passed
+from tests.rows import run_each
 
 DEAD: dict[str, Output | str] = {
     "fabric_manager": daemon("535.261.03", ""),
@@ -69,7 +70,7 @@ ROWS: list[tuple[str, Callable[[], Machine], dict[str, Output | str], list[int],
 ]
 
 
-@pytest.mark.parametrize(("made", "changed", "together", "why"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+@run_each(("made", "changed", "together", "why"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
 def test_gpus_that_go_together(
     made: Callable[[], Machine], changed: dict[str, Output | str], together: list[int], why: str
 ) -> None:
@@ -79,7 +80,7 @@ def test_gpus_that_go_together(
     assert (scope.why, scope.whole) == (why, False)
 
 
-@pytest.mark.parametrize(
+@run_each(
     "found",
     [asks("health.fabric"), asks("health.sxid", ()), asks("health.driver_log", ()), asks(devices=("0000:99:00.0",))],
     ids=["fabric", "switch", "no GPU named", "no GPU of the host"],
@@ -151,7 +152,7 @@ def test_who_drains() -> None:
     assert planned(asks(), options=Options(drain=False, by="slurm"), **slurm).drain == ""
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("times", "more", "step"),
     [
         (MOST, {}, "ticket"),

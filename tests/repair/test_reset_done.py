@@ -19,6 +19,7 @@ from gpuprov.verify.evaluate import Result
 from tests.capabilities.health_host import GSP, NOW, log, xid
 from tests.commands import run_main
 from tests.repair.fake_hosts import FakeHost, FakeHosts, finding
+from tests.rows import run_each
 
 GPU, OTHER = "0000:19:00.0", "0000:3b:00.0"
 CAME = NOW - 3600
@@ -89,7 +90,7 @@ def test_all_gpus_where_the_fabric_asks_or_nobody_knows_which(result: Result) ->
     assert hosts.noted[0][2] == ()
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("hosts", "text", "gpus", "words"),
     [
         (reached(), "2h", (), "Xid 119 on 0000:19:00 came at 2025-11-23 11:13 UTC, after a reset at 2025-11-23 10:13 UTC"),

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import re
 
-import pytest
-
 from gpuprov.report import health_page
 from gpuprov.report.states import LETTERS
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.fitness import fitness
+from tests.rows import run_each
 
 
 def result(host: str, status: ResultStatus, check: str = "xid", **more: str) -> Result:
@@ -23,7 +22,7 @@ RETURN = [result("gpu033", "fail", "remapped_rows", action="return", hint="retur
 OPEN = [result("gpu034", "skip", found="the journal begins late")]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("results", "state", "sentence", "more"),
     [
         (GOOD[:1], "right", "gpu001 is fit for work", ""),

@@ -29,6 +29,7 @@ from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import NextBoot, verdict
 from tests.hardware.topology.machines import hgx_h100
+from tests.rows import run_each
 
 RECEIPT = {
     "applied_at": "2026-01-31T12:00:00Z",
@@ -122,7 +123,7 @@ def test_what_would_change_is_what_failing_checks_say() -> None:
     assert [told["texts"][row[-1]] for row in told["results"]] == ["package libnvidia: 1 -> 2", ""]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("rows", "expected"),
     [
         ([one(status="unreachable")], "gone"),

@@ -18,6 +18,7 @@ from gpuprov.report import as_json, html, junit, states, text
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import NextBoot, Verdict, exit_code, next_boot, verdict
 from tests import documents
+from tests.rows import run_each
 
 
 def one(status: ResultStatus, check: str = "mps.alive", host: str = "gpu1", **more: Any) -> Result:
@@ -36,7 +37,7 @@ NOTHING: list[list[Result]] = [
 ]
 
 
-@pytest.mark.parametrize("results", NOTHING, ids=range(len(NOTHING)))
+@run_each("results", NOTHING, ids=range(len(NOTHING)))
 def test_a_report_about_nothing_is_never_green(results: list[Result]) -> None:
     assert verdict(results) == "not proven"
     assert exit_code(results) == 1
@@ -51,7 +52,7 @@ def test_a_report_about_nothing_is_never_green(results: list[Result]) -> None:
     assert "nothing was proven" in str(error.get("message"))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("results", "expected"),
     [
         ([one("pass")], "as wanted"),

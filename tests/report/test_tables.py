@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.catalog import listing
 from gpuprov.report.tables import FEW, fitted
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize("name", listing.LISTINGS)
-@pytest.mark.parametrize("room", [80, 100, 120])
+@run_each("name", listing.LISTINGS)
+@run_each("room", [80, 100, 120])
 def test_every_table_fits(name: str, room: int) -> None:
     table = listing.build_table(name)
     lines, gone = fitted(table.header, table.rows, room, table.spare)
@@ -19,7 +18,7 @@ def test_every_table_fits(name: str, room: int) -> None:
     assert all(column in header for column in table.header if column not in gone)
 
 
-@pytest.mark.parametrize("name", listing.LISTINGS)
+@run_each("name", listing.LISTINGS)
 def test_what_is_searched_is_left_whole(name: str) -> None:
     table = listing.build_table(name)
     lines, gone = fitted(table.header, table.rows, 0, table.spare)

@@ -10,6 +10,7 @@ from gpuprov.catalog import cuda, fabric
 from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
 from gpuprov.rules import resolve
 from gpuprov.rules.package_rules import Answer
+from tests.rows import run_each
 
 H100, B200 = "10de:2330", "10de:2901"
 TABLE = {H100: "either", B200: "open-required"}
@@ -51,7 +52,7 @@ N570, N580, N590 = "570.195.03-0ubuntu1", "580.95.05-1ubuntu1", "590.48.01-1ubun
 R570, R580 = "3:570.195.03-1.el9", "3:580.95.05-1.el9"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("packages", "version", "some"),
     [
         (
@@ -245,7 +246,7 @@ def test_a_branch_that_the_distribution_has_no_names_for() -> None:
     assert "nvidia-dkms-BRANCH-server-open" in nothing["problem"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("to", "version", "there"),
     [
         (UBUNTU, U570, installed(NVIDIA, N570)),

@@ -8,6 +8,7 @@ from gpuprov.catalog.drivers.sets import build_kernel_module_table
 from gpuprov.rules import resolve
 from gpuprov.rules.package_rules import Rule
 from tests.resolve.test_distributions import U580, UBUNTU, decide, offer
+from tests.rows import run_each
 
 
 def rule(name: str) -> Rule:
@@ -19,7 +20,7 @@ NEXT = "10de:2e77"
 """A GPU that the catalogue does not know, of a generation after Hopper."""
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("wanted", "ids", "branch", "flavour", "problem"),
     [
         ("auto", [], "535", "proprietary", ""),

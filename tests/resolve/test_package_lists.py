@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.host_code.packages import lists
 from gpuprov.rules import package_lists
+from tests.rows import run_each
 
 
 # The pairs of rpm's own test suite that concern digits, letters, ~ and ^: older first.
 # https://github.com/rpm-software-management/rpm/blob/master/tests/rpmvercmp.at
-@pytest.mark.parametrize(
+@run_each(
     ("older", "newer"),
     [
         ("1.0-1", "2.0-1"), ("2.0-1", "2.0.1-1"), ("2.0.1-1", "2.0.1a-1"), ("5.5p1-1", "5.5p2-1"), ("10xyz-1", "10.1xyz-1"),
@@ -24,8 +23,8 @@ def test_rpms_order(older: str, newer: str) -> None:
     assert package_lists.rpm_order(older) < package_lists.rpm_order(newer)
 
 
-@pytest.mark.parametrize("native", ["amd64", "i386"])
-@pytest.mark.parametrize("turned", [False, True])
+@run_each("native", ["amd64", "i386"])
+@run_each("turned", [False, True])
 def test_of_two_architectures_the_hosts_own_tells_the_version(native: str, turned: bool) -> None:
     lines = [
         f"ii |dpkg|1.21|dpkg|{native}|Debian",
@@ -38,7 +37,7 @@ def test_of_two_architectures_the_hosts_own_tells_the_version(native: str, turne
     assert found == {"dpkg": "1.21", "libcuda1": wanted, "libglx": "1-1"}
 
 
-@pytest.mark.parametrize("cells", [3, 4, 5, 6])
+@run_each("cells", [3, 4, 5, 6])
 def test_the_first_three_cells_will_do(cells: int) -> None:
     row = "ii |libc6|2.36-9|glibc|amd64|Debian".split("|")[:cells]
     assert lists.parse_installed("|".join(row)) == {"libc6": "2.36-9"}

@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.catalog.drivers.any import find_installed_driver
 from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.driver.precompiled import Precompiled, parse
 from gpuprov.rules import package_lists, resolve
 from gpuprov.rules.package_rules import Answer
+from tests.rows import run_each
 
 H100 = "10de:2330"
 TABLE = {H100: "either", "10de:2901": "open-required"}
@@ -158,7 +157,7 @@ def test_who_has_none() -> None:
     assert set(EL9.precompiled) == {"proprietary"}
 
 
-@pytest.mark.parametrize(
+@run_each(
     "line",
     [
         "offered|linux-modules-nvidia-580-6.8.0-60-generic|6.8.0-60.62|libc6",

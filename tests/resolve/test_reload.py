@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.rules.reload import Driver, reload_reasons, shown_value
+from tests.rows import run_each
 
 LOADED = Driver(
     "535.261.03", "proprietary", {"RmProfilingAdminOnly": "1", "NVreg_EnableMSI": "1", "DeviceFileMode": "438"}
@@ -30,7 +29,7 @@ def test_a_version_or_flavour_that_is_not_decided_is_no_reason() -> None:
     assert reasons(version="", flavour="") == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("wanted", "reason"),
     [
         ({"version": "550.163.01"}, "the loaded driver's version is 535.261.03, 550.163.01 is wanted"),
@@ -50,8 +49,6 @@ def test_a_parameter_that_the_module_does_not_show_is_no_reason() -> None:
     assert reasons(parameters={"NVreg_Unheard": 1}) == []
 
 
-@pytest.mark.parametrize(
-    ("given", "shown"), [("0660", "432"), ("0x10", "16"), (-1, "4294967295"), (True, "1"), ("a;b", "a;b")]
-)
+@run_each(("given", "shown"), [("0660", "432"), ("0x10", "16"), (-1, "4294967295"), (True, "1"), ("a;b", "a;b")])
 def test_values_as_the_module_shows_them(given: object, shown: str) -> None:
     assert shown_value(given) == shown

@@ -11,6 +11,7 @@ from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.catalog.platforms import index_platforms
 from gpuprov.rules import package_lists, resolve
 from gpuprov.rules.package_rules import Answer
+from tests.rows import run_each
 
 H100 = "10de:2330"
 SLES = find_packages("sles", "15.7")
@@ -54,7 +55,7 @@ def decide(wanted: str, **more: Any) -> Answer:
     return resolve.decide(wanted, sets=SLES.sets, **given)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("wanted", "modules", "version", "names"),
     [
         ("575", "open", "575.57.08", {"nvidia-open-driver-G06", "libnvidia-gpucomp", "nvidia-common-G06"}),
@@ -105,7 +106,7 @@ def test_the_next_generation_replaces_the_one_before() -> None:
     assert decide("580", installed=have, modules="proprietary")["replaced"] == ["nvidia-open-driver-G06"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     "name",
     [
         "nvidia-open-driver-G06-signed-cuda-kmp-default",

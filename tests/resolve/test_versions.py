@@ -11,6 +11,7 @@ from gpuprov.host_code.packages import lists
 from gpuprov.rules import resolve
 from gpuprov.rules.package_rules import Answer
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 BOOKWORM = lists.parse_madison(captured("package_index", "bookworm").text)
 TRIXIE = lists.parse_madison(captured("package_index", "trixie").text)
@@ -43,7 +44,7 @@ def test_order_is_by_number() -> None:
     assert resolve.order("535.x.1") == (535, 0, 1)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("version", "wanted", "fits"),
     [
         ("535.261.03-1", "any", True),
@@ -112,7 +113,7 @@ def test_an_open_version_that_is_not_whole_says_what_is_missing_and_the_nearest(
     assert (answer["version"], answer["packages"]) == ("", {})
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("wanted", "nearest"),
     [("550", "535.309.01"), ("470", "535.309.01"), ("535.280.01", "535.261.03"), ("535.999", "535.309.01")],
 )

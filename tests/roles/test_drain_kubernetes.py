@@ -14,6 +14,7 @@ from gpuprov.fleet.drain import in_play, noted
 from gpuprov.play import drain
 from tests import here
 from tests.fleet.drain.kubectl import Kubectl, pod
+from tests.rows import run_each
 
 DEPLOY, PAUSED = "nvidia.com/gpu.deploy.", "paused-for-driver-upgrade"
 LABELS = {f"{DEPLOY}{name}": "true" for name in ("driver", "dcgm", "device-plugin")} | {f"{DEPLOY}mig-manager": "false"}
@@ -37,7 +38,7 @@ def options(command: str = "kubernetes") -> in_play.Asked:
     return asked
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("command", "asked"),
     [
         ("kubernetes", in_play.Asked()),
@@ -53,9 +54,7 @@ def test_options(command: str, asked: in_play.Asked | None) -> None:
     assert in_play.parse_options(command, "fri") == asked
 
 
-@pytest.mark.parametrize(
-    "word", ["--force", "--timeout=1d", "--timeout", "--context=", "--delete-emptydir-data=no", "gpu2"]
-)
+@run_each("word", ["--force", "--timeout=1d", "--timeout", "--context=", "--delete-emptydir-data=no", "gpu2"])
 def test_an_option_that_is_none_is_refused_with_those_that_are(word: str) -> None:
     with pytest.raises(GpuprovError, match=f"--drain kubernetes has no {word}") as problem:
         in_play.parse_options(f"kubernetes {word}", "fri")

@@ -11,10 +11,11 @@ from cryptography.hazmat.primitives import hashes
 
 from gpuprov.rules import certificates
 from tests import key_pairs
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize("form", [key_pairs.FORMS.PEM, key_pairs.FORMS.DER])
-@pytest.mark.parametrize("number", [1, 0x80, key_pairs.SERIAL, 2**159 - 1])
+@run_each("form", [key_pairs.FORMS.PEM, key_pairs.FORMS.DER])
+@run_each("number", [1, 0x80, key_pairs.SERIAL, 2**159 - 1])
 def test_it_is_what_another_reader_says(form: key_pairs.FORMS, number: int) -> None:
     known = certificates.identity(key_pairs.certificate(key_pairs.rsa_key(), form=form, serial=number))
     read = x509.load_der_x509_certificate(base64.b64decode(known["der"]))
@@ -36,7 +37,7 @@ NONE = {
 }
 
 
-@pytest.mark.parametrize("name", NONE)
+@run_each("name", NONE)
 def test_what_is_none_is_refused(name: str) -> None:
     content, reason = NONE[name]
     with pytest.raises(certificates.NotACertificate, match=reason):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.catalog import fabric
 from gpuprov.rules.resolve import fitting
 from gpuprov.spec.model import Fragment
+from tests.rows import run_each
 
 A100, H100, B200, V100 = "10de:20b2", "10de:2330", "10de:2901", "10de:1db8"
 UBUNTU, DEBIAN, EL = ("ubuntu", "24.04"), ("debian", "12"), ("rhel", "9.4")
@@ -44,7 +43,7 @@ def test_names_by_distribution() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "dcgm", "number"),
     [
         (FabricManager(), False, 1),

@@ -17,6 +17,7 @@ from gpuprov.rules.nccl_topology import TopologyError
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import asking
 from tests.capabilities.asking import CHECKS
+from tests.rows import run_each
 
 GPUS = ("0001:00:00.0", "0002:00:00.0")
 ADAPTERS = ("0101:00:00.0", "0102:00:00.0")
@@ -36,7 +37,7 @@ def test_bridges_count_for_nothing() -> None:
     assert nccl_topology.parse(written()) == nccl_topology.Topology(GPUS, ADAPTERS)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "why"),
     [
         ("<system version='1'><cpu></system>", "not well-formed"),
@@ -85,7 +86,7 @@ def test_a_file_of_this_machine() -> None:
     assert "2 GPUs, 2 adapters" in outcome.found
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("found", "told"),
     [
         ("", "names none"),

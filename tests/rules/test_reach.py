@@ -19,6 +19,7 @@ from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.facts.probes.host.login import LOGIN, MARKER
 from gpuprov.rules import reach
 from tests.here import ROLES, play, program
+from tests.rows import run_each
 
 PLAYBOOKS = ROLES.parent / "playbooks"
 TEMPLATE = "/x/{{7*7}}"
@@ -60,7 +61,7 @@ def test_a_refusal_names_what_is_wrong_and_the_way_out() -> None:
         assert "\x1b" not in told
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("status", "told"),
     [
         (-9, "was asked who it is, and ssh was ended by SIGKILL, on this machine. Fix: apply again"),

@@ -11,6 +11,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import engines_built, golang, tools
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import containerd
+from tests.rows import run_each
 
 
 def test_the_release_that_is_described_runs_from_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,7 +26,7 @@ def test_the_release_that_is_described_runs_from_the_start(monkeypatch: pytest.M
     assert not any(path.startswith("/etc") for path in part.files), "a release comes without a file of its own"
 
 
-@pytest.mark.parametrize("text", ["2.1", "latest", "3.0.0", "v2.1.4", "2.1.4; true"])
+@run_each("text", ["2.1", "latest", "3.0.0", "v2.1.4", "2.1.4; true"])
 def test_what_is_no_release_is_refused(text: str) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"containerd": text}, Description)

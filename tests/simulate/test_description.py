@@ -13,11 +13,12 @@ from gpuprov.simulate import faults
 from gpuprov.simulate.description import Description, Gpus, convert, read
 from gpuprov.simulate.devices import devices
 from gpuprov.simulate.faults.base import Fault
+from tests.rows import run_each
 
 H100 = Gpus(model="H100-SXM5-80GB", count=8)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("values", "said"),
     [
         ({"kind": "vm"}, "kind"),
@@ -61,7 +62,7 @@ def test_devices_are_distinct_and_repeatable() -> None:
     assert {device.numa_node for device in made if device.role == "hca"} == {0, 1}
 
 
-@pytest.mark.parametrize("fault", faults.TABLE, ids=lambda fault: fault.name)
+@run_each("fault", faults.TABLE, ids=lambda fault: fault.name)
 def test_the_scripts_of_a_fault_are_shell(fault: Fault) -> None:
     done = subprocess.run(
         ["bash", "-n"], input=f"{fault.plant}\n{fault.heal}\n", text=True, capture_output=True, check=False
@@ -74,7 +75,7 @@ def test_every_fault_is_found_by_a_check_that_exists() -> None:
     assert {fault.caught_by for fault in faults.TABLE if fault.moment != "apply"} <= known
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("description", "said"),
     [
         (Description(faults=("gpu-lots",)), 'fault is "gpu-lots"; allowed: gpu-lost'),

@@ -9,11 +9,12 @@ from gpuprov.simulate.description import Description, convert
 from gpuprov.simulate.distributions import DISTRIBUTIONS, TABLE
 from gpuprov.simulate.parts import boot, identity
 from gpuprov.simulate.parts.base import File
+from tests.rows import run_each
 
 STANDING_IN = [entry.key for entry in TABLE if entry.stands_in]
 
 
-@pytest.mark.parametrize("key", STANDING_IN)
+@run_each("key", STANDING_IN)
 def test_os_release_says_the_distribution(key: str) -> None:
     known = DISTRIBUTIONS[key]
     rows = dict(line.split("=", 1) for line in identity.os_release(known).splitlines())
@@ -23,7 +24,7 @@ def test_os_release_says_the_distribution(key: str) -> None:
     assert "Debian" not in identity.os_release(known)  # Ansible would take it for a Debian
 
 
-@pytest.mark.parametrize("key", STANDING_IN)
+@run_each("key", STANDING_IN)
 def test_the_host_says_that_its_userland_is_debian(key: str) -> None:
     made = identity.part("gpu01", Description(distribution=key))
     for path in ("/etc/gpuprov-sim/README", "/etc/motd"):
@@ -33,7 +34,7 @@ def test_the_host_says_that_its_userland_is_debian(key: str) -> None:
     assert DISTRIBUTIONS[key].kernel in made.script
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("values", "said"),
     [
         ({"distribution": "debian11"}, 'distribution is "debian11"'),
@@ -49,7 +50,7 @@ def test_descriptions_that_cannot_be(values: object, said: str) -> None:
     assert str(caught.value).startswith("host.yaml: ")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("values", "configured", "served"),
     [
         ({}, ("distribution",), ("distribution",)),

@@ -13,6 +13,7 @@ from gpuprov.simulate.parts.base import text
 from gpuprov.simulate.repository.debian import Package, closure, parse
 from gpuprov.simulate.repository.plan import Plan, plan
 from gpuprov.simulate.repository.standins import Content, standin
+from tests.rows import run_each
 from tests.simulate.needs import needs_dpkg
 
 INDEX = """\
@@ -57,7 +58,7 @@ def show(deb: Path, field: str) -> str:
     ).stdout.strip()
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("driver", "real", "rewritten"),
     [
         ("", ("535.261.03", "535.309.01"), ()),

@@ -15,6 +15,7 @@ from gpuprov.simulate.description import Description
 from gpuprov.simulate.host import SimulatedHost
 from gpuprov.spec.repository import Repository, find_problems
 from tests import public_keys
+from tests.rows import run_each
 
 DEB822 = """\
 # a comment
@@ -93,7 +94,7 @@ def test_inventory_of_hosts_that_serve_a_mirror(tmp_path: Path) -> None:
     assert list(find_problems(block, ("nvidia_driver", "repository"))) == []
 
 
-@pytest.mark.parametrize("name", ["", "Upper", "-a", "a-", "a b", "a" * 43, "../x"])
+@run_each("name", ["", "Upper", "-a", "a-", "a b", "a" * 43, "../x"])
 def test_host_names(name: str) -> None:
     with pytest.raises(GpuprovError, match="allowed: lower-case letters"):
         container.up(name)

@@ -10,6 +10,7 @@ from gpuprov.facts.probes.rdma.ofed import release
 from gpuprov.simulate.description import Description, Gpus, check
 from gpuprov.simulate.parts import ofed
 from gpuprov.simulate.standins import ofed as standins_ofed
+from tests.rows import run_each
 
 PACKAGES = {package.name: package for package in standins_ofed.packages()}
 
@@ -22,7 +23,7 @@ def test_the_repository_has_the_catalogues_packages() -> None:
     assert set(standins_ofed.MODULES) == set(catalogue.list_modules("dkms"))
 
 
-@pytest.mark.parametrize("file", sorted(standins_ofed.FILES.iterdir()), ids=lambda file: str(file.name))
+@run_each("file", sorted(standins_ofed.FILES.iterdir()), ids=lambda file: str(file.name))
 def test_each_file_says_that_it_stands_in(file: object) -> None:
     text = getattr(file, "read_text")(encoding="utf-8")  # noqa: B009
     assert "stand-in" in text or "gpuprov simulat" in text

@@ -15,6 +15,7 @@ from gpuprov.cli import cli
 from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import __main__ as program
 from gpuprov.simulate.description import Description, Gpus
+from tests.rows import run_each
 
 
 @pytest.mark.parametrize(
@@ -46,7 +47,7 @@ def test_words_are_handed_over_as_the_program_takes_them(
     program._parser().parse_args(handed.split())
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "gpu", "nvswitch"),
     [
         ("H100-SXM5-80GB:8", Gpus(model="H100-SXM5-80GB", count=8), 3),
@@ -70,7 +71,7 @@ def test_an_unknown_model_is_refused_in_the_words_of_the_option() -> None:
     assert caught.value.hint == 'did you mean "H100-SXM5-94GB"?'
 
 
-@pytest.mark.parametrize("text", ["MI300X:8", "T4:0", "T4:9", "T4:99999999999", "nothing", ":3"])
+@run_each("text", ["MI300X:8", "T4:0", "T4:9", "T4:99999999999", "nothing", ":3"])
 def test_gpus_that_cannot_be_simulated(text: str) -> None:
     with pytest.raises(GpuprovError):
         program._with_gpus(Description(), text)

@@ -12,6 +12,7 @@ from gpuprov.capabilities.persistence.fragment import Persistence
 from gpuprov.capabilities.rdma.fragment import FabricName
 from gpuprov.spec.fixes import Unknown, explain, fix_for
 from gpuprov.spec.model import GpuSpec
+from tests.rows import run_each
 
 
 @pytest.mark.parametrize("kind", [GpuSpec, tuple[str, ...]])
@@ -27,7 +28,7 @@ def test_by_itself_it_is_told() -> None:
     assert fix.words == "quote it as it was written: YAML read a number"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("value", "kind", "fixed", "words"),
     [
         ("300W", int, 300, "write 300 (the unit is known)"),

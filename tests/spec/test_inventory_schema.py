@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
-import pytest
 import yaml
 
 from gpuprov.report.specs import inventory_schema_text
 from tests.docs.test_examples import USERS
+from tests.rows import run_each
 
 ROOT = Path(__file__).parents[2]
 TRACKED = subprocess.run(["git", "ls-files", "*.yaml", "*.yml"], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -66,7 +66,7 @@ def test_the_inventories_of_the_documentation_are_some() -> None:
     assert [(name, found) for name, text in whole if (found := wrong(text))] == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     "text",
     [
         "all: {hosts: {a: }, children: {b: , c: {vars: , hosts: {x: {any: 1}}}}}",
@@ -81,7 +81,7 @@ def test_what_is_taken(text: str) -> None:
     assert wrong(text) == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     "text",
     [
         "all: {host: {a: {}}}",

@@ -10,6 +10,7 @@ import pytest
 from gpuprov.spec.across import report_conflict
 from gpuprov.spec.kernel import Conflict, Contribution, Kernel, merge
 from gpuprov.spec.problem import Path
+from tests.rows import run_each
 
 
 def merged(**kernels: Kernel) -> tuple[Kernel, list[Conflict]]:
@@ -44,7 +45,7 @@ def test_options_of_one_module_come_from_many() -> None:
     assert not conflicts
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("room", "first", "second", "result"),
     [
         ("limits", {"memlock": 1}, {"memlock": 2}, {"memlock": 2}),
@@ -64,7 +65,7 @@ def test_values_that_can_be_one(room: str, first: Any, second: Any, result: Any)
     assert not conflicts
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("room", "first", "second", "setting", "values"),
     [
         ("sysctl", {"vm.swappiness": 1}, {"vm.swappiness": 2}, "sysctl.vm.swappiness", (1, 2)),

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.spec.problem import Path, Problem, report_under
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("path", "said", "expected"),
     [
         ("mtu", "is missing", Problem(path=("rdma", "mtu"), message="rdma.mtu is missing", hint="say it")),

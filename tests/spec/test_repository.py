@@ -14,6 +14,7 @@ from gpuprov.spec.problem import Origin, format_path
 from gpuprov.spec.problem import Path as SpecPath
 from gpuprov.spec.repository import Repository, find_problems, list_fingerprints, locate_files
 from tests import public_keys as made
+from tests.rows import run_each
 
 URL = "https://mirror.example/cuda/"
 KEY_URL = "https://mirror.example/key.asc"
@@ -56,7 +57,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("fields", REFUSED.values(), ids=list(REFUSED))
+@run_each("fields", REFUSED.values(), ids=list(REFUSED))
 def test_what_cannot_be_written(fields: dict[str, Any]) -> None:
     _, findings = convert(fields, Repository, ("repository",))
     assert len(findings) == 1
@@ -74,7 +75,7 @@ TAKEN = [
 ]
 
 
-@pytest.mark.parametrize("fields", TAKEN, ids=str)
+@run_each("fields", TAKEN, ids=str)
 def test_what_can(fields: dict[str, Any]) -> None:
     assert convert(fields, Repository)[1] == []
 
@@ -90,7 +91,7 @@ def test_good_ones(key: str) -> None:
     assert told(url=URL, suite="stable", components=("main",), key_file=key) == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("fields", "words"),
     [
         ({"key_url": KEY_URL}, "dcgm.repository: dcgm.repository has no url"),

@@ -17,6 +17,7 @@ from gpuprov.fleet.specs import judge
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import SpecError
 from gpuprov.spec.schema import build_schema
+from tests.rows import run_each
 
 ROOT = Path(__file__).parents[2]
 
@@ -103,13 +104,13 @@ def specs(text: str) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(textwrap.dedent(text)))
 
 
-@pytest.mark.parametrize("spec", specs(GOOD))
+@run_each("spec", specs(GOOD))
 def test_both_accept(spec: dict[str, Any]) -> None:
     validator().validate(spec)
     judge([RawHost(name="a", values=spec)])
 
 
-@pytest.mark.parametrize("spec", specs(BAD))
+@run_each("spec", specs(BAD))
 def test_both_refuse(spec: dict[str, Any]) -> None:
     assert list(validator().iter_errors(spec))
     with pytest.raises(SpecError):

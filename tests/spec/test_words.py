@@ -12,6 +12,7 @@ from gpuprov.explain.fields import named
 from gpuprov.spec.build import MEANT, convert, show
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect, format_path
+from tests.rows import run_each
 
 
 class Inner(Fragment, frozen=True):
@@ -27,7 +28,7 @@ class Outer(Fragment, frozen=True):
     either: int | Literal["all"] | tuple[int, ...] = "all"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("value", "messages"),
     [
         ({"inner": {"name": 3}}, ['inner.name is 3; allowed: text; quote it: "3"']),
@@ -86,7 +87,7 @@ def test_what_is_needed_cannot_be_switched_off() -> None:
     assert [message for _, message, _ in findings] == ["needed is false"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("value", "shown"),
     [
         (True, "true"),

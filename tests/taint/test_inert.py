@@ -13,6 +13,7 @@ from gpuprov.core import unsafe_yaml
 from gpuprov.export import Exported
 from gpuprov.inventory import load
 from gpuprov.report.specs import show_export
+from tests.rows import run_each
 from tests.taint.canary import DELIMITERS, OTHERS, Nest
 
 
@@ -79,7 +80,7 @@ def test_a_document_is_data_as_a_whole(nest: Nest) -> None:
     assert is_trusted_as_template(DataLoader().load(_trusted("a: b"))["a"])  # and without it, it would be
 
 
-@pytest.mark.parametrize("odd", ["\x00\x07\x1b[31m", "\x85\u2028", "\ufeff", "\U0001f600", " a: b #c\n\n d "])
+@run_each("odd", ["\x00\x07\x1b[31m", "\x85\u2028", "\ufeff", "\U0001f600", " a: b #c\n\n d "])
 def test_odd_characters_are_read_as_they_were(odd: str) -> None:
     from ansible.parsing.dataloader import DataLoader
 

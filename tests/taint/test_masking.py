@@ -7,6 +7,7 @@ import pytest
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.masking import masked
 from gpuprov.explain import explain, in_text
+from tests.rows import run_each
 
 LETTERS = "AbCdEfGhIjKlMnOpQrStUvWxYz0123456789"
 SECRETS = {
@@ -57,15 +58,15 @@ ssh -p 2222 gpu01
 """.splitlines()
 
 
-@pytest.mark.parametrize("place", PLACES)
-@pytest.mark.parametrize("maker", SECRETS)
+@run_each("place", PLACES)
+@run_each("maker", SECRETS)
 def test_a_token_of_a_known_form_is_masked(maker: str, place: str) -> None:
     text, count = masked(place.format(SECRETS[maker]))
     assert (text, count) == (place.format("***"), 1)
     assert masked(text) == (text, 0)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@run_each("command", COMMANDS)
 def test_a_password_of_a_command_and_a_signature_are_masked(command: str) -> None:
     text, count = masked(command.format(COMMANDS[command]))
     assert COMMANDS[command] not in text
@@ -73,12 +74,12 @@ def test_a_password_of_a_command_and_a_signature_are_masked(command: str) -> Non
     assert masked(text) == (text, 0)
 
 
-@pytest.mark.parametrize("line", HARMLESS)
+@run_each("line", HARMLESS)
 def test_what_only_looks_like_a_token_stays(line: str) -> None:
     assert masked(line) == (line, 0)
 
 
-@pytest.mark.parametrize("secret", [*SECRETS.values(), "docker login -p MySecretPw1", "Cookie: s=eyAbCdEf0123"])
+@run_each("secret", [*SECRETS.values(), "docker login -p MySecretPw1", "Cookie: s=eyAbCdEf0123"])
 def test_explain_repeats_no_token(secret: str) -> None:
     """Neither in the line that it shows, nor in that it knows nothing."""
     hidden, line = secret.rsplit(" ", 1)[-1], f"x: {secret}: CUDA out of memory"

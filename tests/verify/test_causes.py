@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from graphlib import TopologicalSorter
 
-import pytest
-
 from gpuprov.capabilities import CAPABILITIES, HOUSE
 from gpuprov.verify.causes import AT_BOOT, PRESUPPOSES, cause
+from tests.rows import run_each
 
 CHECKS = {check.id: check for capability in (HOUSE, *CAPABILITIES) for check in capability.checks}
 
@@ -24,7 +23,7 @@ def test_nothing_that_is_judged_after_a_change_follows_from_what_is_judged_befor
     assert [name for name in PRESUPPOSES if CHECKS[name].moment == "preflight"] == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("check", "failing", "root"),
     [
         ("mig.instances", {"mig.instances", "mig.mode", "nvidia_driver.loaded"}, "nvidia_driver.loaded"),

@@ -11,6 +11,7 @@ from gpuprov.facts.probes.base import Facts, Output, Probe, ProbeFailed
 from gpuprov.spec.model import Fragment, HostSpec, RawHost
 from gpuprov.verify import Registry, Result, evaluate, exit_code, next_boot, probes_of, unreachable, verify
 from gpuprov.verify.evaluate import ResultStatus, caused, package_tools, shown_here
+from tests.rows import run_each
 
 
 class Paint(Fragment, frozen=True):
@@ -155,7 +156,7 @@ def result(status: ResultStatus, moment: Moment = "now", reboot: str = "") -> Re
     )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("results", "verdict"),
     [
         ([result("pass", "next-boot")], "right: a reboot leaves it as it is"),
@@ -173,7 +174,7 @@ def test_next_boot(results: list[Result], verdict: str) -> None:
     assert str(next_boot(results)["h"]) == verdict
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("statuses", "code"),
     [
         ((), 1),
@@ -212,7 +213,7 @@ def test_what_follows_from_a_failure_says_so() -> None:
     assert followers == {"mig.mode": "nvidia_driver.loaded", "mig.instances": "nvidia_driver.loaded"}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("release", "shown"),
     [
         ("ID=debian", "dpkg -l x; apt-mark showhold; uname -r"),

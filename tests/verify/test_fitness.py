@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from gpuprov.capabilities.health import watched
 from gpuprov.facts.probes.base import Facts, Output
@@ -18,6 +17,7 @@ from gpuprov.verify.verify import next_boot
 from tests import documents
 from tests.capabilities.asking import ask, good
 from tests.capabilities.health_host import OFF_THE_BUS, log, smi, xid
+from tests.rows import run_each
 
 
 def row(check: str, status: str = "pass", action: str = "", **more: Any) -> Result:
@@ -30,7 +30,7 @@ def row(check: str, status: str = "pass", action: str = "", **more: Any) -> Resu
 PASS = row("gpus")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("rows", "words", "code"),
     [
         ([PASS], "yes", 0),

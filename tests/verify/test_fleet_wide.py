@@ -21,6 +21,7 @@ from tests.capabilities.asking import good
 from tests.capabilities.health_host import boards, both, smi
 from tests.facts.probes import run_script
 from tests.facts.probes.rdma.test_rdma import hca, put, soft
+from tests.rows import run_each
 
 FLEET = Health(firmware="fleet")
 OLD, NEW = "28.35.1012", "28.39.1002"
@@ -50,7 +51,7 @@ def old(adapter: str = OLD) -> dict[str, str]:
     return {"board_firmware": boards(adapter)}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("hosts", "statuses", "words"),
     [
         ([{}] * 4, "pass pass pass pass", f"{ADAPTER}: {NEW}, as on all 4 hosts"),

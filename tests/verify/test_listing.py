@@ -21,6 +21,7 @@ from gpuprov.verify.listing import Listing, listing, probes_of
 from tests.capabilities import contents_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import SPECS, block
+from tests.rows import run_each
 
 TIMER = "gpuprov-readings.timer"
 SERVICE = "/etc/systemd/system/gpuprov-readings.service"
@@ -86,7 +87,7 @@ def test_a_file_is_shown_with_the_python_that_the_host_has() -> None:
     assert "stands for the Python" in report.stands_for(text)
 
 
-@pytest.mark.parametrize("name", SPECS)
+@run_each("name", SPECS)
 def test_every_file_of_every_capability_has_a_text(name: str) -> None:
     for item in listed(name).items:
         if item.kind == "file":
@@ -94,7 +95,7 @@ def test_every_file_of_every_capability_has_a_text(name: str) -> None:
             assert report.text_of([listed(name)], item.name) == item.text
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "path", "told", "hint"),
     [
         ("readings", f"{SERVICE}s", "nothing that the specs ask for", f"did you mean {SERVICE}?"),

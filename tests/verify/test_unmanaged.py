@@ -30,6 +30,7 @@ from gpuprov.verify.unmanaged import lines as as_lines
 from tests.capabilities import gpu_settings_host, pcie_host, roce_host
 from tests.capabilities.asking import facts, good
 from tests.capabilities.specs import block
+from tests.rows import run_each
 
 SUM, OTHER = "a" * 64, "b" * 64
 MPS, UNIT = "/etc/gpuprov/mps.json", "/etc/systemd/system/gpuprov-mps@.service"
@@ -271,7 +272,7 @@ LEFT_DIRTY = f"vm.dirty_ratio = 5 (stays until the next boot: {UNKNOWN}sysctl -w
 LEFT_ECC = f"stays until something sets it again: {UNKNOWN}nvidia-smi -i 0000:17:00.0 -e 0 or 1, then a reboot"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "applied", "boot", "named"),
     [
         (None, [(*SWAPPINESS, "")], "one", ["vm.swappiness = 1 (before: 60)"]),
@@ -316,7 +317,7 @@ def test_settings_that_the_spec_declares_no_longer(
     assert in_words(values) == words
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("check", "value", "before", "reboot", "busy"),
     [
         ("ecc", "enabled", "disabled", "the ECC mode of GPU 0 (0000:17:00.0) changes at a boot", False),
@@ -336,7 +337,7 @@ def test_a_setting_that_is_put_back_asks_for_what_its_apply_asks_for(
     assert prune_values(HOST, there, found)["busy"] is busy
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "block_", "device", "known_", "named"),
     [
         ("gpu_settings", ONE_GPU, f"GPU 1 ({gpu_settings_host.SECOND})", TWO_GPUS, True),

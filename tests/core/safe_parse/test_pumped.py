@@ -25,6 +25,7 @@ from gpuprov.facts.probes.gpus import fabric
 from gpuprov.facts.probes.kernel.kernel_log import Event
 from gpuprov.facts.probes.software import history
 from gpuprov.init.slurm import GRES, PARAMETER
+from tests.rows import run_each
 
 LENGTH = 100_000
 LIMIT = 0.5
@@ -83,7 +84,7 @@ def late(_number: int, _frame: FrameType | None) -> None:
     raise Late
 
 
-@pytest.mark.parametrize("case", CASES)
+@run_each("case", CASES)
 def test_a_text_that_repeats_itself_takes_no_longer_than_another(case: str) -> None:
     read, unit = CASES[case]
     text = unit * (LENGTH // len(unit))

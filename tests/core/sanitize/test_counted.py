@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.core.sanitize import counted
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("number", "noun", "text"),
     [
         (1, "GPU", "1 GPU"),

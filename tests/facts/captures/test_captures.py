@@ -15,6 +15,7 @@ from gpuprov.verify import recorded
 from gpuprov.verify.evaluate import evaluate
 from tests.capabilities.asking import good
 from tests.facts.captures.test_reports import fleet
+from tests.rows import run_each
 
 SECRETS = {
     "https://site:hunter2@mirror.example/repo": "https://***@mirror.example/repo",
@@ -114,7 +115,7 @@ def test_what_a_host_may_print_can_be_captured_and_read_back(tmp_path: Path) -> 
     assert record.outputs == made.outputs
 
 
-@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", ".hidden", "a b", "gpu\n017"])
+@run_each("name", ["../../etc/passwd", "/etc/passwd", ".hidden", "a b", "gpu\n017"])
 def test_a_hosts_name_is_never_a_path(name: str) -> None:
     file = captured.file_name(name)
     assert "/" not in file

@@ -17,6 +17,7 @@ from gpuprov.verify import recorded
 from gpuprov.verify.evaluate import Result
 from tests.facts.captures import reports
 from tests.facts.captures.test_reports import specs
+from tests.rows import run_each
 
 REAL = Path(__file__).parents[2] / "real"
 SPEC = "all: {hosts: {gpu017: {gpuprov: {health: {}}}}}\n"
@@ -82,7 +83,7 @@ def test_no_more_is_expanded_than_is_there() -> None:
         smi_xml.convert(text)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "command"),
     [
         ("mooncake-roce-ibstat/ibstat.txt", plain.IBSTAT),

@@ -6,11 +6,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from gpuprov.facts.captures import Record, RecordedFacts
 from gpuprov.facts.probes.base import Output
 from tests import real_host
+from tests.rows import run_each
 
 GPU = {
     "index": 0,
@@ -38,7 +37,7 @@ def test_a_host_that_agrees_with_itself_and_with_the_catalogue() -> None:
     assert found() == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("changed", "said"),
     [
         ({"uuid": "GPU-2"}, "NVML says NVIDIA H100 80GB HBM3 GPU-2, nvidia-smi"),

@@ -24,6 +24,7 @@ from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify import recorded
 from tests.facts.captures import reports
+from tests.rows import run_each
 
 SPEC = """
 all:
@@ -191,7 +192,7 @@ def pair(name: str) -> tuple[RawHost, HostSpec]:
     return replace(raw, name=name), replace(spec, name=name)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("called", "fleet", "expected"),
     [
         ("gpu017", ("gpu017", "gpu018"), "gpu017"),

@@ -9,6 +9,7 @@ import pytest
 from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.drain import adapter
 from gpuprov.fleet.drain.command import Command
+from tests.rows import run_each
 
 
 def test_each_step_is_told_in_the_environment(tmp_path: Path) -> None:
@@ -27,7 +28,7 @@ def test_a_name_is_no_word_of_the_shell(tmp_path: Path) -> None:
     assert Command("true").drain("a\0b", "fri").state == "refused"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("command", "state", "said"),
     [
         ("echo job 7; exit 75", "waiting", "job 7"),

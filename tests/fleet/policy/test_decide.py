@@ -10,6 +10,7 @@ from gpuprov.fleet.policy import decide, events
 from gpuprov.fleet.policy.planned import planned
 from gpuprov.fleet.policy.state import folded
 from tests.fleet.policy.world import World, members, policy, world
+from tests.rows import run_each
 
 
 def made_up(chance: random.Random) -> str:
@@ -73,7 +74,7 @@ def test_the_same_is_decided_again() -> None:
         assert again[0] == again[1]
 
 
-@pytest.mark.parametrize("seed", range(40))
+@run_each("seed", range(40))
 def test_whoever_aborts_gets_every_host_back(seed: int) -> None:
     chance = random.Random(seed)
     one = world(seed, made_up(chance), 25, {"green": 9, "again": 1}, meddles=False)

@@ -10,6 +10,7 @@ from gpuprov.fleet.policy.events import Done, HostEnd, Verdict, Working
 from gpuprov.fleet.policy.options import OPTIONS, policy_of
 from gpuprov.fleet.policy.planned import Member, Plan, planned
 from gpuprov.fleet.policy.state import State
+from tests.rows import run_each
 
 HOSTS = [f"gpu{number}" for number in range(1, 8)]
 MEMBERS = [Member(host, ("all", "rack1" if host < "gpu3" else "rack2")) for host in HOSTS]
@@ -19,7 +20,7 @@ def plan(**options: str) -> Plan:
     return planned(policy_of(**options), MEMBERS, options=OPTIONS)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("canary", "serial", "sizes"),
     [
         ("", "", [7]),
@@ -46,7 +47,7 @@ def test_batches(canary: str, serial: str, sizes: list[int]) -> None:
         assert batches[0].hosts == ("gpu3", "gpu5")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("option", "text", "told"),
     [
         ("serial", "0", "--serial is 0; allowed: a whole number from 1 to 1000000 or a share of them (10%)"),
@@ -77,7 +78,7 @@ def test_an_option_that_cannot_be(option: str, text: str, told: str | None) -> N
         assert f"{raised.value.message}; {raised.value.hint}" == told
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("failed", "max_fail", "stops"),
     [
         (0, "0", False),

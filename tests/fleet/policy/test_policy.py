@@ -15,6 +15,7 @@ from gpuprov.fleet.policy import windows
 from gpuprov.fleet.policy.planned import Member, planned
 from gpuprov.spec.problem import SpecError
 from tests.fleet.policy.world import members, policy
+from tests.rows import run_each
 
 WHOLE = """\
 gpuprov_rollout: 1
@@ -74,7 +75,7 @@ def test_a_whole_policy_is_read() -> None:
     assert policies.number_of(read.budget.whole, 59) == 2
 
 
-@pytest.mark.parametrize(("text", "told"), WRONG.items())
+@run_each(("text", "told"), WRONG.items())
 def test_what_is_wrong_is_told_with_its_place(text: str, told: str) -> None:
     with pytest.raises(SpecError) as error:
         policies.read(f"gpuprov_rollout: 1\n{text}\n", "p.yaml")
@@ -87,7 +88,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
     assert len(error.value.problems) == 3
 
 
-@pytest.mark.parametrize("text", ["", "- 1", "all: {}", "3"])
+@run_each("text", ["", "- 1", "all: {}", "3"])
 def test_another_file_is_told_apart(text: str) -> None:
     with pytest.raises(SpecError, match="no policy of a roll-out"):
         policies.read(text, "p.yaml")
@@ -132,7 +133,7 @@ def test_a_host_without_a_domain_and_a_canary_of_nobody_are_refused() -> None:
         planned(policy("canary: {hosts: [gpu99]}\n"), members(2))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "moment", "is_open"),
     [
         ("fri-mon 23:00-01:00", datetime(2026, 11, 24, 0, 30, tzinfo=UTC), True),  # a Tuesday, from Monday on
@@ -148,7 +149,7 @@ def test_windows_go_over_midnight_and_over_the_end_of_the_week(text: str, moment
     assert windows.is_open([windows.parsed(text)], zone, moment.timestamp()) is is_open
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("texts", "is_open"),
     [
         (["sat,sun 00:00-24:00"], True),

@@ -7,13 +7,12 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations_with_replacement, product
 
-import pytest
-
 from gpuprov.catalog import mig
 from gpuprov.catalog.gpus import list_gpus
 from gpuprov.hardware.mig import Model, find, model_of
 from gpuprov.host_code.mig.fit import Fit, Placed, Profile, fit, format_profiles, list_layouts
 from gpuprov.host_code.mig.layout import Instance
+from tests.rows import run_each
 
 A100 = find("A100-SXM4-80GB")
 PRO = find("RTX-PRO-6000-SE")
@@ -58,7 +57,7 @@ def some_profiles(chance: random.Random, grid: int) -> list[Profile]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(60))
+@run_each("seed", range(60))
 def test_the_search_is_exact(seed: int) -> None:
     chance = random.Random(seed)
     grid = chance.randint(3, 6)
@@ -77,7 +76,7 @@ def test_the_search_is_exact(seed: int) -> None:
             assert naive(profiles, grid, [Instance(name) for name in instead], fixed)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@run_each("seed", range(10))
 def test_layouts_are_all_the_maximal_ones(seed: int) -> None:
     chance = random.Random(seed)
     grid = chance.randint(3, 5)
@@ -109,7 +108,7 @@ CAPTURES = {
 }
 
 
-@pytest.mark.parametrize(("key", "capture"), CAPTURES.items())
+@run_each(("key", "capture"), CAPTURES.items())
 def test_layouts_agree_with_what_drivers_print(key: str, capture: str) -> None:
     printed = {}
     for row in capture.split():
@@ -156,7 +155,7 @@ def test_placed_in_the_order_asked_and_created_largest_first() -> None:
     assert [found.placed[n].profile for n in found.order] == ["3g.40gb", "2g.20gb", "1g.10gb", "1g.10gb"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("wanted", "places"),
     [
         (["1g.10gb"], [6]),  # leaves 4g at 0 and 2g at 4
@@ -257,7 +256,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("model", "wanted", "reason", "instead"), REFUSED)
+@run_each(("model", "wanted", "reason", "instead"), REFUSED)
 def test_why_not_and_what_instead(model: Model, wanted: list[str | Instance], reason: str, instead: str) -> None:
     found = ask(*wanted, model=model)
     assert (found.placed, found.order) == ((), ())
@@ -266,7 +265,7 @@ def test_why_not_and_what_instead(model: Model, wanted: list[str | Instance], re
         assert not ask(*one, model=model).reason
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("profile", "compute", "good"),
     [
         ("1g.10gb", (1,), True),

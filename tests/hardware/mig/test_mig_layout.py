@@ -22,6 +22,7 @@ from gpuprov.host_code.mig.layout import (
     parse_profile,
     select_targets,
 )
+from tests.rows import run_each
 
 H100 = Gpu(0, "0000:18:00.0", "GPU-aa", "H100-SXM5-80GB", "NVIDIA H100 80GB HBM3", "0x233010DE", "0x16C110DE", True)
 A30 = Gpu(1, "0000:3B:00.0", "GPU-bb", "A30", "NVIDIA A30", "0x20B710DE", "0x153210DE", True)
@@ -38,7 +39,7 @@ def parted(*entries: dict[str, Any]) -> list[Entry]:
     return normalize_layout("enabled", [], list(entries))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "compute", "slices", "gigabytes", "attributes", "instance"),
     [
         ("3g.40gb", None, 3, 40, (), "3g.40gb"),
@@ -58,7 +59,7 @@ def test_names(
     assert name.gpu_instance == instance
 
 
-@pytest.mark.parametrize(
+@run_each(
     "text",
     [
         "",
@@ -90,7 +91,7 @@ def test_an_attribute_twice() -> None:
         parse_profile("1g.5gb+me,me")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("counts", "found"),
     [
         ({"1g.10gb": 2, "3g.40gb": 1}, ["3g.40gb", "1g.10gb", "1g.10gb"]),
@@ -130,7 +131,7 @@ def test_one_mode_for_all() -> None:
     assert entry(gpus=[0], mode="disabled") == [Entry("layout[0]", (0,), False)]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("layout", "text"),
     [
         ({"gpu": 0}, 'layout[0]: unknown key "gpu"; allowed: gpus, mode, instances'),
@@ -181,7 +182,7 @@ def test_modes_that_contradict() -> None:
         normalize_layout("enabled", [{"instances": SEVEN}], [])
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("gpus", "indexes"),
     [
         ("all", [0, 1]),
@@ -198,7 +199,7 @@ def test_which_gpus_an_entry_names(gpus: Any, indexes: list[int]) -> None:
     assert list(select_targets(entry(gpus=gpus, instances=SEVEN), HOST)) == indexes
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("gpus", "text"),
     [
         ([3], "layout[0].gpus: no GPU here is 3; there are: 0 0000:18:00.0 H100-SXM5-80GB, 1 0000:3B:00.0 A30, 2 "),
@@ -238,7 +239,7 @@ def test_hosts_can_run_it(module: Any) -> None:
     assert not {"gpuprov", "msgspec", "yaml"} & {name.split(".")[0] for name in loaded.split()}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "ids"),
     [
         ("4294967295", (0xFFFFFFFF,)),

@@ -9,6 +9,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.hardware.mig import find, model_of
 from gpuprov.hardware.mig.judge import instead, judge, of_driver, of_model, too_old
 from gpuprov.host_code.mig.layout import Instance, normalize_layout
+from tests.rows import run_each
 
 
 def gpu(key: str) -> Gpu:
@@ -38,7 +39,7 @@ def test_models_by_name_and_pci_id() -> None:
     assert find("h100-sxm5-80gb").gpu.key == find("0x233010DE").gpu.key == "H100-SXM5-80GB"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "message", "hint"),
     [
         ("H100-SXM5-80G", 'no GPU is called "H100-SXM5-80G"', "did you mean H100-SXM5-80GB"),
@@ -129,7 +130,7 @@ def test_drivers_that_are_too_old_for_instances(profiles: list[str], driver: str
     assert list(of_driver(model, [Instance("3g.20gb"), Instance("2g.10gb")], driver)) == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("driver", "least", "old"),
     [
         ("550", "550.90.07", False),

@@ -11,6 +11,7 @@ from gpuprov.catalog.mig import find_class
 from gpuprov.hardware.mig import model_of
 from gpuprov.hardware.mig.judge import judge
 from gpuprov.host_code.mig.layout import Gpu, LayoutError, Target, normalize_layout, select_targets
+from tests.rows import run_each
 
 # The labels of mig-parted's shipped configuration, without all-disabled and all-enabled: filters (nothing: none) and
 # devices. https://github.com/NVIDIA/mig-parted/blob/main/deployments/systemd/config-default.yaml (v0.15.0)
@@ -72,7 +73,7 @@ def on(pci: str, *, subsystem: str = "0x000010DE", capable: bool = True, index: 
     return Gpu(index, f"0000:{index:02x}:00.0", f"GPU-{index}", "", "", pci, subsystem, capable)
 
 
-@pytest.mark.parametrize(("label", "entries"), default_configuration().items())
+@run_each(("label", "entries"), default_configuration().items())
 def test_every_label_fits_on_the_gpus_it_filters_for(label: str, entries: list[dict[str, Any]]) -> None:
     asked, layout = 0, normalize_layout("enabled", [], entries)
     for model in list_gpus():
@@ -96,7 +97,7 @@ def test_every_label_fits_on_the_gpus_it_filters_for(label: str, entries: list[d
     assert bool(asked) is not (names <= STALE)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("filter_", "passed"),
     [
         (None, True),
@@ -153,7 +154,7 @@ def test_two_modes_for_one_gpu() -> None:
         select_targets(normalize_layout("enabled", [], entries), [on("0x233010DE")])
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("entry", "text"),
     [
         ([], "entry 0 is []; write a mapping of device-filter, devices, mig-enabled, mig-devices"),

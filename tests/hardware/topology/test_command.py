@@ -22,6 +22,7 @@ from gpuprov.spec.problem import SpecError
 from tests import documents
 from tests.hardware.topology.machines import Machine, hgx_h100
 from tests.hardware.topology.others import dgx2, dgx_a100, grace, hgx_b200, l40s, vm
+from tests.rows import run_each
 
 HOSTS = "all: {hosts: {gpu1: {}, gpu2: {}, other: {}}}\n"
 
@@ -188,7 +189,7 @@ def test_the_picture_is_written(ask: Callable[..., tuple[int, str, str]], tmp_pa
 MACHINES = [hgx_h100, hgx_b200, dgx2, dgx_a100, l40s, vm, grace, Machine, lambda: Machine(sockets={})]
 
 
-@pytest.mark.parametrize("make", MACHINES)
+@run_each("make", MACHINES)
 def test_a_picture_is_whole_and_refers_to_nothing_else(make: Callable[[], Machine]) -> None:
     wiring = make().read()
     picture = draw_svg("gpu1", wiring, list_findings(wiring))
@@ -242,7 +243,7 @@ def test_names_are_escaped() -> None:
     assert "<a&b>" in " ".join(root.itertext())
 
 
-@pytest.mark.parametrize("make", MACHINES)
+@run_each("make", MACHINES)
 def test_text_in_ascii_where_asked(make: Callable[[], Machine]) -> None:
     wiring = make().read()
     text = format_text("gpu1", wiring, list_findings(wiring), plain=True)

@@ -10,6 +10,7 @@ from gpuprov.hardware.topology.model import Gpu, Hca, Wiring, parse_place
 from gpuprov.hardware.topology.text import format_cell
 from tests.hardware.topology.machines import Machine, hgx_h100
 from tests.hardware.topology.others import crowded, dgx2, dgx_a100, grace, hgx_b200, l40s, shared, vm
+from tests.rows import run_each
 
 
 def far(wiring: Wiring, index: int) -> str:
@@ -48,7 +49,7 @@ HGX_3817 = (  # https://github.com/sgl-project/sglang/issues/3817: 8 H200, witho
 )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("machine", "rows", "columns"),
     [
         (hgx_b200(lost=(2,)), B200_16336, 0),
@@ -111,7 +112,7 @@ def test_functions_of_one_card_are_near() -> None:
     assert wiring.distance(wiring.gpus[0].function, wiring.hcas[1].function) == "PHB"
 
 
-@pytest.mark.parametrize("make", [hgx_h100, hgx_b200, dgx2, dgx_a100, l40s, vm, grace, shared, crowded])
+@run_each("make", [hgx_h100, hgx_b200, dgx2, dgx_a100, l40s, vm, grace, shared, crowded])
 def test_a_distance_is_the_same_from_both_sides(make: Callable[[], Machine]) -> None:
     wiring = make().read()
     ends = [*(gpu.function for gpu in wiring.gpus), *(hca.function for hca in wiring.hcas)]

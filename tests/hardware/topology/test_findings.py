@@ -14,6 +14,7 @@ from gpuprov.hardware.topology.model import Wiring, list_nccl_defects
 from gpuprov.hardware.topology.rails import build_rails
 from tests.hardware.topology.machines import CX6, H100, Machine, hgx_h100, port, rail
 from tests.hardware.topology.others import crowded, dgx2, dgx_a100, grace, hgx_b200, l40s, shared, swapped, vm
+from tests.rows import run_each
 
 
 def told(machine: Machine) -> tuple[list[str], list[str]]:
@@ -109,7 +110,7 @@ def test_ports_within_a_switch_are_no_link() -> None:
     assert told(machine) == ([], [])
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("pstate", "persistence", "warned"),
     [("P0", "Enabled", True), ("P0", "Disabled", False), ("P8", "Enabled", False), ("", "[N/A]", False)],
 )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.hardware.topology.machines import H100_PCIE, Machine, hgx_h100
 from tests.hardware.topology.others import hgx_b200
 from tests.hardware.topology.test_findings import told
+from tests.rows import run_each
 
 
 def test_nvlinks_that_are_down() -> None:
@@ -23,7 +22,7 @@ def test_a_gpu_in_mig_mode_is_not_judged() -> None:
     assert told(machine)[0] == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("device", "links", "lost", "warnings"),
     [
         (H100_PCIE, 18, (), []),

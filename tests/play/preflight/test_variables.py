@@ -13,11 +13,12 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.specs import load_fleet
 from gpuprov.play.preflight.variables import names, spec_of
 from gpuprov.render.variables import fleet_variables, host_variables
+from tests.rows import run_each
 
 FILES = sorted((Path(__file__).parents[3] / "molecule").glob("*/inventory.yaml"))
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.parent.name))
+@run_each("file", FILES, ids=lambda file: str(file.parent.name))
 def test_there_and_back(file: Path) -> None:
     assert assets.root()
     for raw, spec in load_fleet([str(file)]).pairs:

@@ -6,12 +6,11 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.containers import kubernetes
 from gpuprov.facts.probes.containers.kubernetes import Device, Node, Service
 from tests.facts.probes import run_script
+from tests.rows import run_each
 
 SYSTEMCTL = """for u do :; done
 case $u in
@@ -131,7 +130,7 @@ def test_a_host_without(tmp_path: Path) -> None:
     assert read(tmp_path, systemctl="exit 1") == Node()
 
 
-@pytest.mark.parametrize("answer", ["[]", "{}", '{"metadata": {"labels": 3}}', "null", ""])
+@run_each("answer", ["[]", "{}", '{"metadata": {"labels": 3}}', "null", ""])
 def test_an_answer_that_is_no_node(answer: str) -> None:
     found = kubernetes.parse_node(Output(f"kubeconfig|/c\nname|n\nkubectl|/k\n@node\n{answer}\n"))
     assert found.labels is None or found.allocatable is None

@@ -10,9 +10,10 @@ from gpuprov.facts.probes.driver.nvidia import Client, LoadedDriver
 from gpuprov.facts.probes.host import pci
 from gpuprov.facts.probes.kernel import modules
 from tests.facts.probes import captured, published
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("case", "driver"),
     [
         ("proprietary", LoadedDriver("535.261.03", False)),

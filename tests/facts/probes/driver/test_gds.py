@@ -13,6 +13,7 @@ from gpuprov.capabilities.gds.fragment import Gds
 from gpuprov.facts.probes.base import Facts, Output, ProbeFailed
 from gpuprov.facts.probes.driver import gds
 from gpuprov.spec.model import Fragment, HostSpec
+from tests.rows import run_each
 
 DATA = Path(__file__).parents[1] / "data" / "gdscheck"
 
@@ -78,7 +79,7 @@ def test_silence_is_no_answer() -> None:
         Facts({"gds": Output("")}).get(gds.GDS)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("own", "cuda", "found"),
     [
         (Gds(), None, ""),

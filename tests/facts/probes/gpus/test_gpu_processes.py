@@ -24,6 +24,7 @@ from gpuprov.verify.fitness import fitness
 from tests.capabilities.asking import Row, ask, judge
 from tests.capabilities.health_host import WELL, smi
 from tests.facts.probes import run_script, run_well
+from tests.rows import run_each
 
 CHECK = "health.processes"
 BUS = "00000000:19:00.0"
@@ -326,12 +327,12 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_processes(row: Row) -> None:
     judge(row)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("changed", "words"),
     [
         (whose("", DOCKER, DOCKER), "no: see what fails"),

@@ -13,6 +13,7 @@ from gpuprov.facts.probes.gpus.topology import PCI, Function, Link, PciTree, par
 from tests.facts.probes import run_script
 from tests.hardware.topology.machines import Machine, hgx_h100, port, rail
 from tests.hardware.topology.others import hgx_b200
+from tests.rows import run_each
 
 
 def read(probe: Probe[object], root: Path, **programs: str) -> Output:
@@ -85,7 +86,7 @@ def line(path: str, *values: str, numa: str = "0") -> str:
     return "|".join(["function", path, "0x10de", "0x2330", "0x030200", numa, *cells, "", ""])
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("values", "link"),
     [
         (("32.0 GT/s PCIe", "16", "64.0 GT/s PCIe", "16"), Link(width=16, speed=32, max_width=16, max_speed=64)),
@@ -101,7 +102,7 @@ def test_links(values: tuple[str, ...], link: Link) -> None:
     assert function.link == link
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("path", "root", "bridges"),
     [
         ("/sys/devices/pci0000:16/0000:16:01.0/0000:17:00.0", "/sys/devices/pci0000:16", ("0000:16:01.0",)),

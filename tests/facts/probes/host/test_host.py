@@ -12,6 +12,7 @@ from gpuprov.facts.probes.host import house, system, systemd
 from gpuprov.facts.probes.host.systemd import Unit
 from gpuprov.facts.probes.kernel import boot, initramfs
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 
 def test_os_release() -> None:
@@ -35,7 +36,7 @@ def test_a_platform_that_cannot_be_read_fails(text: str) -> None:
         Facts({"platform": Output(text)}).get(system.PLATFORM)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "kind"), [("podman\n", "podman"), ("none\n", ""), ("", ""), ("none\npodman\n", "podman"), ("lxc\n", "lxc")]
 )
 def test_container(text: str, kind: str) -> None:
@@ -144,7 +145,7 @@ def test_initramfs_of_dracut() -> None:
     assert debian.listing == f"lsinitramfs {debian.image}"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "key"),
     [
         ("enrolled|/var/lib/dkms/mok.pub\n", house.SigningKey("/var/lib/dkms/mok.pub", True, True)),
@@ -188,7 +189,7 @@ def test_receipt() -> None:
     assert house.parse_receipt(Output("")) is None
 
 
-@pytest.mark.parametrize("text", ['{"applied_at": "2025', "[]", '{"capabilities": {"kernel": {}}}', "\x00\x00"])
+@run_each("text", ['{"applied_at": "2025', "[]", '{"capabilities": {"kernel": {}}}', "\x00\x00"])
 def test_a_damaged_receipt_says_so(text: str) -> None:
     receipt = house.parse_receipt(Output(text))
     assert receipt

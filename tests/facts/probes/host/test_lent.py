@@ -15,6 +15,7 @@ from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.host.pci import NVIDIA_FUNCTIONS, driven, is_lent, parse
 from tests.capabilities.asking import GIVEN, H100, NVSWITCH, Row, judge
+from tests.rows import run_each
 
 LENDERS = ("vfio-pci", "vfio_pci", "nvgrace_gpu_vfio_pci", "nvgrace-gpu-vfio-pci", "mlx5_vfio_pci", "hisi-acc-vfio-pci")
 OTHERS = ("nvidia", "nouveau", "nova_core", "mlx5_core", "vfio", "vfio-platform", "pcieport", "")
@@ -46,8 +47,8 @@ def test_who_lends_by_python_and_by_the_shell(tmp_path: Path, driver: str, lent:
     assert len(driven(parse(Output(listed)))) == int(not lent)
 
 
-@pytest.mark.parametrize("driver", LENDERS)
-@pytest.mark.parametrize(
+@run_each("driver", LENDERS)
+@run_each(
     "row",
     [
         Row("persistence mode", "persistence.mode_on", None, {}, "pass", "Enabled on 1 GPU"),

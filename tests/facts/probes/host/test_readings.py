@@ -7,12 +7,11 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host.readings import READINGS, parse
 from gpuprov.host_code.readings import CHANGES, FOLDER
 from tests.capabilities.readings_host import told
+from tests.rows import run_each
 
 LINE = {
     "from": "2026-11-24T09:00:00Z",
@@ -38,14 +37,14 @@ def test_changes() -> None:
     assert (found.noted[1].at, found.noted[1].end) == (None, datetime(2026, 11, 24, 10, tzinfo=UTC))
 
 
-@pytest.mark.parametrize(
+@run_each(
     "line", ["{", '{"to": 5}', '{"to": "x", "from": "y"}', '{"from": "2026-11-24T09:00:00Z", "to": "²", "changed": {}}']
 )
 def test_a_line_that_cannot_be_read_is_told(line: str) -> None:
     assert "cannot be read" in parse(Output(told("2026-11-24T11:05:00Z", 5, "enabled", "active", line, LINE))).lost
 
 
-@pytest.mark.parametrize("stamp", [10**300, -1, "x", True])
+@run_each("stamp", [10**300, -1, "x", True])
 def test_a_time_that_is_none(stamp: object) -> None:
     line = {**LINE, "changed": {"file:/x": ["a", "b", stamp, "root"]}}
     parse(Output(told("2026-11-24T11:05:00Z", 5, "enabled", "active", line)))

@@ -11,6 +11,7 @@ from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG, KernelLog, parse,
 from tests.capabilities import health_host
 from tests.capabilities.asking import Row, judge
 from tests.facts.probes import run_well
+from tests.rows import run_each
 
 BOOT, NOW = 1_763_800_000, 1_763_900_000
 HEAD = f"now|{NOW}\nboot|{BOOT}\n"
@@ -98,7 +99,7 @@ def test_a_host_without_a_clock_says_nothing() -> None:
         parse(Output("line|[  1.0] x\n"))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("since", "told"),
     [("boot", ""), ("90m", "-5400"), ("7d", "-604800"), ("2025-11-20T14:02Z", "@1763647320"),
      ("2025-11-20 14:02:05+01:00", "@1763643725")],
@@ -206,7 +207,7 @@ def test_what_comes_by_the_thousand_hides_nothing_else(tmp_path: Path, program: 
     assert len(log.lines) < 2000
 
 
-@pytest.mark.parametrize("line", FORGED)
-@pytest.mark.parametrize("check", ["xid", "sxid", "programs", "pcie_errors", "rdma_log", "kernel"])
+@run_each("line", FORGED)
+@run_each("check", ["xid", "sxid", "programs", "pcie_errors", "rdma_log", "kernel"])
 def test_a_forged_line_makes_no_host_unfit(line: str, check: str) -> None:
     judge(Row("forged", f"health.{check}", None, {"kernel_log": health_host.log(line)}, "pass", "none since"))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.kernel.grub_menu import Entry, find_started, parse_kernel, parse_loader_entries, read_menu
 from gpuprov.facts.probes.kernel.next_boot import NextBoot, parse_next_boot
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 OLD, NEW = "6.1.0-55-amd64", "6.1.0-56-amd64"
 UUID = "7e2fde01-efbd-4e8a-a5e6-620b2f926a48"
@@ -24,7 +24,7 @@ def without_choices(found: NextBoot) -> NextBoot:
     return msgspec.structs.replace(found, choices={})
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "found"),
     [
         ("debian12-pinned", NextBoot(loader="GRUB", kernel=OLD, by=f"GRUB_DEFAULT={BY_TITLE}")),
@@ -220,7 +220,7 @@ def test_an_assignment_of_the_site_comes_last() -> None:
     assert (read_menu(counted, {}).default, read_menu(counted, {}).once) == ("0", True)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("path", "release"),
     [
         ("/boot/vmlinuz-5.14.21-150500.55.44-default", "5.14.21-150500.55.44-default"),
@@ -232,7 +232,7 @@ def test_the_release_in_a_path(path: str, release: str) -> None:
     assert parse_kernel(path) == release
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("environment", "found"),
     [
         (

@@ -6,8 +6,6 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import ofed as catalogue
 from gpuprov.facts.probes.base import Output
@@ -18,6 +16,7 @@ from tests import here
 from tests.capabilities import ofed_host
 from tests.capabilities.roce_host import put
 from tests.facts.probes import run_well
+from tests.rows import run_each
 
 PLACES = (
     *(
@@ -152,7 +151,7 @@ def test_a_host_without(tmp_path: Path) -> None:
     assert parse(Output(ofed_host.ABSENT)).settings is None
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "release"),
     [
         ("OFED-internal-25.10-1.7.1", "25.10-1.7.1"),
@@ -168,7 +167,7 @@ def test_releases(text: str, release: str) -> None:
     assert ofed.release(text) == release
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("file", "of_ofed"),
     [
         ("/lib/modules/6.8.0-88-generic/updates/dkms/ib_core.ko.zst", True),

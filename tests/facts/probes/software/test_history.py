@@ -11,6 +11,7 @@ import pytest
 
 from gpuprov.facts.probes.base import Facts, Output, ProbeFailed
 from gpuprov.facts.probes.software.history import HISTORY, Event, parse_history
+from tests.rows import run_each
 
 APT = """@zone +0200
 @apt
@@ -121,7 +122,7 @@ def test_what_no_command_of_dnf_did_is_blamed_on_none() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("command", "reads"),
     [
         ("dnf -q -c /etc/dnf/dnf.conf check-update", True),

@@ -16,6 +16,7 @@ from gpuprov.facts.probes.software import packages, rpm
 from gpuprov.facts.probes.software.packages import Package
 from gpuprov.facts.probes.software.rpm import Nevra
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 ROCKY = captured("packages", "rocky9").text
 LOCKS = "\n".join(line for line in ROCKY.splitlines() if not line.startswith("rpm|")) + "\n"
@@ -31,7 +32,7 @@ def test_packages_of_a_debian_driver() -> None:
     assert all(package.source for package in found.values())
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("abbreviation", "installed", "whole"),
     [
         ("ii ", 1, 1),
@@ -54,7 +55,7 @@ def rows(*lines: str) -> dict[str, Package]:
     return packages.parse_packages(Output("native|amd64\n" + "".join(f"{line}\n" for line in lines)))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("native", "other", "held", "whole"),
     [
         ("hi ", "hi ", True, True),
@@ -88,7 +89,7 @@ def test_lines_that_are_no_packages_are_left_out() -> None:
     assert packages.parse_packages(Output("dpkg-query: warning\n|||\na|b\n\n")) == {}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("output", "complaint"),
     [
         (Output(""), ""),
@@ -148,7 +149,7 @@ def test_a_lock_of_one_version_does_not_hold_the_other(locked: str) -> None:
     assert sorted(found.each) == [("nvidia-driver-libs", False), ("nvidia-driver-libs", True)]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "beside"),
     [
         ("kernel", True),
@@ -186,7 +187,7 @@ SWITCHES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "instead", "why"), SWITCHES)
+@run_each(("line", "instead", "why"), SWITCHES)
 def test_a_lock_without_a_working_plugin_holds_nothing(line: str, instead: str, why: str) -> None:
     """dnf-automatic 4.14 moved a locked package on a host whose plugin was off, and left it alone where it was on."""
     changed = re.sub(f"(?m)^{re.escape(line)}.*$" if not instead else re.escape(line), instead, ROCKY, count=1)
@@ -201,7 +202,7 @@ def test_where_holding_works_there_is_nothing_to_say() -> None:
     assert packages.parse_locking(Output("")) == "", "Debian: apt's own default"
 
 
-@pytest.mark.parametrize(("value", "moved"), [("true", True), ("1", True), ("false", False), ("", False)])
+@run_each(("value", "moved"), [("true", True), ("1", True), ("false", False), ("", False)])
 def test_apt_that_is_told_to_move_held_packages(value: str, moved: bool) -> None:
     assert ("allow-change-held-packages" in packages.parse_locking(Output(f"apt|{value}\n"))) is moved
 
@@ -210,7 +211,7 @@ INSTALLED = Nevra("nvidia-driver", "3", "580.95.05", "1.el9", "x86_64")
 EXACT = "nvidia-driver-3:580.95.05-1.el9.*"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("locks", "held"),
     [
         ([], False),
@@ -236,7 +237,7 @@ def test_locks(locks: list[str], held: bool) -> None:
 KERNEL_ROWS = "".join(f"rpm|kernel-core|0|5.14.0|{n}.el9|x86_64|kernel-5.14.0-{n}.el9.src.rpm\n" for n in (503, 570))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("locked", "held"),
     [
         (("5.14.0-503.el9.*", "5.14.0-570.el9.*"), True),
@@ -260,7 +261,7 @@ def test_kernels_that_stand_beside_each_other_are_held_by_a_lock_of_each(locked:
     }
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("older", "newer"),
     [
         ("580.65.06", "580.105.08"),

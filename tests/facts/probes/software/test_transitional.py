@@ -6,10 +6,9 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.software import packages, transitional
+from tests.rows import run_each
 
 LAST, EMPTY, OLD = "535.309.01-0ubuntu0.24.04.1", "535.309.01-0ubuntu0.24.04.2", "535.161.08-0ubuntu2"
 SHOW = f"""Package: nvidia-dkms-535-server
@@ -47,7 +46,7 @@ def test_what_apt_says_of_them(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "depends", "moved"),
     [
         ("nvidia-dkms-615-server", "nvidia-dkms-615-server-open", True),
