@@ -32,6 +32,21 @@ def index_texts_by_word() -> dict[str, frozenset[str]]:
     return {word: frozenset(texts) for word, texts in index.items()}
 
 
+@cache
+def join_texts() -> str:
+    """Return the texts of all signatures as one, in which a text that none of them has is missed at once."""
+    return "\n".join(index_texts())
+
+
+@cache
+def index_keys() -> dict[str, list[int]]:
+    """Return, by the key of each symptom, its places in `list_symptoms`."""
+    index: dict[str, list[int]] = {}
+    for place, symptom in enumerate(list_symptoms()):
+        index.setdefault(symptom.key, []).append(place)
+    return index
+
+
 def rank_matches(query: str, terms: list[str]) -> dict[int, int]:
     """Return the rank of each symptom that matches, by its place in `list_symptoms`: 3 if the query is a signature or
     the key; 2 if a longer message has it; 1 if all words are in one message."""
@@ -39,10 +54,11 @@ def rank_matches(query: str, terms: list[str]) -> dict[int, int]:
     if len(terms) > 1:
         by_word = index_texts_by_word()
         ranks = dict.fromkeys(frozenset.intersection(*(by_word.get(term, frozenset()) for term in terms)), 1)
-        ranks |= dict.fromkeys((text for text in texts if query in text), 2)
+        if query in join_texts():
+            ranks |= dict.fromkeys((text for text in texts if query in text), 2)
     if query in texts:
         ranks[query] = 3
-    best = {place: 3 for place, symptom in enumerate(list_symptoms()) if symptom.key == query}
+    best = dict.fromkeys(index_keys().get(query, ()), 3)
     for text, rank in ranks.items():
         for place in texts[text]:
             best[place] = max(best.get(place, 0), rank)
