@@ -47,7 +47,9 @@ def corpus() -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.text.rstrip() for one in stamped if one.of_kernel and "\n" not in one.text))
 
 
-JUDGED = tuple(line for line in corpus() if (one := judge_line(line)) and one.standing != "recovered")
+@cache
+def list_judged() -> tuple[str, ...]:
+    return tuple(line for line in corpus() if (one := judge_line(line)) and one.standing != "recovered")
 
 
 def outcomes(output: str) -> dict[str, Outcome]:
@@ -55,9 +57,9 @@ def outcomes(output: str) -> dict[str, Outcome]:
 
 
 def test_the_corpora_have_lines_of_each_kind() -> None:
-    kinds = {verdict.check for line in JUDGED if (verdict := judge_line(line))}
+    kinds = {verdict.check for line in list_judged() if (verdict := judge_line(line))}
     assert kinds == set(CHECKS)
-    assert len(JUDGED) > 130
+    assert len(list_judged()) > 130
 
 
 def differences(line: str) -> list[str]:
@@ -87,7 +89,7 @@ def differences(line: str) -> list[str]:
 
 
 def test_a_line_has_one_verdict() -> None:
-    wrong = {line: found for line in JUDGED if (found := differences(line))}
+    wrong = {line: found for line in list_judged() if (found := differences(line))}
     assert not wrong
 
 
