@@ -8,8 +8,6 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
-import pytest
-
 from gpuprov.capabilities.base import Outcome
 from gpuprov.catalog.context import fold
 from gpuprov.catalog.kernel import kernel_file, pattern
