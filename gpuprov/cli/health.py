@@ -14,7 +14,14 @@ from gpuprov.cli.sections import Command
 from gpuprov.report.outputs import ReportFiles
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from gpuprov.facts.collect.pace import Pace
     from gpuprov.fleet.specs import Fleet
+    from gpuprov.report.health import Health
+    from gpuprov.report.page import About
+    from gpuprov.spec.model import HostSpec, RawHost
+    from gpuprov.verify.evaluate import Result
 
 
 @click.command(cls=Command, short_help="Say whether hosts are fit for work, and what NVIDIA says to do.")
@@ -63,18 +70,13 @@ def health(
              gpuprov health inventory.yaml --limit gpu017 --from gpu017.capture.json
              gpuprov health inventory.yaml --limit gpu017 --reset-done 10m --reset-gpu 0000:19:00.0
     """
-    import sys
-
     from gpuprov.capabilities.health import watched
     from gpuprov.cli.from_records import verify_records
-    from gpuprov.core import terminal
     from gpuprov.core.errors import GpuprovError
     from gpuprov.report import health as report
-    from gpuprov.report import health_page, junit, retry
+    from gpuprov.report import retry
     from gpuprov.report.files import check_writable
-    from gpuprov.report.results import deliver
     from gpuprov.verify.fitness import CAPABILITY, health_code, of_health
-    from gpuprov.verify.verify import verify
 
     if records:
         options.reaches_nobody("--from", inventory)
@@ -91,31 +93,63 @@ def health(
     if records:
         verified = verify_records(fleet, pairs, records, {CAPABILITY}, named=bool(inventory.limit))
     else:
-        with terminal.Progress([raw.name for raw, _ in pairs], "reading", quiet=True) as progress:
-            verified = verify(
-                pairs, only={CAPABILITY}, pace=options.pace(inventory), timeout=timeout,
-                on_done=lambda host, _: progress.done(host), took=took,
-            )  # fmt: skip
+        verified = _verify_hosts(pairs, options.pace(inventory), timeout, took)
     results = of_health(verified)
     document = report.build_document(results, None if records else monotonic() - began)
     origin = about("health", inventory, None, {"from": records, **files._asdict()})
+    _deliver(document, results, files, origin, took, verbose=inventory.verbose, as_json=as_json)
+    bad = ("fail", "error", "unreachable")
+    retry.offer("health", list(dict.fromkeys(result.host for result in results if result.status in bad)), len(pairs))
+    return health_code(results)
+
+
+def _verify_hosts(
+    pairs: Sequence[tuple[RawHost, HostSpec]], pace: Pace, timeout: float, took: dict[str, float]
+) -> list[Result]:
+    """Read the hosts, with progress on the terminal; `took` gets the seconds of each."""
+    from gpuprov.core import terminal
+    from gpuprov.verify.fitness import CAPABILITY
+    from gpuprov.verify.verify import verify
+
+    with terminal.Progress([raw.name for raw, _ in pairs], "reading", quiet=True) as progress:
+
+        def on_done(host: str, _: object) -> None:
+            progress.done(host)
+
+        return verify(pairs, only={CAPABILITY}, pace=pace, timeout=timeout, on_done=on_done, took=took)
+
+
+def _deliver(
+    document: Health,
+    results: list[Result],
+    files: ReportFiles,
+    origin: About,
+    took: dict[str, float],
+    *,
+    verbose: bool,
+    as_json: bool,
+) -> None:
+    """Print the verdicts, and write them to the files that are asked for."""
+    import sys
+
+    from gpuprov.core import terminal
+    from gpuprov.report import health as report
+    from gpuprov.report import health_page, junit
+    from gpuprov.report.results import deliver
 
     def as_text() -> str:
         width = min(terminal.width(), 120)
-        return report.as_text(results, colour=terminal.coloured(sys.stdout), width=width, verbose=inventory.verbose)
+        return report.as_text(results, colour=terminal.coloured(sys.stdout), width=width, verbose=verbose)
 
     deliver(
         document,
         None if as_json else as_text,
         (
             (files.junit, lambda: junit.render(results, took)),
-            (files.html, lambda: health_page.render(results, origin, verbose=inventory.verbose)),
+            (files.html, lambda: health_page.render(results, origin, verbose=verbose)),
             (files.prometheus, lambda: report.as_metrics(results)),
         ),
     )
-    bad = ("fail", "error", "unreachable")
-    retry.offer("health", list(dict.fromkeys(result.host for result in results if result.status in bad)), len(pairs))
-    return health_code(results)
 
 
 def refuse_reset_done(at: str | None, gpus: tuple[str, ...], records: tuple[Path, ...], limit: str | None) -> None:

@@ -86,7 +86,7 @@ def init(
     """
     from gpuprov.core import terminal
     from gpuprov.core.errors import CODES, GpuprovError
-    from gpuprov.init import judged, kubernetes, slurm
+    from gpuprov.init import judged
     from gpuprov.report.files import check_writable, write_atomic
 
     given = [
@@ -100,23 +100,17 @@ def init(
 
         return specs.show_catalog("recipes", None, as_json=as_json)
     _one_origin(given, answers, recipe)
+    _refuse_reaching(given, inventory)
     if not given and inventory.user:
         answers["user"] = inventory.user
-    if given and given != ["hosts"]:
-        options.reaches_nobody(f"--from-{given[0]}", inventory)
-    elif not given:
-        options.reaches_nobody("a question", inventory._replace(user=None))
     if out.is_file() and not force:
         raise GpuprovError(f"{out} is there already", "name another file with --out, or replace it with --force")
     check_writable(out)
-    if from_slurm:
-        draft = slurm.draft(from_slurm)
-    elif from_kubernetes:
-        draft = kubernetes.draft(from_kubernetes)
-    elif from_hosts is not None:
-        draft = _from_hosts(from_hosts, inventory, timeout)
-    else:
-        draft = _draft_from_answers(answers, recipe)
+    draft = (
+        _draft_from_files(from_slurm, from_kubernetes)
+        or (_from_hosts(from_hosts, inventory, timeout) if from_hosts is not None else None)
+        or _draft_from_answers(answers, recipe)
+    )
     text, fleet = judged(draft)
     write_atomic(out, text)
     for warning in fleet.warnings:
@@ -152,6 +146,23 @@ def _tell(out: Path, draft: Draft, fleet: Fleet, *, as_json: bool) -> None:
     for group, keys in fits.items():
         terminal.progress(f"{group}: recipes for these GPUs: {', '.join(keys)}; gpuprov init --recipe NAME writes one")
     terminal.result(f"next: gpuprov {draft.verb} {shlex.quote(str(out))}")
+
+
+def _refuse_reaching(given: list[str], inventory: options.InventoryOptions) -> None:
+    """Raise UsageError if options say how to reach hosts, and none is read."""
+    if given and given != ["hosts"]:
+        options.reaches_nobody(f"--from-{given[0]}", inventory)
+    elif not given:
+        options.reaches_nobody("a question", inventory._replace(user=None))
+
+
+def _draft_from_files(from_slurm: tuple[Path, ...], from_kubernetes: Path | None) -> Draft | None:
+    """Return what Slurm or Kubernetes knows of the hosts; None if neither is named."""
+    from gpuprov.init import kubernetes, slurm
+
+    if from_slurm:
+        return slurm.draft(from_slurm)
+    return kubernetes.draft(from_kubernetes) if from_kubernetes else None
 
 
 def _draft_from_answers(answers: dict[str, str], recipe: str | None) -> Draft:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from gpuprov.core.fill import fill
 from gpuprov.core.masking import masked
@@ -46,28 +46,16 @@ def judge(
     applied = _parse_applied(receipt)
     begin = since or applied.get("")
     kept = facts.known(READINGS)
-    minded: set[tuple[datetime, str]] = set()
-    placed: list[Noted] = []
     differences = []
+    matches = []
     for result in results:
-        if result.status not in FAILING or result.moment == "preflight":
-            continue
-        start = since or applied.get(result.capability, begin)
-        events = _match_events(result, _select_events(log, start))
-        minded |= {(event.at, event.package) for event in events}
-        near = _match_readings(result, _select_readings(kept, start), {event.package for event in events})
-        placed += near
-        differences.append(
-            fill(
-                Difference,
-                result,
-                fix=result.hint,
-                unread=result.status == "error",
-                reboot_fixes=bool(result.reboot),
-                spec_changed=result.capability in changed,
-                causes=(*_group_events(events), *_group_readings(near, applied.values())),
-            )
-        )
+        if result.status in FAILING and result.moment != "preflight":
+            match = _match(result, log, kept, since or applied.get(result.capability, begin))
+            matches.append(match)
+            causes = (*_group_events(match.events), *_group_readings(match.readings, applied.values()))
+            differences.append(_build_difference(result, result.capability in changed, causes))
+    minded = {(event.at, event.package) for match in matches for event in match.events}
+    placed = [reading for match in matches for reading in match.readings]
     boot = next_boot(results).get(spec.name)
     return HostDrift(
         host=spec.name,
@@ -87,6 +75,31 @@ def judge(
         ),
         unmanaged=find_unmanaged(spec, facts),
         why=f"the receipt is damaged ({receipt.damaged})" if receipt and receipt.damaged else "",
+    )
+
+
+class _Match(NamedTuple):
+    """What was logged and noted on the host that a difference may come from."""
+
+    events: Sequence[history.Event]
+    readings: Sequence[Noted]
+
+
+def _match(result: Result, log: history.History | None, kept: Readings | None, start: datetime | None) -> _Match:
+    events = _match_events(result, _select_events(log, start))
+    packages = {event.package for event in events}
+    return _Match(events, _match_readings(result, _select_readings(kept, start), packages))
+
+
+def _build_difference(result: Result, spec_changed: bool, causes: tuple[Cause, ...]) -> Difference:
+    return fill(
+        Difference,
+        result,
+        fix=result.hint,
+        unread=result.status == "error",
+        reboot_fixes=bool(result.reboot),
+        spec_changed=spec_changed,
+        causes=causes,
     )
 
 

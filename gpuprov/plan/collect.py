@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import Literal
 
 from gpuprov.capabilities.mig.partitions import partitions
 from gpuprov.facts.probes.base import Facts, ProbeFailed
@@ -36,15 +37,9 @@ def host_plan(
     before = [r for r in concerned if r.stops]
     left = tuple(unmanaged) if HOST in decision.run else ()
     pruned = changes_of(left)
-    named = (*(r.reboot for r in failing + before), *(each.reboot for each in left))
-    reasons = tuple(dict.fromkeys(filter(None, named)))
     own_items = (Item.of(r.capability, change) for r in [*before, *failing] for change in r.changes)
     changes = merged([*own_items, *(Item.of(HOST, change) for change in pruned)])
-    drivers = [change for r in [*before, *failing] if r.capability == "nvidia_driver" for change in r.changes]
-    reboots = bool(reasons)
-    replaces = any(change.kind == "package" or change.name == "nvidia" for change in drivers)
-    leaves = any(r.check == "nvidia_absent.loaded" for r in failing)
-    reloads = not reboots and (leaves or (replaces and _loaded(facts)))
+    reboot_needed, reasons = _find_reboot(before, failing, left, facts)
     applied, seconds = last_apply(facts, now)
     blocked = choose_obstacles([r for r in before if r.refuses and (decision.run or is_broken(r))])
     return HostPlan(
@@ -53,8 +48,8 @@ def host_plan(
         run=decision.run,
         skipped=decision.skipped,
         changes=changes,
-        reboot="unknown" if reloads else reboots,
-        reboot_reasons=(UNLOAD if leaves else RELOAD,) if reloads else reasons,
+        reboot=reboot_needed,
+        reboot_reasons=reasons,
         permission="if-needed" if reboot else spec.reboot,
         last_apply=applied,
         last_apply_seconds=seconds,
@@ -65,7 +60,7 @@ def host_plan(
                 facts,
                 decision.run,
                 changes,
-                reboots=(reboots or reloads) and (reboot or spec.reboot == "if-needed"),
+                reboots=bool(reboot_needed) and (reboot or spec.reboot == "if-needed"),
                 sets={r.capability for r in failing if any(change.kind == "setting" for change in r.changes)},
             )
         ),
@@ -77,6 +72,20 @@ def host_plan(
         mig=partitions(spec, facts) if "mig" in decision.run else (),
         unmanaged=tuple(each for each in unmanaged if not _goes_with_package(each, changes)),
     )
+
+
+def _find_reboot(
+    before: Sequence[Result], failing: Sequence[Result], left: Sequence[Unmanaged], facts: Facts
+) -> tuple[bool | Literal["unknown"], tuple[str, ...]]:
+    """Return whether the apply reboots, which a loaded driver decides only then (`unknown`), and the reasons."""
+    named = (*(r.reboot for r in [*failing, *before]), *(each.reboot for each in left))
+    if reasons := tuple(dict.fromkeys(filter(None, named))):
+        return True, reasons
+    if any(r.check == "nvidia_absent.loaded" for r in failing):
+        return "unknown", (UNLOAD,)
+    drivers = [change for r in [*before, *failing] if r.capability == "nvidia_driver" for change in r.changes]
+    replaces = any(change.kind == "package" or change.name == "nvidia" for change in drivers)
+    return ("unknown", (RELOAD,)) if replaces and _loaded(facts) else (False, ())
 
 
 def choose_obstacles(refusing: Sequence[Result]) -> tuple[Result, ...]:

@@ -123,6 +123,8 @@ units:
 
 import os
 import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from ansible.module_utils.gpuprov_host_code import reads, reasons, receipt, systemd, unit_files, wanted_units
 from ansible.module_utils.gpuprov_host_code.files import (
@@ -145,22 +147,38 @@ LINES = {
 }
 
 
+OPTIONS = {
+    "capability": {"type": "str", "default": ""},
+    "files": {"type": "dict", "default": {}},
+    "absent": {"type": "list", "elements": "path", "default": []},
+    "absent_if": {"type": "dict", "default": {}},
+    "programs": {"type": "dict", "default": {}},
+    "role_files": {"type": "dict", "default": {}},
+    "lines": {"type": "list", "elements": "dict", "default": [], "options": LINES},
+    "units": {"type": "dict", "default": {}},
+    "disabled": {"type": "list", "elements": "str", "default": []},
+    "enabled": {"type": "list", "elements": "str", "default": []},
+    "reboot": {"type": "dict", "default": {}},
+    "problem": {"type": "str", "default": ""},
+}
+
+
+class Done(NamedTuple):
+    """Files that differed; units that were switched; drop-ins that systemd no longer reads (`aside`), and files that it
+    had not read yet (`late`)."""
+
+    changed: list[Difference]
+    turned: list[str]
+    aside: list[str]
+    late: list[str]
+
+    @property
+    def moved(self) -> list[str]:
+        return [change.path for change in self.changed] + self.aside
+
+
 def main() -> None:
-    options = {
-        "capability": {"type": "str", "default": ""},
-        "files": {"type": "dict", "default": {}},
-        "absent": {"type": "list", "elements": "path", "default": []},
-        "absent_if": {"type": "dict", "default": {}},
-        "programs": {"type": "dict", "default": {}},
-        "role_files": {"type": "dict", "default": {}},
-        "lines": {"type": "list", "elements": "dict", "default": [], "options": LINES},
-        "units": {"type": "dict", "default": {}},
-        "disabled": {"type": "list", "elements": "str", "default": []},
-        "enabled": {"type": "list", "elements": "str", "default": []},
-        "reboot": {"type": "dict", "default": {}},
-        "problem": {"type": "str", "default": ""},
-    }
-    module = AnsibleModule(options, supports_check_mode=True)
+    module = AnsibleModule(OPTIONS, supports_check_mode=True)
     if module.params["capability"]:
         module.fail_json(
             msg="gpuprov_files: capability needs action_plugins of this project where Ansible looks for them"
@@ -169,6 +187,28 @@ def main() -> None:
         if not module.check_mode:
             module.fail_json(msg=problem)
         module.warn(problem)
+    desired = _list_desired(module)
+    paths = [entry.path for entry in desired] + [entry["path"] for entry in module.params["lines"]]
+    if wrong := [path for path in paths if not path.startswith("/")]:
+        module.fail_json(msg=f"{wrong[0]} is no absolute path")
+    try:
+        done = _bring_about(module.params, desired, check=module.check_mode)
+    except Refused as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        module.fail_json(msg=f"{message}. Fix: see the file system of the host, or systemctl status of the unit")
+    module.exit_json(
+        changed=bool(done.moved or done.late or done.turned),
+        paths=[change.path for change in done.changed],
+        written=_list_written(done.changed),
+        units=done.turned,
+        diff=_show(module, done),
+    )
+
+
+def _list_desired(module: AnsibleModule) -> list[Wanted]:
+    """Return the whole files to have, and those to be without; others' changes to the latter are left to them."""
     texts = [("role_files", 0o644), ("files", 0o644), ("programs", 0o755)]
     desired = [Wanted(path, text, mode) for option, mode in texts for path, text in module.params[option].items()]
     own = module.params["units"].items()
@@ -179,51 +219,42 @@ def main() -> None:
             desired.append(Wanted(path, None))
         elif os.path.lexists(path):
             module.warn(f"{path} was changed by others since gpuprov wrote it: it is left to them")
-    check = module.check_mode
-    lines = module.params["lines"]
-    paths = [entry.path for entry in desired] + [entry["path"] for entry in lines]
-    if wrong := [path for path in paths if not path.startswith("/")]:
-        module.fail_json(msg=f"{wrong[0]} is no absolute path")
-    try:
-        off = [Unit(name, enabled=False, active=False) for name in module.params["disabled"]]
-        turned = [unit.name for unit in wanted_units.ensure(off, check=check)]
-        desired += [
-            merge_lines(
-                line["path"], {key: str(value) for key, value in line["keys"].items()}, made=line["made"] or check
-            )
-            for line in lines
-        ]
-        desired += list_foreign_files(desired)
-        texts_of = {entry.path: entry.content for entry in desired if entry.content is not None and entry.whole}
-        late = unit_files.list_late(texts_of) + wanted_units.list_unread(module.params["enabled"], texts_of)
-        aside = unit_files.set_aside(texts_of, check=check)
-        changed = list_differences(desired) if check else _write(desired)
-        moved = [change.path for change in changed] + aside
-        if not check and (late or aside or any(map(unit_files.derive_unit, moved))):
-            systemd.systemctl("daemon-reload")
-        late = [path for path in late if path not in moved]
-        on = [Unit(name, enabled=True) for name in module.params["enabled"]]
-        turned = [*dict.fromkeys(turned), *(unit.name for unit in wanted_units.ensure(on, check=check))]
-        for capability, reason in module.params["reboot"].items():
-            reasons.keep(capability, reason or "", check=check)
-    except Refused as error:
-        module.fail_json(msg=str(error))
-    except OSError as error:
-        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        module.fail_json(msg=f"{message}. Fix: see the file system of the host, or systemctl status of the unit")
-    shown = (
-        [change.shown() for change in changed if change.path not in module.params["role_files"]] if module._diff else []
-    )  # `diff: false` of a task: a program, not a setting
-    shown += _turned(turned, module.params["enabled"]) if turned else []
-    shown += [
-        {"before_header": path, "after_header": path, "before": "read by systemd\n", "after": "set aside\n"}
-        for path in aside
+    return desired
+
+
+def _bring_about(params: Mapping[str, Any], desired: list[Wanted], *, check: bool) -> Done:
+    """Switch units off, write files and lines, and switch units on."""
+    off = [Unit(name, enabled=False, active=False) for name in params["disabled"]]
+    turned = [unit.name for unit in wanted_units.ensure(off, check=check)]
+    desired += [
+        merge_lines(line["path"], {key: str(value) for key, value in line["keys"].items()}, made=line["made"] or check)
+        for line in params["lines"]
     ]
-    shown += [
-        {"before_header": path, "after_header": path, "before": "", "after": "read by systemd\n"} for path in late
+    desired += list_foreign_files(desired)
+    texts_of = {entry.path: entry.content for entry in desired if entry.content is not None and entry.whole}
+    late = unit_files.list_late(texts_of) + wanted_units.list_unread(params["enabled"], texts_of)
+    aside = unit_files.set_aside(texts_of, check=check)
+    changed = list_differences(desired) if check else _write(desired)
+    moved = [change.path for change in changed] + aside
+    if not check and (late or aside or any(map(unit_files.derive_unit, moved))):
+        systemd.systemctl("daemon-reload")
+    on = [Unit(name, enabled=True) for name in params["enabled"]]
+    turned = [*dict.fromkeys(turned), *(unit.name for unit in wanted_units.ensure(on, check=check))]
+    for capability, reason in params["reboot"].items():
+        reasons.keep(capability, reason or "", check=check)
+    return Done(changed, turned, aside, [path for path in late if path not in moved])
+
+
+def _show(module: AnsibleModule, done: Done) -> list[dict[str, str]]:
+    """Return what changed in Ansible's format of a difference; `diff: false` of a task: a program, not a setting."""
+    own = module.params["role_files"]
+    shown = [change.shown() for change in done.changed if change.path not in own] if module._diff else []
+    shown += _turned(done.turned, module.params["enabled"]) if done.turned else []
+    ends = [(path, "read by systemd\n", "set aside\n") for path in done.aside]
+    ends += [(path, "", "read by systemd\n") for path in done.late]
+    return shown + [
+        {"before_header": path, "after_header": path, "before": before, "after": after} for path, before, after in ends
     ]
-    answer = {"paths": [change.path for change in changed], "written": _list_written(changed), "units": turned}
-    module.exit_json(changed=bool(moved or late or turned), **answer, diff=shown)
 
 
 def _write(desired: list[Wanted]) -> list[Difference]:
