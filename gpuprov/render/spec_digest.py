@@ -2,14 +2,12 @@
 
 import hashlib
 import re
-from collections.abc import Mapping
 from functools import cache
-from typing import Any
 
 import msgspec
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.model import Fragment, HostSpec, Site
 
 SPEC = "the spec"
 """The name of what differs when a digest does."""
@@ -34,7 +32,7 @@ def is_changed(before: str, now: str) -> bool:
     return is_comparable(before) and before != now
 
 
-def _overrides(name: str, site: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+def _overrides(name: str, site: Site) -> tuple[tuple[str, str], ...]:
     return tuple((key, repr(value)) for key, value in sorted(site.items()) if key.startswith(f"{name}_"))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gpuprov.host_code.json_members import Json
 from gpuprov.spec.model import RACK
-from gpuprov.spec.schema import IDENTIFIER
+from gpuprov.spec.schema import IDENTIFIER, Schema
 
 CONNECTION: dict[str, tuple[Any, str]] = {
     "ansible_host": ("string", "where the host is reached, if not by its name"),
@@ -47,11 +47,11 @@ GROUP: dict[str, Json] = {
 """Schema of a group, which has the definitions of the whole file."""
 
 
-def build_inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[str, Any]:
+def build_inventory_schema(spec: Schema, models: Iterable[str]) -> Schema:
     """Return the schema. `spec`: that of the variable. Blocks of groups and hosts are merged, so none has to be
     complete; list items must be."""
     spec = copy.deepcopy(spec)
-    blocks: dict[str, Any] = spec.pop("$defs")
+    blocks: Schema = spec.pop("$defs")
     whole = set(list_item_blocks(spec)) | set(list_item_blocks(blocks))
     for name, block in blocks.items():
         if name not in whole:
@@ -88,7 +88,7 @@ def build_inventory_schema(spec: dict[str, Any], models: Iterable[str]) -> dict[
     }
 
 
-def _tell_fields(block: dict[str, Any], blocks: Mapping[str, Json]) -> None:
+def _tell_fields(block: Schema, blocks: Mapping[str, Json]) -> None:
     """Give a field without a description that of its block or its only type; completion never writes `null`."""
     for field in block.get("properties", {}).values():
         if field.get("default", ...) is None:

@@ -3,7 +3,7 @@ else."""
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -69,6 +69,8 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
     defects: tuple[tuple[str, str], ...] = ()
 
 
+Site: TypeAlias = Mapping[str, object]
+"""The SITE_VARIABLES that are set, by name, with their values as Ansible has them."""
 SITE_VARIABLES = frozenset(
     {
         "cgpu_module_timeout",

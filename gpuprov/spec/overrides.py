@@ -8,7 +8,7 @@ import msgspec
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.core.sanitize import has_login
 from gpuprov.spec.build import show
-from gpuprov.spec.model import Fragment
+from gpuprov.spec.model import Fragment, Site
 from gpuprov.spec.problem import Problem
 from gpuprov.spec.url import has_query, hide_queries
 
@@ -42,7 +42,7 @@ YES, NO = frozenset(("y", "yes", "on", "1", "true", "t")), frozenset(("n", "no",
 """Words as Ansible reads them."""
 
 
-def can_add_components(site: Mapping[str, object]) -> bool:
+def can_add_components(site: Site) -> bool:
     """True if the components of Debian with its driver may be added."""
     return format_word(site.get(COMPONENTS, True)) in YES
 
@@ -51,25 +51,25 @@ def format_word(value: object) -> str:
     return str(value).strip().lower()
 
 
-def get_max_clock_skew(site: Mapping[str, object]) -> int:
+def get_max_clock_skew(site: Site) -> int:
     """Return how far a host's clock may be off, in seconds."""
     return int(str(site.get("host_max_clock_skew", MAX_CLOCK_SKEW)))
 
 
-def get_package_settings(site: Mapping[str, object]) -> dict[str, int]:
+def get_package_settings(site: Site) -> dict[str, int]:
     """Return the site's settings, in seconds: `lock_timeout`, for another package manager; `max_age`, of package lists."""
     named = {"lock_timeout": "host_package_lock_timeout", "max_age": "host_package_lists_max_age"}
     return {option: int(str(site[name])) for option, name in named.items() if name in site}
 
 
-def free_space(site: Mapping[str, object], usual: Mapping[str, Room]) -> Mapping[str, Room]:
+def free_space(site: Site, usual: Mapping[str, Room]) -> Mapping[str, Room]:
     """Return the free space that each capability requires, by default the usual; capabilities without an entry require
     none."""
     given = site.get(ROOM)
     return usual if given is None else msgspec.convert(given, dict[str, Room])
 
 
-def find_problems(site: Mapping[str, object], capabilities: Iterable[str]) -> Iterable[Problem]:
+def find_problems(site: Site, capabilities: Iterable[str]) -> Iterable[Problem]:
     """Yield mistakes in the site's variables; the path of each is the variable's name."""
     for name in ("container_toolkit_repository", "container_toolkit_repository_key"):
         hide_queries(value := str(site.get(name, "")))
@@ -93,7 +93,7 @@ def find_problems(site: Mapping[str, object], capabilities: Iterable[str]) -> It
         yield Problem(path=(ROOM,), message=message, hint=hint)
 
 
-def _find_problems_of_rooms(site: Mapping[str, object], capabilities: list[str]) -> Iterable[str]:
+def _find_problems_of_rooms(site: Site, capabilities: list[str]) -> Iterable[str]:
     try:
         rooms = free_space(site, {})
     except msgspec.ValidationError as error:

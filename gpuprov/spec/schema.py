@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import inspect as shape
@@ -13,6 +13,8 @@ from gpuprov.spec.build import can_be_switched_off
 from gpuprov.spec.kinds import unwrap
 from gpuprov.spec.model import Fragment
 
+Schema: TypeAlias = dict[str, Any]
+"""A JSON Schema, or a part of one."""
 IDENTIFIER = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -24,7 +26,7 @@ def build_document_schema(kind: type, title: str) -> dict[str, Json]:
     return {"$schema": IDENTIFIER, "title": title, **schema}
 
 
-def _unwrap_description(definition: dict[str, Any]) -> None:
+def _unwrap_description(definition: Schema) -> None:
     """Put each paragraph of a docstring on one line: where it is wrapped in the source says nothing to its reader."""
     if "description" in definition:
         paragraphs = inspect.cleandoc(definition["description"]).split("\n\n")
@@ -77,7 +79,7 @@ def _find_blocks(kinds: Iterable[shape.Type]) -> list[shape.StructType]:
     return list(blocks.values())
 
 
-def _close_keys(info: shape.StructType, described: dict[str, Any]) -> None:
+def _close_keys(info: shape.StructType, described: Schema) -> None:
     """Close mappings with a fixed choice of keys: msgspec checks the keys, but leaves them out of the schema."""
     for field in info.fields:
         plain = unwrap(field.type)
@@ -85,7 +87,7 @@ def _close_keys(info: shape.StructType, described: dict[str, Any]) -> None:
             described["properties"][field.encode_name]["propertyNames"] = {"enum": list(plain.key_type.values)}
 
 
-def _allow_switching_off(info: shape.StructType, described: dict[str, Any]) -> None:
+def _allow_switching_off(info: shape.StructType, described: Schema) -> None:
     """Allow `false` for a block inside a block."""
     for field in info.fields:
         if field.encode_name in described["properties"] and can_be_switched_off(field):

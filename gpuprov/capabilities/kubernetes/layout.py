@@ -7,6 +7,7 @@ import msgspec
 
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.catalog.gpus import Gpu, find_gpu
+from gpuprov.core.safe_parse import Tree
 from gpuprov.hardware.mig.parted import read_parted
 from gpuprov.host_code.at_boot.mig_names import name_device
 from gpuprov.host_code.mig import layout as mig_layout
@@ -19,13 +20,13 @@ class NotExpressible(Exception):
     """A layout that a mig-parted file cannot express; one line."""
 
 
-def of_host(host: HostSpec) -> dict[str, Any] | None:
+def of_host(host: HostSpec) -> Tree | None:
     """Return the `mig` block as plain values; None if the host has none."""
     block: Fragment | None = host.capabilities.get("mig")
     return None if block is None else msgspec.json.decode(msgspec.json.encode(block))
 
 
-def of_file(block: dict[str, Any]) -> dict[str, Any]:
+def of_file(block: Tree) -> Tree:
     """Return the configurations of the block's mig-parted file; empty if it names none. Raises NotExpressible."""
     if not (path := str(block.get("config_file", ""))):
         return {}
@@ -56,7 +57,7 @@ def parted_configs(host: HostSpec) -> dict[str, list[Entry]]:
     return {**of_file(of_host(host) or {}), get_label(host): own}
 
 
-def selected(block: dict[str, Any]) -> list[Entry] | None:
+def selected(block: Tree) -> list[Entry] | None:
     """Return the entries of the block's mig-parted file; None if it names none. Raises NotExpressible if it cannot be
     read."""
     path, label = str(block.get("config_file", "")), str(block.get("selected", ""))

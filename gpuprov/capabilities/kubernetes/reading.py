@@ -1,11 +1,11 @@
 """A node's files, read back as a spec."""
 
 import re
-from typing import Any
 
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.core import safe_parse
+from gpuprov.core.safe_parse import Tree, TreeView
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.containers import kubernetes
 from gpuprov.rules.engines import at
@@ -38,11 +38,11 @@ def export(facts: Facts) -> Fragment | None:
         return None  # what somebody made of the files is no spec
 
 
-def _block(read: dict[str, Any]) -> Fragment | None:
+def _block(read: TreeView) -> Fragment | None:
     labels = at(read.get(catalogue.NODE_LABELS), "metadata", "labels")
     if not isinstance(labels, dict):
         return None
-    values: dict[str, Any] = {"labels": {key: value for key, value in labels.items() if key not in FOLLOWING}}
+    values: Tree = {"labels": {key: value for key, value in labels.items() if key not in FOLLOWING}}
     if catalogue.DEVICE_PLUGIN in read:
         values["device_plugin"] = plugin(read[catalogue.DEVICE_PLUGIN], labels.get(catalogue.PLUGIN_CONFIG))
         if len(configs := cluster_configs(read)) > 1:
@@ -68,15 +68,15 @@ def _block(read: dict[str, Any]) -> Fragment | None:
     return block if isinstance(block, Kubernetes) else None
 
 
-def cluster_configs(read: dict[str, Any]) -> dict[str, str]:
+def cluster_configs(read: TreeView) -> dict[str, str]:
     """Return the texts of the cluster's configurations, by name."""
     configs = at(read.get(catalogue.PLUGIN_VALUES), "config", "map")
     return configs or at(read.get(catalogue.OPERATOR_VALUES), "devicePlugin", "config", "data") or {}
 
 
-def plugin(read: object, name: object) -> dict[str, Any]:
+def plugin(read: object, name: object) -> Tree:
     """Return the block of a plugin's configuration."""
-    made: dict[str, Any] = {"config": name} if name else {}
+    made: Tree = {"config": name} if name else {}
     flags = at(read, "flags") or {}
     own = {**flags, **(at(flags, "plugin") or {})}
     for key in ("migStrategy", "failOnInitError", "passDeviceSpecs", "deviceListStrategy", "deviceIDStrategy"):
@@ -88,13 +88,13 @@ def plugin(read: object, name: object) -> dict[str, Any]:
     return made
 
 
-def operator(read: object) -> dict[str, Any]:
+def operator(read: object) -> Tree:
     """Return the block of an operator's values."""
     parts = {"driver": "driver", "toolkit": "toolkit", "mig_manager": "migManager", "dcgm_exporter": "dcgmExporter"}
     return {"enabled": True, **{name: at(read, key, "enabled") is True for name, key in parts.items()}}
 
 
-def hami(read: object) -> dict[str, Any]:
+def hami(read: object) -> Tree:
     """Return the block of HAMi's values, and the node's name if a mode is given for it."""
     values = at(read, "devicePlugin") or {}
     keys = {

@@ -1,7 +1,7 @@
 """The driver's packages by distribution and source, as rules for the resolver and the roles."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Literal
@@ -17,6 +17,7 @@ from gpuprov.catalog.packages import list_origins
 from gpuprov.host_code.clients import OURS
 from gpuprov.rules import resolve
 from gpuprov.rules.package_rules import Rule
+from gpuprov.spec.model import Site
 
 Source = Literal["distribution", "nvidia", "mirror", "runfile"]
 """The distribution's archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, if no packages
@@ -52,7 +53,7 @@ is part of DCGM's unit: it comes before it, so that it is recorded as running. A
 instances, meaning the running ones."""
 
 
-def list_gpu_services(site: Mapping[str, object]) -> list[str]:
+def list_gpu_services(site: Site) -> list[str]:
     """Return the services that the site names instead (also as Ansible takes a list: names with commas between), or
     GPU_SERVICES."""
     given = site.get("host_gpu_services", GPU_SERVICES)
@@ -60,7 +61,7 @@ def list_gpu_services(site: Mapping[str, object]) -> list[str]:
     return [name for unit in named if (name := str(unit).strip())]  # an empty one would be every process without a unit
 
 
-def is_gpu_service(unit: str, site: Mapping[str, object]) -> bool:
+def is_gpu_service(unit: str, site: Site) -> bool:
     """Return whether a unit that holds a GPU is a known GPU service or gpuprov's own, rather than a user's work."""
     return any(fnmatchcase(unit, name) for name in (OURS, *list_gpu_services(site)))
 

@@ -2,11 +2,12 @@
 
 import json
 import re
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from gpuprov.core import safe_parse
+from gpuprov.core.safe_parse import Tree
 from gpuprov.facts.collect.children import Ended
 from gpuprov.fleet.drain.program import Unanswered, ask, format_complaint
 
@@ -52,7 +53,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Volume(msgspec.Struct, frozen=True, rename="camel"):
-    empty_dir: dict[str, Any] | None = None
+    empty_dir: Tree | None = None
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -173,15 +174,13 @@ class Cluster:
                 return ()
             raise
 
-    def budgets(self, namespace: str) -> tuple[dict[str, Any], ...]:
+    def budgets(self, namespace: str) -> tuple[Tree, ...]:
         """List the PodDisruptionBudgets of a namespace. Raises Refused, Unanswered."""
-        document = self._read(
-            dict[str, Any], "get", "poddisruptionbudgets", f"--namespace={namespace}", "--output=json"
-        )
+        document = self._read(Tree, "get", "poddisruptionbudgets", f"--namespace={namespace}", "--output=json")
         items = document.get("items")
         return tuple(item for item in items if isinstance(item, dict)) if isinstance(items, list) else ()
 
-    def change(self, node: Node, patch: dict[str, Any]) -> Node:
+    def change(self, node: Node, patch: Tree) -> Node:
         """Change a node, only if nobody has changed it since it was read, and return it. Raises Refused, Unanswered."""
         metadata = {**patch.get("metadata", {}), "resourceVersion": node.metadata.resource_version}
         text = json.dumps({**patch, "metadata": metadata})

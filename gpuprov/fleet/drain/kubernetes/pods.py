@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gpuprov.core.safe_parse import Tree
 from gpuprov.fleet.drain.base import Holds
 from gpuprov.fleet.drain.kubernetes.cluster import Cluster, Pod, Refused
 
@@ -105,7 +106,7 @@ def _selects(selector: Any, labels: dict[str, str]) -> bool:
     )
 
 
-def _matches_rule(rule: dict[str, Any], labels: dict[str, str]) -> bool:
+def _matches_rule(rule: Tree, labels: dict[str, str]) -> bool:
     value, values = labels.get(str(rule.get("key"))), rule.get("values") or []
     if not isinstance(values, list):
         return False
