@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
     from gpuprov.facts.collect.pace import Pace
     from gpuprov.fleet.specs import Fleet
-    from gpuprov.report.health import Health
-    from gpuprov.report.page import About
     from gpuprov.spec.model import HostSpec, RawHost
     from gpuprov.verify.evaluate import Result
 
@@ -74,8 +73,9 @@ def health(
     from gpuprov.cli.from_records import verify_records
     from gpuprov.core.errors import GpuprovError
     from gpuprov.report import health as report
-    from gpuprov.report import retry
+    from gpuprov.report import health_page, junit, retry
     from gpuprov.report.files import check_writable
+    from gpuprov.report.results import deliver
     from gpuprov.verify.fitness import CAPABILITY, health_code, of_health
 
     if records:
@@ -97,7 +97,16 @@ def health(
     results = of_health(verified)
     document = report.build_document(results, None if records else monotonic() - began)
     origin = about("health", inventory, None, {"from": records, **files._asdict()})
-    _deliver(document, results, files, origin, took, verbose=inventory.verbose, as_json=as_json)
+    text = None if as_json else partial(_as_text, results, verbose=inventory.verbose)
+    deliver(
+        document,
+        text,
+        (
+            (files.junit, lambda: junit.render(results, took)),
+            (files.html, lambda: health_page.render(results, origin, verbose=inventory.verbose)),
+            (files.prometheus, lambda: report.as_metrics(results)),
+        ),
+    )
     bad = ("fail", "error", "unreachable")
     retry.offer("health", list(dict.fromkeys(result.host for result in results if result.status in bad)), len(pairs))
     return health_code(results)
@@ -119,37 +128,14 @@ def _verify_hosts(
         return verify(pairs, only={CAPABILITY}, pace=pace, timeout=timeout, on_done=on_done, took=took)
 
 
-def _deliver(
-    document: Health,
-    results: list[Result],
-    files: ReportFiles,
-    origin: About,
-    took: dict[str, float],
-    *,
-    verbose: bool,
-    as_json: bool,
-) -> None:
-    """Print the verdicts, and write them to the files that are asked for."""
+def _as_text(results: Sequence[Result], *, verbose: bool) -> str:
     import sys
 
     from gpuprov.core import terminal
     from gpuprov.report import health as report
-    from gpuprov.report import health_page, junit
-    from gpuprov.report.results import deliver
 
-    def as_text() -> str:
-        width = min(terminal.width(), 120)
-        return report.as_text(results, colour=terminal.coloured(sys.stdout), width=width, verbose=verbose)
-
-    deliver(
-        document,
-        None if as_json else as_text,
-        (
-            (files.junit, lambda: junit.render(results, took)),
-            (files.html, lambda: health_page.render(results, origin, verbose=verbose)),
-            (files.prometheus, lambda: report.as_metrics(results)),
-        ),
-    )
+    width = min(terminal.width(), 120)
+    return report.as_text(results, colour=terminal.coloured(sys.stdout), width=width, verbose=verbose)
 
 
 def refuse_reset_done(at: str | None, gpus: tuple[str, ...], records: tuple[Path, ...], limit: str | None) -> None:

@@ -52,7 +52,6 @@ def verify(
     Example: gpuprov verify inventory.yaml --junit report.xml --html report.html
              gpuprov verify inventory.yaml --limit gpu017 --from nvidia-bug-report.log.gz
     """
-    from gpuprov.facts.probes.base import Facts
     from gpuprov.report import results as reporting
     from gpuprov.report import retry
     from gpuprov.report.files import check_writable
@@ -65,18 +64,12 @@ def verify(
     options.ask_something(fleet, options.only(only))
     check_writable(*files)
     beside = unasked.Unasked(fleet.pairs)
-    also: tuple[Any, ...] = unasked.PROBES
-    hosts: dict[str, Known] = {}
-    if files.html:
-        from gpuprov.report.known import PROBES, known
-
-        also = (*PROBES, *also)
-        raws = {raw.name: raw for raw, _ in fleet.pairs}
-        hosts = {name: known(raw) for name, raw in raws.items()}
+    page = _PageFacts(fleet) if files.html else None
+    also: tuple[Any, ...] = (*(page.probes if page else ()), *unasked.PROBES)
 
     def note(host: str, outcome: Any) -> None:
-        if files.html and isinstance(outcome, Facts):
-            hosts[host] = known(raws[host], outcome)
+        if page:
+            page.note(host, outcome)
         beside.note(host, outcome)
 
     took: dict[str, float] = {}
@@ -97,13 +90,32 @@ def verify(
         took=took,
         seconds=whole,
         about=origin,
-        known=hosts,
+        known=page.hosts if page else {},
     )
     beside.tell()
     retry.offer(
         "verify", list(dict.fromkeys(result.host for result in results if result.status in BAD)), len(fleet.pairs)
     )
     return exit_code(results)
+
+
+class _PageFacts:
+    """What the HTML page says of hosts beside their results."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        from gpuprov.report.known import PROBES, known
+
+        self.probes = PROBES
+        self._raws = {raw.name: raw for raw, _ in fleet.pairs}
+        self.hosts: dict[str, Known] = {name: known(raw) for name, raw in self._raws.items()}
+
+    def note(self, host: str, outcome: Any) -> None:
+        """Keep what a host has answered."""
+        from gpuprov.facts.probes.base import Facts
+        from gpuprov.report.known import known
+
+        if isinstance(outcome, Facts):
+            self.hosts[host] = known(self._raws[host], outcome)
 
 
 def _verify_hosts(
