@@ -761,7 +761,7 @@ ASKED: list[dict[str, Any]] = [
 def test_settings_of_a_gpu_in_every_state(plain: dict[str, Any], locks: dict[str, Any]) -> None:
     """The program on a host has a step, or waits for a boot, exactly where the check on the controller fails: one reads
     NVML, the other nvidia-smi's text; both are stand-in values here."""
-    planning, card, wanted, limits = (on_host(f"gpu_settings.{name}") for name in ("plan", "card", "wanted", "limits"))
+    planning, card, selection, limits = (on_host(f"gpu_settings.{name}") for name in ("plan", "card", "selection", "limits"))
     block, _ = convert(plain, GpuSettings)
     (name,) = plain
     check = next(one for one in BY_NAME["gpu_settings"].checks if one.id == f"gpu_settings.{name}")
@@ -769,7 +769,7 @@ def test_settings_of_a_gpu_in_every_state(plain: dict[str, Any], locks: dict[str
     for by_nvml, by_smi in CARDS:
         own = {**CARD, **by_nvml}
         there = card.Card(
-            *(wanted.Gpu(0, address, ""), None, own["ecc"], card.Power(*own["power"]), own["applications"]),
+            *(selection.Gpu(0, address, ""), None, own["ecc"], card.Power(*own["power"]), own["applications"]),
             *((2619, 1980), "", own["clocks"], own["mode"], False, []),
         )
         need = planning.needs(there, plain, locks, lambda: clocks)

@@ -14,12 +14,12 @@ from gpuprov.capabilities.gpu_settings.fragment import FIELDS, config
 from gpuprov.capabilities.gpu_settings.host import READABLE, Ctx, unreadable
 from gpuprov.facts.probes.gpus.gpu_settings import CONFIG, FOLDER, UNIT
 from gpuprov.host_code.files import PYTHON
-from gpuprov.host_code.gpu_settings import compare, wanted
+from gpuprov.host_code.gpu_settings import compare, selection
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
 PROGRAM = (
     "__init__.py",
-    *(f"{name}.py" for name in ("__main__", "act", "card", "compare", "limits", "nvml", "plan", "wanted")),
+    *(f"{name}.py" for name in ("__main__", "act", "card", "compare", "limits", "nvml", "plan", "selection")),
 )
 """Files of gpuprov/host_code/gpu_settings, as a rendered project has them beside the rest of the role."""
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
@@ -40,13 +40,15 @@ After=gpuprov-mig.service
 )
 
 
-def only_ecc(config_values: wanted.Config) -> wanted.Config:
+def only_ecc(config_values: selection.Config) -> selection.Config:
     """Return the settings to apply before the one reboot of an apply, which brings them into force."""
 
     def ecc(settings: compare.Settings) -> compare.Settings:
         return {"ecc": settings["ecc"]} if "ecc" in settings else {}
 
-    entries: list[wanted.Entry] = [{**entry, "settings": ecc(entry["settings"])} for entry in config_values["per_gpu"]]
+    entries: list[selection.Entry] = [
+        {**entry, "settings": ecc(entry["settings"])} for entry in config_values["per_gpu"]
+    ]
     return {"all": ecc(config_values["all"]), "per_gpu": [entry for entry in entries if entry["settings"]]}
 
 

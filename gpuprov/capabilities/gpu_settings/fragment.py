@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from gpuprov.host_code.gpu_settings import compare, wanted
+from gpuprov.host_code.gpu_settings import compare, selection
 from gpuprov.spec.model import Fragment
 
 HERE = "gpu_settings"
@@ -95,10 +95,10 @@ def settings(block: Settings) -> compare.Settings:
     return msgspec.convert({**values, **({"locked_clocks": locks} if locks else {})}, compare.Settings)
 
 
-def config(block: GpuSettings) -> wanted.Config:
+def config(block: GpuSettings) -> selection.Config:
     """Return the input of the host's program, which it keeps for its boots: see
-    gpuprov/host_code/gpu_settings/wanted.py."""
-    entries: list[wanted.Entry] = [{"gpus": _names(entry), "settings": settings(entry)} for entry in block.per_gpu]
+    gpuprov/host_code/gpu_settings/selection.py."""
+    entries: list[selection.Entry] = [{"gpus": _names(entry), "settings": settings(entry)} for entry in block.per_gpu]
     return {"version": 1, "all": settings(block), "per_gpu": entries}
 
 

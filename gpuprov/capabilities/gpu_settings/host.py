@@ -9,7 +9,7 @@ from gpuprov.capabilities.gpu_settings.fragment import GpuSettings, asks, config
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import gpu_settings as probe
 from gpuprov.facts.probes.host import pci, system
-from gpuprov.host_code.gpu_settings import compare, wanted
+from gpuprov.host_code.gpu_settings import compare, selection
 from gpuprov.host_code.gpu_settings.compare import State
 
 Ctx = Context[GpuSettings]
@@ -22,7 +22,7 @@ STATE = (*READABLE, nvidia.SMI)
 class Asked(NamedTuple):
     """A GPU of the host, its current state, and its requested settings."""
 
-    gpu: wanted.Gpu
+    gpu: selection.Gpu
     now: probe.GpuSettings
     settings: compare.Settings
 
@@ -56,13 +56,13 @@ def _pair(memory: int | None, graphics: int | None) -> tuple[int, int] | None:
     return None if memory is None or graphics is None else (memory, graphics)
 
 
-def gpus(ctx: Ctx) -> list[tuple[wanted.Gpu, probe.GpuSettings]]:
+def gpus(ctx: Ctx) -> list[tuple[selection.Gpu, probe.GpuSettings]]:
     """Return the GPUs in the order of their PCI addresses; with their UUIDs, which another probe reads, only if the
     block names one."""
     named = any(str(name).startswith("GPU-") for entry in ctx.fragment.per_gpu for name in entry.gpus)
     uuids = {gpu.bus: gpu.uuid for gpu in ctx.facts.get(nvidia.SMI).gpus} if named else {}
     seen = ctx.facts.get(probe.SETTINGS).gpus
-    return [(wanted.Gpu(number, gpu.address, uuids.get(gpu.address, "")), gpu) for number, gpu in enumerate(seen)]
+    return [(selection.Gpu(number, gpu.address, uuids.get(gpu.address, "")), gpu) for number, gpu in enumerate(seen)]
 
 
 def unreadable(ctx: Ctx) -> Outcome | None:
@@ -86,8 +86,8 @@ def list_requests(ctx: Ctx, name: str = "") -> list[Asked] | Outcome:
         return answer
     here = gpus(ctx)
     try:
-        targets = wanted.select_targets(config(ctx.fragment), [gpu for gpu, _ in here])
-    except wanted.WantedError as error:
+        targets = selection.select_targets(config(ctx.fragment), [gpu for gpu, _ in here])
+    except selection.SelectionError as error:
         return fail(
             "GPUs that the block names", str(error), "correct gpu_settings.per_gpu; nvidia-smi -L lists the GPUs"
         )

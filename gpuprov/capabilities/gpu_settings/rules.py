@@ -11,7 +11,7 @@ from gpuprov.catalog import gpu_settings as catalogue
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.host_code.gpu_settings.limits import is_within
-from gpuprov.host_code.gpu_settings.wanted import normalize_name
+from gpuprov.host_code.gpu_settings.selection import normalize_name
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, report_under
 

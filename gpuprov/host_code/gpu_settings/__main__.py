@@ -9,7 +9,7 @@ import time
 from typing import Sequence
 
 from .act import Answer, run
-from .wanted import Config
+from .selection import Config
 
 CONFIG = "/etc/gpuprov/gpu_settings.json"
 PROGRAM = "gpuprov-gpu-settings"

@@ -10,7 +10,7 @@ from . import compare, plan
 from .card import Card, list_graphics_clocks, list_memory_clocks, read_cards
 from .limits import Clocks
 from .nvml import NO_PERMISSION, Failed, Nvml
-from .wanted import Config, WantedError, select_targets
+from .selection import Config, SelectionError, select_targets
 
 Locks = Dict[str, compare.Span]
 """The same of one GPU as `compare.Locks`, to be added to."""
@@ -78,7 +78,7 @@ def judge_settings(nvml: Nvml, config: Config, change: bool, partly: bool) -> An
     all_cards = read_cards(nvml)
     try:
         desired = select_targets(config, [card.gpu for card in all_cards])
-    except WantedError as error:
+    except SelectionError as error:
         return Answer(problems=[f"gpu_settings.per_gpu: {error}"])
     locks = read_record()
     needs = [

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from .compare import State
 from .nvml import DEPRECATED, FUNCTION_NOT_FOUND, NOT_FOUND, NOT_SUPPORTED, UINT, Failed, Nvml
-from .wanted import Gpu
+from .selection import Gpu
 
 GRAPHICS, MEMORY = UINT(0), UINT(2)  # NVML_CLOCK_GRAPHICS, NVML_CLOCK_MEM
 MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")

@@ -32,7 +32,7 @@ class Config(TypedDict, total=False):
     per_gpu: list[Entry]
 
 
-class WantedError(ValueError):
+class SelectionError(ValueError):
     """A configuration that does not fit the GPUs; one line."""
 
 
@@ -65,7 +65,7 @@ def is_named(name: Name, gpu: Gpu) -> bool:
 
 def select_targets(config: Config, gpus: Sequence[Gpu]) -> dict[int, Settings]:
     """Return the settings of each GPU that any are requested for, by number; of two entries the later wins. Raises
-    WantedError."""
+    SelectionError."""
     merged: dict[int, Settings] = {gpu.number: merge_settings({}, config["all"]) for gpu in gpus}
     for entry in config["per_gpu"]:
         chosen = list(gpus)
@@ -81,7 +81,7 @@ def _refuse_strangers(names: list[Name], gpus: Sequence[Gpu]) -> None:
     strange = [str(name) for name in names if not any(is_named(name, gpu) for gpu in gpus)]
     if strange:
         known = ", ".join(f"{gpu.number} {gpu.address}" for gpu in gpus) or "none"
-        raise WantedError(f"no GPU here is {' or '.join(strange)}; there are: {known}")
+        raise SelectionError(f"no GPU here is {' or '.join(strange)}; there are: {known}")
 
 
 def merge_settings(before: Settings, more: Settings) -> Settings:
