@@ -54,8 +54,8 @@ def find_moved(
         msgspec.structs.replace(before[name], unmanaged=made.unmanaged, unpredicted=())
         for name, (_, made) in foreseen.items()
     ]
-    found = {now.host: _list_moved(before[now.host], now) for now in compare_settings(bare, foreseen, limit=limit)}
-    return {name: lines for name, lines in found.items() if lines}
+    moved = {now.host: _list_moved(before[now.host], now) for now in compare_settings(bare, foreseen, limit=limit)}
+    return {name: lines for name, lines in moved.items() if lines}
 
 
 def _list_moved(before: HostPlan, now: HostPlan) -> list[str]:

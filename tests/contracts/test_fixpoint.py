@@ -761,7 +761,9 @@ ASKED: list[dict[str, Any]] = [
 def test_settings_of_a_gpu_in_every_state(plain: dict[str, Any], locks: dict[str, Any]) -> None:
     """The program on a host has a step, or waits for a boot, exactly where the check on the controller fails: one reads
     NVML, the other nvidia-smi's text; both are stand-in values here."""
-    planning, card, selection, limits = (on_host(f"gpu_settings.{name}") for name in ("plan", "card", "selection", "limits"))
+    planning, card, selection, limits = (
+        on_host(f"gpu_settings.{name}") for name in ("plan", "card", "selection", "limits")
+    )
     block, _ = convert(plain, GpuSettings)
     (name,) = plain
     check = next(one for one in BY_NAME["gpu_settings"].checks if one.id == f"gpu_settings.{name}")

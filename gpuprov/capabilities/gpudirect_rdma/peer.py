@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
@@ -187,9 +188,13 @@ def parameters(ctx: Ctx) -> Outcome:
     decision = decided(ctx)
     if decision.method != "nvidia_peermem":
         return not_peer(decision) or ok("nv_peer_mem has none of nvidia_peermem's parameters")
-    state = ctx.facts.get(GPUDIRECT)
     targets = list_parameters(ctx.fragment, decision.method)
     expected = " ".join(f"{key}={value}" for key, value in targets.items())
+    return _judge_configured(ctx, targets, expected) or _judge_loaded(ctx, targets, expected)
+
+
+def _judge_configured(ctx: Ctx, targets: Mapping[str, str], expected: str) -> Outcome | None:
+    """Return what is wrong in modprobe's configuration; None if nothing is."""
     names = {modules.underscored(name) for name in catalogue.get_method("nvidia_peermem").modules}
     given = [
         (key, value)
@@ -200,19 +205,25 @@ def parameters(ctx: Ctx) -> Outcome:
     ]
     configured = DEFAULTS | dict(given)
     wrong = sorted({f"{key}={value}" for key, value in {*configured.items(), *given} if value != targets[key]})
-    if wrong:
-        strange = [setting for setting in wrong if not re.fullmatch(r"\w+=[01]", setting)]
-        message = f"modprobe says {' '.join(wrong)}" + (": the module answers Invalid argument" if strange else "")
-        ours = [setting for setting in wrong if setting.partition("=")[0] in asked_parameters(ctx.fragment)]
-        look = f"grep -r {wrong[0].partition('=')[0]} /etc/modprobe.d"
-        way = (
-            f"{APPLY}; another file may say otherwise: {look}"
-            if ours
-            else f"{look}: take it out of that file, or say it in the spec"
-        )
-        options = Setting(kind="nvidia_peermem", value=expected, moment="next-boot")
-        fault = find_fault(options, {("", ""): " ".join(ours)}, expected, message, fix=way) if ours else None
-        return fault or fail(expected, message, way)
+    if not wrong:
+        return None
+    strange = [setting for setting in wrong if not re.fullmatch(r"\w+=[01]", setting)]
+    message = f"modprobe says {' '.join(wrong)}" + (": the module answers Invalid argument" if strange else "")
+    ours = [setting for setting in wrong if setting.partition("=")[0] in asked_parameters(ctx.fragment)]
+    look = f"grep -r {wrong[0].partition('=')[0]} /etc/modprobe.d"
+    way = (
+        f"{APPLY}; another file may say otherwise: {look}"
+        if ours
+        else f"{look}: take it out of that file, or say it in the spec"
+    )
+    options = Setting(kind="nvidia_peermem", value=expected, moment="next-boot")
+    fault = find_fault(options, {("", ""): " ".join(ours)}, expected, message, fix=way) if ours else None
+    return fault or fail(expected, message, way)
+
+
+def _judge_loaded(ctx: Ctx, targets: Mapping[str, str], expected: str) -> Outcome:
+    """Judge the module that the kernel has loaded, or would load."""
+    state = ctx.facts.get(GPUDIRECT)
     running = next((kernel for kernel in state.targets() if kernel.release == state.running), None) or next(
         iter(state.targets()), None
     )
@@ -227,7 +238,7 @@ def parameters(ctx: Ctx) -> Outcome:
         )
     if ctx.facts.get(system.CONTAINER) or "nvidia_peermem" not in state.loaded:
         return ok(f"{expected}, for when it is loaded", expected)
-    differences = find_differences(ctx, decision.method)
+    differences = find_differences(ctx, "nvidia_peermem")
     off = [f"{key}={value}" for key, value in differences.items() if key in targets]
     other = KernelModule(name="nvidia_peermem", loaded=True, outdated=" ".join(off), right=expected)
     way = f"{APPLY} loads it again; or {catalogue.UNIT} restarted"

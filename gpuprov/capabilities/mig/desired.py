@@ -2,7 +2,7 @@
 unit for each boot."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -124,6 +124,11 @@ def make(ctx: Ctx) -> dict[str, Json]:
         problem = f"mig: {plan.found}. Fix: {plan.hint}" if plan.status == "fail" and not made["later"] else ""
         nothing: dict[str, Json] = {"steps": [], "stop": [], "watching": []}
         return {**values, "tasks": hand_steps([*steps, Step("mig", {**made, "problem": problem, **nothing})], TASKS)}
+    return {**values, "tasks": hand_steps([*steps, _build_step(ctx, plan, made)], TASKS)}
+
+
+def _build_step(ctx: Ctx, plan: list[host.Needs], made: Mapping[str, Json]) -> Step:
+    """Return the step that makes the changes: the services to stop for them, and what the host must be for it."""
     met = [user for user in users(ctx) if any(host.concerns(need, user) for need in plan)]
     ending = sorted({user.holder.unit for user in met if host.is_service(user.holder.unit, ctx.host)})
     changed = {need.gpu.index for need in plan if need.change.anything}
@@ -141,7 +146,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
         "stop": stopped(ctx.host, ending),
         "watching": sorted(watching),
     }
-    return {**values, "tasks": hand_steps([*steps, Step("mig", arguments, needs=needs)], TASKS)}
+    return Step("mig", arguments, needs=needs)
 
 
 def _nodes(ctx: Ctx) -> list[str]:

@@ -1,6 +1,7 @@
 """Checks that the driver can be installed, made before anything is changed."""
 
 import re
+from collections.abc import Iterable, Iterator
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
@@ -75,26 +76,30 @@ def resolvable(ctx: Ctx) -> Outcome:
         hint = f"{purge} {' '.join(moves.unmovable)}, then apply again; or another version"
         message = f"{', '.join(moves.unmovable)} (installed, of the driver's source) is not offered in it, and would be left behind"
         return fail(expected, message, hint)
-    installed = ctx.facts.get(PACKAGES)
-    target = next(iter(decision.packages.values()))
-    moving = dict.fromkeys(installed_set(ctx.fragment, ctx.facts), target) if not decision.kept else {}
-    changes = [Change(kind="package", name=n, before=installed[n].version, after="removed") for n in decision.replaced]
-    for name, version in {**moving, **decision.packages}.items():
-        before = installed[name].version if name in installed else ""
-        if before != version and name not in decision.replaced:
-            shown = name + SUFFIX if served(ctx.host, ctx.fragment) and name == next(iter(decision.packages)) else name
-            changes.append(Change(kind="package", name=shown, before=before, after=version))
-    changes += [Change(kind="package", name=n, after="newest") for n in names.extra if n not in installed]
-    message = f"{decision.version} ({decision.flavour}: {decision.reason})"
-    current = installed_version(ctx.fragment, ctx.facts)
     return Outcome(
         status="pass",
         expected=expected,
-        found=message,
-        changes=tuple(changes),
+        found=f"{decision.version} ({decision.flavour}: {decision.reason})",
+        changes=tuple(_list_changes(ctx, decision, names.extra)),
         version=decision.version,
-        installed=current,
+        installed=installed_version(ctx.fragment, ctx.facts),
     )
+
+
+def _list_changes(ctx: Ctx, decision: Decision, extra: Iterable[str]) -> Iterator[Change]:
+    """Yield the packages that are removed, moved or installed for a decision, then those beside it."""
+    installed, first = ctx.facts.get(PACKAGES), next(iter(decision.packages))
+    for name in decision.replaced:
+        yield Change(kind="package", name=name, before=installed[name].version, after="removed")
+    moving = [] if decision.kept else installed_set(ctx.fragment, ctx.facts)
+    for name, version in {**dict.fromkeys(moving, decision.packages[first]), **decision.packages}.items():
+        before = installed[name].version if name in installed else ""
+        if before != version and name not in decision.replaced:
+            shown = name + SUFFIX if served(ctx.host, ctx.fragment) and name == first else name
+            yield Change(kind="package", name=shown, before=before, after=version)
+    for name in extra:
+        if name not in installed:
+            yield Change(kind="package", name=name, after="newest")
 
 
 def ended(problem: str, index: Index) -> str:
