@@ -1,5 +1,7 @@
 """Vault passwords: those given, and those in Ansible's configuration."""
 
+import os
+import stat
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +13,9 @@ from gpuprov.inventory.origin import hide_decrypted
 from gpuprov.inventory.prompt import ask_for_password
 from gpuprov.inventory.sources import show_path
 from gpuprov.spec.problem import Origin, Problem
+
+LARGEST = 1 << 20
+"""Maximum size of a file with a vault password, in bytes."""
 
 
 def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
@@ -30,6 +35,9 @@ def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
             prompted = True
             continue
         name = identity or constants.DEFAULT_VAULT_IDENTITY
+        if endless := _explain_endless(file):
+            problems.append(Problem(message=endless, origin=Origin(show_path(file))))
+            continue
         try:
             secret = get_file_vault_secret(filename=file, vault_id=name, loader=loader)
             secret.load()
@@ -44,6 +52,22 @@ def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
         secrets.append((constants.DEFAULT_VAULT_IDENTITY, VaultSecret(password.encode())))
     use_secrets(loader, secrets)
     return problems
+
+
+def _explain_endless(file: str) -> str:
+    """Return why this is not read for a password, which Ansible would read whole; empty for what may be one: also for a
+    pipe, and for what is not there."""
+    try:
+        state = os.stat(os.path.expanduser(file))
+    except (OSError, ValueError):
+        return ""
+    if stat.S_ISCHR(state.st_mode) or stat.S_ISBLK(state.st_mode):
+        return "this is a device; allowed for a vault password: a file, a program, or a pipe"
+    return f"larger than {LARGEST >> 10} KiB: this is no vault password" if _is_too_large(state) else ""
+
+
+def _is_too_large(state: os.stat_result) -> bool:
+    return stat.S_ISREG(state.st_mode) and not state.st_mode & 0o111 and state.st_size > LARGEST
 
 
 def use_secrets(loader: Any, secrets: Sequence[tuple[str, Any]]) -> None:

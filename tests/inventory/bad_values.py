@@ -132,6 +132,15 @@ VALUES = [
         ["empty: the vault password file is empty", "nope: no such vault password file"],
         arguments={"vault_password_files": ["nope", "empty"]},
     ),
+    Bad(
+        "password files without an end",
+        {"inventory.yaml": GOOD, "large": "x" * 1_100_000},
+        [
+            "/dev/zero: this is a device; allowed for a vault password: a file, a program, or a pipe",
+            "large: larger than 1024 KiB: this is no vault password",
+        ],
+        arguments={"vault_password_files": ["/dev/zero", "large"]},
+    ),
 ]
 
 SOURCES = [
