@@ -18,7 +18,7 @@ import msgspec
 
 from gpuprov.catalog import find_gpu
 from gpuprov.catalog.drivers import find_branch
-from gpuprov.facts.captures import adapt
+from gpuprov.facts.captures import adapt, lspci
 from gpuprov.facts.probes import recorded
 from gpuprov.facts.probes.acceptance import build, outputs
 from gpuprov.facts.probes.base import Output, Probe
@@ -331,7 +331,7 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "uname-a": (_of(system.PLATFORM, lambda found: {"kernel": found.kernel, "machine": found.machine}, adapt.uname),),
     "uname-r": "the release alone: the probe asks uname -srm",
     "systemctl-status": "the probes ask systemctl show",
-    "lspci-nn": (_of(pci.NVIDIA_FUNCTIONS, _pci, adapt.lspci),),
+    "lspci-nn": (_of(pci.NVIDIA_FUNCTIONS, _pci, lspci.convert_functions),),
     "lspci": "without ids (lspci -nn) a name is what the machine's own list says",
     "lspci-vv": _SYSFS,
     "nvidia-smi": (Reading("catalog: drivers", _header),),

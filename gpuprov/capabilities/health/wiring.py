@@ -56,7 +56,7 @@ def _block(ctx: Ctx, name: str) -> Any:
 
 @check("health.pcie_links", *PROBES, GPU_HEALTH, evidence=LSPCI)
 def pcie_links(ctx: Ctx) -> Outcome:
-    """Each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support, unless
+    """Each GPU, HCA and NVSwitch answers on PCIe, and each link to its CPU is as wide and as fast as both ends support, unless
     topology.pcie is any. Links that a virtual machine cannot see are reported; the speed of idle GPUs is not judged."""
     if getattr(_block(ctx, "topology"), "pcie", "full") == "any":
         return not_asked("topology.pcie is any")
@@ -64,7 +64,10 @@ def pcie_links(ctx: Ctx) -> Outcome:
     try:
         wiring = read(ctx.facts)
     except NotRecorded as lacking:
-        return _recorded(defects.narrow(ctx.facts.get(GPU_HEALTH).gpus), expected, lacking)
+        shown, gone = ctx.facts.known(GPU_HEALTH), ctx.facts.known(recorded.GONE) or ()
+        return _recorded(
+            (*defects.list_unanswering(gone), *defects.narrow(shown.gpus if shown else ())), expected, lacking
+        )
     ends = len(wiring.gpus) + len(wiring.hcas)
     if not ends:
         return not_asked("no NVIDIA GPU and no HCA on the PCI bus")
@@ -102,7 +105,8 @@ def port_state(ctx: Ctx) -> Outcome:
     try:
         wiring = read(ctx.facts)
     except NotRecorded as lacking:
-        return _recorded(defects.list_bad_recorded_ports(ctx.facts.known(recorded.PORTS) or ()), expected, lacking)
+        shown = ctx.facts.known(recorded.PORTS) or ()
+        return _recorded(defects.list_bad_recorded_ports(shown, _block(ctx, "rdma")), expected, lacking)
     ports = sum(len(hca.ports) for hca in list_hcas(wiring.devices))
     if not ports:
         return not_asked("no RDMA device")

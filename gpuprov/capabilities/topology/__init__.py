@@ -10,7 +10,7 @@ from gpuprov.catalog.topology import count_nvlinks
 from gpuprov.facts.probes.base import Facts
 from gpuprov.hardware.topology import DISTANCES, Wiring, read
 from gpuprov.hardware.topology.judge import is_across_sockets
-from gpuprov.hardware.topology.links import find_lowered, find_unlinked
+from gpuprov.hardware.topology.links import find_lowered, find_unanswering, find_unlinked
 from gpuprov.hardware.topology.model import Distance
 from gpuprov.hardware.topology.rails import build_rails
 from gpuprov.spec.model import Fragment, HostSpec
@@ -65,7 +65,7 @@ def export(facts: Facts) -> Fragment | None:
     linked = [gpu for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.active]
     if not wiring.gpus or not (wiring.hcas or len(linked) > 1):
         return None
-    full = not any(lowered.is_defect for lowered in find_lowered(wiring))
+    full = not any(find_unanswering(wiring)) and not any(lowered.is_defect for lowered in find_lowered(wiring))
     return Topology(
         gpu_hca=_farthest(wiring) or "any",
         rails="matched" if build_rails(wiring, _limit(wiring)).matched else "any",

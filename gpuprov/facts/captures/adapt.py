@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from gpuprov.facts.captures import bug_report, logs, plain
+from gpuprov.facts.captures import bug_report, logs, lspci, plain
 from gpuprov.facts.captures.model import Pieces
 from gpuprov.facts.captures.plain import SMI
 from gpuprov.facts.probes import recorded
@@ -16,41 +16,12 @@ from gpuprov.facts.probes.host import pci
 from gpuprov.facts.probes.host.systemd import UNITS
 
 MACHINES = r"\b(x86_64|aarch64|ppc64le)\b"
-_FUNCTION = re.compile(
-    r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[([0-9a-f]{4})\]: .*\[10de:([0-9a-f]{4})\](?: \(|\Z)"
-)
-_GONE = re.compile(r"\(rev ff\)|!!! Unknown header type 7f")
-"""lspci's mark of a function that does not answer, so that its configuration space reads as ones; newer versions show
-the header alone: https://github.com/pciutils/pciutils/pull/91"""
-
-LONGEST_LINE = 2000
-"""Maximum number of characters that are read of a line of lspci."""
 
 
 def uname(text: str) -> str | None:
     """Convert `uname -a` to `uname -srm`; None if the machine type is missing."""
     words, machine = text.split(), re.findall(MACHINES, text)
     return f"{words[0]} {words[2]} {machine[-1]}\n" if len(words) > 3 and machine else None
-
-
-def lspci(text: str) -> str:
-    """Convert `lspci -nn`, with or without -k or -v: the NVIDIA functions; a subsystem that is not shown is zeros."""
-    rows: list[list[str]] = []
-    gone: set[str] = set()
-    for line in text.splitlines():
-        if match := _FUNCTION.match(line[:LONGEST_LINE]):
-            address = match[1] if match[1].count(":") == 2 else f"0000:{match[1]}"
-            rows.append([address, "0x10de", f"0x{match[3]}", "0x0000", "0x0000", f"0x{match[2]}00", ""])
-        elif not line.startswith((" ", "\t")):
-            rows.append([])  # a function of another vendor: what follows is its own
-        elif rows and rows[-1] and (match := re.match(r"\s+Kernel driver in use: (\S+)", line)):
-            rows[-1][6] = match[1]
-        elif rows and rows[-1] and (match := re.match(r"\s+Subsystem: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]", line)):
-            rows[-1][3:5] = [f"0x{match[1]}", f"0x{match[2]}"]
-        if rows and rows[-1] and _GONE.search(line[:LONGEST_LINE]):
-            gone.add(rows[-1][0])
-    kept = [[*row[:6], row[6] or pci.NO_DRIVER, pci.GONE] if row[0] in gone else row for row in rows if row]
-    return "".join(" ".join(row).rstrip() + "\n" for row in kept)
 
 
 def dpkg(text: str) -> str:
@@ -129,11 +100,15 @@ def _from_command(name: str, adapt: Callable[[str], str | None] = str) -> Callab
     return read_command
 
 
-def _convert_functions(pieces: Pieces) -> str | None:
-    for command in ("lspci -nnDvvvxxxx", "lspci -nnvv", "lspci -nnk", "lspci -nn"):
-        if (text := pieces.commands.get(command)) is not None:
-            return lspci(text)
-    return None
+def _from_bus(adapt: Callable[[str], str]) -> Callable[[Pieces], str | None]:
+    def read_bus(pieces: Pieces) -> str | None:
+        shown = ("lspci -nnDvvvxxxx", "lspci -nnvv", "lspci -nnk", "lspci -nn")
+        return next((adapt(text) for command in shown if (text := pieces.commands.get(command)) is not None), None)
+
+    return read_bus
+
+
+_convert_functions = _from_bus(lspci.convert_functions)
 
 
 def _convert_gpu_health(pieces: Pieces) -> str | None:
@@ -259,6 +234,7 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
     "receipt": _file("/var/lib/gpuprov/receipt.json"),
     "recorded_ports": _from_command(plain.IBSTAT, ibstat),
     "recorded_links": _from_command(plain.NVLINK_STATUS),
+    "recorded_gone": _from_bus(lspci.list_gone),
 }
 """Converters by probe name, for data that a report may have. Not packages of an rpm host: a report lists them without
 epoch and locks."""

@@ -18,6 +18,18 @@ class GpuLinks(msgspec.Struct, frozen=True):
     active: int
 
 
+class GoneFunction(msgspec.Struct, frozen=True):
+    """An NVSwitch or a network function that `lspci -nn` shows with `(rev ff)`."""
+
+    address: str
+    identifier: str
+
+
+def parse_gone(output: Output) -> tuple[GoneFunction, ...]:
+    rows = (line.split() for line in output.text.splitlines())
+    return tuple(GoneFunction(*row) for row in rows if len(row) == 2)
+
+
 def parse_ports(output: Output) -> tuple[RdmaDevice, ...]:
     """Parse what `ibstat` says, in the form of the reader of RDMA devices. Its PCI functions are unknown."""
     return devices.parse(output.text)
@@ -56,3 +68,4 @@ LINKS = Probe(
     parse_links,
     "nvidia-smi nvlink -s",
 )
+GONE = Probe("recorded_gone", "command -v lspci >/dev/null || exit 127; lspci -nn", parse_gone, "lspci -nn")

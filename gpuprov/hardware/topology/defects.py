@@ -8,8 +8,15 @@ import msgspec
 
 from gpuprov.catalog.xids import Action
 from gpuprov.facts.probes.gpus.gpu_state import GpuHealth
-from gpuprov.facts.probes.recorded import GpuLinks
-from gpuprov.hardware.topology.links import UNSEEN_PORT, find_lowered, find_unlinked, find_usual, format_link
+from gpuprov.facts.probes.recorded import GoneFunction, GpuLinks
+from gpuprov.hardware.topology.links import (
+    UNSEEN_PORT,
+    find_lowered,
+    find_unanswering,
+    find_unlinked,
+    find_usual,
+    format_link,
+)
 from gpuprov.hardware.topology.model import Wiring
 from gpuprov.hardware.topology.ports import BadPort, find_bad_ports, find_bad_recorded_ports
 from gpuprov.host_code.at_boot.devices import RdmaDevice
@@ -36,7 +43,9 @@ class Defect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_narrow_links(wiring: Wiring) -> Iterator[Defect]:
-    """Find PCIe links below their capability; idle ones prove nothing, and are left out."""
+    """Find PCIe links that are dead, and those below their capability; idle ones prove nothing, and are left out."""
+    for function in find_unanswering(wiring):
+        yield describe_unanswering(name_function(wiring, function.address), function.address)
     for link in find_lowered(wiring):
         if link.idle:
             continue
@@ -51,6 +60,24 @@ def find_narrow_links(wiring: Wiring) -> Iterator[Defect]:
             places=(link.function.address, link.port),
             unproven=bool(link.unseen),
         )
+
+
+def describe_unanswering(name: str, address: str) -> Defect:
+    """Return the defect for a function that the bus still lists, and that does not answer."""
+    return Defect(
+        kind="link",
+        message=f"{name} does not answer on PCIe: lspci shows it with (rev ff)",
+        brief=f"{name} does not answer",
+        fix=f"drain the host and restart it; journalctl -k | grep {address}; again: its seat, its riser, its vendor",
+        action="reboot",
+        places=(address,),
+    )
+
+
+def list_unanswering(gone: Sequence[GoneFunction]) -> Iterator[Defect]:
+    """List the NVSwitches and network adapters that do not answer, from `lspci -nn` alone. GPUs: see health.gpus."""
+    for function in gone:
+        yield describe_unanswering(f"{function.address} [{function.identifier}]", function.address)
 
 
 def narrow(gpus: Sequence[GpuHealth]) -> Iterator[Defect]:
@@ -104,9 +131,9 @@ def list_bad_ports(wiring: Wiring, block: Any = None) -> Iterator[Defect]:
         yield describe_port(port)
 
 
-def list_bad_recorded_ports(devices: tuple[RdmaDevice, ...]) -> Iterator[Defect]:
+def list_bad_recorded_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> Iterator[Defect]:
     """Find defective ports in what `ibstat` says alone."""
-    yield from map(describe_port, find_bad_recorded_ports(devices))
+    yield from map(describe_port, find_bad_recorded_ports(devices, block))
 
 
 def describe_port(port: BadPort) -> Defect:
@@ -128,6 +155,7 @@ def name_function(wiring: Wiring, address: str) -> str:
     names = {gpu.function.address: gpu.name for gpu in wiring.gpus}
     names |= {hca.function.address: hca.name for hca in (*wiring.hcas, *wiring.bridges)}
     names |= {switch.address: f"NVSwitch{number}" for number, switch in enumerate(wiring.nvswitches)}
+    names |= {adapter.address: f"adapter {adapter.identifier}" for adapter in wiring.silent}
     below = [names[end] for end in names if address in wiring.tree.functions[end].bridges]
     name = names.get(address, f"the PCIe switch above {show_names(below)}" if below else "a function")
     return f"{name} ({address})"

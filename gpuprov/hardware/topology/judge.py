@@ -182,8 +182,8 @@ def _check_nvlinks(wiring: Wiring) -> Iterator[Finding]:
 
 
 def _list_silent(wiring: Wiring) -> Iterator[Finding]:
-    if wiring.silent:
-        names = show_names([f"{function.address} [{function.identifier}]" for function in wiring.silent])
+    if silent := [function for function in wiring.silent if not function.gone]:
+        names = show_names([f"{function.address} [{function.identifier}]" for function in silent])
         message = f"NVIDIA network functions without an RDMA device: {names}"
         yield Finding(kind="driver", message=message, hint="modprobe mlx5_ib, if they are HCAs", note=True)
 

@@ -38,6 +38,13 @@ class Lowered(msgspec.Struct, frozen=True, kw_only=True):
         return not self.idle and not self.unseen
 
 
+def find_unanswering(wiring: Wiring) -> Iterator[Function]:
+    """Find the GPUs, HCAs, NVSwitches and network functions that do not answer on the bus."""
+    owned = [*(gpu.function for gpu in wiring.gpus), *(hca.function for hca in wiring.hcas)]
+    ends = {end.address: end for end in (*owned, *wiring.nvswitches, *wiring.silent)}
+    yield from (end for end in ends.values() if end.gone)
+
+
 def find_lowered(wiring: Wiring) -> Iterator[Lowered]:
     """Find each such link on the path from a GPU, HCA or NVSwitch to its CPU, once."""
     gpus = {gpu.function.address: gpu for gpu in wiring.gpus}

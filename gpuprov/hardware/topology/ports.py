@@ -100,7 +100,8 @@ UNPLACED = "unknown.0"
 """
 
 
-def find_bad_recorded_ports(devices: tuple[RdmaDevice, ...]) -> list[BadPort]:
-    """Find the same in what `ibstat` says."""
+def find_bad_recorded_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[BadPort]:
+    """Find the same in what `ibstat` says. Devices that the block selects one by one are not known there."""
     placed = tuple(replace(device, address=UNPLACED) if device.identifier else device for device in devices)
-    return [msgspec.structs.replace(port, address="") for port in find_bad_ports(placed)]
+    whole = None if block is None or block.devices else block
+    return [msgspec.structs.replace(port, address="") for port in find_bad_ports(placed, whole)]

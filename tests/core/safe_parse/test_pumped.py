@@ -16,7 +16,7 @@ from gpuprov.core.masking import masked
 from gpuprov.drift.judge import VERSION
 from gpuprov.explain.choosing import LONGEST_LINE
 from gpuprov.explain.messages import symptoms_in
-from gpuprov.facts.captures import adapt
+from gpuprov.facts.captures import adapt, lspci
 from gpuprov.facts.collect import reasons
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.containers import container_toolkit
@@ -61,7 +61,8 @@ CASES: dict[str, tuple[Callable[[str], object], str]] = {
     "masked: a name of names": (masked, "password"),
     "masked: tokens that are none": (masked, "eyJaaaaaaaa-"),
     "nvidia-smi -q: blanks": (spaced, " "),
-    "lspci: classes": (adapt.lspci, "00:00.0 [0000]: "),
+    "lspci: classes": (lspci.convert_functions, "00:00.0 [0000]: "),
+    "lspci: classes of adapters": (lspci.list_gone, "00:00.0 [0200]: "),
     "explain: an Xid without its number": (symptoms_in, XID),
     "drift: digits": (VERSION.findall, "0"),
     "Xid 154: brackets": (lambda text: judge(event(text)), "to 0xa ("),

@@ -188,3 +188,37 @@ def test_a_reason_says_which_of_two_it_is(tmp_path: Path) -> None:
     assert record.kind == "command output"
     assert "not in this command output: kernel_log" in found(path)["health.xid"].found
     assert RecordedFacts(record).outputs().keys() == {"container", "recorded_ports"}
+
+
+ADAPTER = "5c:00.0 Infiniband controller [0207]: Mellanox Technologies MT2910 Family [ConnectX-7] [15b3:1021]"
+SWITCH = "0001:85:00.0 Bridge [0680]: NVIDIA Corporation GH100 [H100 NVSwitch] [10de:22a3]"
+
+
+@pytest.mark.parametrize("gone", [" (rev ff)", " (rev ff) (prog-if ff)\n\t!!! Unknown header type 7f"])
+@pytest.mark.parametrize(
+    ("line", "who"),
+    [(ADAPTER, "0000:5c:00.0 [15b3:1021]"), (SWITCH, "0001:85:00.0 [10de:22a3]"), (ADAPTER.replace("[15b3", "[14e4"), "[14e4:1021]")],
+)  # fmt: skip
+def test_lspci_proves_that_an_adapter_or_a_switch_does_not_answer(
+    tmp_path: Path, line: str, who: str, gone: str
+) -> None:
+    path = tmp_path / "lspci.txt"
+    path.write_text(f"00:1f.0 ISA bridge [0601]: Intel Corporation Device [8086:1b81] (rev 11)\n{line}{gone}\n")
+    result = found(path)["health.pcie_links"]
+    assert (result.status, result.action) == ("fail", "reboot")
+    assert f"{who} does not answer" in result.found
+    path.write_text(
+        path.read_text().replace("rev ff", "rev a1").replace("!!! Unknown header type 7f", "Flags: fast devsel")
+    )
+    assert found(path)["health.pcie_links"].status == "skip"
+
+
+def test_ports_of_ibstat_are_up_where_the_spec_has_rdma(tmp_path: Path) -> None:
+    path = tmp_path / "ibstat.txt"
+    path.write_text(IBSTAT.replace("State: Active\n", "State: Initializing\n"))
+    asked = SPEC.replace("health: {}", "health: {}, rdma: {fabric: roce}")
+    by_check = {one.check: one for one in recorded.verify(specs(asked), read(path))}
+    assert (by_check["health.port_state"].status, by_check["health.port_state"].found) == (
+        "fail", "port 1 of mlx5_0 is INIT (LinkUp)",
+    )  # fmt: skip
+    assert found(path)["health.port_state"].status == "skip"

@@ -233,6 +233,17 @@ def test_an_hca_without_its_driver() -> None:
     assert notes == ["NVIDIA network functions without an RDMA device: 0000:4b:00.0 [15b3:1021]"]
 
 
+def test_an_adapter_that_does_not_answer_with_and_without_its_rdma_device() -> None:
+    for rdma in ("rdma", ""):
+        machine, way = hgx_h100(), port(rail("48"), 1)
+        machine.functions[way][11:] = [rdma, "gone"]
+        machine.devices = [line for line in machine.devices if rdma or "ibp75s0" not in line]
+        warnings, notes = told(machine)
+        name = "ibp75s0" if rdma else "adapter 15b3:1021"
+        assert f"{name} (0000:4b:00.0) does not answer on PCIe: lspci shows it with (rev ff)" in warnings
+        assert not notes
+
+
 @pytest.mark.parametrize("hcas", [0, 2])
 def test_a_host_without_gpus(hcas: int) -> None:
     machine = Machine()

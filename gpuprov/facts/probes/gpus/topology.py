@@ -6,6 +6,7 @@ import msgspec
 
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.host.pci import GONE
 from gpuprov.rules.nccl_topology import ADDRESS
 
 UNKNOWN_WIDTHS = frozenset({63, 255})
@@ -27,7 +28,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
     order.
 
     `numa_node` is -1 if the machine reports none. `virtual`: an SR-IOV function whose physical function this host sees,
-    too. `rdma`: it has an RDMA device.
+    too. `rdma`: it has an RDMA device. `gone`: it does not answer any more, so that its configuration reads as ones.
     """
 
     address: str
@@ -39,6 +40,7 @@ class Function(msgspec.Struct, frozen=True, kw_only=True):
     link: Link = Link()
     virtual: bool = False
     rdma: bool = False
+    gone: bool = False
 
 
 class PciTree(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +66,7 @@ def parse(output: Output) -> PciTree:
 
 def _parse_function(cells: list[str]) -> Function | None:
     """Parse a function; None for anything that is not on a PCI bus."""
-    path, vendor, device, pci_class, numa, speed, width, max_speed, max_width, virtual, rdma = cells
+    path, vendor, device, pci_class, numa, speed, width, max_speed, max_width, virtual, rdma, *more = cells
     parts = path.split("/")
     first = next(
         (number for number, part in enumerate(parts) if re.fullmatch(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", part)), 0
@@ -87,6 +89,7 @@ def _parse_function(cells: list[str]) -> Function | None:
         ),
         virtual=bool(virtual),
         rdma=bool(rdma),
+        gone=GONE in more,
     )
 
 
@@ -121,17 +124,20 @@ readlink -f /sys/bus/pci/devices/* 2>/dev/null | while read -r p; do
   case $d$c in 0x02*) grep -qsa SW_MNG "$p/vpd" && continue ;; esac
   read -r i <"$p/device"
   [ -e "$p/physfn" ] && f=virtual
+  e=''
   r="function|$p|$v|$i|$c"
   for a in numa_node current_link_speed current_link_width max_link_speed max_link_width; do
     x=''
     { read -r x <"$p/$a"; } 2>/dev/null
     r="$r|$x"
   done
-  echo "$r|$f|$d"
+  case $x$f in 63 | 255) case $(od -An -tx4 -N4 "$p/config" 2>/dev/null) in *ffffffff*) e='|gone' ;; esac ;; esac
+  echo "$r|$f|$d$e"
 done; true""",
     parse,
     "lspci -tv; lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:|NUMA node'; lscpu | grep NUMA",
     blank=r"node\|",
 )
-"""One fork for the whole bus: attributes are read by the shell itself. Bridges, NVIDIA's GPUs and NVSwitches, NVIDIA's
+"""One fork for the whole bus: attributes are read by the shell itself. Only of a function without a width the vendor is
+read on the bus, which wakes it: one that does not answer even then has none. Bridges, NVIDIA's GPUs and NVSwitches, NVIDIA's
 network functions (15b3; except NVLink bridges without an RDMA device), and any other function with an RDMA device."""

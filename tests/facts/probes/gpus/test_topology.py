@@ -75,6 +75,30 @@ def test_an_nvlink_bridge_without_an_rdma_device_is_no_hca(vpd: bytes, shown: bo
     assert ("0000:05:00.0" in parse(read(PCI, tmp_path)).functions) == shown
 
 
+@pytest.mark.parametrize(
+    ("header", "width", "virtual", "gone"),
+    [
+        (b"\xff" * 64, "63", False, True),
+        (b"\xff" * 64, "255", False, True),
+        (b"\x15\xb3\x21\x10" + b"\0" * 60, "63", False, False),
+        (b"\xff" * 64, "63", True, False),
+    ],
+)
+def test_a_function_whose_configuration_reads_as_ones_is_gone(
+    header: bytes, width: str, virtual: bool, gone: bool, tmp_path: Path
+) -> None:
+    machine, way = Machine(), "pci0000:00/0000:00:1c.0/0000:05:00.0"
+    machine.hca(way, "mlx5_0", 0, now=f"Unknown x{width}")
+    machine.sysfs(tmp_path)
+    function = tmp_path / "sys/devices" / way
+    (function / "config").write_bytes(header)
+    if virtual:
+        (function / "physfn").symlink_to(tmp_path)
+    output = read(PCI, tmp_path)
+    assert (output.status, output.error) == (0, "")
+    assert parse(output).functions["0000:05:00.0"].gone is gone
+
+
 def test_a_machine_without_pci(tmp_path: Path) -> None:
     output = read(PCI, tmp_path)
     assert (output.status, output.error) == (0, "")

@@ -1,0 +1,53 @@
+"""What `lspci -nn` shows, with or without -k and -v, brought into the forms of probes."""
+
+import re
+
+from gpuprov.facts.probes.host import pci
+
+_FUNCTION = re.compile(
+    r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[([0-9a-f]{4})\]: .*\[10de:([0-9a-f]{4})\](?: \(|\Z)"
+)
+_OTHER = re.compile(
+    r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[(02[0-9a-f]{2}|0680)\]: .*\[([0-9a-f]{4}:[0-9a-f]{4})\](?: \(|\Z)"
+)
+"""A network function of anybody's, or a bridge of its own kind: NVSwitches are such."""
+_GONE = re.compile(r"\(rev ff\)|!!! Unknown header type 7f")
+"""lspci's mark of a function that does not answer, so that its configuration space reads as ones; newer versions show
+the header alone: https://github.com/pciutils/pciutils/pull/91"""
+
+LONGEST_LINE = 2000
+"""Maximum number of characters that are read of a line of lspci."""
+
+
+def convert_functions(text: str) -> str:
+    """Convert `lspci -nn`, with or without -k or -v: the NVIDIA functions; a subsystem that is not shown is zeros."""
+    rows: list[list[str]] = []
+    gone: set[str] = set()
+    for line in text.splitlines():
+        if match := _FUNCTION.match(line[:LONGEST_LINE]):
+            address = match[1] if match[1].count(":") == 2 else f"0000:{match[1]}"
+            rows.append([address, "0x10de", f"0x{match[3]}", "0x0000", "0x0000", f"0x{match[2]}00", ""])
+        elif not line.startswith((" ", "\t")):
+            rows.append([])  # a function of another vendor: what follows is its own
+        elif rows and rows[-1] and (match := re.match(r"\s+Kernel driver in use: (\S+)", line)):
+            rows[-1][6] = match[1]
+        elif rows and rows[-1] and (match := re.match(r"\s+Subsystem: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]", line)):
+            rows[-1][3:5] = [f"0x{match[1]}", f"0x{match[2]}"]
+        if rows and rows[-1] and _GONE.search(line[:LONGEST_LINE]):
+            gone.add(rows[-1][0])
+    kept = [[*row[:6], row[6] or pci.NO_DRIVER, pci.GONE] if row[0] in gone else row for row in rows if row]
+    return "".join(" ".join(row).rstrip() + "\n" for row in kept)
+
+
+def list_gone(text: str) -> str:
+    """List in `lspci -nn` the NVSwitches and network functions that do not answer, as `ADDRESS IDENTIFIER`."""
+    gone: dict[str, str] = {}
+    last: tuple[str, str] | None = None
+    for line in (line[:LONGEST_LINE] for line in text.splitlines()):
+        if not line.startswith((" ", "\t")):
+            match = _OTHER.match(line)
+            known = match and (match[2].startswith("02") or match[3].startswith("10de:"))
+            last = (match[1] if match[1].count(":") == 2 else f"0000:{match[1]}", match[3]) if match and known else None
+        if last and _GONE.search(line):
+            gone[last[0]] = last[1]
+    return "".join(f"{address} {identifier}\n" for address, identifier in gone.items())
