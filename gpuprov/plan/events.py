@@ -18,8 +18,8 @@ LONGEST = 700
 MOST_WARNINGS = 20
 """Limit for each host: a host chooses what it prints."""
 AND_MORE = "and more, which are not told"
-EMPTY = "Refuse an inventory without hosts"
-"""The play of site.yml for an inventory without hosts, which gpuprov never runs."""
+EMPTY = "Refuse a run in which nothing was done"
+"""The last play of site.yml, which is no act, and in which nothing happens in gpuprov's own runs."""
 RELEASE = "Release the lock of this host"
 """The task of acts/closed.yml that releases the lock."""
 FAILED = "runner_on_failed"

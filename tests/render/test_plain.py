@@ -170,6 +170,13 @@ def test_no_playbook_is_green_where_it_did_nothing(
 
 
 @pytest.mark.install
+def test_no_playbook_is_green_where_tags_left_its_tasks_out(tmp_path: Path) -> None:
+    sources = inventory(tmp_path, INVENTORY)
+    status, said = ran(tmp_path, "-i", sources[0], ROOT / "playbooks" / "site.yml", "--tags", "persistence")
+    assert (status, "leave --tags out" in " ".join(said.split())) == (2, True), said
+
+
+@pytest.mark.install
 def test_a_play_of_a_sites_own_with_roles_reads_the_spec(tmp_path: Path) -> None:
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars" / "all.yml").write_text("gpuprov: {nvidia_driver: {version: '5eighty'}}\n")
