@@ -67,14 +67,17 @@ class NicsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
 read_nics_file = partial(load, "nics", NicsFile)
 
 
+_ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 SPOKEN = re.compile(
-    r"(?<![^\s])(?:(?P<driver>[\w-]{1,40}) (?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7])(?: (?P<name>[^\s:]{1,40}))?"
-    r"|NETDEV WATCHDOG: (?P<interface>\S{1,40}) \((?P<of_interface>\w{1,40})\)|infiniband (?P<device>[a-z][\w-]{0,63})): ",
+    rf"(?<![^\s])(?:(?P<driver>[\w-]{{1,40}}) (?P<address>{_ADDRESS})(?: (?P<name>[^\s:]{{1,40}}))?: "
+    rf"|(?P<prober>[\w-]{{1,40}}): probe of (?P<probed>{_ADDRESS}) "
+    r"|NETDEV WATCHDOG: (?P<interface>\S{1,40}) \((?P<of_interface>\w{1,40})\): |infiniband (?P<device>[a-z][\w-]{0,63}): )",
     re.IGNORECASE,
 )
 """The prefix of a line that names its driver: as __ibdev_printk does
 (https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c), or `infiniband NAME: `; that of the
-watchdog names the address since Linux 6.5."""
+watchdog names the address since Linux 6.5, and `probe of` only until 6.10
+(https://github.com/torvalds/linux/blob/v6.6/drivers/base/dd.c)."""
 
 
 class Speaker(NamedTuple):
@@ -91,8 +94,9 @@ def speaker(message: str) -> Speaker | None:
     match = SPOKEN.match(message)
     if match is None:
         return None
-    device = match["address"] or match["interface"] or match["device"]
-    return Speaker(_drivers(match), device.lower() if match["address"] else device, match["name"] or "")
+    if address := match["address"] or match["probed"]:
+        return Speaker(_drivers(match), address.lower(), match["name"] or "")
+    return Speaker(_drivers(match), match["interface"] or match["device"])
 
 
 def find_speakers(line: str) -> frozenset[str] | None:
@@ -106,7 +110,7 @@ def _drivers(match: re.Match[str]) -> frozenset[str]:
         file = read_nics_file()
         named = next((rule.drivers for rule in file.rdma_names if device.lower().startswith(rule.begins)), None)
         return frozenset(named or (driver for entry in file.lines for driver in entry.drivers))
-    return frozenset([(match["driver"] or match["of_interface"]).lower()])
+    return frozenset([(match["driver"] or match["prober"] or match["of_interface"]).lower()])
 
 
 def find_nic_line(drivers: Iterable[str], text: str) -> NicLine | None:

@@ -138,7 +138,8 @@ def _parse_line(row: str, fields: Mapping[str, str]) -> Line | None:
 
 
 NIC_DRIVERS = nic_drivers()
-NIC = f"({'|'.join(NIC_DRIVERS)}) {ADDRESS}( [^ :]+)?: |NETDEV WATCHDOG: |infiniband [a-z][a-zA-Z0-9_-]*: "
+_NAMED = f"({'|'.join(NIC_DRIVERS)})"
+NIC = f"{_NAMED} {ADDRESS}( [^ :]+)?: |{_NAMED}: probe of {ADDRESS} failed |NETDEV WATCHDOG: |infiniband [a-z][a-zA-Z0-9_-]*: "
 """Pattern of the beginnings of lines from network adapters' drivers: with the address of their function, as a module
 for RDMA logs them, too (__ibdev_printk,
 https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c); of the watchdog of kernels before 6.5;
