@@ -27,6 +27,16 @@ JUDGED = [
     ("Internal error: Oops: 0000000096000004 [#1] SMP", KERNEL, "kernel-crash"),
     ("BUG: scheduling while atomic: bash/902/0x00000200", KERNEL, "kernel-crash"),
     ("BUG: kernel NULL pointer dereference, address: 0000000000000008", KERNEL, "kernel-crash"),
+    (
+        "general protection fault, probably for non-canonical address 0xdead000000000100: 0000 [#1] PREEMPT SMP NOPTI",
+        KERNEL,
+        "kernel-crash",
+    ),
+    ("general protection fault: 0000 [#2] SMP PTI", KERNEL, "kernel-crash"),
+    ("Oops: general protection fault, probably for non-canonical address 0x5: 0000 [#1] SMP", KERNEL, "kernel-crash"),
+    ("invalid opcode: 0000 [#1] SMP NOPTI", KERNEL, "kernel-crash"),
+    ("divide error: 0000 [#1] SMP", KERNEL, "kernel-crash"),
+    ("kernel BUG at mm/slub.c:305!", KERNEL, "kernel-crash"),
     ("watchdog: BUG: soft lockup - CPU#12 stuck for 22s! [python3:4711]", KERNEL, "kernel-lockup"),
 ]
 EXPLAINED = [
@@ -57,7 +67,12 @@ def test_a_gpu_off_the_bus_has_one_cure_with_an_xid_and_without() -> None:
 
 
 def test_a_corrected_error_and_an_empty_queue_are_no_such_line() -> None:
-    for line in (PORT + "AER: Corrected error message received from 0000:01:00.0", "debug: no bug: fine"):
+    for line in (
+        "traps: python3[4711] general protection fault ip:7f1a sp:7ffd error:0 in libcuda.so.1[7f1a+1000]",
+        "traps: python3[4711] trap invalid opcode ip:7f1a sp:7ffd error:0 in a.so[7f1a+1000]",
+        PORT + "AER: Corrected error message received from 0000:01:00.0",
+        "debug: no bug: fine",
+    ):
         assert not {found.key for found in find_symptom(line)} & {"pcie-uncorrected", "kernel-crash", "kernel-lockup"}
 
 
