@@ -45,11 +45,12 @@ ADDED = (
 """Settings to which a later drop-in adds, and which none can reset: systemd.unit(5)."""
 HARMLESS = (
     *("Unit.Description", "Unit.Documentation", "Unit.OnFailure", "Unit.OnSuccess", "Unit.After", "Unit.Wants"),
-    *("Service.Nice", "Service.IOScheduling*", "Service.CPU*", "Service.IO*", "Service.Memory*", "Service.Tasks*"),
+    *("Service.Nice", "Service.IOScheduling*", "Service.CPU*", "Service.IO*", "Service.Memory[!D]*", "Service.Tasks*"),
     *("Service.OOM*", "Service.Log*", "Service.Syslog*", "Service.StandardOutput", "Service.StandardError"),
     *("Service.TimeoutStartSec", "Service.TimeoutSec", "Service.Slice", "Service.*Accounting", "Timer.AccuracySec"),
 )
-"""Settings that a site may add to a gpuprov unit: they change neither what it starts nor whether it starts.
+"""Settings that a site may add to a gpuprov unit: they change neither what it starts nor whether it starts;
+MemoryDenyWriteExecute does, which ends programs that call C libraries.
 systemd.unit(5), systemd.exec(5), systemd.resource-control(5)."""
 
 

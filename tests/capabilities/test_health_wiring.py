@@ -115,6 +115,8 @@ ROWS = [
         "fabric_manager": daemon("535.261.03", ""), "units": units(fabric=("failed", "enabled"))}, "pass"),
     Row("all with virtual machines", FABRIC, None, {"nvidia_functions": LENT, "fabric_state": "",
         "fabric_manager": daemon("", ""), "units": units(fabric=("inactive", ""))}, "pass"),
+    Row("all with virtual machines, by another driver", FABRIC, None, {"nvidia_functions": LENT.replace("vfio-pci", "nvgrace_gpu_vfio_pci"),
+        "fabric_state": "", "fabric_manager": daemon("", ""), "units": units(fabric=("inactive", ""))}, "pass"),
     Row("a fatal error in its log", FABRIC, None, {"fabric_manager": daemon("535.261.03",
         errors=("detected NVSwitch fatal error 20034 on NVSwitch 1",))}, "fail", "fatal error 20034"),
     Row("NVLSM is dead", FABRIC, None, {"nvidia_functions": B200, "fabric_bridges": "0000:0a:00.0\n"}, "fail", "no nvlsm process"),

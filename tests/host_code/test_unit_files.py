@@ -44,6 +44,7 @@ def test_the_settings_of_a_text() -> None:
         ("[Service]\nEnvironment=PYTHONPATH=/tmp\n", True, ["Service.Environment"]),
         ("[Service]\nUser=nobody\nRootDirectory=/srv\n", True, ["Service.User", "Service.RootDirectory"]),
         ("[Service]\nMemoryMax=1G\nCPUQuota=50%\n[Unit]\nOnFailure=mail@%n.service\nAfter=site.target\n", True, []),
+        ("[Service]\nMemoryDenyWriteExecute=yes\n", True, ["Service.MemoryDenyWriteExecute"]),
         ("[Service]\nUser=nobody\n", False, []),
         ("[Service]\nExecStart=\n", False, ["Service.ExecStart"]),
         ("[Unit]\nExecStart=/bin/true\n", False, []),

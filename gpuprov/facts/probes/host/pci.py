@@ -50,11 +50,12 @@ def parse(output: Output) -> tuple[PciFunction, ...]:
     return tuple(functions)
 
 
+# Without SR-IOV functions, of which NVIDIA's vGPU manager makes many for each GPU.
 NVIDIA_FUNCTIONS = Probe(
     "nvidia_functions",
     """for d in /sys/bus/pci/devices/*; do
   read -r v < "$d/vendor" 2>/dev/null || continue
-  [ "$v" = 0x10de ] || continue
+  [ "$v" = 0x10de ] && [ ! -e "$d/physfn" ] || continue
   read -r i < "$d/device"; read -r sv < "$d/subsystem_vendor"; read -r sd < "$d/subsystem_device"; read -r c < "$d/class"
   m=""; [ -L "$d/driver" ] && m=$(readlink "$d/driver") && m=${m##*/}
   echo "${d##*/} $v $i $sv $sd $c $m"

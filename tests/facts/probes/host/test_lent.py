@@ -9,13 +9,12 @@ import pytest
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.facts.captures import adapt
-from gpuprov.facts.captures.adapt import outputs
 from gpuprov.facts.captures.model import Pieces
 from gpuprov.facts.captures.plain import SMI
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.host.pci import NVIDIA_FUNCTIONS, driven, is_lent, parse
-from tests.capabilities.asking import GIVEN, H100, NVSWITCH, Row, daemon, judge, units
+from tests.capabilities.asking import GIVEN, H100, NVSWITCH, Row, judge
 from tests.rows import run_each
 
 LENDERS = ("vfio-pci", "vfio_pci", "nvgrace_gpu_vfio_pci", "nvgrace-gpu-vfio-pci", "mlx5_vfio_pci", "hisi-acc-vfio-pci")
@@ -55,8 +54,6 @@ def test_who_lends_by_python_and_by_the_shell(tmp_path: Path, driver: str, lent:
         Row("persistence mode", "persistence.mode_on", None, {}, "pass", "Enabled on 1 GPU"),
         Row("user space", "nvidia_driver.user_space", None, {}, "pass"),
         Row("DCGM", "dcgm.gpus", None, {}, "pass", "1 GPU"),
-        Row("the fabric without a spec", "health.fabric", None,
-            {"nvidia_functions": GIVEN + NVSWITCH, "fabric_manager": daemon("", ""), "units": units(fabric=("inactive", ""))}, "pass"),
         Row("the fabric of virtual machines", "fabric_manager.registered", FabricManager(fabric_mode="shared-nvswitch"),
             {"nvidia_functions": H100 + GIVEN + NVSWITCH}, "pass", "1 lent to virtual machines"),
     ],
@@ -82,11 +79,3 @@ def test_without_a_gpu_of_its_own_the_host_needs_no_driver(driver: str) -> None:
         Row("", "nvidia_driver.loaded", None, {"nvidia_functions": lent}, "skip", "all GPUs are with virtual machines")
     )
     judge(Row("", "nvidia_driver.loaded", None, {"nvidia_functions": lent + NVSWITCH}, "pass"))
-
-
-@pytest.mark.parametrize("driver", LENDERS)
-def test_a_lent_gpu_in_a_record_need_not_be_shown(driver: str) -> None:
-    shown = "19:00.0 3D controller [0302]: NVIDIA Corporation GH100 [10de:2330] (rev a1)\n\tKernel driver in use: {}\n"
-    text = shown.format("nvidia") + shown.replace("19:", "5d:").format(driver)
-    made = outputs(Pieces(commands={"lspci -nnk": text, SMI: "Driver Version : 580.95.05\n"}))
-    assert made["gpu_health"].text.splitlines()[:2] == ["@present 1", "@given 1"]
