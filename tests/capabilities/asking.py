@@ -203,6 +203,7 @@ GOOD: dict[str, Output | str] = {
     "boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 root=UUID=5f6c ro quiet iommu=pt\n",
     "sysctl": captured("sysctl", "debian12"),
     "sysctl_files": "vm.swappiness = 60\n",
+    "sysctl_at_boot": "file|/etc/sysctl.d/90-gpuprov.conf\nline|vm.swappiness = 60\n",
     "modules_load": "\n".join(["nvidia-uvm", *RDMA_MODULES]) + "\n",
     "login_limits": "* - memlock unlimited\n",
     **absent_host.PROBES,

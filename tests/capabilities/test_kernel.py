@@ -20,6 +20,13 @@ LOCK_KIB = Kernel(limits={"memlock": 8192, "nofile": 524288})
 WORDS = Kernel(command_line={"iommu": "pt", "quiet": ""})
 IB = "options ib_core send_queue_size=128\noptions ib_core netns_mode=0\n"
 FILE = "vm.swappiness=60\nnet.ipv4.tcp_rmem = 4096 131072 33554432\n"
+
+
+def at_boot(text: str, path: str = "/etc/sysctl.d/90-gpuprov.conf") -> str:
+    """What a boot sets, by this file."""
+    return f"file|{path}\n" + "".join(f"line|{line}\n" for line in text.splitlines())
+
+
 BOTH = "nvidia-uvm\nib_core\n"
 SERVICES = captured("default_limits", "debian12")
 
@@ -72,6 +79,12 @@ ROWS = [
         change="file /etc/modules-load.d/gpuprov.conf:  -> nvidia_uvm ib_core"),
     Row("not loaded", MODULES_LOAD, LOAD, {"modules_load": BOTH, "loaded_modules": ""}, "fail", "not loaded: nvid",
         "modprobe nvidia_uvm"),
+    Row("blacklisted, which no boot loads", MODULES_LOAD, LOAD, {"modules_load": BOTH, "modprobe_config": "blacklist ib_core\n"},
+        "fail", "ib_core is blacklisted (modprobe.d), so that no boot loads it", "grep -rnE"),
+    Row("with a command in its place", MODULES_LOAD, LOAD,
+        {"modules_load": BOTH, "modprobe_config": "install nvidia-uvm /bin/false\n"}, "fail", "install nvidia_uvm /bin/false"),
+    Row("with a command that loads it", MODULES_LOAD, LOAD,
+        {"modules_load": BOTH, "modprobe_config": "install nvidia_uvm /sbin/modprobe -i nvidia_uvm\n"}, "pass"),
     Row("part of the kernel itself", MODULES_LOAD, LOAD,
         {"modules_load": BOTH, "loaded_modules": "", "built_in_modules": "nvidia-uvm\nib_core\n"}, "pass"),
     Row("a container loads nothing", MODULES_LOAD, LOAD, {"modules_load": BOTH, "loaded_modules": "", **PODMAN},
@@ -81,7 +94,12 @@ ROWS = [
         "none for 6.1.0-50-amd64", "update-initramfs -c -k 6.1.0-50-amd64",
         change="initramfs /boot/initrd.img-6.1.0-50-amd64:  -> made"),
     Row("no sysctl asked", SYSCTL, NOTHING, {"sysctl": BARE["sysctl"]}, "n/a", "not in the spec"),
-    Row("set now and kept", SYSCTL, SWAP, {"sysctl_files": FILE}, "pass", "vm.swappiness=60"),
+    Row("set now and kept", SYSCTL, SWAP, {"sysctl_at_boot": at_boot(FILE)}, "pass", "vm.swappiness=60"),
+    Row("which a later file sets otherwise at a boot", SYSCTL, SWAP,
+        {"sysctl_at_boot": at_boot(FILE) + "file|/etc/sysctl.d/99-site.conf\nline|-vm/swappiness=10\n"}, "fail",
+        "right now, but not kept: vm.swappiness=10 (/etc/sysctl.d/99-site.conf)", "take its line out"),
+    Row("which a file before it sets otherwise", SYSCTL, SWAP,
+        {"sysctl_at_boot": "file|/usr/lib/sysctl.d/10-a.conf\nline|vm.swappiness=10\n" + at_boot(FILE)}, "pass"),
     Row("another value now", SYSCTL, Kernel(sysctl={"vm.swappiness": 10}), {}, "fail", "vm.swappiness=60",
         "/etc/sysctl.d"),
     Row("a name the kernel does not have", SYSCTL, Kernel(sysctl={"vm.swapiness": 1}), {}, "fail",

@@ -305,7 +305,9 @@ def test_settings_that_the_spec_declares_no_longer(
 ) -> None:
     spec = HOST if block is None else HostSpec(name="gpu1", capabilities={"kernel": Kernel(**block)})
     remembered = receipt(kernel=[lasting.SETTING + "\t".join(words) for words in applied])
-    there = facts(receipt=remembered, contents="@contents\n", os_release=OS, sysctl=SYSCTLS, sysctl_files="", boot=boot)
+    there = facts(
+        receipt=remembered, contents="@contents\n", os_release=OS, sysctl=SYSCTLS, sysctl_at_boot="", boot=boot
+    )
     found = find_unmanaged(spec, there)
     assert as_lines(found) == [f"kernel: {line}" for line in named]
     back = [one for one in applied if one[:6] == SWAPPINESS]
@@ -367,14 +369,14 @@ def test_a_check_that_breaks_says_nothing_of_its_settings(monkeypatch: pytest.Mo
     monkeypatch.setattr("gpuprov.capabilities.kernel.now.sysctls", breaks)
     spec = HostSpec(name="gpu1", capabilities={"kernel": Kernel(sysctl={"vm.dirty_ratio": 5})})
     remembered = receipt(kernel=[lasting.format_setting(lasting.Lasting(*SWAPPINESS))])
-    there = facts(receipt=remembered, contents="@contents\n", sysctl=SYSCTLS, sysctl_files="")
+    there = facts(receipt=remembered, contents="@contents\n", sysctl=SYSCTLS, sysctl_at_boot="")
     assert find_unmanaged(spec, there) == ()
 
 
 def test_what_is_applied_is_declared_and_its_value_before_is_known() -> None:
     kernel = Kernel(sysctl={"vm.swappiness": 1, "vm.dirty_ratio": 5}, cpu_governor="performance")
     spec = HostSpec(name="gpu1", capabilities={"kernel": kernel})
-    there = facts(sysctl="vm.swappiness = 60\nvm.dirty_ratio = 5\n", sysctl_files="")
+    there = facts(sysctl="vm.swappiness = 60\nvm.dirty_ratio = 5\n", sysctl_at_boot="")
     made = receipts.settings(BY_NAME["kernel"], Context(spec, kernel, there))
     assert made.lines == [
         lasting.format_setting(lasting.Lasting(*SWAPPINESS)),

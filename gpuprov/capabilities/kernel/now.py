@@ -1,7 +1,7 @@
 """The kernel's current configuration: blacklists, module options, modules, sysctls, limits. What is wanted, and its
 checks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -68,11 +68,12 @@ def loaded_modules(kernel: Kernel, *, container: bool) -> tuple[KernelModule, ..
 
 @compared(
     "kernel.modules_load",
-    *(modules.LOADED, modules.BUILT_IN, boot.MODULES_LOAD, system.CONTAINER),
+    *(modules.LOADED, modules.BUILT_IN, boot.MODULES_LOAD, modules.MODPROBE, system.CONTAINER),
     fields=("modules_load",),
 )
 def modules_load(ctx: Ctx) -> Group | Outcome:
-    """Modules to load at boot are configured; on a host with its own kernel they are also loaded now."""
+    """Modules to load at boot are configured, and nothing keeps them out then; on a host with its own kernel they are also
+    loaded now."""
     if not ctx.fragment.modules_load:
         return not_asked()
     kind, facts = ctx.facts.get(system.CONTAINER), ctx.facts
@@ -85,7 +86,22 @@ def modules_load(ctx: Ctx) -> Group | Outcome:
         expected=names,
         right=f"configured: {names}",
         files={MODULES_FILE: names},
+        beside=tuple(_find_kept_out(facts, [module.kernel_name for module in desired])),
+        fix=f"{APPLY}; grep -rnE 'blacklist|install' /etc/modprobe.d /usr/lib/modprobe.d, for what keeps a module out",
     )
+
+
+def _find_kept_out(facts: Facts, names: Iterable[str]) -> Iterator[str]:
+    """Yield what keeps modules out at a boot: systemd loads none that modprobe's configuration blacklists, and runs its
+    command in place of one. https://www.freedesktop.org/software/systemd/man/latest/modules-load.d.html"""
+    known, built_in = facts.get(modules.MODPROBE), facts.get(modules.BUILT_IN)
+    for name in names:
+        if name in built_in:
+            continue
+        if name in known.blacklist:
+            yield f"{name} is blacklisted (modprobe.d), so that no boot loads it"
+        elif modules.loads_nothing(known.install.get(name, "")):
+            yield f"install {name} {known.install[name]} (modprobe.d), so that no boot loads it"
 
 
 def sysctls(kernel: Kernel) -> tuple[Setting, ...]:
@@ -96,20 +112,24 @@ def sysctls(kernel: Kernel) -> tuple[Setting, ...]:
     )
 
 
-@compared("kernel.sysctl", boot.SYSCTL, boot.SYSCTL_FILES, fields=("sysctl",), until=BOOT)
+@compared("kernel.sysctl", boot.SYSCTL, boot.SYSCTL_AT_BOOT, fields=("sysctl",), until=BOOT)
 def sysctl(ctx: Ctx) -> Group | Outcome:
-    """Every sysctl has the wanted value now, and is in gpuprov's file for the next boot."""
+    """Every sysctl has the wanted value now, and no file after gpuprov's sets another at the next boot."""
     if not ctx.fragment.sysctl:
         return not_asked()
-    expected, now, kept = sysctls(ctx.fragment), ctx.facts.get(boot.SYSCTL), ctx.facts.get(boot.SYSCTL_FILES)
-    values = {("", key): value for key, value in now.items()} | {(KEPT, key): value for key, value in kept.items()}
+    expected, now, kept = sysctls(ctx.fragment), ctx.facts.get(boot.SYSCTL), ctx.facts.get(boot.SYSCTL_AT_BOOT)
+    values = {("", key): value for key, value in now.items()}
+    for setting in expected:
+        if setting.key in kept:
+            value, path = kept[setting.key]
+            values[KEPT, setting.key] = value if value == setting.value else f"{value} ({path})"
     right = [setting for setting in expected if not setting.compare(values)]
     later = [
         msgspec.structs.replace(setting, device=KEPT, moment="next-boot", words="right now, but not kept: {values}")
         for setting in right
     ]
     listing = listed({setting.key: setting.value for setting in expected})
-    fix = "sysctl -a | grep KEY; a later file in /etc/sysctl.d may win, or the kernel rounds it: ask for what it shows"
+    fix = "sysctl -a | grep KEY; a later file in /etc/sysctl.d wins: take its line out; or the kernel rounds it: ask for that"
     return Group((*expected, *later), values, expected=listing, fix=fix)
 
 

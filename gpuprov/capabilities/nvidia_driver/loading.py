@@ -16,7 +16,6 @@ from gpuprov.host_code.first_boot_tools import KEPT
 
 Ctx = Context[NvidiaDriver]
 NEEDED = frozenset(modules.underscored(f"{name}{part}") for name in MODULE_NAMES for part in ("", "-uvm"))
-NOTHING = frozenset(("true", "false", ":"))
 VFIO = "vfio_pci"
 ENTRIES = {
     "debian": "take {} out of /etc/default/grub and /etc/default/grub.d; update-grub",
@@ -96,8 +95,7 @@ def _not_loaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]
     """Yield each fault and its fix: a command that replaces a module and loads nothing, and `module_blacklist`, which
     applies whatever loads the module (https://docs.kernel.org/admin-guide/kernel-parameters.html)."""
     for name, command in sorted(ctx.facts.get(modules.MODPROBE).install.items()):
-        first = command.partition(" ")[0].rpartition("/")[2]
-        if name in NEEDED and first in NOTHING and "modprobe" not in command:
+        if name in NEEDED and modules.loads_nothing(command):
             yield f"install {name} {command} (modprobe.d)", f"grep -rn install {PLACES}, and take it out"
     if entries and all(NEEDED & _names(entry.get("module_blacklist", "")) for entry in entries):
         yield (

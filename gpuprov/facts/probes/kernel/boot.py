@@ -50,6 +50,25 @@ def parse_sysctl(output: Output) -> dict[str, str]:
     return {name: " ".join(value.split()) for key, _, value in pairs if SYSCTL_NAME.fullmatch(name := key.strip())}
 
 
+def parse_sysctl_at_boot(output: Output) -> dict[str, tuple[str, str]]:
+    """Parse the values that a boot sets, each with the file whose line is the last one for it. Patterns of names are left
+    out: a line with the name itself counts in their place, wherever it is."""
+    values: dict[str, tuple[str, str]] = {}
+    path = ""
+    for line in output.text.splitlines():
+        kind, _, rest = line.partition("|")
+        if kind == "file":
+            path = rest
+        elif kind == "line":
+            key, _, value = rest.partition("=")
+            name = key.strip().removeprefix("-")
+            if "/" in name.partition(".")[0]:
+                name = name.translate(str.maketrans("./", "/."))
+            if SYSCTL_NAME.fullmatch(name):
+                values[name] = " ".join(value.split()), path
+    return values
+
+
 def parse_bootloader(output: Output) -> tuple[str, ...]:
     rows = [line.partition("|") for line in output.text.splitlines()]
     return tuple(path for kind, _, path in rows if kind == "absent")
@@ -137,6 +156,17 @@ SYSCTL_FILES = Probe(
     parse_sysctl,
     "cat /etc/sysctl.d/90-gpuprov.conf",
 )
+SYSCTL_AT_BOOT = Probe(
+    "sysctl_at_boot",
+    """for f in /etc/sysctl.d/*.conf /run/sysctl.d/*.conf /usr/local/lib/sysctl.d/*.conf /usr/lib/sysctl.d/*.conf; do
+  [ -e "$f" ] && echo "${f##*/}|$f"
+done | LC_ALL=C sort -s -u -t'|' -k1,1 | while IFS='|' read -r n f; do
+  echo "file|$f"; sed -n 's/^[[:space:]]*\\([^#;[:space:]].*=.*\\)/line|\\1/p' "$f" 2>/dev/null
+done; true""",
+    parse_sysctl_at_boot,
+    "/usr/lib/systemd/systemd-sysctl --cat-config",
+)
+"""What a boot sets: the files of all folders by their names, of one name that in the first folder. sysctl.d(5)"""
 MODULES_LOAD = Probe(
     "modules_load",
     "cat /etc/modules /etc/modules-load.d/*.conf /usr/lib/modules-load.d/*.conf 2>/dev/null; true",

@@ -52,6 +52,15 @@ def underscored(name: str) -> str:
     return name.replace("-", "_")
 
 
+NOTHING = frozenset({"true", "false", ":"})
+"""Programs that load no module."""
+
+
+def loads_nothing(command: str) -> bool:
+    """Return whether a command that stands for a module loads none."""
+    return command.partition(" ")[0].rpartition("/")[2] in NOTHING and "modprobe" not in command
+
+
 def parse_loaded(output: Output) -> dict[str, int]:
     if output.status:
         raise ProbeFailed(f"/proc/modules cannot be read: {output.error.strip()}")
