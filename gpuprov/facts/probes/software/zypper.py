@@ -3,11 +3,13 @@ its locks."""
 
 
 def _build_setting(key: str, word: str) -> str:
-    """Return shell that prints a setting of zypp.conf as `WORD|VALUE`; the last line is in force."""
+    """Return shell that prints a setting of zypp.conf as `WORD|VALUE`; the last line is in force. Files beside it count by
+    their names, whatever their folders; of one name that in /etc."""
     edit = rf"s/^[[:space:]]*{key}[[:space:]]*=[[:space:]]*\([^[:space:]]*\).*/{word}|\1/p"
     return f"""w='{edit}'
 for f in /etc/zypp/zypp.conf /usr/etc/zypp/zypp.conf; do [ -e "$f" ] && {{ sed -n "$w" "$f"; break; }}; done
-sed -n "$w" /usr/etc/zypp/zypp.conf.d/*.conf /etc/zypp/zypp.conf.d/*.conf 2>/dev/null; true"""
+for f in /etc/zypp/zypp.conf.d/*.conf /usr/etc/zypp/zypp.conf.d/*.conf; do [ -e "$f" ] && echo "${{f##*/}}|$f"; done |
+LC_ALL=C sort -s -u -t'|' -k1,1 | while IFS='|' read -r n f; do sed -n "$w" "$f"; done 2>/dev/null; true"""
 
 
 LOCKS = f"""echo 'suse|'; l=$({_build_setting("locksfile[.]path", "path")})

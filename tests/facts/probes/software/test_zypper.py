@@ -194,6 +194,30 @@ def test_the_file_of_locks_is_where_zypps_configuration_says(said: str, tmp_path
     assert done.stdout.splitlines() == ["suse|", f"lock|{'own' if 'PLACE' in said else 'locks'}: 1"]
 
 
+@pytest.mark.parametrize(
+    ("files", "place"),
+    [
+        (("usr/etc/zypp/zypp.conf.d/90-vendor.conf", "etc/zypp/zypp.conf.d/10-own.conf"), 0),
+        (("etc/zypp/zypp.conf.d/90-own.conf", "usr/etc/zypp/zypp.conf.d/10-vendor.conf"), 0),
+        (("etc/zypp/zypp.conf.d/50-same.conf", "usr/etc/zypp/zypp.conf.d/50-same.conf"), 0),
+        (("usr/etc/zypp/zypp.conf.d/50-same.conf",), 0),
+    ],
+)
+def test_verify_and_apply_find_the_same_file_of_locks(
+    files: tuple[str, ...], place: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, name in enumerate(files):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"[main]\nlocksfile.path = {tmp_path}/locks{number}\n")
+        (tmp_path / f"locks{number}").write_text(f"{number}: 1\n")
+    script = zypper.LOCKS.replace(" /etc/zypp", f" {tmp_path}/etc/zypp").replace(" /usr/etc", f" {tmp_path}/usr/etc")
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["suse|", f"lock|{place}: 1"]
+    own, vendor = tmp_path / "etc/zypp/zypp.conf", tmp_path / "usr/etc/zypp/zypp.conf"
+    monkeypatch.setattr(zypper_locks, "CONFIGURATIONS", (str(own), str(vendor)))
+    assert zypper_locks.find_path() == f"{tmp_path}/locks{place}"
+
+
 def test_a_source_is_written_for_zypper() -> None:
     wanted: Source = {
         "name": "nvidia",
