@@ -10,7 +10,7 @@ from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Recovery
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import NotRecorded
-from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH, REASONS
 from gpuprov.facts.probes.gpus.gpu_state import GpuHealth, State
 from gpuprov.facts.probes.host import system
 
@@ -140,7 +140,14 @@ def ecc_errors(ctx: Ctx) -> Outcome:
     corrected = sum(gpu.volatile.corrected or 0 for gpu in relevant)
     off = sum(1 for gpu in gpus if gpu.ecc == "disabled")
     more = f"{f'; off in {off}' if off else ''}; {corrected} corrected"
-    return judge_rest(relevant, tuple(gpu for gpu in gpus if gpu.ecc != "disabled"), "ECC", more, expected)
+    return judge_rest(
+        relevant,
+        tuple(gpu for gpu in gpus if gpu.ecc != "disabled"),
+        "ECC",
+        more,
+        expected,
+        ("ECC Errors", "ECC Mode", "Ecc Mode"),
+    )
 
 
 @check("health.remapped_rows", GPU_HEALTH, fields=("remapped_rows",), evidence="nvidia-smi -q -d ROW_REMAPPER")
@@ -172,7 +179,8 @@ def remapped_rows(ctx: Ctx) -> Outcome:
     if waiting:
         return fail_gpus(expected, waiting, f"{reset_fix()}: it takes effect then", "reset")
     many = sum((gpu.remapped or 0) + (gpu.remapped_corrected or 0) for gpu in relevant)
-    return judge_rest(relevant, gpus, "row remapping", f"; {many} rows remapped", expected)
+    more = f"; {many} rows remapped"
+    return judge_rest(relevant, gpus, "row remapping", more, expected, ("Remapped Rows", "ECC Errors"))
 
 
 @check("health.retired_pages", GPU_HEALTH, fields=("retired_pages",), evidence="nvidia-smi -q -d PAGE_RETIREMENT")
@@ -190,7 +198,7 @@ def retired_pages(ctx: Ctx) -> Outcome:
     if silent := [gpu.address for gpu in relevant if gpu.retired and gpu.retired_pending is None]:
         return skip(f"pages are retired, and whether one is pending is not reported: {' '.join(silent)}")
     pages = sum(gpu.retired or 0 for gpu in relevant)
-    return judge_rest(relevant, gpus, "retired pages", f"; {pages} pages", expected)
+    return judge_rest(relevant, gpus, "retired pages", f"; {pages} pages", expected, ("Retired Pages",))
 
 
 @check("health.slowdown", GPU_HEALTH, fields=("slowdown",), evidence=BELOW)
@@ -212,7 +220,7 @@ def slowdown(ctx: Ctx) -> Outcome:
             else "air flow, inlet temperature, fans, the card's seat"
         )
         return fail("no GPU slowed down", describe_gpus(bad), f"drain the host; look at {hint}", action="drain")
-    return judge_rest(relevant, gpus, "a word of it", "", "no GPU slowed down")
+    return judge_rest(relevant, gpus, "a word of it", "", "no GPU slowed down", REASONS)
 
 
 @check("health.temperature", GPU_HEALTH, fields=("temperature_margin",), evidence=BELOW)

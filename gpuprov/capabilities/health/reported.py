@@ -1,6 +1,6 @@
 """GPUs for the checks of what they report, and the outcome for those that report less than others."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 import msgspec
 
@@ -52,9 +52,21 @@ def having(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpu
     return matches, None if matches else not_asked(f"{gpus[0].name or 'the GPU'} has no {what}")
 
 
-def judge_rest(relevant: Gpus, gpus: Gpus, what: str, more: str, expected: str) -> Outcome:
+def headings_of(gpus: Gpus, headings: Collection[str]) -> str:
+    """Return those of the headings below which a GPU's value cannot be read."""
+    return ", ".join(dict.fromkeys(name for gpu in gpus for name in gpu.untold if name in headings))
+
+
+def judge_rest(
+    relevant: Gpus, gpus: Gpus, what: str, more: str, expected: str, headings: Collection[str] = ()
+) -> Outcome:
     """Return the outcome where no GPU that has a feature is bad. Whether a model has it does not differ from GPU to
-    GPU: one that says nothing of it, unlike others of its model, is not judged."""
+    GPU: one that says nothing of it, unlike others of its model, is not judged; nor is one of which a value below these
+    headings of nvidia-smi's cannot be read."""
+    if unread := [gpu.address for gpu in relevant if not set(headings).isdisjoint(gpu.untold)]:
+        return skip(
+            f"values of {' '.join(unread)} cannot be read: {headings_of(relevant, headings)}", "see health.gpus"
+        )
     rest = [gpu for gpu in gpus if gpu not in relevant]
     models = {gpu.name for gpu in relevant}
     if silent := [gpu.address for gpu in rest if gpu.name in models]:

@@ -19,6 +19,8 @@ BROKEN = ("GPU is lost", "GPU requires reset")
 ERRORS = ("Unknown Error", "[Unknown Error]")
 JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages", "GPU Recovery Action")
 """Headings below which an error would hide values that checks need."""
+TOLD = re.compile(r"\d{1,18}(?: bank\(s\))?|\[?N/A\]?|Yes|No|None|Enabled|Disabled")
+"""What stands below these headings where the GPU tells it; a recovery action is a word of NVIDIA's."""
 REPAIRS = ("Channel Repair Pending", "TPC Repair Pending")  # with Unrepairable Memory, from driver 570 on
 REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 
@@ -98,12 +100,19 @@ def _parse_gpu(address: str, values: Values) -> GpuHealth:
         reset_required=_parse_yes_no(values.get(("GPU Reset Status", "Reset Required"))),
         reset_advised=_parse_yes_no(values.get(("GPU Reset Status", "Drain and Reset Recommended"))),
         broken=_find_broken(values),
-        untold=tuple(dict.fromkeys(path[0] for path, value in values.items() if path[0] in JUDGED and value in ERRORS)),
+        untold=tuple(dict.fromkeys(path[0] for path, value in values.items() if _is_untold(path, value))),
         clocks=_parse_clocks(values),
         used=_parse_used_memory(values),
         processes=_has_processes(values),
         coherent=values.get(("Addressing Mode",)) == "ATS",
     )
+
+
+def _is_untold(path: tuple[str, ...], value: str) -> bool:
+    """Return whether a value that checks need is none: an error, or nothing that can be read."""
+    if path[0] in REASONS:
+        return path[-1] in SLOW and value not in ("Active", "Not Active", "N/A", "[N/A]")
+    return value in ERRORS if path == ("GPU Recovery Action",) else path[0] in JUDGED and not TOLD.fullmatch(value)
 
 
 def _find_broken(values: Values) -> str:
