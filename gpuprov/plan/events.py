@@ -18,8 +18,8 @@ LONGEST = 700
 MOST_WARNINGS = 20
 """Limit for each host: a host chooses what it prints."""
 AND_MORE = "and more, which are not told"
-EMPTY = "Refuse a run in which nothing was done"
-"""The last play of site.yml, which is no act, and in which nothing happens in gpuprov's own runs."""
+REFUSING = ("Refuse an inventory without hosts", "Refuse a run of which tags left everything out")
+"""The last plays of site.yml, which are no acts, and in which nothing happens in gpuprov's own runs."""
 RELEASE = "Release the lock of this host"
 """The task of acts/closed.yml that releases the lock."""
 FAILED = "runner_on_failed"
@@ -142,7 +142,7 @@ class Ledger:
         data = event.get("event_data") or {}
         kind = event.get("event", "")
         if kind == "playbook_on_play_start":
-            if data.get("play") == EMPTY:
+            if data.get("play") in REFUSING:
                 return None
             self._act = re.split(", | - ", str(data.get("play", "")))[0].lower()
             return Step("act", "", str(data.get("play", "")))

@@ -19,10 +19,10 @@ from gpuprov.host_code.locked import BOOTED, LOST
 from gpuprov.plan.bounds import SPENT
 from gpuprov.plan.events import (
     AND_MORE,
-    EMPTY,
     GIVING_UP,
     LONGEST,
     MOST_WARNINGS,
+    REFUSING,
     STAYS_FAILED,
     Failure,
     Ledger,
@@ -424,5 +424,5 @@ def test_the_play_for_an_inventory_without_hosts_is_no_act() -> None:
     ledger = Ledger()
     names = [play["name"] for play in plays]
     steps = [ledger.feed({"event": "playbook_on_play_start", "event_data": {"play": name}}) for name in names]
-    assert [step.text for step in steps if step] == names[:-1]
-    assert names[-1] == EMPTY
+    assert [step.text for step in steps if step] == names[:-2]
+    assert tuple(names[-2:]) == REFUSING
