@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 MASK = "***"
 _NAME = (
-    r"(?=[A-Za-z0-9_.-]*?(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credential))"
+    r"(?=[A-Za-z0-9_.-]*?(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|client-key-data|credential))"
     r"[A-Za-z0-9_.-]++|auth"
 )
 _VALUE = r"""(?P<quote>["'])(?P<quoted>(?:[^"'\\\n]|\\.)+)(?P=quote)|(?P<bare>[^\s,;}\]"']+)"""
@@ -31,10 +31,13 @@ _FORMATS = (
     r"nvapi-[A-Za-z0-9_-]{30,}",  # NVIDIA
     r"dckr_pat_[A-Za-z0-9_-]{20,}",  # Docker
     r"AIza[A-Za-z0-9_-]{35}",  # Google
+    r"grub\.pbkdf2\.sha512\.[0-9]{1,9}\.[0-9A-Fa-f.]{20,}",  # GRUB, which prints a hash
 )
 """Tokens with a prefix that identifies their service: the alphabet, and a minimum length below that of any token."""
 _LOGIN = r"""(\b(?:(?:docker|podman|nerdctl|buildah|skopeo|oras)[ \t]+login\b[^\n;|&]{0,200}?|sshpass)[ \t]-p[ \t=]?)(?!["']?\*)"""
 """Commands that take a password as an option of one letter."""
+_NETRC = r"(?i)(\bmachine[ \t]{1,9}\S{1,200}[ \t]{1,9}login[ \t]{1,9}\S{1,200}[ \t]{1,9}password[ \t]{1,9})(?!\*)"
+"""An entry of ~/.netrc, or of /etc/apt/auth.conf."""
 _PAIR = r"""[^\s=;,"'*]{1,100}=[^\s;,"']+"""
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),
@@ -45,6 +48,13 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(_LOGIN + r"""(["'])[^"'\n]+\2"""), rf"\1\2{MASK}\2"),
     (re.compile(_LOGIN + r"""[^\s"';|&]+"""), rf"\1{MASK}"),
     (re.compile(rf"""(?i)(\bcookie["']?[ \t]*:[ \t]*["']?){_PAIR}(?:;[ \t]*{_PAIR}){{0,100}}"""), rf"\1{MASK}"),
+    (
+        re.compile(
+            r"""((?<![A-Za-z0-9_.-])(?:[A-Z][A-Za-z]{0,40}P|p)ass=)(?!\*)(?!(?:on|off|yes|no|[0-9]{1,9})\b)[^\s"',;]+"""
+        ),
+        rf"\1{MASK}",
+    ),
+    (re.compile(_NETRC + r"[^\s]+"), rf"\1{MASK}"),
     (re.compile(r"(?i)(\b(?:bearer|basic) +)[A-Za-z0-9+/=._~-]{8,}"), rf"\1{MASK}"),
     (
         re.compile(r"(?i)(\bauthorization[\"']?[ \t]*[:=][ \t]*[\"']?(?:bearer|basic|token)[ \t]+)(?!\*)[^\s\"',;]+"),

@@ -34,9 +34,10 @@ MASK = "********"
 SHORTEST = 6
 """Minimum length of a secret that is masked anywhere; a shorter one is masked only as a whole value."""
 _LOGIN = re.compile(
-    r"(?<=://)(?!\*\*\*|\[)(?:[^/\s\"'<>]+@|[^/\s\"'<>@:\[\]\\]{1,200}:(?![0-9]{1,5}(?:[/\s\"']|\Z))[^\s\"'<>@]{0,200}@)"
+    r"(?:(?<=://)|(?<=https:/)|(?<=http:/))(?![/])(?!\*\*\*|\[)(?:[^/\s\"'<>]+@|[^/\s\"'<>@:\[\]\\]{1,200}:(?![0-9]{1,5}(?:[/\s\"']|\Z))[^\s\"'<>@]{0,200}@)"
 )
-"""User name and password in a URL, up to the last @ before the path; also a password with an unescaped slash."""
+"""User name and password in a URL, up to the last @ before the path; also a password with an unescaped slash, and a URL
+that was taken for a path, which then has one slash."""
 _secrets: set[str] = set()
 _begins: dict[str, list[str]] = {}
 
@@ -105,7 +106,7 @@ def has_login(text: str) -> bool:
 
 def masked(text: str) -> str:
     """Return the text without values from a vault, and without user names and passwords in URLs."""
-    if "://" in text and "@" in text:
+    if ":/" in text and "@" in text:
         text = _LOGIN.sub(f"{MASK}@", text)
     if _begins:
         parts, end = [], 0

@@ -293,8 +293,13 @@ def test_what_is_masked_and_what_is_not() -> None:
         "https://h/x?a=b:c@d",
         "ssh://h:22 bob@x",
         "a://b: c@d",
+        "https:/h/x",
     ):
         assert sanitize.masked(text) == text
+    # A URL in the place of a file becomes a path beside the inventory.
+    assert (
+        sanitize.masked("/srv/https:/u:p@h/doca.deb cannot be read") == "/srv/https:/********@h/doca.deb cannot be read"
+    )
     assert (
         sanitize.masked("deb [x] https://u:p@h/d y, https://u@h")
         == "deb [x] https://********@h/d y, https://********@h"

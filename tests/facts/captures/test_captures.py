@@ -22,6 +22,11 @@ SECRETS = {
     "http_proxy=http://site:hun@ter2@proxy:3128/": "http_proxy=http://***@proxy:3128/",
     'machine x login y "password": "with a \\" quote"': 'machine x login y "password": "***"',
     "ANSIBLE_TOKEN=abc123def": "ANSIBLE_TOKEN=***",
+    "AccountingStoragePass=hunter22": "AccountingStoragePass=***",
+    "//nas/share /mnt cifs user=site,pass=hunter2,uid=0": "//nas/share /mnt cifs user=site,pass=***,uid=0",
+    "machine x login y password hunter2": "machine x login y password ***",
+    "client-key-data: LS0tLS1CRUdJTiBS": "client-key-data: ***",
+    "password_pbkdf2 root grub.pbkdf2.sha512.10000.0A1B2C3D4E5F60718293A4B5.C6D7": "password_pbkdf2 root ***",
     "zypper --proxy-password hunter22 -n up": "zypper --proxy-password *** -n up",
     "subscription-manager register --password 'a b' --force": "subscription-manager register --password '***' --force",
     "auths: {registry: {auth: dXNlcjpwYXNz}}": "auths: {registry: {auth: ***}}",
@@ -46,6 +51,8 @@ NO_SECRETS = (
     "deb [signed-by=/usr/share/keyrings/x.gpg] http://mirror.example/debian bookworm main",
     "GPU-00000001-0000-0000-0000-000000000000",
     "https://mirror.example/a@b",
+    "nvidia.bypass=x1 pass=1 Pass: memory",
+    "login failed: password incorrect",
 )
 
 
