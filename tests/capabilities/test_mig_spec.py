@@ -58,6 +58,8 @@ BAD = [
     (H100 | cut("3g.40gb"), "mig.layout[0].instances", "a mapping (key: value) or a list", ""),
     (H100 | cut({9: 2}), "mig.layout[0].instances", "9 is an id of nvidia-smi, and no profile's name", "its name is 3g.40gb"),
     (H100 | cut({"9": 2}), "mig.layout[0].instances", "9 is an id of nvidia-smi, and no profile's name", "its name is 3g.40gb"),
+    (H100 | cut({"3g.40gb": 1}, ["0-1"]), "mig.layout[0].gpus[0]", '"0-1"', "write each index: [0, 1]"),
+    (H100 | cut({"3g.40gb": 1}, ["all"]), "mig.layout[0].gpus[0]", '"all"', "gpus: all, without brackets"),
     (H100 | cut({"3g.40gb": 1}, []), "mig.layout[0].gpus", "empty list", "gpus: all"),
     (H100 | cut({"4g.24gb": 1}, ["A30"]), "mig.layout[0].gpus[0]", "the GPUs of the host are H100-SXM5-80GB", "gpu.model"),
     (cut({"4g.24gb": 2}, ["A30"]), "mig.layout[0].instances", "does not fit on A30", "2 x 2g.12gb"),

@@ -1,5 +1,6 @@
 """Rules for a `mig` block that hold on any host: by the catalogue, the driver's version and the other blocks."""
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -183,14 +184,23 @@ def _is_hardware(name: str) -> bool:
     return name.upper().startswith("GPU-") or mig_layout.is_address(name) is not None
 
 
+def _explain_list(name: str) -> str:
+    """Return how to write a range of indexes, or all GPUs; empty for another word."""
+    if name.casefold() in ("all", "*"):
+        return "write gpus: all, without brackets"
+    match = re.fullmatch(r"([0-9]{1,2}) ?(?:-|:|\.\.) ?([0-9]{1,2})", name)
+    first, last = (int(match[1]), int(match[2])) if match else (1, 0)
+    return f"write each index: [{', '.join(map(str, range(first, last + 1)))}]" if first < last else ""
+
+
 def _model_problem(path: Path, label: str, name: str, gpu: Gpu | None) -> Iterable[Problem]:
     known = gpus.find_gpu(name)
     if known is None:
         near = gpus.find_nearest(name)
         hint = (
-            f'did you mean "{near[0]}"?'
-            if near
-            else "an index, 0000:3b:00.0, GPU-<uuid>, or a model of gpuprov catalog gpus"
+            _explain_list(name)
+            or (near and f'did you mean "{near[0]}"?')
+            or "an index, 0000:3b:00.0, GPU-<uuid>, or a model of gpuprov catalog gpus"
         )
         yield Problem(
             path=path, message=f'{label} is "{name}", which is no PCI address, UUID or known model', hint=hint
