@@ -83,6 +83,7 @@ FILES = (
     "symptoms_orchestration",
     "symptoms_networks",
     "symptoms_installs",
+    "symptoms_transports",
 )
 
 
