@@ -71,11 +71,14 @@ THIN, ALL, KINDS, SOURCES, FIRST = (
     f"2026-11-29{more}" for more in ("", ", all layers", ", by kind", ", by source", ", measured first")
 )
 LATEST = "2026-11-30"
+FAMILIES = f"{LATEST}, after families"
 PARTS = {
     "the half that the catalogue is written by": [line for line in lines() if not line.held_out],
     "the half set aside": [line for line in lines() if line.held_out and not line.fresh],
     "gathered after the catalogue had been written": [
-        line for line in lines() if line.fresh and line.gathered not in (THIN, ALL, KINDS, SOURCES, FIRST, LATEST)
+        line
+        for line in lines()
+        if line.fresh and line.gathered not in (THIN, ALL, KINDS, SOURCES, FIRST, LATEST, FAMILIES)
     ],
     "gathered of layers that had few lines": [line for line in lines() if line.fresh and line.gathered == THIN],
     "gathered of all layers": [line for line in lines() if line.fresh and line.gathered == ALL],
@@ -88,6 +91,9 @@ PARTS = {
     ],
     "gathered latest, and measured before a row was written": [
         line for line in lines() if line.fresh and line.gathered == LATEST
+    ],
+    "gathered after rows for families of messages": [
+        line for line in lines() if line.fresh and line.gathered == FAMILIES
     ],
 }
 

@@ -27,6 +27,14 @@ in all: at first 30 of them were right, 23 silent and 8 wrong. On that day the w
 set aside before were read, to mend what chose them: one of the lines, whose very message was then written into a row, is
 held out no more, and the figures of the others are since then no measure of lines that nobody has read. Of those
 set aside on that day, who wrote had seen the lines when gathering, and none when writing.
+
+Then rows were written for families of messages, from the programs' sources and from threads found by searching for
+them. Among these threads were those of 18 lines that had been set aside, which are held out no more: they are most of
+what these rows gained. Those gathered "after families" are of threads that neither the corpus nor a row had; their
+answers were written down, and all 65 measured, before a row was written by them: 34 were right, 20 silent and 11 wrong.
+Of these 11, read then, 6 were answered with the right cause by a row other than the ones written down, whose keys were
+added: 40 right and 5 wrong. They are divided by source as the others; one line and one older one, whose very messages
+were then written into rows, are held out no more. No row was written after the others' wrong answers had been read.
 """
 
 from __future__ import annotations
