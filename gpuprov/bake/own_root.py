@@ -3,11 +3,12 @@ a machine at work, and done in a bind mount of its root, so that nothing of what
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from gpuprov.bake import place
+from gpuprov.bake import files, place
 from gpuprov.catalog.drivers.sets import is_gpu_service
 from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.facts.collect.gather import gather
@@ -70,6 +71,9 @@ def bound() -> Iterator[Path]:
         place.unmount(PLACE)
         with suppress(OSError):
             PLACE.rmdir()
+        shutil.rmtree(
+            files.CACHE, ignore_errors=True
+        )  # /run is a folder of the image in containers and in virt-customize
 
 
 def _bind() -> Path:
