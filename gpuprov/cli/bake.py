@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from gpuprov.bake import files
 from gpuprov.cli import options
 from gpuprov.cli.sections import Command, Written
 
@@ -47,14 +48,8 @@ def bake(inventory: options.InventoryOptions, root: Path, wheels: Path, as_json:
     \b
     Example: gpuprov bake inventory.yaml --limit gpu001 --root /srv/image --wheels wheels
     """
-    from gpuprov.bake import files
-
-    if own := os.path.samefile(root, "/"):
-        os.environ["XDG_CACHE_HOME"] = files.CACHE  # modules that are imported now read the catalogue through it
+    if own := _is_own(root, clean=given["clean_machine"]):
         given["log_dir"] = given["log_dir"] or Path(files.LOG)
-    elif given["clean_machine"]:
-        raise click.UsageError("--clean-machine is for --root /: of a folder the identity is always removed")
-
     from gpuprov.bake import own_root, place, run, text
     from gpuprov.bake.model import Options
     from gpuprov.core import terminal
@@ -76,3 +71,13 @@ def bake(inventory: options.InventoryOptions, root: Path, wheels: Path, as_json:
         made = run.bake(fleet, chosen, Terminal(verbose=inventory.verbose))
     terminal.result(text.as_json(made) if as_json else text.as_text(made, verbose=inventory.verbose))
     return made.code
+
+
+def _is_own(root: Path, *, clean: bool) -> bool:
+    """Return whether the root is this machine's own; then gpuprov's cache is kept out of it."""
+    own = os.path.samefile(root, "/")
+    if own:
+        os.environ["XDG_CACHE_HOME"] = files.CACHE  # modules that are imported now read the catalogue through it
+    elif clean:
+        raise click.UsageError("--clean-machine is for --root /: of a folder the identity is always removed")
+    return own
