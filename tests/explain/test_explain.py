@@ -284,7 +284,7 @@ def test_a_field_is_found_in_capitals() -> None:
         ("kernl", "did you mean kernel, rdma.kernel, kernel.files"),
         ("nvidia_driver.versio", "did you mean nvidia_driver.version,"),
         ("persistance", "did you mean persistence"),
-        ("", "capabilities: host, kernel, nouveau, rdma, nvidia_absent, nvidia_driver"),
+        ("", "capabilities: host, kernel, nouveau, rdma, nvidia_absent, passthrough, nvidia_driver"),
         ("qqqq", "capabilities: host, kernel"),
         ("nosuchword", "capabilities: host, kernel"),
         ("a message of another program", "paste the whole message as it was printed"),
