@@ -19,14 +19,16 @@ KINDS: tuple[Kind, ...] = ("container", "machine")
 
 
 class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A check that cannot run on a kind of simulated host, and is skipped (`fails`: or fails). `when` narrows it to
-    hosts with or without GPUs, `nvswitch` to hosts with NVSwitches of a generation."""
+    """A check that cannot run on a kind of simulated host, and is skipped (`fails`: or fails; `passes`: or passes, on
+    some distributions). `when` narrows it to hosts with or without GPUs, `nvswitch` to hosts with NVSwitches of a
+    generation."""
 
     check: Annotated[str, msgspec.Meta(pattern=r"^[a-z_]+\.[a-z_]+$")]
     kind: Kind | Literal["any"]
     when: Literal["always", "gpu", "no-gpu"] = "always"
     nvswitch: Annotated[int, msgspec.Meta(ge=1, le=4)] | None = None
     fails: bool = False
+    passes: bool = False
     reason: Annotated[str, msgspec.Meta(min_length=10, description="a text of at least 10 characters")]
 
     def concerns(self, kind: Kind, gpu: bool, nvswitch: int = 0) -> bool:
@@ -123,7 +125,7 @@ def judge(
         waiver = holding.get(result.check)
         entry = Waived(result.host, result.check, result.status, result.found, waiver.reason if waiver else "")
         if result.status == "pass":
-            if waiver:
+            if waiver and not waiver.passes:
                 contradicted.append(entry)
             else:
                 proved.append(result.check)

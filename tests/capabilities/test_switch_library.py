@@ -122,6 +122,9 @@ def test_dcgm_behind_bridges_sees_some() -> None:
 
 def test_dcgm_is_not_asked_without_a_spec_of_it() -> None:
     assert ask("dcgm.switches", FabricManager(query_library="never")).status == "n/a"
+    assert ask("dcgm.switches", nvidia_functions="").status == "skip"
+    tray = ask("dcgm.switches", nvidia_functions="0008:01:00.0 0x10de 0x2941 0x10de 0x2046 0x030200 nvidia\n")
+    assert (tray.status, tray.found) == ("n/a", "the NVSwitches are in the rack's switch trays")
     assert ask("dcgm.switches", dcgm=dcgm_host.said(engine="", discovery="Error: Unable to connect")).status == "fail"
 
 

@@ -14,6 +14,7 @@ from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import dcgm, fabric
 from gpuprov.facts.probes.host import pci, system
+from gpuprov.hardware.topology.fabric import is_of_rack
 from gpuprov.rules import followers, resolve
 
 Ctx = Context[Dcgm]
@@ -132,6 +133,9 @@ def switches(ctx: Ctx) -> Outcome:
         return not_asked("the spec wants no library that DCGM reads NVSwitches by (fabric_manager.query_library)")
     functions = [fact.identifier for fact in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
     on_bus, bridges = sum(function in board.list_switches() for function in functions), ctx.facts.get(fabric.BRIDGES)
+    own_gpus = [fact for fact in ctx.facts.get(pci.NVIDIA_FUNCTIONS) if fact.is_gpu]
+    if own_gpus and all(map(is_of_rack, own_gpus)):
+        return not_asked("the NVSwitches are in the rack's switch trays")
     if not on_bus and not bridges:
         return skip("no NVSwitch on the bus: see fabric_manager.hardware")
     if board.find_generation(functions, bridged=bool(bridges)) not in board.LIBRARY:

@@ -115,10 +115,11 @@ def _read_hardware(facts: Facts, *, bridged: bool) -> tuple[list[PciFunction], i
     functions = [function for function in facts.get(pci.NVIDIA_FUNCTIONS) if not pci.is_lent(function.driver)]
     on_bus = [function for function in functions if function.is_gpu]
     generation = catalogue.find_generation([function.identifier for function in functions], bridged=bridged)
-    return on_bus, generation, bool(on_bus) and all(_is_of_rack(function) for function in on_bus)
+    return on_bus, generation, bool(on_bus) and all(is_of_rack(function) for function in on_bus)
 
 
-def _is_of_rack(function: PciFunction) -> bool:
+def is_of_rack(function: PciFunction) -> bool:
+    """Return whether a GPU is one of a rack, whose NVSwitches are in its switch trays."""
     model = gpus.find_by_pci_id(function.identifier, function.subsystem)
     return bool(model and model.fabric_manager.imex)
 
