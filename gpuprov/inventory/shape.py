@@ -183,3 +183,17 @@ def list_specs(value: Any) -> Iterator[Any]:
                 yield key
             else:
                 yield from list_specs(item)
+
+
+def find_repeated(data: bytes, place: str) -> Iterator[Problem]:
+    """Yield a problem for each `gpuprov` that a section of variables of an INI inventory has had before: the last one
+    would count alone."""
+    first, in_variables = 0, False
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.lstrip().startswith(b"["):
+            first, in_variables = 0, line.strip().partition(b"]")[0].endswith(b":vars")
+        elif in_variables and line.partition(b"=")[0].strip() == b"gpuprov":
+            if first:
+                message = f'"gpuprov" is written twice in this section; the first is in line {first}'
+                yield Problem(message=message, origin=Origin(place, number, 1), hint="remove one of them")
+            first = first or number

@@ -19,7 +19,7 @@ from gpuprov.inventory.origin import find_origin, hide_encrypted, hide_encrypted
 from gpuprov.inventory.quiet import Heard
 from gpuprov.inventory.reasons import convert_error
 from gpuprov.inventory.scripts import limit_scripts, list_hosts_with_specs
-from gpuprov.inventory.shape import check_names, find_misplaced, judge, list_groups
+from gpuprov.inventory.shape import check_names, find_misplaced, find_repeated, judge, list_groups
 from gpuprov.inventory.sources import ONLY_FILES, is_host_list, show_path
 from gpuprov.spec.build import show
 from gpuprov.spec.problem import Origin, Problem
@@ -237,6 +237,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
             message = f"cannot be read: {error.strerror}"
             self.problems.append(Problem(message=message, origin=Origin(show_path(source))))
             return True
+        self.problems += () if _is_script(source) else find_repeated(data, show_path(source))
         return False
 
     def _is_faulty_yaml(self, source: str) -> bool:

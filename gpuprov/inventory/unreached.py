@@ -22,6 +22,8 @@ from gpuprov.inventory.sources import BESIDE, show_path
 from gpuprov.spec.problem import Origin, Problem
 
 FOLDERS: dict[str, Literal["group", "host"]] = {"group_vars": "group", "host_vars": "host"}
+_FOLDER = re.compile(r"(group|host)s?[ ._-]?vars?", re.IGNORECASE)
+"""Names of folders that were meant for one of them."""
 EXTENSIONS = ("", *constants.YAML_FILENAME_EXTENSIONS)
 """Extensions of files of variables that Ansible reads."""
 ASIDE = (".disabled", ".example", ".md", ".off", ".old", ".orig", ".pyc", ".rej", ".rst", ".sample", ".swp", "~")
@@ -37,6 +39,7 @@ def find_unreached(manager: Manager, loader: Loader, folders: Iterable[str], fin
     problems = [
         *find_in_groups(manager),
         *find_in_files(manager, loader, folders),
+        *find_in_misnamed(loader, folders),
         *find_in_scripts(manager),
         *find_skipped(manager),
     ]
@@ -53,6 +56,19 @@ def find_in_files(manager: Manager, loader: Loader, folders: Iterable[str]) -> I
             for file in list_files(os.path.join(folder, name)):
                 if os.path.realpath(file) not in known and (place := find_spec(loader, file)):
                     yield describe_file_problem(manager, name, os.path.relpath(file, os.path.join(folder, name)), place)
+
+
+def find_in_misnamed(loader: Loader, folders: Iterable[str]) -> Iterator[Problem]:
+    """Yield problems for files in folders whose names Ansible does not know: groupvars, hosts_vars."""
+    for folder in filter(os.path.isdir, dict.fromkeys(map(os.path.realpath, folders))):
+        for name in sorted(os.listdir(folder)):
+            meant = _FOLDER.fullmatch(name)
+            if meant is None or name in FOLDERS:
+                continue
+            for place in filter(None, (find_spec(loader, file) for file in list_files(os.path.join(folder, name)))):
+                right = f"{meant[1].lower()}_vars"
+                message = f"the gpuprov in this file reaches no host: Ansible reads {right}, and not {name}"
+                yield Problem(message=message, origin=place, hint=f"rename the folder to {right}", severity="warning")
 
 
 def find_in_scripts(manager: Manager) -> Iterator[Problem]:

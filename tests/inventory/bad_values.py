@@ -133,6 +133,12 @@ VALUES = [
         arguments={"vault_password_files": ["nope", "empty"]},
     ),
     Bad(
+        "spec twice in a section",
+        {"hosts.ini": "[gpus]\ngpu1\n[gpus:vars]\ngpuprov={'nouveau': {}}\nx=1\n gpuprov = {'persistence': {}}\n"},
+        ['hosts.ini:6:1: "gpuprov" is written twice in this section; the first is in line 4; remove one of them'],
+        source="hosts.ini",
+    ),
+    Bad(
         "password files without an end",
         {"inventory.yaml": GOOD, "large": "x" * 1_100_000},
         [

@@ -119,6 +119,21 @@ def test_a_file_of_variables_that_nobody_reads(file: str, why: str) -> None:
     assert told() == [f"{file}:1:1: warning: the gpuprov in this file reaches no host: {why}"]
 
 
+@pytest.mark.parametrize(
+    ("folder", "right"),
+    [("groupvars", "group_vars"), ("group-vars", "group_vars"), ("Group_Vars", "group_vars"), ("group_var", "group_vars"),
+     ("hosts_vars", "host_vars"), ("hostvars", "host_vars")],
+)  # fmt: skip
+def test_a_folder_of_variables_with_another_name(folder: str, right: str) -> None:
+    write(HOSTS)
+    write(SPEC, f"{folder}/training.yml")
+    write("x: 1", f"{folder}/other.yml")
+    assert told() == [
+        f"{folder}/training.yml:1:1: warning: the gpuprov in this file reaches no host: Ansible reads {right}, and not {folder}; "
+        f"rename the folder to {right}"
+    ]
+
+
 def test_a_file_beside_a_folder_of_its_name_is_not_read() -> None:
     write(HOSTS)
     write("x: 1\n", "group_vars/training/a.yml")
