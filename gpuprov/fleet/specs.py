@@ -23,6 +23,7 @@ from gpuprov.spec.build import Finding, show
 from gpuprov.spec.connection import find_shared_machines, find_unusable, list_texts
 from gpuprov.spec.kernel import Contribution, Kernel, merge
 from gpuprov.spec.model import SITE_VARIABLES, Fragment, GpuSpec, HostSpec, RawHost, select_site_variables
+from gpuprov.spec.numbers import find_misread
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
 from gpuprov.spec.repository import locate_files
 from gpuprov.spec.salvage import Repairs, place_as_written
@@ -190,6 +191,7 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
     problems = [place_as_written(problem, written) for problem in (*problems, *ruled_out)]
     spec = msgspec.structs.replace(spec, defects=defects)
     placed = [msgspec.structs.replace(problem, origin=place(problem.path, raw.origins)) for problem in problems]
+    placed += find_misread(raw.values, raw.origins)
     return (None if any(p.severity == "error" for p in placed) else spec), placed
 
 

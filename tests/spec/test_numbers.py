@@ -1,0 +1,25 @@
+"""Numbers that YAML reads in another base than they seem to be written in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuprov.fleet.specs import load_fleet
+
+SPEC = "all:\n  hosts:\n    gpu1:\n      gpuprov:\n        kernel: {{sysctl: {{vm.swappiness: {}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("written", "value"), [("0010", 8), ("1:30", 90), ("010 ", 8), ("10", 0), ("0", 0), ("0x10", 0), ("'0010'", 0)]
+)
+def test_what_yaml_reads_in_another_base_is_told(written: str, value: int, tmp_path: Path) -> None:
+    file = tmp_path / "inventory.yaml"
+    file.write_text(SPEC.format(written))
+    told = [str(problem) for problem in load_fleet([str(file)]).warnings]
+    word = written.strip()
+    assert told == [
+        f'{file}:5:42: warning: kernel.sysctl.vm.swappiness is written {word}, which YAML reads as {value}; '
+        f'write {value}, or quote it: "{word}"'
+    ] * bool(value)  # fmt: skip
