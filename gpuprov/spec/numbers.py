@@ -26,7 +26,7 @@ def find_misread(values: object, origins: Mapping[Path, Origin], path: Path = ()
 def _find_written(origin: Origin) -> str:
     """Return such a number as it is written; empty for any other value, or where the text is not known."""
     lines = _read_lines(origin.file) if origin.line else ()
-    line = lines[origin.line - 1] if origin.line <= len(lines) else ""
+    line = lines[origin.line - 1] if 0 < origin.line <= len(lines) else ""
     match = _MISREAD.match(line, max(origin.column - 1, 0))
     return match[1] if match else ""
 

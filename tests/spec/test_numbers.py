@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from gpuprov.fleet.specs import load_fleet
+from gpuprov.spec.numbers import find_misread
+from gpuprov.spec.problem import Origin
 
 SPEC = "all:\n  hosts:\n    gpu1:\n      gpuprov:\n        kernel: {{sysctl: {{vm.swappiness: {}}}}}\n"
 
@@ -23,3 +25,8 @@ def test_what_yaml_reads_in_another_base_is_told(written: str, value: int, tmp_p
         f'{file}:5:42: warning: kernel.sysctl.vm.swappiness is written {word}, which YAML reads as {value}; '
         f'write {value}, or quote it: "{word}"'
     ] * bool(value)  # fmt: skip
+
+
+def test_without_a_place_nothing_is_known_to_be_misread() -> None:
+    origins = {("vm",): Origin("script"), ("fs",): Origin("/nonexistent", 3, 1)}
+    assert not list(find_misread({"vm": 8, "fs": 8, "net": 8}, origins))
