@@ -15,7 +15,8 @@ ALL = "all"
 
 
 class NicLine(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message of one or more drivers, by the texts in it as printed.
+    """A message of one or more drivers, by the texts in it as printed. `cause` and `fix` are empty where a file of symptoms
+    has the key.
 
     `clears`: keys of the entries whose earlier lines of the same device are obsolete after this one. `until`: other
     events that make the line obsolete: the driver's next loading of the device (or a boot), or a boot alone.

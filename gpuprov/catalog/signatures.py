@@ -199,7 +199,8 @@ def _match_codes(line: str) -> Iterator[_Match]:
 
 @cache
 def index_nic_lines() -> dict[str, NicLine]:
-    return {line.key: line for line in read_nics_file().lines}
+    """Return the lines whose symptoms are made of them, by key."""
+    return {line.key: line for line in read_nics_file().lines if line.cause or line.verdict == "recovered"}
 
 
 def is_possible_for(symptom: Symptom, line: str) -> bool:

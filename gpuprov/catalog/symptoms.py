@@ -106,7 +106,7 @@ def list_symptoms() -> tuple[Symptom, ...]:
     known = read_gpudirect_file()
     spoken = (build_from_message(message) for message in (*known.messages, known.bad_context))
     files = (load(name, SymptomsFile).symptoms for name in FILES)
-    nics = (build_from_nic_line(line) for line in read_nics_file().lines if line.verdict != "recovered")
+    nics = (build_from_nic_line(line) for line in read_nics_file().lines if line.verdict != "recovered" and line.cause)
     of_files = [_with_more(symptom) for file in files for symptom in file]
     keys = {symptom.key for symptom in of_files}
     kernel = (_of_kernel_line(line) for line in kernel_file().lines if line.cause and line.key not in keys)

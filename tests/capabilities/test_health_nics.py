@@ -58,7 +58,7 @@ def said(*lines: str, since: int | None = None, at: int = NOW - 3600) -> dict[st
         Row("a dead firmware", LOG, None, said(HCA + DEAD),
             "fail", "reached miss count", "Drain the host and reboot it"),
         Row("a driver that did not take its adapter", LOG, None, said("mlx5_core: probe of 0000:5c:00.0 failed with error -110"),
-            "fail", "probe of 0000:5c:00.0 failed", "explain rdma-driver-failed"),
+            "fail", "probe of 0000:5c:00.0 failed", "explain mlx5-load-failed"),
         Row("the same since Linux 6.11", LOG, None, said("efa 0000:00:1d.0: probe with driver efa failed with error -62"), "fail"),
         Row("which took it later", LOG, None, said("mlx5_core: probe of 0000:5c:00.0 failed with error -110", HCA + LOADED), "pass"),
         Row("a network adapter without RDMA", LOG, None, said("ice: probe of 0000:4b:00.0 failed with error -5"), "pass", "told"),
