@@ -9,6 +9,7 @@ import pytest
 from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.numbers import find_misread
 from gpuprov.spec.problem import Origin
+from gpuprov.spec.problem import Path as Path_
 
 SPEC = "all:\n  hosts:\n    gpu1:\n      gpuprov:\n        kernel: {{sysctl: {{vm.swappiness: {}}}}}\n"
 
@@ -28,5 +29,5 @@ def test_what_yaml_reads_in_another_base_is_told(written: str, value: int, tmp_p
 
 
 def test_without_a_place_nothing_is_known_to_be_misread() -> None:
-    origins = {("vm",): Origin("script"), ("fs",): Origin("/nonexistent", 3, 1)}
+    origins: dict[Path_, Origin] = {("vm",): Origin("script"), ("fs",): Origin("/nonexistent", 3, 1)}
     assert not list(find_misread({"vm": 8, "fs": 8, "net": 8}, origins))
