@@ -185,7 +185,8 @@ def _read_folder(path: Path, hosts: Collection[str], note: Callable[[str], None]
     folder = _Folder(path, hosts)
     cut = ""
     walk = archives.walk_folder if path.is_dir() else archives.list_members
-    members = walk(path, folder.is_wanted)
+    name_in = str if path.is_dir() else _strip_top
+    members = ((name_in(name), data) for name, data in walk(path, lambda name: folder.is_wanted(name_in(name))))
     try:
         yield from folder.read(members)
     except Cut:
@@ -252,6 +253,12 @@ def _is_wanted(name: str) -> bool:
         or sosreport.is_read(name)
         or outputs.is_placed(name)
     )
+
+
+def _strip_top(name: str) -> str:
+    """Return a member's name without the folder that the archive was made from, where it is a record only so."""
+    top, _, rest = name.partition("/")
+    return rest if not _is_wanted(name) and not top.startswith("sosreport") and _is_wanted(rest) else name
 
 
 def _read_bug_report(text: str, path: str, node: str = "", *, cut: bool = False) -> Record:

@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import os
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -299,3 +300,13 @@ def test_xml_as_other_systems_and_people_save_it(data: bytes, tmp_path: Path) ->
     (tmp_path / "smi.xml").write_bytes(data)
     (record,) = read(tmp_path / "smi.xml")
     assert "gpu_health" in record.outputs
+
+
+@pytest.mark.parametrize("top", ["", "./", "case-4711/", "./case-4711/"])
+def test_an_archive_of_a_folder_is_read_as_that_folder(tmp_path: Path, top: str) -> None:
+    for name in ("gpu017", "gpu018"):
+        write(tmp_path / name, dmesg_log=LOG_OF_018.replace("gpu018", name))
+    with tarfile.open(tmp_path / "logs.tar.gz", "w:gz") as archive:
+        for name in ("gpu017", "gpu018"):
+            archive.add(tmp_path / name, f"{top}{name}")
+    assert hosts(tmp_path / "logs.tar.gz", "gpu017", "gpu018") == ["gpu017", "gpu018"]
