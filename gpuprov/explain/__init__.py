@@ -17,11 +17,15 @@ from gpuprov.catalog.verdicts import in_health
 from gpuprov.core.errors import EXIT_CODES, GpuprovError
 from gpuprov.core.masking import masked
 from gpuprov.core.safe_parse import Unreadable, archives, is_whole
+from gpuprov.core.sanitize import cut_to
 from gpuprov.explain import fields
 from gpuprov.explain.hardware import explain_hardware, suggest
 from gpuprov.explain.messages import Seen, symptoms_in
 from gpuprov.facts.captures import Record
 from gpuprov.facts.captures.outputs import CUT
+
+LONGEST = 500
+"""Characters of an unknown text that are repeated."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,7 +61,7 @@ def explain(words: str) -> list[Explanation]:
         hint = "paste the whole message as it was printed, or pipe a log in: dmesg | gpuprov explain -"
     else:
         hint = f"capabilities: {', '.join(BY_NAME)}"
-    raise GpuprovError(f'nothing is known of "{masked(text)[0]}"', hint)
+    raise GpuprovError(f'nothing is known of "{cut_to(masked(text)[0], LONGEST)}"', hint)
 
 
 def in_records(records: Iterable[Record]) -> list[Explanation]:

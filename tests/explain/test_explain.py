@@ -406,3 +406,9 @@ def test_of_xids_the_gravest_comes_first() -> None:
         f"NVRM: Xid (PCI:0000:0{number % 7}:00): {number}, pid=9, name=a" for number in (43, 13, 63, 48, 79)
     )
     assert [one.name for one in in_text(log, "a log")] == ["Xid 79", "Xid 48", "Xid 13", "Xid 43", "Xid 63"]
+
+
+def test_a_long_unknown_word_is_not_repeated_whole() -> None:
+    with pytest.raises(GpuprovError) as caught:
+        explain("z" * 100_000)
+    assert len(str(caught.value)) < 1000
