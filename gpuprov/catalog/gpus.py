@@ -128,6 +128,9 @@ _COUNTED = (
     re.compile(r"(?P<model>.*\S) ?: ?(?P<count>[0-9]{1,3})"),
 )
 """A model with a count before or behind it: 8xH100, H100:8."""
+_JETSON = re.compile(r"\b(?:jetson|tegra|(?:agx )?(?:orin|xavier|thor))\b", re.IGNORECASE)
+"""NVIDIA's systems on a chip, whose driver is a part of Jetson Linux:
+https://developer.nvidia.com/embedded/linux-tegra-r3272"""
 _SYSTEM = re.compile(r"\A\s*(?:nvidia )?(?:dgx|hgx)[ _-]+", re.IGNORECASE)
 
 
@@ -148,6 +151,8 @@ def explain_unknown(text: str) -> tuple[str, str]:
     """Describe a name that is no GPU of the catalogue, with the fix."""
     if vendor := find_vendor(text):
         return f"is {vendor} hardware", "gpuprov manages NVIDIA GPUs: leave gpu out where the host has none"
+    if _JETSON.search(text):
+        return "is a Jetson", "gpuprov manages cards and boards: a Jetson's driver comes with Jetson Linux"
     model, count = split_count(text)
     if count is not None:
         return "is a count and a model", f'write model: "{model}" and count: {count}'

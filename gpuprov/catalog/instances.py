@@ -49,10 +49,14 @@ _SHARED = re.compile(r"(?:-mig-[0-9]+g\.[0-9a-z.+]+)?(?:-shared)?\Z")
 https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go"""
 
 
+LABEL = "nvidia.com/gpu.product="
+"""What kubectl and node selectors put before a product name."""
+
+
 def parse_label(text: str) -> str:
     """Return a product name as words, from the label nvidia.com/gpu.product, from Slurm or from nvidia-smi of any
     branch."""
-    return " ".join(re.sub(r"[-_]", " ", _SHARED.sub("", text.strip().casefold())).split())
+    return " ".join(re.sub(r"[-_]", " ", _SHARED.sub("", text.strip().casefold().removeprefix(LABEL))).split())
 
 
 read_instances_file = partial(load, "instances", InstancesFile)

@@ -47,6 +47,7 @@ def gpu(key: str) -> Gpu:
         ("NVIDIA RTX PRO 5000 72GB Blackwell", "RTX-PRO-5000-72GB"),
         ("0x2330", "H100-SXM5-80GB"),
         ("RTX 3090", "RTX3090"),
+        ("nvidia.com/gpu.product=NVIDIA-H100-80GB-HBM3", "H100-SXM5-80GB"),
         ("RTX 3090 Ti", "RTX3090-TI"),
         ("gtx 1080ti", "GTX1080-TI"),
         ("H100 SXM5 80GB", "H100-SXM5-80GB"),

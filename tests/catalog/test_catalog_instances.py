@@ -54,6 +54,11 @@ def test_a_name_of_several_or_none_is_no_gpu(name: str) -> None:
         ("Arc A770", "is Intel hardware", "gpuprov manages NVIDIA GPUs"),
         ("TPU v5e", "is Google hardware", "gpuprov manages NVIDIA GPUs"),
         ("8xH100", "is a count and a model", 'write model: "H100" and count: 8'),
+        (
+            "Jetson AGX Orin",
+            "is a Jetson",
+            "gpuprov manages cards and boards: a Jetson's driver comes with Jetson Linux",
+        ),
         ("RTX 3090:4", "is a count and a model", 'write model: "RTX 3090" and count: 4'),
         ("1002:74a1", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),
         ("Gaudi 3", "is Intel hardware", "gpuprov manages NVIDIA GPUs"),
