@@ -143,7 +143,8 @@ def split_count(text: str) -> tuple[str, int | None]:
     """Split a model with a count (8xH100, H100:8); no count where the whole is a model, as the PCI id 10de:2330."""
     if find_gpu(text) is None:
         for match in filter(None, (pattern.fullmatch(text.strip()) for pattern in _COUNTED)):
-            return match["model"], int(match["count"])
+            if ":" not in match["model"] or find_gpu(match["model"]):
+                return match["model"], int(match["count"])
     return text, None
 
 

@@ -71,14 +71,24 @@ def _selectors(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
     named = () if block.gpus == "all" else block.gpus
     for index, text in enumerate(named):
         if not (ADDRESS.fullmatch(text) if is_address(text) else gpus.find_gpu(text)):
-            what, hint = "is no PCI address", 'as lspci -D prints it: "0000:3b:00.0"'
-            what, hint = (what, hint) if is_address(text) else gpus.explain_unknown(text)
+            what, hint = _explain_selector(text)
             yield problem(("gpus", index), f'is "{text}", which {what}', hint)
         if text in named[:index]:
             yield problem(("gpus", index), f"names {text} a second time", "once is enough")
     count = len(list_addresses(block))
     if host.gpu and host.gpu.count and count > host.gpu.count:
         yield problem("gpus", f"names {count} GPUs, and gpu.count is {host.gpu.count}", "correct one of them")
+
+
+def _explain_selector(text: str) -> tuple[str, str]:
+    """Explain an entry of gpus that is neither a PCI address nor a model, with what to write."""
+    if ADDRESS.fullmatch(f"0000:{text}"):
+        return "is a PCI address without its domain", f'write "0000:{text}", or as lspci -D prints it'
+    if text.upper().startswith(("GPU-", "MIG-")):
+        return "is a UUID: only the driver knows it", 'write the address, as lspci -D prints it: "0000:3b:00.0"'
+    if is_address(text):
+        return "is no PCI address", 'as lspci -D prints it: "0000:3b:00.0"'
+    return gpus.explain_unknown(text)
 
 
 def _driver(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
