@@ -76,7 +76,17 @@ def test_a_person_can_see_the_same() -> None:
         assert "\n" not in probe.evidence, probe.name
 
 
-BY_PATH = ("bootloader", "container", "gds_check", "hardware", "login", "python", "scratch")
+BY_PATH = (
+    "bootloader",
+    "container",
+    "gds_check",
+    "hardware",
+    "login",
+    "python",
+    "scratch",
+    "slurm",
+    "slurm_containers",
+)
 """What these look for has its path, and the shell finds it without a program of the PATH."""
 
 
