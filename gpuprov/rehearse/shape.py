@@ -121,9 +121,13 @@ def read_override(raw: RawHost, spec: HostSpec, options: Options) -> dict[str, A
 
 
 def find_own_distribution(spec: HostSpec) -> str:
-    """Find the distribution of the spec's recipe whose own archive the driver comes from; empty if Debian does as well."""
+    """Find the distribution of the spec's recipe whose own archive the driver comes from; empty if Debian does as well,
+    or if the board needs nvlsm, which only NVIDIA's repository has."""
     recipe, driver = find_recipe(spec.recipe), spec.capabilities.get("nvidia_driver")
     if recipe is None or not isinstance(driver, NvidiaDriver) or driver.source not in ("auto", "distribution"):
+        return ""
+    model = find_gpu(recipe.model)
+    if model and model.fabric_manager.nvlsm:
         return ""
     rows = [entry for entry in distributions.TABLE if entry.driver_source and entry.catalogue in recipe.distributions]
     return rows[0].key if rows else ""
