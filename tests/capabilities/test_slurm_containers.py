@@ -22,6 +22,7 @@ from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import Row, facts, judge
 from tests.capabilities.slurm_host import printed_containers, told
+from tests.here import program
 
 ENROOT = Slurm(containers=Containers(enroot=True))
 BOTH = Slurm(containers=Containers(enroot=True, pyxis=True))
@@ -227,3 +228,10 @@ def test_a_prolog_of_the_site_may_start_it(read: Path) -> None:
     assert not ask(read).prolog
     (read / "prolog.d/10-site").write_text(f"#!/bin/sh\nexec {probe.PROLOG}\n", encoding="utf-8")
     assert ask(read).prolog
+
+
+def test_the_version_of_enroot_is_that_of_its_script(read: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in NVIDIA's enroot.in: https://github.com/NVIDIA/enroot/blob/main/enroot.in"""
+    program(read, "enroot", 'readonly ENROOT_VERSION="3.2.0"\n')
+    monkeypatch.setenv("PATH", f"{read}:/usr/bin:/bin")
+    assert ask(read).enroot == "3.2.0"

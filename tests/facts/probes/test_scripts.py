@@ -3,6 +3,7 @@ understood."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Iterable
@@ -55,6 +56,11 @@ def run(probe: Probe[Any], path: str = "/usr/sbin:/usr/bin:/sbin:/bin") -> Outpu
 
 
 ALL = pytest.mark.parametrize("probe", [pytest.param(probe, id=probe.name) for probe in probes()])
+
+
+def test_no_snippet_has_a_control_character() -> None:
+    """As an escape of sed's has become where a text was not raw: the snippet runs, and prints something else."""
+    assert not [probe.name for probe in probes() if re.search(r"[\x00-\x08\x0b-\x1f]", probe.script)]
 
 
 def test_names_are_unique() -> None:

@@ -78,7 +78,7 @@ CONTAINERS = Probe(
     "slurm_containers",
     f"""PATH=$PATH:/usr/sbin:/sbin:/usr/local/bin:/opt/slurm/bin; c={onhost.FOLDER}
 # enroot itself would make the folders of whoever starts it.
-p=$(command -v enroot) && echo "enroot|$(sed -n 's/.*ENROOT_VERSION="\\([0-9.]*\\)".*/\1/p' "$p" | head -n 1)"
+p=$(command -v enroot) && echo "enroot|$(sed -n 's/.*ENROOT_VERSION="\\([0-9.]*\\)".*/\\1/p' "$p" | head -n 1)"
 for p in mksquashovlfs aufs2ovlfs; do
   p=$(command -v enroot-$p) && getcap "$p" 2>/dev/null | grep cap_sys_admin | sed 's/^/caps|/'
 done
