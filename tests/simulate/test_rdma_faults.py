@@ -164,8 +164,9 @@ def test_a_fault_fails_the_check_that_it_names(make: Make, item: str) -> None:
 
 
 def test_every_fault_of_the_table_is_planted() -> None:
+    """But for one of GPUs, and one with files of its own, which tests/e2e/test_rdma_traps.py plants."""
     here = {item.partition("=")[0] for item in FAULTS}
-    assert here == {fault.name for fault in TABLE if fault.moment == "verify"} - {"nvlink-down"}
+    assert here == {fault.name for fault in TABLE if fault.moment == "verify"} - {"nvlink-down", "rdma-errors-grow"}
 
 
 @pytest.mark.parametrize("description", [INFINIBAND, ROCE], ids=["infiniband", "roce"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from gpuprov.host_code.readings import COUNTERS, FOLDER
 from gpuprov.simulate.faults.base import Fault
 from gpuprov.simulate.parts.kernel_log import LOG
 
@@ -39,13 +38,6 @@ d=$(readlink -f "${{i%/net/*}}"); n=$(date +%s)
 for w in up down up down up down up; do
   printf '%s.000001 %s kernel: mlx5_core %s %s: Link %s\\n' "$n" "$(hostname)" "${{d##*/}}" "${{i##*/}}" "$w" >> {LOG}
 done"""
-GROWTH = f"""
-d=$(ls /sys/class/infiniband | head -n 1) && [ -n "$d" ] || {{ echo 'no RDMA device' >&2; exit 1; }}
-mkdir -p {FOLDER}
-for n in '2 0' '1 500'; do
-  set -- $n "$(date -u -d "${{n% *}} hours ago" +%Y-%m-%dT%H:%M:%SZ)"
-  printf '{{"at": "%s", "ports": {{"%s/1": {{"symbol_error": %s}}}}}}\\n' "$3" "$d" "$2"
-done > {FOLDER}/{COUNTERS}"""
 SWAP, DOWN = "/gpuprov-sim-swap", "/run/gpuprov-sim/interface-down"
 TABLE: tuple[Fault, ...] = (
     _gpu("gpu-ecc-errors", "ECC counts uncorrectable errors of a GPU's memory", "health.ecc_errors"),
@@ -80,8 +72,6 @@ TABLE: tuple[Fault, ...] = (
           heal="rm -f /srv/.gpuprov-sim-fill"),
     Fault("rdma-link-flaps", "the link of an RDMA device's interface went down and came back three times", "health.link_flaps",
           plant=FLAPS, heal=f"sed -i 1q {LOG}", kinds=("container",)),
-    Fault("rdma-errors-grow", "a port has counted 500 symbol errors within an hour, by the host's own readings",
-          "health.link_error_rates", plant=GROWTH, heal=f"rm -f {FOLDER}/{COUNTERS}", kinds=("container",)),
     Fault("interface-down", "an interface is down, as without a cable (parameter: its name)", "health.devices", parameter="eth1",
           plant=f'ip link set dev "$1" down && echo "$1" > {DOWN}',
           heal=f'if read -r i < {DOWN}; then ip link set dev "$i" up; rm {DOWN}; fi'),

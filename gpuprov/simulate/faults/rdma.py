@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 
 from gpuprov.core.errors import GpuprovError
+from gpuprov.host_code.readings import COUNTERS, FOLDER
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.faults.base import SILICON, Fault
 
@@ -25,6 +26,15 @@ def _forgotten(name: str, what: str, caught_by: str, word: str, unit: str) -> Fa
     return Fault(name, what, caught_by, plant=f"{BUS} forget {word}", heal=AGAIN.format(unit), kinds=("container",))
 
 
+GROWTH = f"""
+d=$(ls /sys/class/infiniband | sed -n "$((${{1:-0}} + 1))p") && [ -n "$d" ] || {{ echo 'no RDMA device' >&2; exit 1; }}
+mkdir -p {FOLDER}
+for n in '2 0' '1 500'; do
+  set -- $n "$(date -u -d "${{n% *}} hours ago" +%Y-%m-%dT%H:%M:%SZ)"
+  printf '{{"at": "%s", "ports": {{"%s/1": {{"symbol_error": %s}}}}}}\\n' "$3" "$d" "$2"
+done > {FOLDER}/{COUNTERS}"""
+"""Readings of a port that had no errors two hours ago, and as many as now an hour ago."""
+
 TABLE: tuple[Fault, ...] = (
     _function("hca-missing", "an HCA is not on the PCI bus (parameter: its index)", "rdma.devices"),
     _function("hca-misplaced", "an HCA is in a slot of the other socket (parameter: its index)", "topology.rails"),
@@ -39,6 +49,9 @@ TABLE: tuple[Fault, ...] = (
     _function("rdma-port-flaps", "a port has gone down 14 times, and has symbol errors (parameter: the HCA's index)", "health.ports"),
     _function("rdma-timeouts", "a port has counted 12 acknowledgements that did not come in time (parameter: the HCA's index)",
               "health.rdma_counters"),
+    Fault("rdma-errors-grow", "a port has counted 500 symbol errors in an hour, by the host's readings (parameter: the HCA's index)",
+          "health.link_error_rates", plant=f"{SILICON}\n{GROWTH}", heal=f"rm -f {FOLDER}/{COUNTERS}\n{SILICON}", parameter="0",
+          kinds=("container",)),
     _function("roce-gid-missing", "a RoCE interface has lost its IPv4 address, and its GIDs with it (parameter: the HCA's index)",
               "rdma.nccl_gid"),
     _forgotten("roce-settings-lost", "settings of RoCE are those of a driver loaded anew", "rdma.roce_settings", "roce", ROCE),

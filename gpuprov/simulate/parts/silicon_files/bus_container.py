@@ -205,7 +205,7 @@ def concerns(function: Function, name: str, value: str) -> bool:
     if name == "pcie-link-narrow":
         return f"{function['role']}{function['index']}" == value
     if name not in ("gpu-lost", "hca-missing", "hca-misplaced", "ib-port-down", "ib-port-init", "ib-rate-low",
-                    "rdma-port-flaps", "rdma-timeouts", "hca-link-layer", "roce-gid-missing"):  # fmt: skip
+                    "rdma-port-flaps", "rdma-timeouts", "rdma-errors-grow", "hca-link-layer", "roce-gid-missing"):  # fmt: skip
         return False
     return bool(
         function["role"] == ("gpu" if name == "gpu-lost" else "hca") and str(function["index"]) == (value or "0")
@@ -230,6 +230,8 @@ def port(adapter: dict[str, Any], faults: set[str]) -> dict[str, Any]:
         files["ports/1/rate"] = "100 Gb/sec (1X NDR)"
     if "rdma-port-flaps" in faults:
         files |= {f"ports/1/counters/{name}": count for name, count in FLAPS.items()}
+    if "rdma-errors-grow" in faults:
+        files["ports/1/counters/symbol_error"] = "500"
     if "rdma-timeouts" in faults:
         files["ports/1/hw_counters/local_ack_timeout_err"] = "12"
     if "hca-link-layer" in faults:
