@@ -76,9 +76,11 @@ def iommu(ctx: Ctx) -> Outcome:
     if not lent:
         return not_asked(NONE)
     if without := " ".join(function.address for function in lent if not function.group):
-        asked, running = parameters_of(ctx.host), ctx.facts.get(boot.COMMAND_LINE)
-        if any(running.get(key) != value for key, value in asked.items()):
-            reason = f"the kernel should be started with {' '.join(f'{key}={value}' for key, value in asked.items())}"
+        parameters, running = parameters_of(ctx.host), ctx.facts.get(boot.COMMAND_LINE)
+        if any(running.get(key) != value for key, value in parameters.items()):
+            reason = (
+                f"the kernel should be started with {' '.join(f'{key}={value}' for key, value in parameters.items())}"
+            )
             return fail("IOMMU groups", f"none of {without}", f"{APPLY}, then a reboot", reboot=reason)
         hint = "switch the IOMMU on in the firmware: VT-d, AMD-Vi or SMMU"
         return fail("IOMMU groups", f"none of {without}", hint)
