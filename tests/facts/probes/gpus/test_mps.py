@@ -134,7 +134,9 @@ def test_a_users_program_forges_no_daemon_and_is_asked_nothing() -> None:
         folder = Path(name)
         control = folder / "bin/nvidia-cuda-mps-control"
         control.parent.mkdir()
-        control.write_text(f"#!/bin/sh\ncat >/dev/null; : > {name}/asked; echo 50.0\n")
+        control.write_text(  # another daemon of this machine may be asked
+            f'#!/bin/sh\ncat >/dev/null; [ "$CUDA_MPS_PIPE_DIRECTORY" != {name} ] || : > {name}/asked; echo 50.0\n'
+        )
         control.chmod(0o755)
         (folder / "nvidia-cuda-mps-control").symlink_to(sleep)
         child = subprocess.Popen(
