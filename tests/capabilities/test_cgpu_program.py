@@ -11,6 +11,8 @@ from gpuprov.capabilities.cgpu.desired import MODULES
 from tests.capabilities import at_boot
 from tests.facts.probes.gpus.test_cgpu import tree
 
+pytestmark = pytest.mark.install  # the program is started again and again
+
 LIKE = {"max_inst": "16", "policy": "0", "prio_ratio": "20"}
 
 

@@ -13,6 +13,8 @@ from gpuprov.host_code.at_boot.scratch_state import ENDS, READER, parse
 from tests.capabilities import at_boot
 from tests.capabilities.scratch_host import ARRAY
 
+pytestmark = pytest.mark.install  # the program is started again and again
+
 SIZE = 4 * ENDS
 LESS_TO_READ = ("\nENDS = 1 << 20\n", "\nENDS = 1 << 14\n")
 """Of a disk's ends, in whose stead a few KiB are read here: a MiB in sectors takes longer than all the rest."""

@@ -585,6 +585,7 @@ def test_a_file_that_others_changed_since_is_left_to_them(
     assert [one.stays for one in found if one.name == changed] == ["changed by others since it was applied"]
 
 
+@pytest.mark.install
 def test_a_unit_is_switched_off_while_its_file_is_there(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -600,6 +601,7 @@ def test_a_unit_is_switched_off_while_its_file_is_there(
         assert log.read_text().splitlines() == [f"disable {off}", f"stop {off}", f"enable {on}", f"restart {on}"]
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(("name", "unit"), [("pcie", "gpuprov-pcie"), ("gpu_settings", "gpuprov-gpu-settings")])
 def test_what_is_asked_for_no_more_is_off_and_gone(
     name: str, unit: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -614,6 +616,7 @@ def test_what_is_asked_for_no_more_is_off_and_gone(
     assert done[-2:] == [f"disable {unit}.service", f"stop {unit}.service"]
 
 
+@pytest.mark.install
 @pytest.mark.parametrize(
     ("name", "block", "unit"),
     [
@@ -644,6 +647,7 @@ def test_other_blocks_that_decide_on_units(
     assert (state["file"].get(unit, "disabled"), state["active"].get(unit, "inactive")) == on
 
 
+@pytest.mark.install
 def test_another_fabric_takes_the_units_of_the_first_away(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -663,6 +667,7 @@ def test_another_fabric_takes_the_units_of_the_first_away(
         ]
 
 
+@pytest.mark.install
 def test_a_unit_whose_file_went_while_it_ran_is_stopped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

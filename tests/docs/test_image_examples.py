@@ -15,6 +15,8 @@ from click.testing import CliRunner
 
 from gpuprov.cli import cli
 
+pytestmark = pytest.mark.install  # other projects' programs
+
 FOLDER = Path(__file__).parents[2] / "docs/how-to/images"
 SCRIPTS = ("mkosi/mkosi.finalize", "virt-customize/bake.sh")
 BAKE = re.compile(r"\bgpuprov(?:\}\")? (bake inventory\.yaml --limit image --root \S+ --wheels wheels[a-z -]*)")

@@ -318,6 +318,7 @@ def test_firmware_is_compared_as_health_compares_it(
     assert again.fit == later
 
 
+@pytest.mark.install
 def test_a_host_is_reached_as_the_inventory_says() -> None:
     """This machine, by its own shell: the program arrives, runs, and its answer is understood; nothing is changed."""
     raw = RawHost(name="here", connection={"ansible_connection": "local"})
