@@ -121,16 +121,10 @@ def read_override(raw: RawHost, spec: HostSpec, options: Options) -> dict[str, A
 
 
 def find_own_distribution(spec: HostSpec) -> str:
-    """Find the distribution of the spec's recipe whose own archive the driver comes from; empty if Debian does as well,
-    or if the board needs nvlsm, which only NVIDIA's repository has."""
-    recipe, driver = find_recipe(spec.recipe), spec.capabilities.get("nvidia_driver")
-    if recipe is None or not isinstance(driver, NvidiaDriver) or driver.source not in ("auto", "distribution"):
-        return ""
-    model = find_gpu(recipe.model)
-    if model and model.fabric_manager.nvlsm:
-        return ""
-    rows = [entry for entry in distributions.TABLE if entry.driver_source and entry.catalogue in recipe.distributions]
-    return rows[0].key if rows else ""
+    """Find the first distribution of the spec's recipe; empty if Debian is near enough to it, whose userland is real."""
+    recipe = find_recipe(spec.recipe)
+    rows = [entry for entry in distributions.TABLE if recipe and entry.catalogue == recipe.distributions[0]]
+    return rows[0].key if rows and rows[0].family != "debian" else ""
 
 
 def describe(raw: RawHost, spec: HostSpec, values: dict[str, Any]) -> tuple[Description, list[str]]:
@@ -248,7 +242,10 @@ def plan_repositories(spec: HostSpec, known: Distribution) -> list[str]:
     distribution has."""
     driver = spec.capabilities.get("nvidia_driver")
     from_nvidia = isinstance(driver, NvidiaDriver) and driver.source == "nvidia"
-    return [*known.default_repositories, "nvidia"] if from_nvidia and "nvidia" not in known.default_repositories else []
+    if not from_nvidia or "nvidia" in known.default_repositories:
+        return []
+    # a distribution's separate archive of a driver is not there before somebody adds it
+    return ["nvidia"] if known.driver_source else [*known.default_repositories, "nvidia"]
 
 
 def make_name(host: str, count: int, run: str, taken: set[str]) -> str:

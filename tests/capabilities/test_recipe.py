@@ -27,12 +27,14 @@ def warnings(values: dict[str, Any]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("version", ["580", "580.95.05", "580.178.04"])
 def test_a_version_of_the_recipes_branch_follows_it(version: str) -> None:
-    assert warnings(spec(nvidia_driver={"version": version, "kernel_modules": "open"})) == []
+    assert warnings(spec(nvidia_driver={"version": version, "source": "nvidia", "kernel_modules": "open"})) == []
 
 
 @pytest.mark.parametrize("version", ["any", "595", "595.71.05"])
 def test_another_branch_is_told_with_both_values_and_the_source(version: str) -> None:
-    ((message, hint),) = warnings(spec(nvidia_driver={"version": version, "kernel_modules": "open"}))
+    ((message, hint),) = warnings(
+        spec(nvidia_driver={"version": version, "source": "nvidia", "kernel_modules": "open"})
+    )
     assert message == f'nvidia_driver.version is "{version}", and recipe aws-p5 has "580"'
     assert hint.startswith("source: https://github.com/awslabs/amazon-eks-ami/")
     assert ", read 2026-" in hint

@@ -52,8 +52,7 @@ def test_a_recipe_can_be_rehearsed(recipe: Recipe) -> None:
     assert shape.description.gpu
     assert shape.description.gpu.count == recipe.count
     assert [entry.partition(":")[0] for entry in shape.left_out] == LEFT_OUT[recipe.key]
-    of_amazon = recipe.key.startswith("aws-") and recipe.model not in ("B200", "B300")
-    assert shape.description.distribution == ("amazon2023" if of_amazon else "debian12")
+    assert shape.description.distribution == ("amazon2023" if recipe.key.startswith("aws-") else "debian12")
     left = {entry for entry in LEFT_OUT[recipe.key] if "." not in entry}
     assert {*shape.spec.capabilities} == {*pairs[0][1].capabilities} - left
 

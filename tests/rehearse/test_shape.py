@@ -112,6 +112,7 @@ def test_a_driver_that_the_distribution_lacks_is_a_stand_in(version: str, distri
     ("source", "distribution", "repositories"),
     [
         ("nvidia", "debian12", ("distribution", "nvidia")),
+        ("nvidia", "amazon2023", ("nvidia",)),
         ("nvidia", "rocky9", ()),
         ("distribution", "debian12", ()),
         ("auto", "debian12", ()),

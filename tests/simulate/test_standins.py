@@ -18,6 +18,7 @@ from gpuprov.simulate.repository.versions import versions
 from gpuprov.simulate.standins import driver as standins_driver
 from gpuprov.simulate.standins import nvidia_apt, nvidia_dnf, ubuntu
 from gpuprov.simulate.standins.catalogue import names
+from gpuprov.simulate.standins.extras import extras
 from gpuprov.simulate.standins.model import Standin
 from tests.simulate.needs import needs_dpkg, needs_rpmbuild
 
@@ -85,6 +86,12 @@ def test_what_the_catalogue_names_is_on_offer(make: Make, key: str, source: Repo
     wanted = names(known, source, version)
     assert len(wanted) > 5
     assert set(wanted) <= {package.name for package in make(known, version)}
+
+
+@pytest.mark.parametrize("key", ["debian12", "ubuntu2404", "rocky9", "amazon2023", "sles15"])
+def test_every_repository_of_nvidias_packages_has_the_subnet_manager(key: str) -> None:
+    made = by_name(extras(DISTRIBUTIONS[key], "nvidia"))
+    assert "/opt/nvidia/nvlsm/sbin/nvlsm" in made["nvlsm"].files
 
 
 @needs_dpkg

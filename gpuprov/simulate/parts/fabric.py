@@ -78,12 +78,16 @@ def packages(target: Path, distribution: str, version: str) -> list[Path]:
     return made
 
 
-def subnet_manager(target: Path) -> Path:
-    """Build the NVLink subnet manager, which has a version line of its own."""
+def subnet_manager_files() -> dict[str, File]:
+    """Return the contents of nvlsm, by path."""
     # It only has to be there: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     program = b"#!/bin/sh\n# A stand-in of gpuprov's simulated hosts: it lives, and manages nothing.\nwhile :; do sleep 3600; done\n"
-    files = {"/opt/nvidia/nvlsm/sbin/nvlsm": File(program, 0o755)}
-    return standin_deb(target, "nvlsm", NVLSM, description="NVIDIA NVLink subnet manager", files=files)
+    return {"/opt/nvidia/nvlsm/sbin/nvlsm": File(program, 0o755)}
+
+
+def subnet_manager(target: Path) -> Path:
+    """Build the NVLink subnet manager, which has a version line of its own."""
+    return standin_deb(target, "nvlsm", NVLSM, description="NVIDIA NVLink subnet manager", files=subnet_manager_files())
 
 
 def _names(distribution: str, part_name: str, version: str) -> list[str]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gpuprov.simulate.distributions import Distribution, Repository
-from gpuprov.simulate.standins import extras_cuda, extras_dcgm, extras_gds
+from gpuprov.simulate.standins import extras_cuda, extras_dcgm, extras_fabric, extras_gds
 from gpuprov.simulate.standins.extra import LIBDIR, Extra, Form, Packaged
 from gpuprov.simulate.standins.model import Standin
 
-EXTRAS: tuple[Extra, ...] = (*extras_cuda.EXTRAS, *extras_dcgm.EXTRAS, *extras_gds.EXTRAS)
+EXTRAS: tuple[Extra, ...] = (*extras_cuda.EXTRAS, *extras_dcgm.EXTRAS, *extras_fabric.EXTRAS, *extras_gds.EXTRAS)
 
 
 def extras(distribution: Distribution, repository: Repository) -> list[Standin]:

@@ -70,7 +70,6 @@ def beside() -> list[Standin]:
     """Return packages of NVIDIA's repository beside the driver, with version lines of their own."""
     return [
         Standin("dkms", "3.4.1-2", "Dynamic Kernel Module Support: the host's is Debian's", requires=("gcc", "make")),
-        Standin("nvlsm", "2025.10.14-1", "nvlsm: an empty package"),
     ]
 
 
