@@ -22,9 +22,13 @@ def build_table(descriptions: Iterable[Description]) -> list[Row]:
 
 
 def list_rows(description: Description) -> Iterable[Row]:
-    yield Row(
-        "distribution, systemd, ssh, sudo, apt, dpkg", "real", f"{description.distribution}, from Debian's archive"
-    )
+    if description.known.stands_in:
+        text = f"{description.distribution}'s names, files and package versions, on Debian's programs"
+        yield Row("distribution", "stand-in", text)
+        yield Row("systemd, ssh, sudo, package manager", "real", "from Debian's archive")
+    else:
+        text = f"{description.distribution}, from Debian's archive"
+        yield Row("distribution, systemd, ssh, sudo, apt, dpkg", "real", text)
     if description.kind == "machine":
         yield Row(
             "kernel, initramfs, bootloader, reboot", "real", "a QEMU machine; its timing says nothing about production"

@@ -19,6 +19,7 @@ from gpuprov.catalog.gpus import find_gpu
 from gpuprov.fleet.specs import load_fleet
 from gpuprov.plan.read import Pair
 from gpuprov.rehearse.model import Options
+from gpuprov.rehearse.reality import build_table
 from gpuprov.rehearse.shape import STAND_INS, Shape, plan_shapes
 from gpuprov.simulate.description import Description, Kind
 from gpuprov.simulate.host import NAME
@@ -163,6 +164,13 @@ def test_what_cannot_be_simulated_is_told(variable: object, message: str, hint: 
     assert shape.description is None
     assert message in shape.problem
     assert hint in shape.hint
+
+
+def test_a_distribution_that_debian_stands_in_for_is_not_called_real() -> None:
+    rows = {row.thing: row.how for row in build_table([Description(distribution="amazon2023")])}
+    assert rows["distribution"] == "stand-in"
+    (first, *_) = build_table([Description()])
+    assert (first.how, first.detail) == ("real", "debian12, from Debian's archive")
 
 
 def test_cgpu_is_simulated_in_containers_only() -> None:
