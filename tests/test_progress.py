@@ -210,7 +210,7 @@ def test_lengths_of_time(seconds: float, expected: str) -> None:
         ("host : Take the lock", "gpuprov_lock", "its lock"),
         ("host : Release the lock of this host", "gpuprov_lock", ""),
         ("host : Reboot the host", "ansible.builtin.reboot", "its reboot"),
-        ("nvidia_driver : Install", "gpuprov_packages", "its package manager, and any other that is at work there"),
+        ("nvidia_driver : Install", "gpuprov_packages", "its package manager, or another program that holds its lock"),
         ("host : Drain the host", "gpuprov_step", "the drain"),
         ("kernel : Write", "gpuprov_files", ""),
     ],

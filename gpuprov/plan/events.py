@@ -35,7 +35,7 @@ _QUIET = ("", "non-zero return code", "One or more items failed", "All items com
 WAITS = {
     "drain": "the drain",
     "gpuprov_lock": "its lock",  # where it is taken: to give it back waits for nobody
-    "gpuprov_packages": "its package manager, and any other that is at work there",
+    "gpuprov_packages": "its package manager, or another program that holds its lock",
     "reboot": "its reboot",
 }
 """Modules, and steps of gpuprov_step, that may have to wait for something external, and what they wait for."""
