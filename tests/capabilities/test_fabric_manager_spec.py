@@ -28,6 +28,8 @@ from tests.capabilities.asking import (
 from tests.facts.probes import captured
 
 NAME, VERSION = "nvidia-fabricmanager-535", "535.261.03"
+AMAZON = 'ID="amzn"\nID_LIKE="fedora"\nVERSION_ID="2023"\n'
+DEBIAN = 'ID=debian\nVERSION_ID="12"\n'
 SHARED = FabricManager(fabric_mode="shared-nvswitch", settings={"LOG_LEVEL": 3})
 
 
@@ -108,6 +110,19 @@ def test_the_driver_is_resolved_to_a_version_that_has_fabric_manager() -> None:
     assert "the nearest version with the whole set is 535.261.03" in lacking.hint
     old = resolved("535", behind, installed("550.90.07", "nvidia-fabricmanager-550"))
     assert "nvidia-fabricmanager-550 removed" in [f"{change.name} {change.after}" for change in old.changes]
+
+
+@pytest.mark.parametrize(("system", "driver", "status"), [
+    (AMAZON, True, "pass"), (AMAZON, False, "fail"), (DEBIAN, True, "fail"),
+])  # fmt: skip
+def test_modules_that_come_with_the_driver_are_not_missed(system: str, driver: bool, status: str) -> None:
+    """On Amazon Linux they are in kernel-modules-extra, which nvidia_driver installs beside the headers."""
+    host = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver()} if driver else {})
+    given = {**good(), "fabric_bridges": "0000:05:00.0\n", "nvidia_functions": H100, "os_release": system}
+    check = CHECKS[fm("hardware")]
+    told = {**{probe.name: given[probe.name] for probe in check.probes}, "fabric_kernel": "module|mlx5_core\n"}
+    outcome = check.run(Context(host, FabricManager(), facts(**told)))
+    assert (outcome.status, "kernel-modules-extra" in outcome.hint) == (status, status == "fail")
 
 
 def test_a_board_that_nobody_manages() -> None:

@@ -13,6 +13,7 @@ from gpuprov.capabilities.fabric_manager.fragment import (
 )
 from gpuprov.catalog import fabric as catalogue
 from gpuprov.catalog import gpus
+from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.gpus import fabric
@@ -35,7 +36,7 @@ def useless(facts: Facts) -> str:
 
 @check(
     "fabric_manager.hardware",
-    *(*HARDWARE_PROBES, fabric.SUBNET_KERNEL, system.PLATFORM, system.CONTAINER),
+    *(*HARDWARE_PROBES, fabric.SUBNET_KERNEL, system.PLATFORM, system.CONTAINER, system.OS_RELEASE),
     moment="preflight",
     evidence="lspci -nn -d 10de:; grep -la SW_MNG /sys/bus/pci/devices/*/vpd; modinfo -n mlx5_ib ib_umad",
 )
@@ -47,8 +48,8 @@ def hardware(ctx: Ctx) -> Outcome:
         return fail("NVSwitches on the bus", useless(ctx.facts), hint)
     if switch_gen >= catalogue.BRIDGED_GENERATION and (missing := lacking(ctx)):
         hint = (
-            "install what has them: linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules on EL, or another stack "
-            "(rdma: {stack: doca-ofed})"
+            "install what has them: linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules on EL, kernel-modules-extra "
+            "on Amazon Linux, or another stack (rdma: {stack: doca-ofed})"
         )
         message = f"{ctx.facts.get(system.PLATFORM).kernel} has no {' '.join(missing)}"
         return fail(f"{', '.join(catalogue.SUBNET_MODULES)} for NVSwitches of generation {switch_gen}", message, hint)
@@ -66,10 +67,18 @@ def lacking(ctx: Ctx) -> list[str]:
     """Return the modules that the running kernel lacks, and that nothing in the spec provides. The kernel's number
     proves nothing about them: distributions backport."""
     brought = getattr(ctx.host.capabilities.get("rdma"), "stack", "") == "doca-ofed"
-    if brought or ctx.facts.get(system.CONTAINER):
+    if brought or ctx.facts.get(system.CONTAINER) or comes_with_driver(ctx):
         return []
     modules = ctx.facts.get(fabric.SUBNET_KERNEL).modules
     return [name for name in catalogue.SUBNET_MODULES if name not in modules]
+
+
+def comes_with_driver(ctx: Ctx) -> bool:
+    """Return whether nvidia_driver installs the package that has the modules, beside the kernel's headers. Amazon
+    Linux: https://github.com/aws/aws-parallelcluster/pull/6990"""
+    release = ctx.facts.get(system.OS_RELEASE)
+    names = find_packages(release.id, release.version) if "nvidia_driver" in ctx.host.capabilities else None
+    return any("-modules-extra-" in form for form in names.headers) if names else False
 
 
 @check(
