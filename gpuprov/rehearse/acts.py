@@ -162,7 +162,13 @@ class _Rehearsing:
         self._note(outcome.host, act, verdict, seconds, f"{outcome.state}: {place}{outcome.message}", details)
 
     def _apply(self, pairs: Sequence[Pair]) -> ApplyRun:
-        options = ApplyOptions(yes=True, max_fail="100%", forks=self.options.forks, log_dir=self.options.log_dir)
+        options = ApplyOptions(
+            yes=True,
+            max_fail="100%",
+            forks=self.options.forks,
+            log_dir=self.options.log_dir,
+            checkpoint=self.options.keep,
+        )
         ran = apply(pairs, options, self.show)
         if ran.log:
             self.whole.logs.append(str(ran.log))
