@@ -23,8 +23,9 @@ echo '# files'; find /etc /boot -xdev -type f -printf '%p %s-%T@\n' | sort
 echo '# enabled'; systemctl list-unit-files --no-legend --no-pager --type service,timer,socket | awk '{ print $1, $2 }'
 echo '# active'; systemctl list-units --no-legend --no-pager --plain --type service,timer,socket | awk '{ print $1, $3 }'
 """
-NOISE = ("/etc/ld.so.cache", "/etc/mtab", "/etc/.pwd.lock", "/etc/gpuprov-sim/")
-"""Caches, locks and parts of the simulation: nothing that concerns an operator."""
+BACKUPS = ("/etc/group-", "/etc/gshadow-", "/etc/passwd-", "/etc/shadow-", "/etc/subgid-", "/etc/subuid-")
+NOISE = ("/etc/ld.so.cache", "/etc/mtab", "/etc/.pwd.lock", "/etc/gpuprov-sim/", *BACKUPS)
+"""Caches, locks, what useradd keeps of old files, and parts of the simulation: nothing that concerns an operator."""
 REBOOTED = "Reboot the host"
 """The one task of the playbook that reboots a host."""
 

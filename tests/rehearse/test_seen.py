@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.apply import HostOutcome
 from gpuprov.core.errors import GpuprovError
 from gpuprov.rehearse import format_text
-from gpuprov.rehearse.seen import SNAPSHOT, Snapshot
+from gpuprov.rehearse.seen import SNAPSHOT, Snapshot, find_changes
 from tests.here import program
 from tests.rehearse.stage import Noting
 from tests.rehearse.test_acts import rehearsed, verdicts
@@ -29,6 +30,12 @@ def test_a_snapshot_has_the_packages_of_each_package_manager(tmp_path: Path, rpm
     done = subprocess.run(["/bin/sh", "-c", SNAPSHOT], capture_output=True, text=True, check=True, env=environment)
     driver = {"kmod-nvidia": "3:580.105.08-1.el9"} if rpms else {}
     assert Snapshot.of(done.stdout).parts["packages"] == {"sed": "4.9-1", **driver}
+
+
+def test_what_useradd_keeps_of_old_files_is_no_change() -> None:
+    before, after = (Snapshot.of(f"# files\n/etc/group {n}\n/etc/group- {n}\n/etc/shadow- {n}\n") for n in "12")
+    seen = find_changes(before, after, None, HostOutcome(host="gpu01", state="changed"))
+    assert seen.files == ("/etc/group: changed",)
 
 
 class Mute(Noting):
