@@ -1,4 +1,5 @@
-"""Each recipe of the catalogue can be rehearsed in containers, and what of it is left out is known."""
+"""Each recipe of the catalogue is checked without a warning and can be rehearsed in containers, and what of it is left
+out is known."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ LEFT_OUT: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("recipe", recipes(), ids=lambda recipe: recipe.key)
 def test_a_recipe_can_be_rehearsed(recipe: Recipe) -> None:
-    pairs = judge([RawHost(name="node01", values=spec_of(recipe))]).pairs
+    fleet = judge([RawHost(name="node01", values=spec_of(recipe))])
+    assert not fleet.warnings
+    pairs = fleet.pairs
     (shape,) = plan_shapes(pairs, Options(), "1f3a")
     assert shape.description, shape.problem
     assert shape.description.gpu

@@ -10,6 +10,7 @@ from gpuprov.capabilities.driver import asked_version
 from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.catalog import drivers, gpus, pcie
 from gpuprov.catalog.rdma import gpudirect as catalogue
+from gpuprov.catalog.recipes import find_recipe
 from gpuprov.facts.probes.host import system, virtualization
 from gpuprov.facts.probes.host.pcie import PCIE, Pcie
 from gpuprov.host_code.at_boot.pcie import UNREADABLE, list_differences
@@ -69,7 +70,8 @@ def judge_bare_metal(host: HostSpec) -> Iterable[Problem]:
     """Yield a warning for GPUs on boards of servers (SXM, Grace), as bare metal cannot be detected offline. NCCL that
     is slow, hangs or fails for this reason: https://github.com/NVIDIA/nccl/issues/1737, 2079, 606, 489 and 257."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
-    virtual = any(name in host.capabilities for name in ("vgpu_guest", "cgpu"))
+    recipe = find_recipe(host.recipe)  # a cloud's instances with such adapters are virtual machines
+    virtual = bool(recipe and recipe.instances) or any(name in host.capabilities for name in ("vgpu_guest", "cgpu"))
     if (
         gpu
         and gpu.form_factor.startswith(BOARDS)
