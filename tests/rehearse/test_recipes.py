@@ -1,5 +1,4 @@
-"""Each recipe of the catalogue is checked without a warning and can be rehearsed in containers, and what of it is left
-out is known."""
+"""Each recipe of the catalogue is valid and can be rehearsed in containers; what it warns of and what is left out is known."""
 
 from __future__ import annotations
 
@@ -44,11 +43,14 @@ LEFT_OUT: dict[str, list[str]] = {
     "workstation": [],
 }
 
+WARNED = {key: [("gpudirect_rdma", "topology_check")] for key in ("gb300-nvl72-infiniband", "azure-nd-gb200")}
+"""Some such machines need topology_check: allow, and no source says that these do."""
+
 
 @pytest.mark.parametrize("recipe", recipes(), ids=lambda recipe: recipe.key)
 def test_a_recipe_can_be_rehearsed(recipe: Recipe) -> None:
     fleet = judge([RawHost(name="node01", values=spec_of(recipe))])
-    assert not fleet.warnings
+    assert [warning.path for warning in fleet.warnings] == WARNED.get(recipe.key, [])
     pairs = fleet.pairs
     (shape,) = plan_shapes(pairs, Options(), "1f3a")
     assert shape.description, shape.problem
