@@ -15,6 +15,7 @@ from gpuprov.core import safe_parse
 from gpuprov.core.safe_parse import Tree
 from gpuprov.inventory import ranges
 from gpuprov.inventory.data import Data
+from gpuprov.inventory.enabled import judge_enabled, load_plugins, with_enabled
 from gpuprov.inventory.origin import find_origin, hide_encrypted, hide_encrypted_text
 from gpuprov.inventory.quiet import Heard
 from gpuprov.inventory.reasons import convert_error
@@ -159,6 +160,15 @@ class Manager(InventoryManager):  # type: ignore[misc]
         self.plain = set(constants.INVENTORY_ENABLED) <= {"host_list", "script", "auto", "yaml", "ini", "toml"}
         """True if all sources so far are written-down hosts (no script, no plugin configuration)."""
 
+    def parse_sources(self, cache: bool = False) -> None:
+        """Parse all sources, unless no plugin that could read them is enabled."""
+        wrong = judge_enabled()
+        if wrong and wrong.severity == "error":
+            self.problems.append(wrong)
+            return
+        self.warnings += filter(None, (wrong,))
+        super().parse_sources(cache)
+
     def parse_source(self, source: str, cache: bool = False) -> bool:
         """Parse one source as Ansible does (files of a directory come here too). Return whether hosts or groups were
         read."""
@@ -185,9 +195,8 @@ class Manager(InventoryManager):  # type: ignore[misc]
         parsed = self._try(source)
         if not parsed:
             error = select_relevant(source, dict(self.heard.failures[start:]), self._configured)
-            place = Origin(show_path(source))
-            refused = Problem(message="no inventory plugin can read this file", origin=place)
-            self.problems.append(convert_error(error, source) if error else refused)
+            refused = Problem(message="no inventory plugin can read this file", origin=Origin(show_path(source)))
+            self.problems.append(with_enabled(convert_error(error, source) if error else refused))
         self.files.forget(str(source))
         return parsed
 
@@ -205,7 +214,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
 
     def _fetch_inventory_plugins(self) -> list[Any]:
         """Return all enabled plugins, or only the one for this source: the others would misread it."""
-        plugins = list(super()._fetch_inventory_plugins())
+        plugins = load_plugins()
         for plugin in plugins:
             if getattr(plugin, "_load_name", "") in ("script", "ansible.builtin.script"):
                 limit_scripts(

@@ -1,0 +1,66 @@
+"""The inventory plugins that are enabled by ansible.cfg or the environment; a setting without a usable one is told."""
+
+from typing import Any, NamedTuple
+
+import msgspec
+from ansible import constants
+from ansible.plugins.loader import inventory_loader
+
+from gpuprov.spec.problem import Problem
+
+SETTING = "INVENTORY_ENABLED"
+
+
+class Enabled(NamedTuple):
+    """The names that are enabled, those of them that no plugin has, and where both are set; "" for Ansible's own
+    list."""
+
+    names: tuple[str, ...]
+    unknown: tuple[str, ...]
+    place: str
+
+    @property
+    def usable(self) -> bool:
+        return len(self.unknown) < len(self.names)
+
+
+def read_enabled() -> Enabled:
+    """Return what is enabled. A name is unknown if Ansible finds no such plugin, and where it would raise an error."""
+    value, origin = constants.config.get_config_value_and_origin(SETTING)
+    names = tuple(str(name) for name in value)
+    place = "" if origin == "default" else str(origin).removeprefix("env: ")
+    return Enabled(names, tuple(name for name in names if place and _load(name) is None), place)
+
+
+def load_plugins() -> list[Any]:
+    """Return the enabled plugins that exist, in their order."""
+    enabled = read_enabled()
+    return [plugin for name in enabled.names if name not in enabled.unknown and (plugin := _load(name))]
+
+
+def judge_enabled() -> Problem | None:
+    """Return an error if no enabled plugin exists, a warning if some do not; None if all do."""
+    enabled = read_enabled()
+    if enabled.names and not enabled.unknown:
+        return None
+    unknown = ", ".join(f'"{name}"' for name in enabled.unknown) or "an empty list"
+    message = f"{enabled.place} enables inventory plugins that do not exist: {unknown}"
+    known = ", ".join(constants.config.get_configuration_definitions()[SETTING]["default"])
+    hint = f"take it out, or name what exists: {known}"
+    return Problem(message=message, hint=hint, severity="error" if not enabled.usable else "warning")
+
+
+def with_enabled(problem: Problem) -> Problem:
+    """Return the problem of a file that no plugin could read, with what enables plugins, if not Ansible's own list."""
+    enabled = read_enabled()
+    if problem.hint or not enabled.place:
+        return problem
+    names = ", ".join(f'"{name}"' for name in enabled.names)
+    return msgspec.structs.replace(problem, hint=f"{enabled.place} enables these plugins alone: {names}")
+
+
+def _load(name: str) -> Any:
+    try:
+        return inventory_loader.get(name) if name else None
+    except Exception:  # an unknown collection, a file that is not Python: Ansible would end with a traceback
+        return None
