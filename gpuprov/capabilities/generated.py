@@ -9,13 +9,13 @@ from typing import Any
 
 from gpuprov.capabilities.answers import APPLY, by_unit, enabling
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, fail, not_asked, ok, skip
-from gpuprov.capabilities.read_files import asks_reads, bind_reads, judge_age, list_restarts, list_unread
+from gpuprov.capabilities.read_files import asks_reads, bind_reads, judge_age, list_idle, list_restarts, list_unread
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Probe, ProbeFailed
 from gpuprov.facts.probes.host import contents, house
 from gpuprov.facts.probes.host.reads import READS
 from gpuprov.host_code import wanted_units
-from gpuprov.host_code.files import select_own_folders
+from gpuprov.host_code.files import select_guarded_folders, select_own_folders
 from gpuprov.host_code.unit_files import Loaded, derive_unit, is_drop_in
 from gpuprov.resources import Difference, File, Lines, Program, Resource, Unit, differences
 from gpuprov.spec.model import HostSpec
@@ -41,9 +41,13 @@ FILES = (
     "it; no drop-in of others changes what it says."
 )
 LINES = " The lines that it sets in files of others have their values, and root alone may write these."
-ENABLED = "Its units start at a boot, as systemd has read their files, and those that would compete with them do not."
+ENABLED = (
+    "Its units start at a boot, as systemd has read their files, and do their work: no drop-in of others leaves them idle. Those that "
+    "would compete with them do not start."
+)
 ACTIVE = "Its units run, and those that would compete with them do not."
 READ = " What they have read at their start, programs among it, has the same content still."
+WORKING = "left as its package has it"
 UNREAD = "not read by systemd since its files changed"
 UNITS_SHOWN = "systemctl list-units --all 'nvidia*' 'gpuprov-*'; systemctl list-unit-files 'nvidia*' 'gpuprov-*'"
 
@@ -71,6 +75,7 @@ def asks(host: HostSpec, known: Mapping[str, Capability]) -> dict[str, str]:
             reading = resources.reads(host, block) if resources.reads else ()
             units |= dict.fromkeys(unit for unit in reading if "*" not in unit)
     units |= dict.fromkeys(filter(None, map(derive_unit, paths)))
+    paths |= dict.fromkeys(sorted(select_guarded_folders(paths) - select_own_folders(paths)))
     questions = {"paths": paths, "lines": lines, "folders": sorted(select_own_folders(paths)), "units": units}
     return {name: "\n".join(each) for name, each in questions.items()}
 
@@ -144,6 +149,8 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     if boot:
         unread = list_unread(managed, desired(capability, ctx), known)
         wrong += [wanted_units.Difference(name, moment, UNREAD, "read by systemd") for name in unread]
+        idle = dict(list_idle(managed, desired(capability, ctx), known))
+        wrong += [wanted_units.Difference(name, moment, words, WORKING) for name, words in idle.items()]
     if not wrong and not any(unit.enabled if boot else unit.active or _only_reads(unit, states) for unit in managed):
         if waits := [unit.waits for unit in units if unit.waits]:
             return skip(waits[0])
@@ -163,6 +170,7 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     changes = [
         Change(kind="service", name=difference.name, before=difference.before, after=difference.after)
         for difference in wrong
+        if difference.after != WORKING
     ]
     shown = f"systemctl status {' '.join(difference.name for difference in wrong)}"
     hint = f"{APPLY}, then a reboot" if reboots else _fix(wrong, by_name)
@@ -192,6 +200,11 @@ def _fix(wrong: Sequence[wanted_units.Difference], units: Mapping[str, Unit]) ->
     still = [difference for difference in wrong if difference.after in ("active", "started anew")]
     steps = [f"systemctl disable --now {' '.join(off)}"] * bool(off)
     steps += [enabling(on)] * bool(on)
+    steps += [
+        f"systemctl cat {difference.name}, and take that setting out"
+        for difference in wrong
+        if difference.after == WORKING
+    ]
     steps += ["systemctl daemon-reload"] * any(difference.before == UNREAD for difference in wrong)
     steps += [f"systemctl stop {' '.join(stopped)}"] * bool(stopped)
     for difference in still:

@@ -12,8 +12,9 @@ from gpuprov.facts.probes.host.contents import Contents
 from gpuprov.facts.probes.host.reads import READS, Newer, explain_age
 from gpuprov.host_code import wanted_units
 from gpuprov.host_code.reads import is_read
-from gpuprov.host_code.unit_files import Loaded, is_among
+from gpuprov.host_code.unit_files import Loaded, derive_unit_file, is_among
 from gpuprov.resources import Difference, File, Resource, Unit
+from gpuprov.resources.idle import explain_idle
 from gpuprov.spec.model import HostSpec
 
 
@@ -47,6 +48,21 @@ def list_unread(units: Iterable[Unit], resources: Iterable[Resource], contents: 
     for unit in units:
         if unit.enabled and not is_among(unit.name, own) and contents.units.get(unit.name, Loaded()).stale:
             yield unit.name
+
+
+def list_idle(units: Iterable[Unit], resources: Iterable[Resource], contents: Contents) -> Iterator[tuple[str, str]]:
+    """Yield the units that start at a boot and do nothing then, each with the reason; of gpuprov's own units the check
+    of files says what drop-ins change."""
+    own = [resource.path for resource in resources if isinstance(resource, File)]
+    for unit in units:
+        state = contents.units.get(unit.name)
+        if (
+            unit.enabled
+            and state
+            and derive_unit_file(unit.name) not in own
+            and (why := explain_idle(state, contents, own))
+        ):
+            yield unit.name, why
 
 
 def list_restarts(

@@ -73,7 +73,7 @@ def bring_about(desired: list[Wanted]) -> list[Difference]:
     mode 0755."""
     changed = list_differences(desired)
     by_path = {item.path: item for item in desired}
-    for folder in select_own_folders(by_path):
+    for folder in select_guarded_folders(item.path for item in desired if item.content is not None):
         if os.path.isdir(folder) and not os.path.islink(folder):
             os.chmod(folder, 0o755)
             os.chown(folder, 0, 0)
@@ -208,6 +208,14 @@ def compare_file(desired: Wanted) -> Difference | None:
 def select_own_folders(paths: Iterable[str]) -> set[str]:
     """Return the folders of gpuprov's own programs among these paths: they contain nothing else."""
     return {folder for path in paths if (folder := os.path.dirname(path)).startswith(f"{ABOVE}/")}
+
+
+def select_guarded_folders(paths: Iterable[str]) -> set[str]:
+    """Return the folders that root alone may write if these files are what they seem: with those of programs, the two
+    above them and above settings, in which others could be put in the place of what is there."""
+    files = list(paths)
+    above = {top for top in (ABOVE, SETTINGS) if any(path.startswith(f"{top}/") for path in files)}
+    return select_own_folders(files) | above
 
 
 def list_foreign_files(desired: Sequence[Wanted]) -> list[Wanted]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
-from typing import Collection, Mapping, NamedTuple, Sequence
+from typing import Collection, Iterable, Iterator, Mapping, NamedTuple, Sequence
 
 from . import systemd
 
@@ -108,6 +108,11 @@ def derive_unit_file(unit: str) -> str:
     return systemd.FILES + (f"{name}@.{rest.rpartition('.')[2]}" if at else unit)
 
 
+def is_instance(unit: str, path: str) -> bool:
+    """Return whether a unit is an instance of the template in this file."""
+    return "@." in path and not is_drop_in(path) and "@" in unit and derive_unit_file(unit) == path
+
+
 def is_among(unit: str, paths: Collection[str]) -> bool:
     """Return whether one of these files is the unit's, its template's, or a drop-in of it."""
     return derive_unit_file(unit) in paths or unit in map(derive_unit, paths)
@@ -193,16 +198,13 @@ def set_aside(texts: Mapping[str, str], *, check: bool) -> list[str]:
     replaced: dict[str, None] = {}
     loaded = read_loaded(texts)
     for path, text in texts.items():
-        unit = loaded.get(derive_unit(path))
-        if unit is None:
-            continue
-        replaced.update(
-            dict.fromkeys(
-                find_shadows(path, text, unit, {drop_in: _read(drop_in) for drop_in in unit.drop_ins}, list(texts))
-            )
-        )
-        if not is_drop_in(path) and unit.fragment.startswith(STRONGER):
-            replaced[unit.fragment] = None
+        for name, unit in loaded.items():
+            if name != derive_unit(path) and not is_instance(name, path):
+                continue
+            drop_ins = {drop_in: _read(drop_in) for drop_in in unit.drop_ins}
+            replaced.update(dict.fromkeys(find_shadows(path, text, unit, drop_ins, list(texts))))
+            if not is_drop_in(path) and unit.fragment.startswith(STRONGER):
+                replaced[unit.fragment] = None
     for path in () if check else replaced:
         if path.startswith((systemd.FILES, *STRONGER)):
             _rename(path)
@@ -232,8 +234,17 @@ def list_late(texts: Mapping[str, str]) -> list[str]:
 
 
 def read_loaded(paths: Sequence[str] | Mapping[str, str]) -> dict[str, Loaded]:
-    names = list(dict.fromkeys(filter(None, map(derive_unit, paths))))
+    names = list(dict.fromkeys([*filter(None, map(derive_unit, paths)), *_list_instances(paths)]))
     return parse_show(systemd.systemctl(*SHOW, *names)[1]) if names else {}
+
+
+def _list_instances(paths: Iterable[str]) -> Iterator[str]:
+    """Yield the instances of these templates that have drop-ins of their own."""
+    for folder in (systemd.FILES, "/run/systemd/system/", *STRONGER):
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+            unit = name[: -len(".d")]
+            if name.endswith(".d") and any(is_instance(unit, path) for path in paths) and "@." not in unit:
+                yield unit
 
 
 def _read(path: str) -> str:

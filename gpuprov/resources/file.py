@@ -10,8 +10,8 @@ import msgspec
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.host.contents import Contents, Entry
 from gpuprov.host_code import json_members, lines
-from gpuprov.host_code.files import PYTHON, select_own_folders
-from gpuprov.host_code.unit_files import derive_unit, explain_unread, find_shadows
+from gpuprov.host_code.files import PYTHON, select_guarded_folders, select_own_folders
+from gpuprov.host_code.unit_files import derive_unit, explain_unread, find_shadows, is_instance
 from gpuprov.resources.difference import Difference
 
 ABSENT, ANOTHER_TEXT = "absent", "another text"
@@ -98,9 +98,9 @@ def differences(resources: Iterable[object], contents: Contents) -> Iterator[Dif
         if path in contents.entries:
             yield Difference(path, "there", "removed")
     yield from filter(None, (_lines(item, contents) for item in shared))
-    folders = select_own_folders(own_paths)
+    folders, guarded = select_own_folders(own_paths), select_guarded_folders(own_paths)
     for path, entry in contents.entries.items():
-        if path in folders and (reason := _rights(entry, PROGRAM)):
+        if path in guarded and (reason := _rights(entry, PROGRAM)):
             yield Difference(path, reason)
         elif entry.kind != "d" and path not in own_paths and any(path.startswith(f"{folder}/") for folder in folders):
             yield Difference(path, "not one of gpuprov's", "removed")
@@ -161,6 +161,10 @@ def _loaded(desired: File, contents: Contents, own_paths: list[str]) -> Iterator
         return
     if message := explain_unread(desired.path, unit):
         yield Difference(desired.path, message, "read by systemd")
-    for path, keys in find_shadows(desired.path, desired.text, unit, contents.drop_ins, own_paths).items():
+    shadows = find_shadows(desired.path, desired.text, unit, contents.drop_ins, own_paths)
+    for name, instance in contents.units.items():
+        if is_instance(name, desired.path):
+            shadows |= find_shadows(desired.path, desired.text, instance, contents.drop_ins, own_paths)
+    for path, keys in shadows.items():
         settings = ", ".join(key.partition(".")[2] for key in keys)
         yield Difference(path, f"sets {settings} in place of {desired.path}", "set aside")

@@ -25,8 +25,9 @@ class Entry(msgspec.Struct, frozen=True):
 
 class Contents(msgspec.Struct, frozen=True):
     """All files and units. `entries` by path; `missing`: paths that do not exist; `units` by name; `drop_ins`: text by
-    path, `texts`: text of files in which lines are set. `pythons`: by unit file the interpreters of its commands;
-    `sound`: interpreters that root alone can change. `said`: by failed unit, the last output of its program."""
+    path, also of the units that have some, `texts`: text of files in which lines are set. `pythons`: by unit file the
+    interpreters of its commands; `sound`: interpreters that root alone can change. `said`: by failed unit, the last
+    output of its program. `unmet`: conditions that drop-ins set and that are not met, by path."""
 
     entries: Mapping[str, Entry]
     missing: frozenset[str]
@@ -36,6 +37,7 @@ class Contents(msgspec.Struct, frozen=True):
     pythons: Mapping[str, tuple[str, ...]]
     sound: frozenset[str]
     messages: Mapping[str, str]
+    unmet: Mapping[str, tuple[str, ...]] = {}
 
 
 def parse(output: Output) -> Contents:
@@ -48,6 +50,7 @@ def parse(output: Output) -> Contents:
     shown: list[str] = []
     missing: set[str] = set()
     messages: dict[str, str] = {}
+    unmet: dict[str, list[str]] = {}
     current, into = "", drop_ins
     for line in output.text.split("\n"):
         kind, _, rest = line.partition("|")
@@ -64,6 +67,9 @@ def parse(output: Output) -> Contents:
         elif kind == "said":
             unit, _, text = rest.partition("|")
             messages[unit] = text.strip() or messages.get(unit, "")
+        elif kind == "unmet":
+            path, _, condition = rest.partition("|")
+            unmet.setdefault(path, []).append(condition)
         elif kind in ("dropin", "lines"):
             current, into = rest, drop_ins if kind == "dropin" else texts
             into[current] = ""
@@ -85,11 +91,18 @@ def parse(output: Output) -> Contents:
         {path: tuple(dict.fromkeys(interpreters)) for path, interpreters in pythons.items()},
         frozenset(sound),
         messages,
+        {path: tuple(conditions) for path, conditions in unmet.items()},
     )
 
 
 EXEC = r"s#^Exec[A-Za-z]*=[-@:+!]*(/[^ ]+) -B .*#\1#p"
 """A sed expression that extracts the interpreter of a gpuprov command."""
+DROP_INS = "/^FragmentPath=/{s///;h};/^DropInPaths=./{s/^DropInPaths=//;G;p}"
+"""A sed expression that extracts the drop-ins of units, and the files of the units that have some."""
+INSTANCES = (
+    "find /etc/systemd /run/systemd -mindepth 2 -maxdepth 2 -name 'gpuprov-*@?*.service.d' | sed 's#.*/##; s/\\.d$//'"
+)
+"""Lists the instances of gpuprov's templates that have drop-ins of their own."""
 JOURNAL = "journalctl -q --no-pager -o cat -n 8"
 """Journal lines of a unit's own processes, without systemd's about them."""
 CONTENTS: Probe[Contents] = Probe(
@@ -100,10 +113,14 @@ set -f
 echo '@contents'
 listed() {{ sed -n 's/^ *"'"$1"'",\\{{0,1\\}}$/\\1/p' {house.RECEIPT_FILE}; }}
 paths=$({{ echo "$paths"; listed 'file [0-9a-f]*  *\\(\\/[^"]*\\)'; }} 2>/dev/null | sort -u | sed '/^$/d')
-units=$({{ echo "$units"; listed 'unit \\([A-Za-z0-9][^"]*\\)'; }} 2>/dev/null | sort -u | sed '/^$/d')
+units=$({{ echo "$units"; listed 'unit \\([A-Za-z0-9][^"]*\\)'; {INSTANCES}; }} 2>/dev/null | sort -u | sed '/^$/d')
 show() {{
 find "$@" -xdev -printf 'entry|%y|%m|%U|%G|%p\\n'
 find "$@" -xdev -type f -size -{LARGEST + 1}k -exec sha256sum -- {{}} + | sed 's/^/sum|/'
+}}
+met() {{
+systemd-analyze condition ConditionPathExists=/ >/dev/null && {{ systemd-analyze condition "$1" >/dev/null; return; }}
+case $1 in *PathExists=!*) [ ! -e "${{1#*=!}}" ] ;; *PathExists=*) [ -e "${{1#*=}}" ] ;; esac
 }}
 {{
 for p in $paths; do [ -e "$p" ] || [ -L "$p" ] || echo "none|$p"; done
@@ -117,8 +134,10 @@ echo "python|$p|$y"; find -L "$y" -maxdepth 0 -type f -perm -0100 -printf 'sound
 [ -z "$units" ] || {{
 s=$(systemctl {" ".join(SHOW)} $units)
 echo "$s" | sed 's/^/unit|/'
-for d in $(echo "$s" | sed -n 's/^DropInPaths=//p' | tr ' ' '\\n' | sort -u); do
+for d in $(echo "$s" | sed -n '{DROP_INS}' | tr ' ' '\\n' | sort -u); do
 [ ! -f "$d" ] || {{ echo "dropin|$d"; head -c 65536 -- "$d" | sed 's/^/text|/'; echo; }}
+case $d in *.conf) sed -nE 's/^((Condition|Assert)[A-Za-z]+=[^|%].*)/\\1/p' "$d" | while read -r c; do
+met "$c" || echo "unmet|$d|$c"; done ;; esac
 done
 for l in $s; do case $l in
 Id=*) u=${{l#Id=}} ;;

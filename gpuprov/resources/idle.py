@@ -1,0 +1,64 @@
+"""Drop-ins of others that keep a unit of others from doing its work at a boot."""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from gpuprov.facts.probes.host.contents import Contents
+from gpuprov.host_code.unit_files import Loaded
+
+NOTHING = frozenset({"", ":", "true", "false", "echo", "printf", "sleep", "test", "exit"})
+"""Programs, and words of a shell, that do no work."""
+SHELLS = frozenset({"sh", "bash", "dash", "busybox", "env"})
+BROKEN = ("bad-setting", "error")
+"""States of loading in which systemd starts nothing: systemd.unit(5)."""
+
+
+class Value(NamedTuple):
+    """A value that a file sets."""
+
+    path: str
+    text: str
+
+
+def explain_idle(unit: Loaded, contents: Contents, own: Collection[str]) -> str:
+    """Return why a unit that is enabled does nothing at the next boot, with the file that makes it so; "" if no drop-in
+    of others does. `own`: files of gpuprov's."""
+    if unit.load in BROKEN:
+        return f"{unit.load}: systemd takes its files for faulty"
+    foreign = [path for path in unit.drop_ins if path not in own]
+    for path in foreign:
+        if unmet := contents.unmet.get(path):
+            return f"kept from starting by {path}, whose {unmet[0]} is not met"
+    texts = {path: contents.drop_ins.get(path, "") for path in (unit.fragment, *unit.drop_ins)}
+    for value in _last("ExecCondition", texts):
+        if value.path in foreign:
+            return f"kept from starting by {value.path} unless its ExecCondition={value.text} agrees"
+    commands = list(_last("ExecStart", texts))
+    if commands and commands[-1].path in foreign and all(_does_nothing(command.text) for command in commands):
+        return f"made idle by {commands[-1].path}, whose ExecStart is {commands[-1].text}"
+    return ""
+
+
+def _last(key: str, texts: Mapping[str, str]) -> Iterator[Value]:
+    """Yield the values of a key that are in force: an empty one resets the list (systemd.service(5))."""
+    values: list[Value] = []
+    for path, text in texts.items():
+        for line in text.replace("\\\n", " ").splitlines():
+            name, equals, value = line.strip().partition("=")
+            if not equals or name.rstrip() != key:
+                continue
+            if value.strip():
+                values.append(Value(path, " ".join(value.split())))
+            else:
+                values.clear()
+    return iter(values)
+
+
+def _does_nothing(command: str) -> bool:
+    """Return whether a command line, without systemd's marks before it, does no work."""
+    words = command.lstrip("@-:+!|").replace("'", " ").replace('"', " ").split()
+    programs = [word.rpartition("/")[2] for word in words]
+    while programs and programs[0] in SHELLS:
+        programs = [word for word in programs[1:] if not word.startswith("-")]
+        programs[:1] = [word.rstrip(";") for word in programs[:1]]
+    return not programs or programs[0] in NOTHING
