@@ -38,6 +38,12 @@ _LOGIN = re.compile(
 )
 """User name and password in a URL, up to the last @ before the path; also a password with an unescaped slash, and a URL
 that was taken for a path, which then has one slash."""
+_BARE_LOGIN = re.compile(
+    r"[a-z][a-z0-9+.-]{1,20}://\S*|(?P<login>(?<![\w@/.%+-])(?!(?:mailto|sips?|xmpp|acct|from|to|by):)[a-z_][\w.%+-]{0,63}:"
+    r"[^\s/\"'<>,;(){}\[\]]{1,100})@(?!sha[0-9]{3}:)(?=\[[0-9a-f:]|[a-z0-9])",
+    re.IGNORECASE | re.ASCII,
+)
+"""The same before a host without a scheme, USER:PASSWORD@HOST, outside of URLs; not an image's tag before its digest."""
 _secrets: set[str] = set()
 _begins: dict[str, list[str]] = {}
 
@@ -101,13 +107,20 @@ def secrets_in(text: str, begins: Mapping[str, Sequence[str]]) -> Iterator[tuple
 
 def has_login(text: str) -> bool:
     """Return whether the text contains a URL with a user name or a password."""
-    return _LOGIN.search(text) is not None
+    return masked_logins(text) != text
+
+
+def masked_logins(text: str) -> str:
+    """Return the text without user names and passwords before hosts."""
+    if "@" not in text or ":" not in text:
+        return text
+    text = _LOGIN.sub(f"{MASK}@", text) if ":/" in text else text
+    return _BARE_LOGIN.sub(lambda match: f"{MASK}@" if match["login"] else match[0], text)
 
 
 def masked(text: str) -> str:
-    """Return the text without values from a vault, and without user names and passwords in URLs."""
-    if ":/" in text and "@" in text:
-        text = _LOGIN.sub(f"{MASK}@", text)
+    """Return the text without values from a vault, and without user names and passwords before hosts."""
+    text = masked_logins(text)
     if _begins:
         parts, end = [], 0
         for at, secret in secrets_in(lowered(text), _begins):  # ssh writes names of hosts in small letters

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from gpuprov.core.safe_parse import DIGITS, Unreadable, read_contents
+from gpuprov.core.sanitize import has_login
 from gpuprov.inventory.names import unfold_names
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Problem
@@ -56,6 +57,9 @@ def make_absolute(limit: str) -> str:
 def split_patterns(limit: str) -> tuple[list[str], list[Problem]]:
     parts: list[str] = []
     problems: list[Problem] = []
+    if has_login(limit):
+        hint = "write the name of a host or group of the inventory"
+        return [], [Problem(message=f'--limit "{limit}" has a user name and password', hint=hint)]
     for piece in _LISTED.findall(limit):
         hint = correct(piece.strip()) or "write each host, with commas between them"
         problems.append(Problem(message=f'--limit: "{piece.strip()}" is a list of the shell or Slurm', hint=hint))

@@ -285,6 +285,41 @@ def test_what_is_looked_up_and_no_secret_is_shown(
     assert (code, text.partition(";")[0]) == (2, 'inventory.yaml:4:32: nvidia_driver.version is "five-hundred"')
 
 
+def test_a_login_without_a_scheme_is_masked() -> None:
+    for text in (
+        "admin:hunter2@mirror.example/x",
+        '"admin:hunter2@mirror"; allowed',
+        "http_proxy=admin:hunter2@proxy:3128",
+        "admin:hun@ter2@h",
+        "admin:hunter2:x@[::1]:80",
+        "-i svc.deploy:hunter2@10.0.0.1,",
+    ):
+        masked = sanitize.masked(text)
+        assert not any(word in masked for word in ("hun", "ter2", "admin", "deploy")), masked
+        assert sanitize.has_login(text)
+    for text in (
+        "nvcr.io/nvidia/cuda:12.8@sha256:0123",
+        "localhost:5000/cuda@sha256:0123",
+        "10.0.0.1@o2ib:10.0.0.2@o2ib:/fs",
+        "mgs@tcp:mgs2@tcp",
+        "git@github.com:owner/repo",
+        "mailto:bob@x.example",
+        "root@10.0.0.1:22",
+        "2026-11-30T12:00:01@h",
+        "gpuprov-mps@gpu0.service: x",
+        "see: bob@x.example",
+    ):
+        assert sanitize.masked(text) == text
+
+
+def test_a_spec_with_a_login_in_a_source_keeps_it_to_itself(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay({"inventory.yaml": SPEC % "nvidia_driver: {version: any, source: 'admin:hunter2@mirror.example'}"})
+    code, text = said(capsys, monkeypatch, "check", "inventory.yaml")
+    assert (code, "hunter2" in text, "admin" in text) == (2, False, False), text
+
+
 def test_what_is_masked_and_what_is_not() -> None:
     for text in (
         "https://m.example/x",

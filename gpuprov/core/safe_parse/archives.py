@@ -17,6 +17,7 @@ from typing import IO, Any, NamedTuple
 from gpuprov.core.safe_parse.files import read_contents
 from gpuprov.core.safe_parse.limits import Unreadable
 from gpuprov.core.safe_parse.tar_headers import Cut, Member
+from gpuprov.core.safe_parse.zips import MAGIC, list_zip
 
 MEMBERS = 200_000
 """Files and folders of one record; an sosreport of a large host has about 30,000."""
@@ -57,6 +58,8 @@ class Unpacked(io.RawIOBase):
         head = file.peek(6)[:6]
         if head.startswith(ZSTD):
             raise Unreadable("it is compressed by zstd, which gpuprov does not unpack: unzstd FILE")
+        if head.startswith(MAGIC):
+            raise Unreadable("it is a zip archive in the place of a text: name its file with --from, or unzip it first")
         self._make = next((make for magic, make in _MAGIC if head.startswith(magic)), None)
         self._decoder = self._make() if self._make else None
         self._pending = b""
@@ -132,10 +135,17 @@ def decode_text(data: bytes) -> str:
 
 
 def is_archive(path: Path) -> bool:
-    """Return whether a file is a tar archive, compressed or not."""
+    """Return whether a file is a tar archive, compressed or not, or a zip archive."""
+    if is_zip(path):
+        return True
     with path.open("rb") as file:
         head = Unpacked(file).read(512)
     return head[257:262] == b"ustar"
+
+
+def is_zip(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def read_unpacked(path: Path) -> Contents:
@@ -178,6 +188,10 @@ def unpack_stream(stream: IO[bytes]) -> tuple[IO[bytes], Unpacked | None]:
 
 
 def list_members(path: Path, is_selected: Callable[[str], bool]) -> Iterator[tuple[str, bytes | Unreadable]]:
+    """Yield the wanted files of an archive, by name."""
+    if is_zip(path):
+        yield from list_zip(path, is_selected, MEMBERS, MEMBER, TOTAL)
+        return
     with path.open("rb") as file:
         try:
             with tarfile.open(fileobj=Unpacked(file), mode="r|", tarinfo=Member) as archive:
