@@ -21,8 +21,8 @@ class EngineFile:
 @dataclass
 class Engine:
     """An engine of the host. started: seconds since 1970; 0: not. files: by path. dump, live: its own report. default,
-    config: a daemon's own --default-runtime and --config-file. unit: only where it is not the engine's name. program:
-    NVIDIA's, on the PATH of k3s and RKE2."""
+    config: a daemon's own --default-runtime and --config-file; flags: all of its options, without values. unit: only
+    where it is not the engine's name. program: NVIDIA's, on the PATH of k3s and RKE2."""
 
     version: str = ""
     active: str = ""
@@ -33,6 +33,7 @@ class Engine:
     live: str = ""
     default: str = ""
     config: str = ""
+    flags: list[str] = field(default_factory=list)
     unit: str = ""
     program: str = ""
 
@@ -66,6 +67,8 @@ def parse(text: str) -> dict[str, Engine]:
             sink, key = engine.files.setdefault(path, EngineFile(float(changed))), "text"
         elif word in ("default", "config", "program"):
             setattr(engine, word, rest)
+        elif word == "flag":
+            engine.flags.append(rest)
         elif word == "service":
             engine.unit = _check_name(rest, SERVICES)
         elif word in ("dump", "live"):

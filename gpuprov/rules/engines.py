@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from gpuprov.rules import cluster_engines, engine_runtimes
+from gpuprov.rules.docker_flags import explain_conflicts, find_conflicts
 from gpuprov.rules.engine_output import Engine, EngineFile
 from gpuprov.rules.engine_runtimes import Registration, Table, parse_toml
 
@@ -64,6 +65,8 @@ def configuration(name: str, engine: Engine) -> Table:
         for place, value in ((path, read), (f"runtimes in {path}", at(read, "runtimes", default={}))):
             if not isinstance(value, dict):  # nvidia-ctk dies of a null
                 raise ValueError(f"{place} is not a JSON object")
+        if both := find_conflicts(read, engine.flags):
+            raise ValueError(explain_conflicts(path, both))
         return _with_option(read, path, engine.default)
     merged: Table = {}
     for path in sorted(files, key=lambda file: (file != MAIN[name], file)):

@@ -175,6 +175,25 @@ def test_dockerd_starts_with_one_default_runtime_only() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("key", "flag", "told"),
+    [
+        ("hosts", "-H", "hosts, and docker.service gives dockerd -H: it does not start with both"),
+        ("log-opts", "--log-opt", "log-opts, and docker.service gives dockerd --log-opt:"),
+        ("insecure-registries", "--insecure-registry", "insecure-registries, and"),
+        ("containerd", "--containerd", "containerd, and"),
+        ("debug", "-D", "debug, and docker.service gives dockerd -D:"),
+        ("live-restore", "--live-restore", "live-restore, and"),
+        ("runtimes", "--add-runtime", ""),
+        ("hosts", "--containerd", ""),
+    ],
+)
+def test_dockerd_does_not_start_with_a_setting_in_both_places(key: str, flag: str, told: str) -> None:
+    engine = one(docker({**DAEMON, key: DAEMON.get(key, [])}) + f"@flag {flag}\n")
+    refused = engines.refused("docker", engine)
+    assert (told in refused and refused.startswith("/etc/docker/daemon.json has ")) if told else not refused, refused
+
+
 def test_a_daemon_that_reads_another_file_gets_none_that_it_does_not_read() -> None:
     told = "docker.service has dockerd read /srv/docker.json (--config-file), and not /etc/docker/daemon.json"
     assert engines.differences("docker", one(docker() + "@config /srv/docker.json\n"), False) == [told]

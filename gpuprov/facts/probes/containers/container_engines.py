@@ -46,6 +46,7 @@ if command -v dockerd >/dev/null; then
   p=$(systemctl show -p MainPID docker.service 2>/dev/null)
   case $x in *'$'*) x=$({ tr '\0' ' ' <"/proc/${p#MainPID=}/cmdline"; } 2>/dev/null) ;; esac
   printf '%s\n' "$x" | grep -oE -e '--(default-runtime|config-file)[= ]+[^ ;]+' | sed -E 's/^--(default|config)[^= ]*[= ]*/@\1 /'
+  printf '%s\n' "$x" | tr ' ' '\n' | grep -oE '^--?[A-Za-z][a-z-]*' | sort -u | sed 's/^/@flag /'
 fi
 if command -v containerd >/dev/null; then
   echo "@engine containerd"; echo "@version $(containerd --version 2>/dev/null)"; unit containerd.service
