@@ -198,6 +198,7 @@ GOOD: dict[str, Output | str] = {
     "nvidia_smi": "00000000:19:00.0, NVIDIA H100 80GB HBM3, GPU-3c1f6d5e, 535.261.03, Enabled\n",
     "gpu_clients": "looked\n",
     "units": units(fabric=("active", "enabled")),
+    "boot_target": "graphical.target\n",
     "default_limits": "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n",
     "command_line": captured("command_line", "grub"),
     "boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 root=UUID=5f6c ro quiet iommu=pt\n",

@@ -6,8 +6,14 @@ from typing import Any
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.facts.probes.host.login import LOGIN, PYTHON
+from gpuprov.facts.probes.host.systemd import BOOT_TARGET
 from gpuprov.rules import reach
 
+WORKS = "multi-user.target"
+NO_SERVICES = frozenset(
+    {"rescue", "emergency", "sysinit", "basic", "halt", "poweroff", "reboot", "kexec", "exit", "shutdown"}
+)
+"""Targets that start none of the services of multi-user.target: systemd.special(7)."""
 Ctx = Context[Any]
 
 
@@ -39,6 +45,17 @@ def systemd_runs(ctx: Ctx) -> Outcome:
     )
 
 
+@check("host.boot_target", BOOT_TARGET, moment="next-boot", evidence="systemctl get-default")
+def boot_target(ctx: Ctx) -> Outcome:
+    """A boot goes on to the services of a host that works: the default target is not one for repairs or for the end."""
+    target = ctx.facts.get(BOOT_TARGET)
+    if not target:
+        return skip("systemd does not say to which target a boot goes")
+    if target.removesuffix(".target") in NO_SERVICES:
+        return fail(WORKS, target, f"systemctl set-default {WORKS}; nothing that a boot should start, starts without")
+    return ok(target, WORKS)
+
+
 @check("host.python", PYTHON, moment="preflight", evidence="python3 --version")
 def python(ctx: Ctx) -> Outcome:
     """Ansible has a Python on the host that starts and is new enough: the one that the inventory names, if it names
@@ -57,4 +74,4 @@ def ansible_version() -> str:
     return version("ansible-core")
 
 
-CHECKS = (root, writable, systemd_runs, python)
+CHECKS = (root, writable, systemd_runs, boot_target, python)

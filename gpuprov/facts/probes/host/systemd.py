@@ -1,5 +1,6 @@
 """Units and limits of systemd."""
 
+import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -66,6 +67,13 @@ def parse_units(output: Output) -> dict[str, Unit]:
     return units
 
 
+def parse_target(output: Output) -> str:
+    name = output.text.strip()
+    if name and not re.fullmatch(r"[A-Za-z0-9:_.@\\-]{1,250}\.target", name):
+        raise ValueError(f"systemctl get-default printed {name[:60]!r}")
+    return name
+
+
 NO_LIMIT = str(2**64 - 1)
 """systemd's output for no limit, before version 230."""
 
@@ -90,3 +98,5 @@ DEFAULT_LIMITS = Probe(
 )
 """Resource limits of services by lower-case name (`memlock`), `infinity` for no limit; `memlocksoft` is the soft limit.
 """
+BOOT_TARGET = Probe("boot_target", "systemctl get-default 2>/dev/null; true", parse_target, "systemctl get-default")
+"""The target that a boot goes to; empty where systemd does not say."""
