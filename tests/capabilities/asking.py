@@ -198,6 +198,7 @@ GOOD: dict[str, Output | str] = {
     "nvidia_smi": "00000000:19:00.0, NVIDIA H100 80GB HBM3, GPU-3c1f6d5e, 535.261.03, Enabled\n",
     "gpu_clients": "looked\n",
     "units": units(fabric=("active", "enabled")),
+    "limit_sources": "file|/etc/systemd/system.conf.d/90-gpuprov.conf\nline|DefaultLimitMEMLOCK=infinity\npam|yes\nread|\n",
     "boot_target": "graphical.target\n",
     "default_limits": "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n",
     "command_line": captured("command_line", "grub"),

@@ -8,6 +8,7 @@ from gpuprov.capabilities.at_boot import carried
 from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.kernel import machine, next_boot, now, preflight
 from gpuprov.capabilities.kernel.desired import DESIRED, MODULES, RESOURCES, boot_entries_program
+from gpuprov.capabilities.kernel.limits_kept import limits_kept
 from gpuprov.capabilities.kernel.now import listed, service_limits
 from gpuprov.capabilities.kernel.tasks import TASKS
 from gpuprov.core.safe_parse import is_whole
@@ -78,7 +79,7 @@ CAPABILITY = Capability(
     name="kernel",
     summary="kernel command line, modules, initramfs, sysctl, limits, hugepages and CPU governor, owned in one place",
     fragment=Kernel,
-    checks=preflight.CHECKS + now.CHECKS + next_boot.CHECKS + machine.CHECKS,
+    checks=preflight.CHECKS + now.CHECKS + next_boot.CHECKS + machine.CHECKS + (limits_kept,),
     rules=rules,
     export=export,
     export_probes=(boot.SYSCTL_FILES, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, cpu.FREQUENCY),
