@@ -19,7 +19,6 @@ from gpuprov.inventory import load
 from gpuprov.inventory.play import ReadOptions
 from gpuprov.spec import overrides, placement
 from gpuprov.spec.across import report_conflict
-from gpuprov.spec.build import Finding, show
 from gpuprov.spec.connection import find_shared_machines, find_unusable, list_texts
 from gpuprov.spec.kernel import Contribution, Kernel, merge
 from gpuprov.spec.model import SITE_VARIABLES, Fragment, GpuSpec, HostSpec, RawHost, select_site_variables
@@ -28,6 +27,8 @@ from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect
 from gpuprov.spec.repository import locate_files
 from gpuprov.spec.salvage import Repairs, place_as_written
 from gpuprov.spec.schema import build_schema
+from gpuprov.spec.shown import show
+from gpuprov.spec.unknown_keys import Finding
 from gpuprov.spec.url import hide_queries
 
 

@@ -15,9 +15,9 @@ from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.origin import strip_tags
 from gpuprov.inventory.reasons import convert_error
 from gpuprov.inventory.source import Loader
-from gpuprov.spec.build import show
 from gpuprov.spec.model import is_secret
 from gpuprov.spec.problem import Origin
+from gpuprov.spec.shown import show
 
 OPTION = "--extra-vars"
 RAW = "_raw_params"

@@ -9,7 +9,7 @@ from ansible.plugins import inventory as module
 from gpuprov.core.safe_parse import DIGITS, Unreadable, parse_whole
 from gpuprov.core.sanitize import counted
 from gpuprov.inventory.origin import strip_tags
-from gpuprov.spec import build
+from gpuprov.spec import shown
 
 MOST = 100_000
 """Maximum number of hosts in an inventory."""
@@ -82,7 +82,7 @@ def correct_range(name: str) -> str:
 
 def show(name: str) -> str:
     """Return the name in quotes, short enough for a message."""
-    return build.show(strip_tags(name))
+    return shown.show(strip_tags(name))
 
 
 def bind_expansion() -> None:

@@ -32,9 +32,9 @@ from gpuprov.inventory.templates import Templates
 from gpuprov.inventory.unreached import find_unreached
 from gpuprov.inventory.variables import Own, Variables, list_variable_folders
 from gpuprov.inventory.vault import set_secrets, use_secrets
-from gpuprov.spec.build import show
 from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, format_path
+from gpuprov.spec.shown import show
 
 
 def read(sources: list[str], **options: Unpack[ReadOptions]) -> Resolved:

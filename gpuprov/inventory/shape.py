@@ -11,8 +11,8 @@ from ansible.errors import AnsibleError
 from gpuprov.core.safe_parse import Unreadable, read_contents
 from gpuprov.inventory import ranges
 from gpuprov.inventory.origin import find_origin, strip_tags
-from gpuprov.spec.build import show
 from gpuprov.spec.problem import Origin, Problem
+from gpuprov.spec.shown import show
 
 SECTIONS = ("hosts", "vars", "children")
 

@@ -22,8 +22,8 @@ from gpuprov.inventory.reasons import convert_error
 from gpuprov.inventory.scripts import limit_scripts, list_hosts_with_specs
 from gpuprov.inventory.shape import check_names, find_misplaced, find_repeated, judge, list_groups
 from gpuprov.inventory.sources import ONLY_FILES, is_host_list, show_path
-from gpuprov.spec.build import show
 from gpuprov.spec.problem import Origin, Problem
+from gpuprov.spec.shown import show
 
 YAML_NAMES = (".yaml", ".yml", ".json")
 

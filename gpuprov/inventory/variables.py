@@ -19,9 +19,9 @@ from gpuprov.inventory.origin import find_origin, is_template, is_vaulted, strip
 from gpuprov.inventory.reasons import convert_error
 from gpuprov.inventory.source import Loader, Manager
 from gpuprov.inventory.sources import is_host_list, show_path
-from gpuprov.spec.build import show
 from gpuprov.spec.model import SITE_VARIABLES, is_connection
 from gpuprov.spec.problem import Origin
+from gpuprov.spec.shown import show
 
 STAGE = "task"
 

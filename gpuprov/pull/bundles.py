@@ -21,9 +21,9 @@ from gpuprov.jobs.results import END, file_name
 from gpuprov.pull import cloud_init, signing, wheels
 from gpuprov.pull.files import put
 from gpuprov.pull.model import Manifest, Mode, Wheel
-from gpuprov.spec.build import show
 from gpuprov.spec.model import RACK, SITE_VARIABLES, HostSpec, RawHost
 from gpuprov.spec.repository import list_block_files
+from gpuprov.spec.shown import show
 
 IDENTITY = {f"pull_{what}": what for what in (*FILES, DECLARED)}
 """Variables of a host that hold its identity."""

@@ -1,8 +1,8 @@
 """Rules across capabilities."""
 
-from gpuprov.spec.build import show
 from gpuprov.spec.kernel import Conflict
 from gpuprov.spec.problem import Path, Problem
+from gpuprov.spec.shown import show
 
 
 def report_conflict(conflict: Conflict) -> Problem:

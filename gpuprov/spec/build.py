@@ -1,6 +1,5 @@
 """Plain values -> typed specs. Reports every problem, not only the first; a misspelled key gets a suggestion."""
 
-import difflib
 import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -8,18 +7,15 @@ from typing import Any
 import msgspec
 from msgspec import inspect as shape
 
-from gpuprov.core.sanitize import cleaned, hides, is_hidden
+from gpuprov.core.sanitize import hides
 from gpuprov.spec import declared
 from gpuprov.spec.fixes import explain
 from gpuprov.spec.kinds import is_fitting, list_members, unwrap
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, format_path
-from gpuprov.spec.words import REMOVES, find_example
+from gpuprov.spec.shown import show
+from gpuprov.spec.unknown_keys import Finding, report_unknown_key
 
-Finding = tuple[Path, str, str]
-"""Path, message, hint."""
-ADDRESS = 300
-"""The most that is shown of an address: what is wrong with one often stands at its end."""
 ONE_LINE = "allowed: text of one line, without control characters"
 
 
@@ -103,63 +99,6 @@ def can_be_switched_off(field: shape.Field) -> bool:
     return not field.required and len(blocks) == 1 and isinstance(blocks[0], shape.StructType)
 
 
-MEANT = {
-    "branch": "version",
-    "dscp": "tos",
-    "driver_version": "version",
-    "release": "version",
-    "flavour": "kernel_modules",
-    "flavor": "kernel_modules",
-    "open": "kernel_modules",
-    "open_kernel_modules": "kernel_modules",
-    "engine": "runtimes",
-    "engines": "runtimes",
-    "runtime": "runtimes",
-    "profile": "layout",
-    "profiles": "instances",
-    "devices": "gpus",
-    "type": "model",
-    "product": "model",
-    "number": "count",
-    "quantity": "count",
-}
-"""Names that other tools, and people, use for a field, with our name, which counts if the block has it."""
-
-
-SWITCHES = ("enable", "enabled", "present", "state", "ensure")
-"""Keys by which other tools switch on what a block of ours switches on by being there."""
-
-OUTSIDE = ("enroot", "pyxis")
-"""Programs that people look for in a block, and that gpuprov does not install."""
-
-
-def _list_longer(key: str, known: list[str]) -> list[str]:
-    """List the fields, three at most, of whose words a key is one: locked_clocks for clocks."""
-    longer = [name for name in known if key in name.split("_")]
-    return longer if len(longer) <= 3 else []
-
-
-def report_unknown_key(path: Path, key: object, known: list[str]) -> Finding:
-    """Return the finding for a key that is not in the model, with the likely intended key."""
-    meant = MEANT.get(str(key), "")
-    close = [meant] if meant in known else difflib.get_close_matches(str(key), known, n=1, cutoff=0.65)
-    name, colon, value = str(key).partition(":")
-    if colon and name in known:
-        return (*path, str(key)), f"unknown key {show(str(key))}", f"put a space after the colon: {name}: {value}"
-    close = close or (_list_longer(str(key), known) if path else [])
-    names = " or ".join(f'"{name}"' for name in close)
-    hint = f"did you mean {names}?" if close else "allowed: " + (", ".join(sorted(known)) or "nothing")
-    if key in SWITCHES and not close:
-        hint = "take it out: a block that is there is managed, one that is false is switched off"
-        hint += f"; {REMOVES}" * (key in ("state", "ensure"))
-    elif path and not close and (example := find_example(str(key))):
-        hint = f"it is no field of {path[0]}: write {example}"
-    elif key in OUTSIDE and not close:
-        hint = f"take it out: gpuprov does not install {key}, and leaves a site's own as it is"
-    place = f" in {format_path(path)}" if path else ""
-    return (*path, str(key)), f"unknown key {show(str(key))}{place}", hint
-
-
 def _walk(value: object, kind: shape.Type, path: Path) -> list[Finding]:
     bare = unwrap(kind)
     if isinstance(bare, shape.UnionType):
@@ -227,7 +166,8 @@ def _walk_struct(value: object, kind: shape.StructType, path: Path) -> list[Find
     if not isinstance(value, Mapping):
         return [report_refused(value, kind, path)]
     fields = {item.encode_name: item for item in kind.fields}
-    findings = [report_unknown_key(path, key, list(fields)) for key in value if key not in fields]
+    unknown = [key for key in value if key not in fields]
+    findings = [report_unknown_key(path, key, list(fields), kind, value[key]) for key in unknown]
     for name, item in fields.items():
         if name in value:
             findings += _walk(value[name], item.type, (*path, name))
@@ -267,23 +207,3 @@ def describe_allowed(kind: shape.Type) -> str:
         shape.FloatType: "a number",
     }
     return words_of.get(type(bare), type(bare).__name__)
-
-
-def show(value: object) -> str:
-    """Return a value as the user wrote it, short enough for one line, unless it is a secret."""
-    if isinstance(value, str | int | float) and not isinstance(value, bool) and is_hidden(str(value)):
-        text = "a value from the vault"
-    elif isinstance(value, bool):
-        text = "true" if value else "false"
-    elif isinstance(value, str):
-        text = f'"{cleaned(value)}"'.replace("\n", "\\n").replace("\t", "\\t")
-    elif value is None:
-        text = "empty"
-    elif isinstance(value, Mapping):
-        text = "a mapping"
-    elif isinstance(value, list | tuple):
-        text = "a list"
-    else:
-        text = str(value)
-    most = ADDRESS if "://" in text else 60
-    return text if len(text) <= most else text[: most - 3] + "..."

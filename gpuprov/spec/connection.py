@@ -11,9 +11,10 @@ from ipaddress import ip_address
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.sanitize import masked
-from gpuprov.spec.build import ONE_LINE, is_one_line, show
+from gpuprov.spec.build import ONE_LINE, is_one_line
 from gpuprov.spec.model import RawHost, is_secret
 from gpuprov.spec.problem import Path, Problem, format_path
+from gpuprov.spec.shown import show
 
 HOST_NAME = re.compile(r"[\w][\w.:%@+-]*")
 """Names of hosts, which become names of files in a rendered project, and words of commands."""

@@ -1,49 +1,54 @@
 """Suggests a value in place of one that a field refuses. A fix is offered only if the field accepts it."""
 
-import difflib
-import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import inspect as shape
 
 from gpuprov.core.safe_parse import parse_whole
 from gpuprov.core.sanitize import is_hidden
-from gpuprov.spec.kinds import is_fitting, list_members, unwrap
-from gpuprov.spec.words import BOOLEANS, GONE, OFF, ON, OTHER_WORDS, REMOVES, THERE, YAML_BOOLEANS
+from gpuprov.spec.kinds import is_accepted, is_fitting, list_members, unwrap
+from gpuprov.spec.text_fixes import Fix, Unknown, fix_text, format_as_typed, is_narrow
+from gpuprov.spec.words import BOOLEANS, GONE, OFF, ON, REMOVES, THERE, YAML_BOOLEANS
 
 _NUMBER = re.compile(r"(-?[0-9]{1,15})(?: ?(W|MHz))?", re.IGNORECASE)
+_MEASURE = re.compile(r"([0-9]{1,15}) ?([A-Za-z]+(?:/s)?)")
 _FROM_TO = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
-_COUNTED = re.compile(r"([A-Za-z][\w.-]*)[:x]([0-9]{1,2})")
+_COUNTED = re.compile(r"([A-Za-z][\w. -]*?) ?[:x*×] ?([0-9]{1,2})|([0-9]{1,2}) ?[x*×] ?([A-Za-z].*)")
+"""A model with its count behind or before it: H100:8, 8x H100."""
 _SPLIT = re.compile(r"[,\s]+")
-_VERSION = re.compile(r"\d+(?:\.\d+)*")
 _AROUND = re.compile(r"\s*=\s*|:\s+")
+_SHORT_WORD = '("" for a bare word)'
+"""In the description of a text that may be empty: a parameter without a value."""
 _UNSPACED = re.compile(r"(\w+):(\S.*)")
 MOST_KEYS = 3
 """Keys of a mapping, of which one is an example for all."""
-ANY = "any"
-"""The word for any version, by which a field for versions is known."""
-QUOTES = "\"'\u201c\u201d\u2018\u2019"
-"""Plain and typographic quotes."""
-
-
-class Unknown:
-    """The value of a fix that only the user knows: YAML read something else than what was written."""
-
-
-class Fix(NamedTuple):
-    """A value that the field accepts, and the words that suggest it."""
-
-    value: object
-    words: str
 
 
 def fix_for(value: object, kind: shape.Type) -> Fix | None:
     """Return the likely intended value, in a form that a field of this type accepts; None if it is unknown."""
     if value is None or is_hidden(str(value)) or _is_gone(value, kind):
         return None
+    number = parse_measure(value, describe(kind)) if isinstance(value, str) else None
+    whole = [member for member in list_members(kind) if isinstance(member, shape.IntType)]
+    if number is not None and any(is_fitting(number, member) for member in whole):
+        return Fix(number, f"write {number} (the unit is known)")
+    if isinstance(value, bool) and {shape.IntType, shape.StrType} <= {type(member) for member in list_members(kind)}:
+        return Fix(int(value), f"write {int(value)}{YAML_BOOLEANS}")
     return next((fix for member in list_members(kind) for fix in fix_for_member(value, member)), None)
+
+
+def describe(kind: shape.Type) -> str:
+    """Return the description of a field; empty if it has none."""
+    return str((kind.extra_json_schema or {}).get("description", "")) if isinstance(kind, shape.Metadata) else ""
+
+
+def parse_measure(text: str, description: str) -> int | None:
+    """Return the number of a text with the unit that the field's description names: 400 Gb/s."""
+    measure = _MEASURE.fullmatch(text.strip())
+    unit = {"Gbps": "Gb/s", "Gbit/s": "Gb/s"}.get(measure[2], measure[2]) if measure else ""
+    return parse_whole(measure[1]) if measure and unit in description.replace(",", " ").split() else None
 
 
 def _is_gone(value: object, kind: shape.Type) -> bool:
@@ -56,20 +61,10 @@ def explain(value: object, kind: shape.Type) -> str:
         return f"; {fix.words}"
     if _is_gone(value, kind):
         return f"; {REMOVES}"
+    if value in (True, None) and _SHORT_WORD in describe(kind):
+        return '; write ""'
     words = any(isinstance(member, shape.LiteralType | shape.StrType) for member in list_members(kind))
     return YAML_BOOLEANS if isinstance(value, bool) and words else ""
-
-
-def format_as_typed(value: object) -> str:
-    """Return a value as it is typed in YAML, on one line."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key}: {format_as_typed(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(format_as_typed, value))}]"
-    if isinstance(value, str):
-        plain = re.fullmatch(r"[A-Za-z](?:[\w.-]*\w)?", value) and value.casefold() not in {*BOOLEANS, "null", "y", "n"}
-        return value if plain else json.dumps(value, ensure_ascii=False)
-    return json.dumps(value)
 
 
 def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
@@ -77,6 +72,8 @@ def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
         yield from fix_text(value, kind)
     elif isinstance(kind, shape.IntType):
         number = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
+        if isinstance(value, bool | float) and value == int(value) and (isinstance(value, float) or kind.le == 1):
+            yield from (Fix(n, f"write {n}") for n in [int(value)] if is_fitting(n, kind))
         if number and is_fitting(whole := int(number[1]), kind):
             yield Fix(whole, f"write {whole}" + (" (the unit is known)" if number[2] else " without quotes"))
     elif isinstance(kind, shape.BoolType):
@@ -99,7 +96,7 @@ def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
 def fix_mapping(value: object, kind: shape.DictType) -> Iterator[Fix]:
     """Yield a mapping for assignments in its place, in a text or a list, with bare words where it takes empty values."""
     key = unwrap(kind.key_type)
-    if isinstance(value, str) and _narrow(key) and is_fitting(value, key):
+    if isinstance(value, str) and is_narrow(key) and is_fitting(value, key):
         yield Fix(Unknown, f"write it as a key: {{{format_as_typed(value)}: ...}}")
         return
     texts = value if isinstance(value, list) else [value]
@@ -108,8 +105,8 @@ def fix_mapping(value: object, kind: shape.DictType) -> Iterator[Fix]:
         yield Fix(Unknown, f"write it by key: {{{example}: {format_as_typed(value)}}}")
         return
     words = [word for text in texts if isinstance(text, str) for word in _AROUND.sub("=", text.strip()).split()]
-    if isinstance(key, shape.LiteralType):
-        words = [word.replace(":", "=", 1) for word in words]
+    if is_narrow(key):
+        words = [word if "=" in word else word.replace(":", "=", 1) for word in words]
     made: dict[object, object] = {}
     for name, _, text in (word.partition("=") for word in words):
         number = parse_whole(text)
@@ -121,95 +118,32 @@ def fix_mapping(value: object, kind: shape.DictType) -> Iterator[Fix]:
         yield Fix(made, f"write {format_as_typed(made)}")
 
 
-def fix_text(value: object, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:
-    if isinstance(value, bool):
-        for word in ON if value else OFF:
-            if _narrow(kind) and is_fitting(word, kind):
-                advice = f'quote it: "{word}"' if word in BOOLEANS else f"write {word}"
-                yield Fix(word, advice + YAML_BOOLEANS)
-    elif value == -1 and _narrow(kind) and is_fitting("unlimited", kind):  # as in limits.conf(5)
-        yield Fix("unlimited", "write unlimited")
-    elif isinstance(value, int) and value > 0 and is_octal(kind):
-        texts = [text for text in (str(value), f"{value:04o}") if is_fitting(text, kind)]
-        if texts:
-            reason = f"; where 0{value:o} was written, YAML read octal digits" if len(texts) > 1 else ""
-            yield Fix(texts[0], f"quote it: {' or '.join(map(format_as_typed, texts))}{reason}")
-    elif isinstance(value, int) and is_fitting(str(value), kind):
-        yield Fix(str(value), f'quote it: "{value}"')
-    elif isinstance(value, float):
-        yield from fix_fraction(value, kind)
-    elif isinstance(value, str) and isinstance(kind, shape.LiteralType):
-        yield from fix_choice(value, [choice for choice in kind.values if isinstance(choice, str)])
-    elif isinstance(value, str) and isinstance(kind, shape.StrType) and _narrow(kind):
-        yield from fix_pattern(value, kind)
-
-
-def fix_pattern(value: str, kind: shape.StrType) -> Iterator[Fix]:
-    """Yield the text without quotes inside it, another tool's word, or the one version in a text for a version."""
-    bare = value.strip(" \t" + QUOTES)
-    if bare != value and is_fitting(bare, kind):
-        yield Fix(bare, f'write "{bare}"')
-    elif is_fitting(other := OTHER_WORDS.get(value.casefold(), ""), kind) and other:
-        yield Fix(other, f"write {other}")
-    elif is_fitting(ANY, kind):
-        if value.casefold() in ("latest", "newest", "*"):
-            yield Fix(ANY, f"write {ANY}")
-        versions = [part for part in _VERSION.findall(value) if is_fitting(part, kind)]
-        if len(versions) == 1:
-            yield Fix(versions[0], f'write "{versions[0]}"')
-
-
-def fix_choice(value: str, choices: list[str]) -> Iterator[Fix]:
-    """Yield the one choice that a misspelled word resembles; a path resembles none."""
-    if "/" in value:
-        return
-    meaning = BOOLEANS.get(value.casefold())
-    if meaning is not None and (words := [word for word in (ON if meaning else OFF) if word in choices]):
-        yield Fix(words[0], f"write {words[0]}")
-    squeezed = {re.sub(r"[^a-z0-9]", "", choice.casefold()): choice for choice in choices}
-    word = re.sub(r"[^a-z0-9]", "", value.casefold())
-    if (other := OTHER_WORDS.get(word, "")) in choices:
-        yield Fix(other, f"write {other}")
-    near = difflib.get_close_matches(word, squeezed, n=2, cutoff=0.8)
-    if len(near) == 1 and sum(word in choice for choice in squeezed) < 2:
-        yield Fix(squeezed[near[0]], f'did you mean "{squeezed[near[0]]}"?')
-
-
-def is_octal(kind: shape.StrType | shape.LiteralType) -> bool:
-    """Return whether a text is a file's mode: it takes octal digits and no others."""
-    return is_fitting("0777", kind) and not is_fitting("0999", kind)
-
-
-def fix_fraction(value: float, kind: shape.StrType | shape.LiteralType) -> Iterator[Fix]:
-    """Yield a fix for an unquoted version: YAML read a number, and lost a trailing zero."""
-    texts = [text for text in (f"{value}", f"{value}0") if is_fitting(text, kind)]
-    if texts and not _narrow(kind):
-        yield Fix(Unknown, "quote it as it was written: YAML read a number")
-    elif texts:
-        lost = len(texts) > 1 and re.search(r"\.\d\Z", texts[0])
-        more = f', or "{texts[1]}" if that was written: YAML drops a zero at the end of a number' if lost else ""
-        yield Fix(texts[0], f'quote it: "{texts[0]}"{more}')
-    elif value.is_integer() and is_fitting(f"{value:.0f}", kind):
-        yield Fix(f"{value:.0f}", f'write "{value:.0f}"')
-
-
 def fix_list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterator[Fix]:
     if isinstance(value, Mapping):
         yield from _fix_entry(value, unwrap(kind.item_type))
         return
-    if isinstance(value, list | tuple | bool):
+    if isinstance(value, list | tuple | bool) or isinstance(unwrap(kind.item_type), shape.AnyType):
+        return  # rules alone know what may be in a list of anything
+    if isinstance(value, int):
+        if is_accepted(value, kind.item_type) and is_accepted(0, kind.item_type):  # an index, or a choice
+            yield Fix([value], f"write [{value}]")
         return
-    if isinstance(value, int) or isinstance(unwrap(kind.item_type), shape.AnyType):
-        return  # a number is hardly a name, and rules alone know what may be in such a list
     entry = unwrap(kind.item_type)
     if isinstance(entry, shape.StructType) and not any(
-        _narrow(field.type) and is_accepted(value, field.type) for field in entry.fields
+        is_narrow(field.type) and is_accepted(value, field.type) for field in entry.fields
     ):
         yield Fix(Unknown, f"as in [{_format_fields(entry)}]")
         return
     items: list[object] = [part for part in _SPLIT.split(value) if part] if isinstance(value, str) else [value]
     if (span := _FROM_TO.fullmatch(str(value))) and is_accepted(0, kind.item_type):
         items = [*range(int(span[1]), int(span[2]) + 1)]
+    if kind.min_length == 2 and isinstance(value, str):  # least and most
+        items = [part for part in re.split(r"[-,\s]+", value) if part]
+    numbers = [parse_whole(item) if isinstance(item, str) else None for item in items]
+    items = [
+        item if number is None or not is_accepted(number, kind.item_type) else number
+        for item, number in zip(items, numbers, strict=True)
+    ]
     made = [item if is_accepted(item, kind.item_type) else fix_for(item, kind.item_type) for item in items]
     if made and not any(item is None or _is_unknown(item) for item in made):
         plain = [item.value if isinstance(item, Fix) else item for item in made]
@@ -236,14 +170,17 @@ def _format_fields(kind: shape.StructType) -> str:
 
 def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
     """Yield a block with a field that accepts the value written in the block's place."""
-    if isinstance(value, Mapping | list | tuple):
+    if isinstance(value, Mapping):
+        return
+    if isinstance(value, list | tuple):
+        yield from fix_listed_block(value, kind)
         return
     needed = [field.encode_name for field in kind.fields if field.required]
     names = {field.encode_name: field.type for field in kind.fields}
     if value == "{}" and not needed:
         yield Fix({}, "write {} without quotes")
     if value is True and not needed:
-        yield Fix({}, "write {} for the defaults")
+        yield from fix_true(kind)
     if isinstance(value, bool):
         return
     if isinstance(value, str) and value.casefold() in (*THERE, *OFF):
@@ -255,18 +192,67 @@ def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
         yield Fix(Unknown, f"put a space after the colon: {name}: {shown}")
         return
     if isinstance(value, str) and (counted := _COUNTED.fullmatch(value)) and {"model", "count"} <= set(names):
-        made = {"model": counted[1], "count": int(counted[2])}
+        made = {"model": counted[1] or counted[4], "count": int(counted[2] or counted[3])}
         yield Fix(made, f"write {format_as_typed(made)}")
         return
+    yield from fix_numbers(value, kind)
+    yield from fix_single_field(value, kind)
+
+
+def fix_true(kind: shape.StructType) -> Iterator[Fix]:
+    """Yield a block for the word true in its place: an empty one, unless that would request nothing."""
+    fields = {field.encode_name: field.type for field in kind.fields}
+    one_of = [name for name in getattr(kind.cls, "ONE_OF", ()) if name in fields]
+    if one_of:
+        yield Fix(Unknown, "give it " + " or ".join(one_of))
+    else:
+        yield Fix({}, "write {} for the defaults")
+
+
+def fix_numbers(value: object, kind: shape.StructType) -> Iterator[Fix]:
+    """Yield a block for its numbers in the order of its fields, as nvidia-smi takes them: 2619,1980."""
+    needed = [field for field in kind.fields if field.required]
+    numbers = [parse_whole(part) for part in _SPLIT.split(value)] if isinstance(value, str) else []
+    if len(needed) > 1 and len(numbers) == len(needed) and None not in numbers:
+        made = {field.encode_name: number for field, number in zip(needed, numbers, strict=True)}
+        if all(is_accepted(made[field.encode_name], field.type) for field in needed):
+            yield Fix(made, f"write {format_as_typed(made)}")
+
+
+def fix_single_field(value: object, kind: shape.StructType) -> Iterator[Fix]:
+    """Yield a block with the field that accepts the value: the required one, or the first; of several others, none."""
+    needed = [field.encode_name for field in kind.fields if field.required]
+    made: dict[str, object] = {}
     for field in kind.fields:
         if needed and needed != [field.encode_name]:
             continue
-        if not needed and not any(_narrow(member) for member in list_members(field.type)):
+        if not needed and not any(is_narrow(member) for member in list_members(field.type)):
             continue
         inner: Any = value if is_accepted(value, field.type) else fix_for(value, field.type)
         if inner is not None and not _is_unknown(inner):
-            made = {field.encode_name: inner.value if isinstance(inner, Fix) else inner}
-            yield Fix(made, f"write {format_as_typed(made)}")
+            made[field.encode_name] = inner.value if isinstance(inner, Fix) else inner
+    name = next(iter(made), "")
+    same = sum(item == value for item in made.values())
+    if same > 1 and made[name] == value and name != kind.fields[0].encode_name:
+        yield Fix(Unknown, f"as in {_format_fields(kind)}")
+    elif made:
+        yield Fix({name: made[name]}, f"write {format_as_typed({name: made[name]})}")
+
+
+def fix_listed_block(value: list[object] | tuple[object, ...], kind: shape.StructType) -> Iterator[Fix]:
+    """Yield a block for a list in its place: the one entry, or a field that takes the list."""
+    fields = {field.encode_name: field for field in kind.fields}
+    needed = {name for name, field in fields.items() if field.required}
+    first = value[0] if len(value) == 1 else None
+    if isinstance(first, Mapping) and needed <= set(first) <= set(fields):
+        yield Fix(dict(first), f"write {format_as_typed(first)}" if len(str(first)) < 60 else "take the dash out")
+    elif len(needed) == 1 and value and not any(isinstance(item, Mapping) for item in value):
+        (name,) = needed
+        lists = [m for m in list_members(fields[name].type) if isinstance(m, shape.VarTupleType | shape.ListType)]
+        if lists and all(is_accepted(item, lists[0].item_type) for item in value):
+            yield Fix({name: [*value]}, f"write {format_as_typed({name: value})}")
+    elif first is not None and not isinstance(first, list | tuple | Mapping):
+        yield from fix_block(first, kind)
 
 
 def _fix_switched_block(word: str, kind: shape.StructType) -> Iterator[Fix]:
@@ -281,18 +267,3 @@ def _fix_switched_block(word: str, kind: shape.StructType) -> Iterator[Fix]:
 def _is_unknown(fix: object) -> bool:
     """True for a fix whose value only the user knows."""
     return isinstance(fix, Fix) and fix.value is Unknown
-
-
-def is_accepted(value: object, kind: shape.Type) -> bool:
-    return any(
-        is_fitting(value, member)
-        for member in list_members(kind)
-        if not isinstance(member, shape.StructType | shape.DictType)
-    )
-
-
-def _narrow(kind: shape.Type) -> bool:
-    """True if the type of a field is so specific that its value identifies the field."""
-    if isinstance(kind, shape.VarTupleType | shape.ListType):
-        return any(map(_narrow, list_members(kind.item_type)))
-    return isinstance(kind, shape.LiteralType) or (isinstance(kind, shape.StrType) and bool(kind.pattern))

@@ -33,6 +33,15 @@ def is_fitting(value: object, kind: shape.Type) -> bool:
     return True
 
 
+def is_accepted(value: object, kind: shape.Type) -> bool:
+    """True if a field of this type accepts the value; no block and no mapping."""
+    return any(
+        is_fitting(value, member)
+        for member in list_members(kind)
+        if not isinstance(member, shape.StructType | shape.DictType)
+    )
+
+
 def get_annotation(kind: shape.Type) -> Any:
     if isinstance(kind, shape.LiteralType):
         return Literal[tuple(kind.values)]

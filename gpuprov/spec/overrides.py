@@ -7,9 +7,9 @@ import msgspec
 
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.core.sanitize import has_login
-from gpuprov.spec.build import show
 from gpuprov.spec.model import Fragment, Site
 from gpuprov.spec.problem import Problem
+from gpuprov.spec.shown import show
 from gpuprov.spec.url import has_query, hide_queries
 
 FOLDERS = ("/boot", "/var")

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gpuprov.core.sanitize import counted, is_hidden
-from gpuprov.spec.build import Finding, report_unknown_key
-from gpuprov.spec.fixes import format_as_typed
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path
+from gpuprov.spec.text_fixes import format_as_typed
+from gpuprov.spec.unknown_keys import Finding, report_unknown_key
 from gpuprov.spec.words import find_example
 
 MOST_OWNERS = 3
@@ -102,6 +102,7 @@ def suggest_place(key: str, value: object, fragments: Mapping[str, type[Fragment
 
 def _with_own_version(example: str, value: object) -> str:
     """Return the example with the version that was written, if it looks like the example's."""
+    value = value.get("version") if isinstance(value, Mapping) else value
     version = value if isinstance(value, str) else str(value) if type(value) in (int, float) else ""
     alike = {"580": r"[1-9][0-9]{2}(\.[0-9]+)*", "12.8": r"[1-9][0-9]\.[0-9]"}
     for shown, pattern in alike.items():

@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.spec.build import Finding, convert, describe_shape
-from gpuprov.spec.fixes import Unknown, fix_for
+from gpuprov.spec.build import convert, describe_shape
+from gpuprov.spec.fixes import fix_for
 from gpuprov.spec.kinds import Removed, drop_removed, find_kind, find_value, set_value
 from gpuprov.spec.problem import Path, Problem, format_path
+from gpuprov.spec.text_fixes import Unknown
+from gpuprov.spec.unknown_keys import Finding
 
 ROUNDS = 5
 """Number of attempts at a block; deeper mistakes appear only once the level above is right."""

@@ -22,6 +22,13 @@ OTHER_WORDS = {
     "infinity": "unlimited",  # systemd's LimitMEMLOCK=infinity
     "infinite": "unlimited",
     "opensource": "open",
+    "closedsource": "proprietary",
+    "afinet": "ipv4",  # NCCL's NCCL_IB_ADDR_FAMILY
+    "afinet6": "ipv6",
+    "none": "nothing",
+    "1h": "hourly",
+    "1d": "daily",
+    "15m": "15min",
 }
 """Words of other tools, and of people, for a value."""
 GONE = ("absent", "purged", "removed")
@@ -44,6 +51,8 @@ EXAMPLES: dict[str, str] = {
     "cri-o": "container_toolkit: {runtimes: [crio]}",
     "podman": "container_toolkit: {runtimes: [podman]}",
     "toolkit": "container_toolkit: {}",
+    "mig_manager": "mig: {}",
+    "gpu_operator": "kubernetes: {gpu_operator: {}}",
     "nvidia_container_toolkit": "container_toolkit: {}",
     "infiniband": "rdma: {fabric: infiniband}",
     "ib": "rdma: {fabric: infiniband}",
@@ -85,4 +94,6 @@ EXAMPLES: dict[str, str] = {
 
 def find_example(key: str) -> str:
     """Return what to write for another name of a block; empty if it is none."""
-    return EXAMPLES.get(key.casefold().replace("-", "_")) or EXAMPLES.get(key.casefold(), "")
+    plain = key.casefold()
+    squeezed = {name.replace("_", ""): example for name, example in EXAMPLES.items()}  # devicePlugin
+    return EXAMPLES.get(plain.replace("-", "_")) or EXAMPLES.get(plain) or squeezed.get(plain, "")

@@ -32,7 +32,8 @@ def offered(problem: Problem) -> Iterator[tuple[str, Any]]:
     another value."""
     unknown = problem.message.startswith("unknown key")
     last = format_path(problem.path[-1:])
-    kind = "value" if f"{last} is " in problem.message or f'{last} "' in problem.message else "key"
+    named = f"{last} is " in problem.message or f'{last} "' in problem.message
+    kind = "value" if named and "the key " not in problem.message else "key"
     for names in _MEANT.findall(problem.hint):
         yield from ((kind, name) for name in re.findall(r'"([^"]+)"', names))
     yield from ((kind, typed) for typed in (*_QUOTED.findall(problem.hint), *_NEAREST.findall(problem.hint)))
@@ -61,7 +62,8 @@ def typed(spec: Any, path: tuple[Any, ...], kind: str, fix: Any) -> Any:
 def place(problem: Problem, kind: str, fix: Any) -> tuple[Any, ...]:
     """Return the path of the applied fix."""
     if kind == "block":
-        return tuple(fix)
+        inner = problem.hint.startswith(("it is a field of", "write")) and len(problem.path) > 1
+        return (*problem.path[:-1], *fix) if inner else tuple(fix)
     return problem.path if kind == "value" else (*problem.path[:-1], fix)
 
 

@@ -10,8 +10,9 @@ from msgspec import inspect as shape
 from gpuprov.capabilities.nouveau import Nouveau
 from gpuprov.capabilities.persistence.fragment import Persistence
 from gpuprov.capabilities.rdma.fragment import FabricName
-from gpuprov.spec.fixes import Unknown, explain, fix_for
+from gpuprov.spec.fixes import explain, fix_for
 from gpuprov.spec.model import GpuSpec
+from gpuprov.spec.text_fixes import Unknown
 from tests.rows import run_each
 
 

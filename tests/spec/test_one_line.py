@@ -12,9 +12,10 @@ from msgspec import inspect as shape
 
 from gpuprov.capabilities import CAPABILITIES, HOUSE
 from gpuprov.fleet.specs import load_fleet
-from gpuprov.spec.build import convert, show
+from gpuprov.spec.build import convert
 from gpuprov.spec.problem import Path as Place
 from gpuprov.spec.problem import SpecError, format_path
+from gpuprov.spec.shown import show
 
 BAD = ("a\n", "a\0b", "\x1b]0;OWNED\x07")
 MORE = ("a\nb", "\n", "a\r", "a\tb", "a\x9b2J", "a\x7f", "a\u0085b", "a\u2028b", "a\u202eb", "a\u200bb", "\udcff")

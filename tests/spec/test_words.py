@@ -9,9 +9,11 @@ import pytest
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.explain.fields import named
-from gpuprov.spec.build import MEANT, convert, show
+from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect, format_path
+from gpuprov.spec.shown import show
+from gpuprov.spec.unknown_keys import MEANT
 from tests.rows import run_each
 
 
@@ -37,7 +39,7 @@ class Outer(Fragment, frozen=True):
             ["many[1].name is missing; allowed: text", 'unknown key "nmae" in many[1]; did you mean "name"?'],
         ),
         ({"many": [{"name": "a", "size": "x"}]}, ['many[0].size is "x"; allowed: a number']),
-        ({"code": "abc"}, ['code is "abc"; allowed: text matching ^[A-Z]+$']),
+        ({"code": "abc"}, ['code is "abc"; allowed: text matching ^[A-Z]+$; write ABC']),
         ({"at_most": 6}, ["at_most is 6; allowed: a whole number"]),
         ({"either": [1, "x"]}, ['either[1] is "x"; allowed: a whole number']),
         ({"either": "none"}, ['either is "none"; allowed: a whole number, all or a list']),

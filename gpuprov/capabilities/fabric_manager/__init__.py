@@ -17,10 +17,12 @@ from gpuprov.facts.probes.gpus import dcgm, fabric
 from gpuprov.facts.probes.gpus.imex import IMEX
 from gpuprov.facts.probes.host import systemd
 from gpuprov.rules.followers import LIBRARIES
-from gpuprov.spec.build import convert, report_unknown_key, show
+from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel, Scalar
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import Problem, report_under
+from gpuprov.spec.shown import show
+from gpuprov.spec.unknown_keys import report_unknown_key
 
 HERE = "fabric_manager"
 problem = report_under(HERE)

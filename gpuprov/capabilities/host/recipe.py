@@ -8,9 +8,9 @@ import msgspec
 from gpuprov.catalog import recipes as catalogue
 from gpuprov.catalog.drivers import derive_branch
 from gpuprov.catalog.gpus import find_gpu
-from gpuprov.spec.build import show
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, format_path
+from gpuprov.spec.shown import show
 
 DRIVER = ("nvidia_driver", "version")
 MISSING = object()

@@ -13,7 +13,8 @@ from gpuprov.hardware.mig.parted import read_parted
 from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.mig import layout as mig_layout
 from gpuprov.host_code.mig.layout import PARTED_KEYS as ENTRY_KEYS
-from gpuprov.spec.build import report_unknown_key, show
+from gpuprov.spec.shown import show
+from gpuprov.spec.unknown_keys import report_unknown_key
 
 KEYS = ("version", "mig-configs")
 

@@ -11,10 +11,11 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import format_document
 from gpuprov.fleet.policy.windows import SPAN, Zone, parsed, zone
 from gpuprov.host_code.json_members import Json
-from gpuprov.spec.build import Finding, convert
+from gpuprov.spec.build import convert
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError
+from gpuprov.spec.unknown_keys import Finding
 
 LARGEST = 256 << 10
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
