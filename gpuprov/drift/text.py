@@ -111,7 +111,7 @@ def _format_difference(
     of = f" ({group[0].host})" if group[1:] else ""
     for cause in difference.causes:
         yield from labelled("by", format_cause(cause) + of, width)
-    if not difference.causes and not difference.unread:
+    if not difference.causes and not difference.unread and group[0].state != "never applied":
         reason = (
             "the spec changed; no log and no reading of the host names another cause"
             if difference.spec_changed

@@ -47,7 +47,6 @@ MEANT = {
     "mountpoint": "mount",
     "mount_point": "mount",
     "mrrs": "max_read_request",
-    "openmpi": "mpi",
     "path": "mount",
     "schedule": "every",
     "speed": "rate",
@@ -65,12 +64,14 @@ OUTSIDE = ("enroot", "pyxis")
 
 ADVICE = {
     ("fabric_manager", "version"): "take it out: Fabric Manager has the driver's version, nvidia_driver.version",
+    ("hpc", "openmpi"): "write mpi: openmpi",
+    ("hpc", "ucx"): "take it out: UCX comes with Open MPI or HPC-X, whichever mpi names",
     ("mig", "strategy"): "it is Kubernetes': write kubernetes: {device_plugin: {mig_strategy: mixed}}",
     ("mig", "mig_configs"): "leave it in its file, and write mig: {config_file: /PATH/OF/THE/FILE, selected: LABEL}",
     ("rdma.nccl", "nccl_ib_hca"): "take it out: it follows from the devices; rdma.devices chooses them",
-    ("nouveau", "blacklist"): "write nouveau: {}, which keeps nouveau out",
-    ("nouveau", "disabled"): "write nouveau: {}, which keeps nouveau out",
-    ("nouveau", "enabled"): "write nouveau: {}, which keeps nouveau out; nouveau: false leaves it alone",
+    ("nouveau", "blacklist"): "take it out: nouveau: {} alone keeps nouveau out",
+    ("nouveau", "disabled"): "take it out: nouveau: {} alone keeps nouveau out",
+    ("nouveau", "enabled"): "take it out: nouveau: {} keeps nouveau out, and nouveau: false leaves it alone",
 }
 """What to write for keys that other tools have, by block and key."""
 DEPTH = 3

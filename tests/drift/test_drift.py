@@ -116,6 +116,12 @@ def test_a_host_of_which_nothing_is_known_to_be_applied(outputs: dict[str, Any],
     assert document.build_document([found]).exit_code == 1
 
 
+def test_nobody_is_looked_for_who_changed_what_was_never_applied() -> None:
+    found = drifted(receipt="", packages="")
+    assert found.differences
+    assert "no log of the host" not in text.as_text([found])
+
+
 def test_a_package_is_named_by_its_unit_too() -> None:
     wanted = HostSpec(name="gpu1", capabilities={"persistence": Persistence()})
     removed = UPGRADE.replace(
