@@ -5,7 +5,14 @@ from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 
 from gpuprov.catalog.chips import cards, described, generation_of
-from gpuprov.catalog.instances import find_instance, find_nearest_types, find_vendor, is_type, parse_label
+from gpuprov.catalog.instances import (
+    find_instance,
+    find_labelled_model,
+    find_nearest_types,
+    find_vendor,
+    is_type,
+    parse_label,
+)
 from gpuprov.catalog.models import ARCHITECTURES, Architecture, Flavour, Gpu, GpusFile
 from gpuprov.catalog.reader import choose_fix, load
 from gpuprov.core.errors import GpuprovError
@@ -95,8 +102,9 @@ def find_gpu(text: str) -> Gpu | None:
     """Return the GPU with this key, product name (as in nvidia-smi or a label of Kubernetes), instance type or PCI id;
     case does not matter, nor do spaces and dashes of a key (RTX 3090). None if nothing matches exactly."""
     gpu = index_by_name().get(_fold(text)) or index_by_label().get(parse_label(text)) or find_by_pci_id(text)
-    if not gpu and (instance := find_instance(text)):
-        gpu = index_by_name().get(_fold(instance.model))
+    if not gpu:
+        instance = find_instance(text)
+        gpu = index_by_name().get(_fold(instance.model if instance else find_labelled_model(text)))
     return gpu or index_by_squeezed_key().get(squeeze_text(text))
 
 
@@ -237,8 +245,8 @@ def find_nearest(text: str) -> list[str]:
     """Return keys that resemble the text, best first: the key with one typing error, every key of the model that it
     names, or up to three. Empty for a PCI id; never one with another model number: a GPU that is not listed is not
     another one."""
-    if re.fullmatch(rf"({_VENDOR}:|0x)[0-9a-f]{{4,}}", text.strip().casefold()) or find_vendor(text):
-        return []
+    if re.fullmatch(rf"({_VENDOR}:|0x)[0-9a-f]{{4,}}|[0-9]{{1,2}}", text.strip().casefold()) or find_vendor(text):
+        return []  # neither a PCI id nor an index is a misspelled name
     sought = squeeze_text(text)
     squeezed = {squeeze_text(name): gpu.key for name, gpu in index_by_name().items()}
     family = [gpu.key for gpu in list_of_stem(text)]

@@ -28,6 +28,13 @@ class InstanceTypes(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
     fabric: Fabric = ""
 
 
+class Labels(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Values of a cloud's label that name the same GPU. `model`: a key of gpus.yaml."""
+
+    values: tuple[str, ...]
+    model: str
+
+
 class Vendor(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Another vendor. `pci`: its id; `begins`: prefixes of the names of its cards and of instance types with them,
     squeezed."""
@@ -41,6 +48,7 @@ class InstancesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """data/instances.yaml"""
 
     instances: tuple[InstanceTypes, ...]
+    labels: tuple[Labels, ...]
     vendors: tuple[Vendor, ...]
 
 
@@ -65,6 +73,17 @@ read_instances_file = partial(load, "instances", InstancesFile)
 @cache
 def index_by_type() -> dict[str, InstanceTypes]:
     return {name.casefold(): row for row in read_instances_file().instances for name in row.types}
+
+
+@cache
+def index_by_cloud_label() -> dict[str, str]:
+    """Return keys of gpus.yaml by the value of a cloud's label, in lower case."""
+    return {value.casefold(): row.model for row in read_instances_file().labels for value in row.values}
+
+
+def find_labelled_model(text: str) -> str:
+    """Return the model that a cloud's label names, with or without the label's key; empty if it is none."""
+    return index_by_cloud_label().get(text.strip().casefold().rpartition("=")[2], "")
 
 
 def fold_type(text: str) -> str:

@@ -1,6 +1,8 @@
 """Ansible's inventory data, extended to keep more of the sources' contents, and at most a limited number of hosts."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
 from json import dumps
 from typing import Any
 
@@ -80,9 +82,32 @@ def explain_unread(name: str, value: object) -> tuple[str, str] | None:
         )
     if name.startswith(DOTTED):
         return f'the variable "{name}" is not read', f"write gpuprov={format_nested(name, '...')}"
+    if name.startswith("ansible_") and (meant := correct_connection_name(name)):
+        return f'the variable "{name}" is not read', f'did you mean "{meant}"?'
     if name[:1] in "gG" and name != "gpuprov" and is_like_ours(name):
         return f'the variable "{name}" is not read', 'did you mean "gpuprov"?'
     return None
+
+
+CONNECTION = (
+    "become become_exe become_flags become_method become_pass become_password become_user connection host password "
+    "port private_key_file python_interpreter shell_executable shell_type ssh_args ssh_common_args ssh_executable "
+    "ssh_extra_args ssh_host ssh_pass ssh_password ssh_pipelining ssh_port ssh_private_key_file ssh_user su_pass "
+    "su_user sudo_pass sudo_user user"
+).split()
+"""Ansible's variables of connections, without ansible_:
+https://docs.ansible.com/ansible/latest/reference_appendices/special_variables.html"""
+ADDRESS_WORDS = ("address", "addr", "ip", "ipaddress", "ip_address")
+
+
+@cache
+def correct_connection_name(name: str) -> str:
+    """Return Ansible's variable that a misspelled one means; empty for its own, and for names like no other."""
+    own = name.removeprefix("ansible_")
+    if own in CONNECTION:
+        return ""
+    near = ["host"] if own in ADDRESS_WORDS else get_close_matches(own, CONNECTION, n=1, cutoff=0.85)
+    return f"ansible_{near[0]}" if near else ""
 
 
 def format_nested(name: str, value: object) -> str:

@@ -7,6 +7,7 @@ from gpuprov.core.masking import masked
 from gpuprov.core.safe_parse import Unreadable, read_contents
 from gpuprov.inventory import spelling
 from gpuprov.inventory.origin import find_origin
+from gpuprov.inventory.other_files import find_other_format
 from gpuprov.inventory.sources import show_path
 from gpuprov.spec.problem import Origin, Problem
 
@@ -84,7 +85,13 @@ def convert_error(error: BaseException, file: str, subject: str = "the file") ->
         place = Origin(show_path(file) if file else place.file, *position) if position else place
         allowed = f"allowed: {beyond.allowed}" if beyond.allowed else ""
         return Problem(message=beyond.message, origin=place, hint=f"it said: {stderr}" if stderr else allowed)
-    spelled = (spelling.open_quote, spelling.open_bracket, spelling.find_open_section, spelling.find_shell_range)
+    spelled = (
+        find_other_format,
+        spelling.open_quote,
+        spelling.open_bracket,
+        spelling.find_open_section,
+        spelling.find_shell_range,
+    )
     for explained in spelled:
         if problem := explained(whole, place, read_lines(place, file)):
             return problem

@@ -11,6 +11,7 @@ from ansible.errors import AnsibleError
 from gpuprov.core.safe_parse import Unreadable, read_contents
 from gpuprov.inventory import ranges
 from gpuprov.inventory.origin import find_origin, strip_tags
+from gpuprov.inventory.other_files import find_other_document
 from gpuprov.spec.problem import Origin, Problem
 from gpuprov.spec.shown import show
 
@@ -21,6 +22,9 @@ def judge(document: Any, file: str) -> Iterator[Problem]:
     """Yield every fault in the form of a YAML inventory document; harmless ones are warnings."""
     if document is None or document == {}:
         yield Problem(message="the inventory is empty", origin=Origin(file), hint="write all: {hosts: {NAME: {}}}")
+        return
+    if other := find_other_document(document, file):
+        yield other
         return
     if not isinstance(document, Mapping):
         place = find_origin(document) or Origin(file)

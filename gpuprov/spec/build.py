@@ -1,6 +1,7 @@
 """Plain values -> typed specs. Reports every problem, not only the first; a misspelled key gets a suggestion."""
 
 import functools
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -171,7 +172,7 @@ def _walk_struct(value: object, kind: shape.StructType, path: Path) -> list[Find
     for name, item in fields.items():
         if name in value:
             findings += _walk(value[name], item.type, (*path, name))
-        elif item.required:
+        elif item.required and not any(re.search(rf'("|write ){name}("|:)', hint) for *_, hint in findings):
             findings.append(
                 (path, f"{format_path((*path, name))} is missing", f"allowed: {describe_allowed(item.type)}")
             )

@@ -39,7 +39,10 @@ def find_unusable(raw: RawHost) -> Iterator[Problem]:
     """Yield why this host cannot be reached with the inventory's settings."""
     if not HOST_NAME.fullmatch(raw.name):
         message = f"host name {show(raw.name)} cannot be a file name"
-        yield Problem(message=message, hosts=(raw.name,), hint="allowed: letters, digits and . _ : % @ + -")
+        hint = "allowed: letters, digits and . _ : % @ + -"
+        if re.search(r"[*?]|/[0-9]+\Z", raw.name):  # a pattern of --limit, a network
+            hint += "; write each host by its name, or a range: gpu[01:16]"
+        yield Problem(message=message, hosts=(raw.name,), hint=hint)
     for name, value in raw.connection.items():
         for message, hint in list_complaints(name, value):
             yield Problem(message=message, hosts=(raw.name,), hint=hint, origin=raw.places.get(name))
@@ -84,12 +87,26 @@ def list_complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
         yield f"{name} is {show(value)}", ONE_LINE
     elif name in ADDRESSES and value not in (None, "") and not _ADDRESS.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a name or an address, without spaces and characters of a shell"
+    elif name in ADDRESSES and (hint := correct_address(str(value or ""), name)):
+        yield f"{name} is {show(value)}", hint
     elif name in USERS and value not in (None, "") and not _USER.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a user's name, without characters of a shell"
     elif name in PORTS and value not in (None, "") and not _is_port(value):
         yield f"{name} is {show(value)}", "allowed: a number from 1 to 65535"
     elif name == NODE and value not in (None, "") and not _NODE.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a node's name, of lower-case letters, digits, - and ."
+
+
+def correct_address(text: str, name: str) -> str:
+    """Return what to write in place of an address that no host can have; empty for others."""
+    if url := re.fullmatch(r"[a-z]+://([^/:@]+)/?", text):
+        return f"write {url[1]}"
+    if with_port := re.fullmatch(r"([^:\[\]@]+):([0-9]{1,5})", text):
+        return f"write {name}: {with_port[1]} and ansible_port: {with_port[2]}"
+    parts = re.fullmatch(r"([0-9]+)\.([0-9]+)\.([0-9]+)\.([0-9]+)", text)
+    if parts and any(len(part) > 3 or int(part) > 255 for part in parts.groups()):
+        return "allowed: four numbers from 0 to 255"
+    return ""
 
 
 def _is_port(value: object) -> bool:

@@ -96,3 +96,13 @@ def test_an_instance_type_says_count_and_fabric() -> None:
     found = find_instance("P5.48xlarge")
     assert found
     assert (found.model, found.count, found.fabric) == ("H100-SXM5-80GB", 8, "efa")
+
+
+def test_labels_of_clouds_name_their_gpu() -> None:
+    values = [value for row in load("instances", InstancesFile).labels for value in row.values]
+    assert len(values) == len(set(values))
+    for row in load("instances", InstancesFile).labels:
+        assert {gpu.key for value in row.values if (gpu := find_gpu(value))} == {row.model}
+    labelled = find_gpu("cloud.google.com/gke-accelerator=nvidia-rtx-pro-6000")
+    assert labelled
+    assert labelled.key == "RTX-PRO-6000-SE"

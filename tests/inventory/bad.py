@@ -270,7 +270,8 @@ TEXT = [
     yaml(
         "two documents",
         "---\nall: {}\n---\nall: {}\n",
-        ":3:1: not valid YAML: expected a single document in the stream but found another document",
+        ":3:1: a second document begins here, and an inventory is one; "
+        "take the --- out and put its groups into the first, or make it a file of its own",
     ),
     yaml("bytes", b"all:\n  hosts:\n    gpu\xff: {}\n", ": the file is not UTF-8 text; save it as UTF-8"),
     yaml("an alias of itself", spec("&a {x: *a}"), ":3:21: *a refers to itself"),

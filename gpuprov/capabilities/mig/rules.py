@@ -11,7 +11,7 @@ from gpuprov.capabilities.mig.fragment import GpuInstances, Mig, ProfileCounts, 
 from gpuprov.catalog import gpus
 from gpuprov.catalog.gpus import Gpu
 from gpuprov.catalog.mig import list_profiles
-from gpuprov.core.safe_parse import is_whole
+from gpuprov.core.safe_parse import is_whole, parse_whole
 from gpuprov.hardware.mig import model_of
 from gpuprov.hardware.mig.judge import of_model
 from gpuprov.host_code.mig import layout as mig_layout
@@ -188,6 +188,8 @@ def _explain_list(name: str) -> str:
     """Return how to write a range of indexes, or all GPUs; empty for another word."""
     if name.casefold() in ("all", "*"):
         return "write gpus: all, without brackets"
+    if (index := parse_whole(name)) is not None:
+        return f"write {index} without quotes"
     match = re.fullmatch(r"([0-9]{1,2}) ?(?:-|:|\.\.) ?([0-9]{1,2})", name)
     first, last = (int(match[1]), int(match[2])) if match else (1, 0)
     return f"write each index: [{', '.join(map(str, range(first, last + 1)))}]" if first < last else ""

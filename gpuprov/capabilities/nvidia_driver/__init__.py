@@ -77,6 +77,8 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
         if not name.startswith("NVreg_"):
             message = f'nvidia_driver.module_parameters: the nvidia module has no parameter "{name}"'
             hint = f'its parameters begin with NVreg_ ("NVreg_{name}"); for another module: kernel.module_options'
+            if name.casefold().startswith("nvreg_"):
+                hint = "capital letters count: write it as `modinfo -p nvidia` prints it, such as NVreg_EnableMSI"
             yield Problem(path=(HERE, "module_parameters", name), message=message, hint=hint)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from gpuprov.capabilities.passthrough.fragment import Passthrough, is_address
 from gpuprov.catalog import fabric, gpus, pcie
 from gpuprov.catalog.gpus import Gpu
+from gpuprov.core.safe_parse import is_whole
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, report_under
@@ -86,6 +87,8 @@ def _explain_selector(text: str) -> tuple[str, str]:
         return "is a PCI address without its domain", f'write "0000:{text}", or as lspci -D prints it'
     if text.upper().startswith(("GPU-", "MIG-")):
         return "is a UUID: only the driver knows it", 'write the address, as lspci -D prints it: "0000:3b:00.0"'
+    if is_whole(text):
+        return "is an index: another GPU may have it after a boot", 'write the address: "0000:3b:00.0", or a model'
     if is_address(text):
         return "is no PCI address", 'as lspci -D prints it: "0000:3b:00.0"'
     return gpus.explain_unknown(text)

@@ -92,7 +92,9 @@ def parse_profile(text: str, place: str = "") -> ProfileName:
     """Parse a name as nvidia-smi writes it, with or without "MIG ". Raises LayoutError, which begins with the place."""
     parsed, label = _NAME.fullmatch(str(text)), f'{place}: "{text}"' if place else f'"{text}"'
     if not parsed:
-        raise LayoutError(f"{label} is no MIG profile; {_GRAMMAR}")
+        near = re.search(r"([1-9]c\.)?([1-9])g\.?([0-9]{1,3})gb\Z", str(text).lower())
+        meant = f"{near[1] or ''}{near[2]}g.{near[3]}gb" if near else ""
+        raise LayoutError(f"{label} is no MIG profile; " + (f"write {meant}; {_GRAMMAR}" if meant else _GRAMMAR))
     compute, slices, gigabytes, sign, names = parsed.groups()
     attributes = sorted(set(names.split(","))) if names else []
     _refuse(names and len(attributes) < len(names.split(",")), f"{label} names an attribute twice")

@@ -1,0 +1,62 @@
+"""Files that are no inventory in YAML, addresses that no host can have, and misspelled variables of Ansible's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gpuprov.fleet.specs import load_fleet
+from gpuprov.inventory.data import correct_connection_name
+from gpuprov.spec.connection import correct_address
+from gpuprov.spec.problem import SpecError
+from tests.rows import run_each
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("apiVersion: v1\nkind: Node\n", ":1:1: this is a manifest of Kubernetes (Node), and no inventory; "),
+        ("- hosts: all\n  roles: [x]\n", ":1:1: this is a playbook, and no inventory; "),
+        ("[gpu]\na01 ansible_host=192.0.2.1\n\n[gpu:vars]\nx=1\n", ":1:1: a section in brackets is INI, "),
+        ("# x\nall:\n  hosts: {a: }\n---\nall: {}\n", ":4:1: a second document begins here, and an inventory is one; "),
+        ('{"_meta": {"hostvars": {}}, "gpu": {"hosts": ["a"]}}', ": this is the output of an inventory script, "),
+    ],
+)
+def test_what_is_no_inventory_is_called_by_its_name(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "inventory.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(SpecError) as error:
+        load_fleet([str(path)], cache=False)
+    assert str(error.value).startswith(f"{path}{message}")
+
+
+@run_each(
+    ("text", "hint"),
+    [
+        ("https://192.0.2.1", "write 192.0.2.1"),
+        ("192.0.2.1:22", "write ansible_host: 192.0.2.1 and ansible_port: 22"),
+        ("192.0.2.300", "allowed: four numbers from 0 to 255"),
+        ("2001:db8::1", ""),
+        ("gpu01.example.org", ""),
+    ],
+)
+def test_an_address_that_no_host_can_have(text: str, hint: str) -> None:
+    assert correct_address(text, "ansible_host") == hint
+
+
+@run_each(
+    ("name", "meant"),
+    [
+        ("ansible_hosts", "ansible_host"),
+        ("ansible_sshuser", "ansible_ssh_user"),
+        ("ansible_ip", "ansible_host"),
+        ("ansible_ssh_port", ""),
+        ("ansible_su_pass", ""),
+        ("ansible_hostname", ""),
+        ("ansible_remote_tmp", ""),
+        ("ansible_ssh_transfer_method", ""),
+    ],
+)
+def test_a_misspelled_variable_of_a_connection(name: str, meant: str) -> None:
+    assert correct_connection_name(name) == meant
