@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from gpuprov.cli import complete, options
+from gpuprov.cli.host_argument import of_host
 from gpuprov.cli.login import logged_in
 from gpuprov.cli.sections import Command
 
@@ -37,7 +38,8 @@ def diff(left: str, right: str, inventory: options.InventoryOptions, timeout: fl
     names = [left] if Path(right).exists() else [left, right]
     hosts: list[RawHost] = []
     for name in names:
-        raws = options.raw_hosts(inventory._replace(limit=name, user=None, ask_become_pass=False))
+        read_only = inventory._replace(limit=None, user=None, ask_become_pass=False)
+        raws = of_host(name, read_only, options.raw_hosts)
         if len(raws) != 1:
             raise GpuprovError(f'"{name}" means {len(raws)} hosts, and one can be compared', "name one host")
         hosts += raws

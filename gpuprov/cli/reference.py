@@ -38,7 +38,10 @@ def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **
     elif words == ("-",):
         answers = explaining.in_stream(sys.stdin.buffer if sys.stdin else None, terminal.progress)
     else:
-        answers = explaining.explain(" ".join(words))
+        root = click.get_current_context().find_root().command
+        verbs = root.commands if isinstance(root, click.Group) else {}
+        does = {name: verb.get_short_help_str(200) for name, verb in verbs.items() if not verb.hidden}
+        answers = explaining.explain(" ".join(words), does)
     specs.show_explanations(answers, as_json=as_json)
     return 0
 

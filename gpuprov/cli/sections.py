@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from gpuprov.cli.other_options import suggest_option
+
 PURPOSES = {
     "Everyday commands": ("init", "check", "plan", "apply", "verify", "rehearse"),
     "Hosts in service": (
@@ -111,6 +113,16 @@ class Context(click.Context):
 
 class Command(click.Command):
     context_class = Context
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; an option by another tool's name is answered with the one of this command."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            hint = suggest_option(error.option_name, self, reads=ctx.info_name in READING)
+            if not hint:
+                raise
+            raise click.UsageError(f"No such option '{error.option_name}': {hint}", ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Raise UsageError if a file to be written is one that is read: `-o` is easily typed for `-i`; or if the

@@ -1,7 +1,8 @@
 """Explains a word: a capability, a field, a check, an exit code, or a symptom that a user sees."""
 
 import difflib
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import IO
 
 import msgspec
@@ -21,6 +22,7 @@ from gpuprov.core.sanitize import cut_to
 from gpuprov.explain import fields
 from gpuprov.explain.hardware import explain_hardware, suggest
 from gpuprov.explain.messages import Seen, symptoms_in
+from gpuprov.explain.versions import explain_version
 from gpuprov.facts.captures import Record
 from gpuprov.facts.captures.outputs import CUT
 
@@ -36,15 +38,17 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     lines: tuple[tuple[str, str], ...]
 
 
-def explain(words: str) -> list[Explanation]:
-    """Return every meaning of `words`, the exact ones first. Raises GpuprovError with similar words if there is none."""
-    text = words.strip()
+def explain(words: str, commands: Mapping[str, str] | None = None) -> list[Explanation]:
+    """Return every meaning of `words`, the exact ones first. Raises GpuprovError with similar words if there is none.
+    `commands`: gpuprov's own, with what they do."""
+    text = words.strip().removeprefix("gpuprov.")
     terms = _terms(text)
     answers = [*_capabilities(text), *terms, *_fields(text), *_checks(text), *_exit_codes(text)]
     hardware = (
         [] if terms else [Explanation(kind=row.kind, name=row.name, lines=row.lines) for row in explain_hardware(text)]
     )
     answers += hardware if terms or hardware else _symptoms(text)
+    answers = answers or [*_commands(text, commands or {}), *_versions(text), *_keys(text)]
     if answers:
         return answers
     known = [
@@ -198,6 +202,26 @@ def _exit_codes(text: str) -> list[Explanation]:
     if not is_whole(number) or int(number) not in EXIT_CODES:
         return []
     return [Explanation(kind="exit code", name=number, lines=(("means", EXIT_CODES[int(number)]),))]
+
+
+def _commands(text: str, commands: Mapping[str, str]) -> list[Explanation]:
+    name = text.casefold().removeprefix("gpuprov ").partition(" -")[0].strip()
+    if name not in commands:
+        return []
+    lines = (("does", commands[name]), ("see", f"gpuprov {name} --help"))
+    return [Explanation(kind="command", name=f"gpuprov {name}", lines=lines)]
+
+
+def _versions(text: str) -> list[Explanation]:
+    return [Explanation(kind=row.kind, name=row.name, lines=row.lines) for row in explain_version(text)]
+
+
+def _keys(text: str) -> list[Explanation]:
+    """Return the field whose keys are such names: NCCL's variables, or what follows a field in a path."""
+    if re.fullmatch(r"NCCL_[A-Z0-9_]+", text):
+        return _fields("rdma.nccl.settings")
+    outer = text.rpartition(".")[0]
+    return [row for row in _fields(outer) if "mapping" in dict(row.lines)["allowed"]] if "." in outer else []
 
 
 def _terms(text: str) -> list[Explanation]:

@@ -13,6 +13,7 @@ from gpuprov.catalog.gpus import (
     find_stem,
     list_gpus,
     list_of_stem,
+    split_count,
     strip_system,
 )
 from gpuprov.catalog.instances import find_instance, find_nearest_types, find_vendor, fold_type, read_instances_file
@@ -38,6 +39,7 @@ def explain_hardware(text: str) -> list[Hardware]:
     none."""
     if not _is_name(text):
         return []
+    text = split_count(text)[0]
     gpu = find_gpu(text)
     bare = strip_system(text)
     family = list_of_stem(bare) if bare.casefold() == find_stem(bare) else []

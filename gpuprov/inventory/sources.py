@@ -156,6 +156,8 @@ def find_near(path: str) -> str:
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     if close:
         return f'did you mean "{show_path(os.path.join(folder, close[0]))}"?'
+    if name == "-":
+        return "standard input is not read; give a file"
     return "" if "." in name else f"to name a host of an inventory: --limit {name}"
 
 
