@@ -94,7 +94,7 @@ def _format_group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
         yield from labelled("left", f"{line}: no longer asked for, see gpuprov plan --prune", width)
     verdict = {
         "right": "right: a reboot leaves or makes it as the spec asks",
-        "wrong": "WRONG: the host will not come back as the spec asks",
+        "wrong": "NOT right: the host will not come back as the spec asks",
     }.get(first.next_boot, "unknown")
     reasons = (
         f": {'; '.join(first.next_boot_reasons)}" if first.next_boot_reasons and first.next_boot != "right" else ""

@@ -179,6 +179,23 @@ def _walk_struct(value: object, kind: shape.StructType, path: Path) -> list[Find
     return findings
 
 
+def describe_text(description: str, kind: shape.StrType) -> str:
+    """Describe the texts that a field accepts, by the first sentence of its description: what is allowed comes first,
+    what it means after it. Patterns are for programs: a field without a description is described by what fits."""
+    said = description.partition(". ")[0].strip(" .")
+    if said.startswith(("A ", "An ", "The ")):
+        said = said[0].lower() + said[1:]
+    if not kind.pattern:
+        return said or "text"
+    if is_fitting("/a/b", kind) and not is_fitting("a/b", kind) and "absolute" not in said:
+        return f"an absolute path: {said}" if said else "an absolute path"
+    if said:
+        return said
+    if is_fitting("a-b_c.d", kind) and not is_fitting("a/b", kind):
+        return "letters, digits, and . _ - in between"
+    return "text without spaces" if not is_fitting("a b", kind) else "text without spaces at its ends"
+
+
 def describe_allowed(kind: shape.Type) -> str:
     """Describe the allowed values; a text's own description says more than its pattern."""
     bare = unwrap(kind)
@@ -197,9 +214,7 @@ def describe_allowed(kind: shape.Type) -> str:
         return "a whole number" + (f" ({bare.ge} or more)" if bare.ge is not None else "")
     if isinstance(bare, shape.StrType):
         description = (kind.extra_json_schema or {}).get("description") if isinstance(kind, shape.Metadata) else None
-        if description:
-            return str(description).partition(". ")[0]  # what is allowed comes first, what it means after it
-        return "text" + (f" matching {bare.pattern}" if bare.pattern else "")
+        return describe_text(str(description or ""), bare)
     words_of: dict[type[shape.Type], str] = {
         shape.BoolType: "true, false",
         shape.DictType: "a mapping (key: value)",

@@ -113,7 +113,7 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
     if stale := [image for image in images if not image.holds_configuration]:
         changes = rebuild_images(image.image for image in stale)
         message = "stale: " + " ".join(image.old_copy or image.image for image in stale)
-        return fail(f"{MODPROBE_FILE} inside", message, stale[0].rebuild, changes=changes)
+        return fail(f"{MODPROBE_FILE} inside", message, f"{APPLY}; by hand: {stale[0].rebuild}", changes=changes)
     return ok(f"{MODPROBE_FILE} in {counted(len(images), 'image')}")
 
 

@@ -129,7 +129,7 @@ def sysctl(ctx: Ctx) -> Group | Outcome:
         for setting in right
     ]
     listing = listed({setting.key: setting.value for setting in expected})
-    fix = "sysctl -a | grep KEY; a later file in /etc/sysctl.d wins: take its line out; or the kernel rounds it: ask for that"
+    fix = f"{APPLY}; if it stays, a later file in /etc/sysctl.d sets it: take its line out; or the kernel rounds it: ask for that"
     return Group((*expected, *later), values, expected=listing, fix=fix)
 
 
