@@ -400,6 +400,29 @@ def test_lock_ups_and_errors_that_a_port_contains_are_no_pass(line: str, check: 
     assert spoken.status == "pass"
 
 
+@run_each(
+    ("line", "check", "status"),
+    [
+        ("mce: [Hardware Error]: CPU 4: Machine Check Exception: 5 Bank 5: be00000000800400", "kernel", "fail"),
+        ("mce: [Hardware Error]: CPU 4: Machine Check: 0 Bank 7: 8c00004000010091", "kernel", "pass"),
+        ("Kernel panic - not syncing: Fatal local machine check", "kernel", "fail"),
+        ("mce: Uncorrected hardware memory error in user-access at 1f4d5000", "kernel", "fail"),
+        ("NMI: PCI system error (SERR) for reason a1 on CPU 0.", "kernel", "fail"),
+        ("Uhhuh. NMI received for unknown reason 3d on CPU 12.", "kernel", "pass"),
+        ("nvidia 0000:c1:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0014 address=0x7f0000 flags=0x0]", "pcie_errors", "pass"),
+        ("DMAR: [DMA Write] Request device [5c:00.0] fault addr 6df084000", "pcie_errors", "pass"),
+    ],
+)  # fmt: skip
+def test_errors_of_cpus_and_of_the_iommu(line: str, check: str, status: str) -> None:
+    shown = judged((0.0, line), check=f"health.{check}")
+    assert shown.status == status
+    assert line in shown.found, "it is reported at least"
+    assert status == "pass" or shown.action == "drain"
+    assert judged((0.0, f"evil: {line}"), check=f"health.{check}").found.startswith("none"), (
+        "a program may say anything"
+    )
+
+
 PORT, BUS_ERROR = (
     "pcieport 0000:b0:01.0: AER: ",
     "PCIe Bus Error: severity=Uncorrected ({}), type=Transaction Layer, (Requester ID)",

@@ -1,5 +1,5 @@
 """One line of a kernel log has one verdict: from explain, by itself and in a log; from health, on a host and from a
-record."""
+record, as text, metrics and a page; and on the host's own page."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from functools import cache
 from pathlib import Path
 
 from gpuprov.capabilities.base import Outcome
+from gpuprov.capabilities.health.fragment import Health
 from gpuprov.catalog.context import fold
 from gpuprov.catalog.kernel import kernel_file, pattern
 from gpuprov.catalog.nics import read_nics_file
 from gpuprov.catalog.signatures import find_held
-from gpuprov.catalog.verdicts import Verdict, explained, judge_line
+from gpuprov.catalog.verdicts import Verdict, explained, in_health, judge_line
 from gpuprov.catalog.xids import find_worst
 from gpuprov.explain import explain
 from gpuprov.explain.messages import symptoms_in
@@ -22,6 +23,11 @@ from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG, parse
 from gpuprov.facts.probes.kernel.stamps import read_stamp
 from gpuprov.host_code.kernel_lines import join_messages
+from gpuprov.host_page.kernel_log import list_kinds
+from gpuprov.report import health_page
+from gpuprov.report.health import as_metrics, as_text
+from gpuprov.spec.model import HostSpec
+from gpuprov.verify.evaluate import Result, evaluate
 from tests.capabilities.asking import ask
 from tests.capabilities.health_host import log
 from tests.documents import read_yaml
@@ -84,6 +90,35 @@ def differences(line: str) -> list[str]:
         skips = {check for check, one in outcome.items() if one.status not in ("pass", "fail")}
         found += [f"{how}: {fails}, {skips}"] * (fails != failing or skips != unproven)
     return found
+
+
+def results(line: str) -> list[Result]:
+    """The results of the checks of the kernel log alone, as `gpuprov health` prints them."""
+    facts = Facts({KERNEL_LOG.name: Output(log(line))})
+    every = evaluate(HostSpec(name="gpu1", capabilities={"health": Health()}), facts)
+    return [one for one in every if one.check.removeprefix("health.") in CHECKS]
+
+
+def printed_differences(line: str) -> list[str]:
+    """Where text, metrics or a page of health, or the host's own page, differ from the verdict on a line."""
+    verdict = judge_line(line)
+    assert verdict is not None
+    unfit = verdict.standing == "unfit"
+    judged, check = results(line), f"health.{verdict.check}"
+    failed = {
+        "text": f"because   {check} [{verdict.action}]" in as_text(judged),
+        "metrics": f'check="{check}",action="{verdict.action}"' in as_metrics(judged, 0),
+        "page": f'<p><span class="soft">{check}</span>' in health_page.render(judged),
+    }
+    found = [f"{how}: {failing}" for how, failing in failed.items() if failing != unfit]
+    (row,) = list_kinds(parse(Output(log(line))))
+    shown = (row.standing, row.health) != (verdict.standing, in_health(verdict))
+    return found + [f"the host's page: {row.standing}, {row.health}"] * shown
+
+
+def test_what_is_printed_of_a_line_is_its_verdict() -> None:
+    wrong = {line: found for line in list_judged() if (found := printed_differences(line))}
+    assert not wrong
 
 
 def test_a_line_has_one_verdict() -> None:
