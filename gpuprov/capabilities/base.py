@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.capabilities.tasks import Stages
 from gpuprov.facts.probes.base import Facts, Probe
+from gpuprov.facts.probes.gpus.fabric import NvlinkError
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.firmware import Firmware
 from gpuprov.host_code.json_members import Json
@@ -28,7 +29,6 @@ Moment = Literal["preflight", "now", "next-boot"]
 LOADED = ("nvidia_driver.loaded",)
 DRIVER_PACKAGES = ("nvidia_driver.packages", "nvidia_driver.runfile")
 """Checks that others presuppose."""
-
 _SURROUNDINGS = (system.OS_RELEASE.evidence, system.CONTAINER.evidence, system.PLATFORM.evidence)
 
 
@@ -56,7 +56,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
     `version`: what the host has after apply, given by a capability's preflight before any change; `installed`: what it has now.
     `action`: what makes an unhealthy host fit for work again. `devices`: PCI addresses of what that is about; empty: not known, or
-    the whole host. `counters`: for monitoring. `firmware`: compared with other hosts, each `machine` once.
+    the whole host. `counters`: for monitoring. `firmware`, each `machine` once, and `nvlink_errors`: compared with other hosts.
     """
 
     status: Status
@@ -73,6 +73,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     firmware: tuple[Firmware, ...] = ()
     machine: str = ""
     devices: tuple[str, ...] = ()
+    nvlink_errors: tuple[NvlinkError, ...] = ()
 
 
 def ok(actual: object, expected: object = "", *, evidence: str = "", action: str = "") -> Outcome:

@@ -37,7 +37,7 @@ class Nvlink5(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The action for a line of Xid 144 to 150.
 
     `before` and `since`: the 32 bits of IntrInfo, - for any, with drivers before R575 and from it on. `status`: error
-    statuses, none for any.
+    statuses, none for any. `follows`: NVIDIA looks for the cause at the other end of the link, or at another error.
     """
 
     xid: int
@@ -47,6 +47,7 @@ class Nvlink5(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     status: tuple[int, ...]
     severity: Literal["Fatal", "Nonfatal"]
     nvidia: str
+    follows: bool = False
 
 
 class Recovery(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,22 +154,41 @@ def find_nvlink5_resolution(number: int, text: str) -> str:
     row's: NVIDIA may promote an error. A line does not name the driver version, and need not: for no unit do the same
     bits have different answers in both forms.
     """
-    fatal = re.search(r"\bFatal\b", text, re.IGNORECASE)
-    quiet = re.search(r"\bNonfatal\b", text, re.IGNORECASE) and not fatal
-    if match := _LINE.search(text):
-        info, status = f"{int(match[2], 16):032b}", int(match[3], 16) if match[3] else None
-        matching = {
-            row.nvidia
-            for row in read_xids_file().nvlink5
-            if row.xid == number
-            and (row.severity == "Fatal") == bool(fatal)
-            and match[1].upper() in row.units
-            and (not row.status or status in row.status)
-            and any(all(a in ("-", b) for a, b in zip(bits, info, strict=True)) for bits in (row.before, row.since))
-        }
-        if len(matching) == 1:
-            return matching.pop()
-    return "IGNORE" if quiet else "WORKFLOW_NVLINK5_ERR"
+    named = {row.nvidia for row in _match_rows(number, text)}
+    if len(named) == 1:
+        return named.pop()
+    return (
+        "IGNORE" if re.search(r"\bNonfatal\b", text, re.IGNORECASE) and not _is_fatal(text) else "WORKFLOW_NVLINK5_ERR"
+    )
+
+
+def blames_peer(number: int, text: str) -> bool:
+    """True if a line of Xid 144 to 150 says that its error began elsewhere: at the other end of the link, or with
+    another error."""
+    rows = _match_rows(number, text)
+    return bool(rows) and all(row.follows for row in rows)
+
+
+def _is_fatal(text: str) -> bool:
+    return re.search(r"\bFatal\b", text, re.IGNORECASE) is not None
+
+
+def _match_rows(number: int, text: str) -> list[Nvlink5]:
+    """Return the rows of NVIDIA's table for a line, whatever the driver's version."""
+    match = _LINE.search(text)
+    if match is None:
+        return []
+    fatal, info = _is_fatal(text), f"{int(match[2], 16):032b}"
+    status = int(match[3], 16) if match[3] else None
+    return [
+        row
+        for row in read_xids_file().nvlink5
+        if row.xid == number
+        and (row.severity == "Fatal") == fatal
+        and match[1].upper() in row.units
+        and (not row.status or status in row.status)
+        and any(all(a in ("-", b) for a, b in zip(bits, info, strict=True)) for bits in (row.before, row.since))
+    ]
 
 
 def get_recovery(name: str) -> Recovery:

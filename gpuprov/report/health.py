@@ -14,14 +14,15 @@ from gpuprov.report.prometheus import sample
 from gpuprov.report.text import following, labelled
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.fitness import Fit, Fitness, fitness, judge_fitness
+from gpuprov.verify.racks import Rack, find_racks
 
 COLOURS = {"yes": GREEN, "until": YELLOW, "no": RED, "not proven": CYAN}
 
 
 def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100, verbose: bool = False) -> str:
-    """Render unfit hosts first, the most severe action first; each with its causes and their symptoms."""
+    """Render racks first, then unfit hosts, the most severe action first; each with its causes and their symptoms."""
     judged = sorted(fitness(results), key=order)
-    lines: list[str] = []
+    lines = [line for rack in find_racks(results) for line in _rack(rack, width)]
     for entry in judged:
         lines += _host(entry, colour=colour, width=width)
         if verbose:
@@ -45,6 +46,14 @@ def count_fits(judged: Sequence[Fitness]) -> list[str]:
 def order(fitness: Fitness) -> tuple[int, str]:
     """Return the sort key of hosts: unfit ones come first."""
     return ("no", "until", "not proven", "yes").index(fitness.fit), fitness.host
+
+
+def _rack(rack: Rack, width: int) -> list[str]:
+    return [
+        f"rack {cleaned(rack.rack)}: {cleaned(rack.words)}",
+        *labelled("because", rack.shows, width),
+        *labelled("do", rack.fix, width),
+    ]
 
 
 def _host(fitness: Fitness, *, colour: bool, width: int) -> list[str]:
@@ -102,9 +111,11 @@ class HealthHost(HostDocument, frozen=True, kw_only=True):
 
 
 class Health(Document, kw_only=True, tag="health"):
-    """The document that `gpuprov health --json` prints: hosts in the order of the inventory."""
+    """The document that `gpuprov health --json` prints: hosts in the order of the inventory; `racks` of which several
+    hosts report fatal NVLink errors, or ask to recover the IMEX domain."""
 
     hosts: tuple[HealthHost, ...]
+    racks: tuple[Rack, ...] = ()
 
 
 def build_document(results: Sequence[Result], seconds: float | None = None) -> Health:
@@ -130,7 +141,8 @@ def build_document(results: Sequence[Result], seconds: float | None = None) -> H
         for host in judged
     ]
     summary = sum_up(Summary, format_summary(judged), outcomes.values())
-    return conclude(Health, None, outcomes.values(), seconds, summary=summary, hosts=tuple(hosts))
+    racks = find_racks(results)
+    return conclude(Health, None, outcomes.values(), seconds, summary=summary, hosts=tuple(hosts), racks=racks)
 
 
 METRICS = {

@@ -10,6 +10,7 @@ import msgspec
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Counter, Moment, Outcome
 from gpuprov.core.errors import DEFECT, defect
 from gpuprov.facts.probes.base import Facts, NotRecorded, Probe, ProbeFailed
+from gpuprov.facts.probes.gpus.fabric import NvlinkError
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import TOOLS, family
 from gpuprov.facts.probes.host.firmware import Firmware
@@ -60,6 +61,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     firmware: tuple[Firmware, ...] = ()
     machine: str = ""
     devices: tuple[str, ...] = ()
+    nvlink_errors: tuple[NvlinkError, ...] = ()
 
     @property
     def stops(self) -> bool:
@@ -242,4 +244,5 @@ def _result(host: str, check: Check, outcome: Outcome, tools: tuple[str, ...] = 
         firmware=outcome.firmware,
         machine=outcome.machine,
         devices=outcome.devices,
+        nvlink_errors=outcome.nvlink_errors,
     )

@@ -7,17 +7,19 @@ import msgspec
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.health.firmware import BASELINE, judge_fleet
 from gpuprov.verify.evaluate import Result, ResultStatus
+from gpuprov.verify.racks import share_recovery
 
 WORST: tuple[ResultStatus, ...] = ("fail", "skip", "pass", "n/a")
 
 
 def compare_hosts(results: Sequence[Result]) -> list[Result]:
-    """Return the results, with the firmware of each host compared with that of the others."""
+    """Return the results, with the firmware of each host compared with that of the others; what hosts of one rack ask
+    for together is said of the rack."""
     rows = [result for result in results if result.check == BASELINE and result.firmware]
     outcomes = judge_fleet({row.host: row.firmware for row in rows}, {row.host: row.machine for row in rows})
     return [
         complete(result, outcomes[result.host]) if result.check == BASELINE and result.host in outcomes else result
-        for result in results
+        for result in share_recovery(results)
     ]
 
 

@@ -5,11 +5,13 @@ from typing import Any
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.answering import not_answering
 from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.capabilities.health.rack import IMEX, with_recovery
 from gpuprov.capabilities.health.reported import NO_BUS, describe_gpus, fail_gpus, having, judge_rest, shown
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Recovery
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import NotRecorded
+from gpuprov.facts.probes.gpus.fabric import STATE
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH, REASONS
 from gpuprov.facts.probes.gpus.gpu_state import GpuHealth, State
 from gpuprov.facts.probes.host import system
@@ -61,7 +63,7 @@ def gpus_answer(ctx: Ctx) -> Outcome:
     return ok("; ".join(filter(None, (counted(len(state.gpus), "GPU"), given))), expected)
 
 
-@check("health.recovery", GPU_HEALTH, evidence="nvidia-smi -q | grep -E '^GPU|Recovery Action|Reset Required'")
+@check("health.recovery", GPU_HEALTH, STATE, evidence="nvidia-smi -q | grep -E '^GPU|Recovery Action|Reset Required'")
 def recovery(ctx: Ctx) -> Outcome:
     """The driver reports for no GPU that it needs a reset, a reboot or a drain."""
     gpus = shown(ctx)
@@ -82,7 +84,8 @@ def recovery(ctx: Ctx) -> Outcome:
     if needs:
         top = max((row for _, row, _ in needs), key=lambda row: catalogue.SEVERITY.index(row.action))
         bad = [(gpu, words) for gpu, _, words in needs]
-        return fail_gpus("no GPU that needs it", bad, top.fix, top.action)
+        imex = [gpu.address for gpu, row, _ in needs if row is IMEX]
+        return with_recovery(ctx, fail_gpus("no GPU that needs it", bad, top.fix, top.action), imex)
     return judge_rest(relevant, gpus, "a word of it", "", "no GPU that needs it")
 
 

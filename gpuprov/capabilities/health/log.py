@@ -8,11 +8,13 @@ import msgspec
 from gpuprov.capabilities.base import Outcome, check, fail, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.past import Ending, find_endings, moment
+from gpuprov.capabilities.health.rack import with_errors
 from gpuprov.capabilities.health.reported import concern
 from gpuprov.catalog.verdicts import Verdict, fix_of, judge_line, judge_sxid, judge_xid
 from gpuprov.catalog.xids import RECOVERY, SEVERITY, Action
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import NotRecorded, ProbeFailed
+from gpuprov.facts.probes.gpus.fabric import STATE
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG, Event, KernelLog, Line, sxids, xids
 
@@ -195,11 +197,15 @@ def kernel_log(ctx: Ctx) -> Outcome:
     return ok(f"{log.source}, {span(log)}")
 
 
-@check("health.xid", KERNEL_LOG, fields=("since", "ignored_xids"), evidence=XIDS)
+@check("health.xid", KERNEL_LOG, STATE, fields=("since", "ignored_xids"), evidence=XIDS)
 def xid(ctx: Ctx) -> Outcome:
     """There is no Xid in the kernel log after which NVIDIA wants the GPU reset, the host restarted or drained, or other
     software."""
     log = readable(ctx, of_nvidia=True)
+    return with_errors(ctx, _judge_xids(ctx, log), log)
+
+
+def _judge_xids(ctx: Ctx, log: KernelLog) -> Outcome:
     entries = standing(log, ctx.fragment.ignored_xids)
     if bad := [entry for entry in entries if entry.verdict.standing == "unfit"]:
         outcome = fail("no Xid that asks for it", listed(bad), fix_of(bad[0].verdict), action=bad[0].action)

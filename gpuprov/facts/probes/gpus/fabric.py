@@ -67,6 +67,19 @@ class GpuFabric(msgspec.Struct, frozen=True):
         return () if summary == "Healthy" else (f"Health {summary}", *more)
 
 
+class NvlinkError(msgspec.Struct, frozen=True, kw_only=True):
+    """A fatal error of a GPU's NVLinks in a `rack`, or the driver's word that the rack's IMEX domain is to be recovered
+    (`recover`). `number` and `text`: of its Xid, 0 where nvidia-smi says it; `follows`: it began elsewhere."""
+
+    rack: str
+    device: str
+    number: int = 0
+    at: float = 0
+    text: str = ""
+    follows: bool = False
+    recover: bool = False
+
+
 class SubnetKernel(msgspec.Struct, frozen=True):
     """Kernel support for NVSwitches that are reached through InfiniBand: `modules` that are loaded, built in or on disk, and
     `devices`: InfiniBand devices whose function is a bridge to a switch."""
