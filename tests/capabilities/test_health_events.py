@@ -358,7 +358,7 @@ MASK = "NVRM: knvlinkUpdatePostRxDetectLinkMask_IMPL: Failed to update Rx Detect
         (UVM, "reboot", "uvm-fatal"),
         (DETECTION, "reboot", "nvlink-detection"),
         (MASK, "reboot", "nvlink-detection"),
-        (BAD_STATE, "reset", "gsp-bad-state"),
+        (BAD_STATE, "reset", "gsp-wpr2"),
     ],
 )
 def test_what_the_driver_says_itself_that_only_a_reset_or_a_restart_ends(line: str, action: str, key: str) -> None:

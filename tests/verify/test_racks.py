@@ -141,7 +141,9 @@ def test_records_of_a_racks_hosts_tell_it(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text('all: {hosts: {"gpu[1:3]": {gpuprov: {health: {}}}}}\n')
     done = CliRunner().invoke(cli, ["health", str(inventory), "--from", str(tmp_path / "tickets")])
-    assert f"rack {UUID}.4026: gpu2 reported a fatal NVLink error first, gpu1, gpu3 followed" in done.output, done.output
+    assert f"rack {UUID}.4026: gpu2 reported a fatal NVLink error first, gpu1, gpu3 followed" in done.output, (
+        done.output
+    )
 
 
 def test_only_nvidias_table_says_that_an_error_began_elsewhere() -> None:

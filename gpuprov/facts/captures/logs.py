@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from gpuprov.core import safe_parse
-from gpuprov.facts.probes.kernel.stamps import Stamped, read_stamp
+from gpuprov.facts.probes.kernel.stamps import Stamped, read_stamp, resolve_deltas
 from gpuprov.host_code import kernel_lines
 
 BOUNDARIES = ("-- Boot ", "-- Reboot --")
@@ -42,7 +42,7 @@ def is_one(text: str) -> bool:
     ]
     if not lines:
         return False
-    stamped = sum(1 for line in lines if _entry(line) or read_stamp(line, 2000).at is not None)
+    stamped = sum(1 for line in resolve_deltas(lines) if _entry(line) or read_stamp(line, 2000).at is not None)
     return stamped * 2 >= len(lines)
 
 
@@ -146,7 +146,7 @@ def _row(line: Stamped) -> str:
 def _kernel_lines(text: str, made: float) -> Iterator[Stamped | None]:
     """Yield the kernel's lines, and None where another boot begins."""
     year = datetime.fromtimestamp(made, UTC).year
-    for line in kernel_lines.join_messages(_plain(text)):
+    for line in kernel_lines.join_messages(resolve_deltas(_plain(text))):
         if line.startswith(BOUNDARIES):
             yield None
             continue

@@ -10,7 +10,7 @@ import pytest
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.captures import RecordedFacts, logs, read
 from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG
-from gpuprov.facts.probes.kernel.stamps import read_stamp
+from gpuprov.facts.probes.kernel.stamps import read_stamp, resolve_deltas
 from gpuprov.verify import recorded
 from gpuprov.verify.evaluate import Result
 from tests.facts.captures import reports
@@ -55,6 +55,18 @@ def as_full(second: int, line: str) -> str:
     return f"Thu 2026-11-19 14:02:{49 + second:02d} UTC gpu017 kernel: {line}"
 
 
+def as_talos(second: int, line: str) -> str:
+    return f"gpu017: kern: warning: [2026-11-19T14:02:{49 + second:02d}.494604223Z]: {line}"
+
+
+def as_human(second: int, line: str) -> str:
+    return f"[Nov19 14:02] {line}" if second == 0 else f"[  +0.000844] {line}"
+
+
+def as_monotonic(second: int, line: str) -> str:
+    return f"[   {second}.495505] kernel: {line}"
+
+
 def as_unix(second: int, line: str) -> str:
     return f"{AT + second}.123456 gpu017 kernel: {line}"
 
@@ -69,7 +81,8 @@ def as_json(second: int, line: str, boot: str = "b") -> str:
 
 
 FORMS = [
-    as_dmesg, as_dated, as_levels, as_caller, as_short, as_precise, as_iso, as_full, as_unix, as_syslog, as_json,
+    as_dmesg, as_dated, as_levels, as_caller, as_short, as_precise, as_iso, as_full, as_unix, as_syslog, as_json, as_talos,
+    as_human, as_monotonic,
 ]  # fmt: skip
 
 
@@ -90,7 +103,7 @@ def test_a_log_is_judged_in_each_form(tmp_path: Path, form: object) -> None:
     assert log.whole
     times = [line.at for line in log.lines]
     assert times == sorted(times)
-    assert round(times[2]) in (2, AT + 2), "in UTC, or since the boot"
+    assert round(times[2]) in (2, AT + 2, AT - 49), "in UTC, or since the boot; dmesg -H omits the seconds"
     results = found(path)
     assert (results["health.xid"].status, results["health.xid"].action) == ("fail", "reboot")
     assert results["health.kernel"].status == "pass"
@@ -140,6 +153,21 @@ def test_other_texts_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "saved").write_text(text, encoding="utf-8")
     with pytest.raises(GpuprovError, match="cannot be read"):
         read(tmp_path / "saved")
+
+
+def test_times_of_dmesg_in_a_persons_form_are_counted_on() -> None:
+    lines = [
+        "[Feb29 23:59] a",
+        "[  +0.500000] b",
+        "[ +61.750000] c",
+        "[Mar 1 04:05] d",
+        "[Feb31 01:00] e",
+        "[May 2 99:99] f",
+    ]
+    found = [read_stamp(line, 2028) for line in resolve_deltas(lines)]
+    assert [one.text for one in found] == ["a", "b", "c", "d", "e", "f"]
+    assert [(one.at or 0) - (found[0].at or 0) for one in found[:4]] == [0, 0, 62, 4 * 3600 + 5 * 60 + 60]
+    assert list(resolve_deltas(["[  +0.000844] a"])) == ["[  +0.000844] a"], "nobody knows since when"
 
 
 def test_a_stamp_of_a_day_that_the_year_has_not_gives_no_time() -> None:

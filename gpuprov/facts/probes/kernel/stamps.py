@@ -1,7 +1,8 @@
 """The time stamp in front of a line of the kernel's log, in each form that dmesg, journalctl and syslog print."""
 
 import re
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -22,9 +23,17 @@ class Stamped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
+_NAMES = {number: name for name, number in _MONTHS.items()}
+_LEAP_YEAR = 2000
 _LEVEL = re.compile(r"(?:<\d{1,3}>|[a-z]+ *:[a-z]+ *: )")
 """The facility and level that dmesg -r and -x print."""
 _BOOT = re.compile(r"\[ *(\d{1,10}\.\d{1,9})\](?:\[[^\]]{0,40}\])? ?")
+_TALOS = re.compile(r"([\w.:-]{1,64}): ([a-z]{1,16}): +[a-z]{1,16}: +(?=\[\d{4}-)")
+"""The node, the facility and the level that `talosctl dmesg` prints:
+https://github.com/siderolabs/talos/blob/main/cmd/talosctl/cmd/talos/dmesg.go."""
+_DELTA = re.compile(r"\[ *\+(\d{1,9}\.\d{1,9})\] ?")
+_MINUTE = re.compile(r"\[([A-Z][a-z]{2}) *(\d{1,2}) (\d{2}):(\d{2})\] ?")
+"""`[Nov29 01:34] ` of dmesg -H, and `[  +0.000012] ` of the lines after it: seconds since the line before."""
 _UNIX = re.compile(r"(\d{9,11}\.\d{1,9}) ")
 _DAY = re.compile(
     r"\[?(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?(?: (\d{4}))?(?:\] ?| )"
@@ -43,8 +52,13 @@ def read_stamp(line: str, year: int = 0) -> Stamped:
     """Split a line into its stamp and its text. `year`: that of a stamp that has none; 0: such a stamp gives no time."""
     if level := _LEVEL.match(line):
         line = line[level.end() :]
+    if match := _TALOS.match(line):
+        stamped = read_stamp(line[match.end() :].replace("]: ", "] ", 1))
+        return msgspec.structs.replace(stamped, host=match[1], program="kernel" if match[2] == "kern" else match[2])
+    if match := _DELTA.match(line) or _MINUTE.match(line):
+        return Stamped(text=line[match.end() :])
     if match := _BOOT.match(line):
-        writer = _WRITER.match(line, match.end())
+        writer = _WRITER.match(line, match.end()) or _KERNEL.match(line, match.end())
         if writer and writer[2] == "kernel":
             rest = line[writer.end() :]
             return Stamped(text=rest, at=float(match[1]), since_boot=True, program="kernel", host=writer[1])
@@ -63,6 +77,20 @@ def read_stamp(line: str, year: int = 0) -> Stamped:
     if match := _KERNEL.match(line):
         return _after(line, None, host=False)
     return Stamped(text=line)
+
+
+def resolve_deltas(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines; those of `dmesg -H` with whole times, counted on from its last line that has one."""
+    at: datetime | None = None
+    for line in lines:
+        if (match := _MINUTE.match(line)) and match[1] in _MONTHS:
+            at = datetime(_LEAP_YEAR, _MONTHS[match[1]], min(int(match[2]), 28), int(match[3]) % 24, int(match[4]) % 60)
+            at += timedelta(days=int(match[2]) - at.day)
+        elif at is not None and (match := _DELTA.match(line)):
+            at += timedelta(seconds=float(match[1]))
+        else:
+            match = None
+        yield f"[{_NAMES[at.month]} {at:%d %H:%M:%S}] {line[match.end() :]}" if match and at else line
 
 
 def _after(rest: str, at: float | None, *, host: bool) -> Stamped:
