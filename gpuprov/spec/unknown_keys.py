@@ -58,9 +58,6 @@ MEANT = {
 SWITCHES = ("enable", "enabled", "present", "state", "ensure")
 """Keys by which other tools switch on what a block of ours switches on by being there."""
 
-OUTSIDE = ("enroot", "pyxis")
-"""Programs that people look for in a block, and that gpuprov does not install."""
-
 
 ADVICE = {
     ("fabric_manager", "version"): "take it out: Fabric Manager has the driver's version, nvidia_driver.version",
@@ -121,8 +118,6 @@ def suggest_key(path: Path, key: object, plain: str, known: list[str]) -> str:
         return f"it is no field of {path[0]}: write {example}"
     if inner := example.removeprefix(own).removesuffix("}"):
         return f"write {inner}"
-    if key in OUTSIDE:
-        return f"take it out: gpuprov does not install {key}, and leaves a site's own as it is"
     return "allowed: " + (", ".join(sorted(known)) or "nothing")
 
 

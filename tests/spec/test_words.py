@@ -17,7 +17,7 @@ from gpuprov.spec.kinds import unwrap
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect, format_path
 from gpuprov.spec.shown import show
-from gpuprov.spec.unknown_keys import MEANT
+from gpuprov.spec.unknown_keys import MEANT, report_unknown_key
 from tests.rows import run_each
 
 
@@ -66,6 +66,15 @@ def test_names_that_other_tools_have_for_a_field_are_known() -> None:
 def test_a_key_that_switches_a_block_on_is_told_what_does_so_here() -> None:
     _, findings = convert({"enabled": True}, NvidiaDriver)
     assert [hint.partition(":")[0] for _, _, hint in findings] == ["take it out"]
+
+
+def test_what_slurm_runs_containers_with_is_told_where_it_stands() -> None:
+    """Somebody wrote slurm: {enroot: {}}, and read that gpuprov leaves it alone, when slurm.containers was there."""
+    for key, words in {"enroot": "enroot: true", "pyxis": "enroot: true, pyxis: true"}.items():
+        _, message, hint = report_unknown_key(("slurm",), key, ["gres", "shards", "containers"])
+        assert (message, hint) == (f'unknown key "{key}" in slurm', f"write containers: {{{words}}}")
+    _, _, hint = report_unknown_key(("rdma",), "enroot", ["fabric", "stack"])
+    assert hint == "it is no field of rdma: write slurm: {containers: {enroot: true}}"
 
 
 def test_what_is_right_has_no_findings() -> None:
