@@ -121,34 +121,21 @@ def _remove_peer_memory(blocks: dict[str, Fragment], spec: HostSpec, left: list[
 
 
 def _remove_engines(blocks: dict[str, Fragment], values: dict[str, Any], left: list[str]) -> None:
-    """Remove container engines that no simulated host of this distribution has, and users whom none knows."""
+    """Remove container engines that no simulated host has, and users whom none knows."""
     block = blocks.get("container_toolkit")
     if not isinstance(block, ContainerToolkit) or says_engines(values):
         return
     if block.rootless:
         left.append(f"container_toolkit.rootless {', '.join(block.rootless)}: no simulated host knows these users")
         block = msgspec.structs.replace(block, rootless=())
-    reasons: dict[str, list[str]] = {}
-    for name in block.runtimes:
-        reasons.setdefault(_explain_engine(name, str(values["distribution"])), []).append(name)
-    kept = tuple(name for name in block.runtimes if name in reasons.get("", ()))
+    kept = tuple(name for name in block.runtimes if name in (*PACKAGED, "containerd"))
     place = "container_toolkit.runtimes" if kept else "container_toolkit: runtimes"
-    left += [f"{place} {', '.join(names)}: {why}" for why, names in reasons.items() if why]
+    if without := [name for name in block.runtimes if name not in kept]:
+        left.append(f"{place} {', '.join(without)}: no simulated host has {'it' if len(without) == 1 else 'them'}")
     if block.runtimes and not kept:
         del blocks["container_toolkit"]
     else:
         blocks["container_toolkit"] = msgspec.structs.replace(block, runtimes=kept)
-
-
-def _explain_engine(name: str, distribution: str) -> str:
-    """Say why no simulated host of the distribution has the engine; empty if one has."""
-    if name == "containerd":
-        return ""
-    if name not in PACKAGED:
-        return "no simulated host has it"
-    if distribution in distributions.REAL:
-        return ""
-    return f"a simulated {distribution} has no packages of it; --distribution {' or '.join(distributions.REAL)} has"
 
 
 def _remove_sysctls(blocks: dict[str, Fragment], left: list[str]) -> None:

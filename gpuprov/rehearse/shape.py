@@ -143,7 +143,7 @@ def describe(raw: RawHost, spec: HostSpec, values: dict[str, Any]) -> tuple[Desc
         count = (values.get("gpu") or {}).get("count", 0)
         values = {**shape_rdma.plan_hcas(spec, count, notes), **values}
     values.setdefault("container_toolkit", "container_toolkit" in spec.capabilities)
-    values |= shape_engines.plan_engines(spec, str(values["distribution"]), override, notes)
+    values |= shape_engines.plan_engines(spec, override, notes)
     values.setdefault("cgpu", "cgpu" in spec.capabilities)
     values.setdefault("ofed", shape_rdma.needs_ofed(spec) and not known.rpms)
     if "driver" not in override and (driver := plan_driver(spec, str(values["distribution"]))):

@@ -16,7 +16,7 @@ def says_engines(values: Mapping[str, Json]) -> bool:
     return bool(values.get("containerd") or values.get("engines"))
 
 
-def plan_engines(spec: HostSpec, distribution: str, override: Mapping[str, Json], notes: list[str]) -> dict[str, Json]:
+def plan_engines(spec: HostSpec, override: Mapping[str, Json], notes: list[str]) -> dict[str, Json]:
     """`containerd` and `engines` of the description; empty where nothing asks for them, or the inventory says it.
 
     gpuprov registers GPUs in engines that a host has and installs none, so a new host has to come with one.
@@ -26,7 +26,7 @@ def plan_engines(spec: HostSpec, distribution: str, override: Mapping[str, Json]
         return {}
     packaged = [name for name in PACKAGED if name in block.runtimes]
     if packaged:
-        notes.append(f"the simulated host comes with {distribution}'s own {' and '.join(packaged)}")
+        notes.append(f"the simulated host comes with Debian's {' and '.join(packaged)}")
     if "docker" in packaged or (packaged and "containerd" not in block.runtimes):
         return {"engines": packaged}
     notes.append(f"the simulated host comes with containerd {RELEASES[0]}, since production's hosts have an engine")

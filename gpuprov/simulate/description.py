@@ -51,7 +51,7 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     release of the distribution's archive (`6.1.0-47-amd64`; empty: the newest). `container_toolkit`: the repository
     also offers NVIDIA's Container Toolkit (built with Go). `containerd`: the containerd release running on the host,
     the real daemon (built with Go), without a configuration file; without it there is only a distribution's package.
-    `engines`: container engines of the distribution's own archive. `ofed`: the host's repositories include a doca-host
+    `engines`: container engines of Debian's archive. `ofed`: the host's repositories include a doca-host
     package in /doca, for apt. `cgpu`: Alibaba's cGPU, as files only (containers with GPUs). `erdma`: one interface of
     Alibaba's eRDMA; `efa`: number of AWS's Elastic Fabric Adapters, on an instance type that can have them (containers
     with GPUs). `memory` in MiB, `cpus` and `nvme`, the sizes of local NVMe disks in MiB, apply to machines only.
@@ -122,11 +122,6 @@ def check(described: Description) -> None:
     if described.ofed and known.rpms:
         raise GpuprovError(
             f"ofed is true, and {known.key} takes no packages for apt", hint="a Debian or Ubuntu, or leave ofed out"
-        )
-    if described.engines and known.stands_in:
-        raise GpuprovError(
-            f"engines is {', '.join(described.engines)}, whose packages a simulated {known.key} has not",
-            hint=f"distribution: {' or '.join(distributions.REAL)}; or containerd: a release of it, which is built",
         )
     if described.containerd and "docker" in described.engines:
         raise GpuprovError(

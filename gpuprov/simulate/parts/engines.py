@@ -1,4 +1,4 @@
-"""Container engines of a simulated host, in its distribution's packages."""
+"""Container engines of a simulated host: Debian's, as all its programs are, whatever distribution it stands in for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ done
 
 
 def part(_name: str, description: Description) -> Part:
-    """Return their packages, from the distribution's archive; nothing if the description names no engine."""
+    """Return their packages, from Debian's archive; nothing if the description names no engine."""
     if not description.engines:
         return Part()
     return Part(script=SCRIPT.format(packages=" ".join(PACKAGES[name] for name in description.engines)))
