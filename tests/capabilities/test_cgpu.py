@@ -17,6 +17,7 @@ from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import cgpu as catalogue
+from gpuprov.catalog.drivers import end_of_life
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.play.preflight.judging import judge as decided
 from gpuprov.spec.build import convert
@@ -178,7 +179,6 @@ def told(block: Cgpu, gpu: GpuSpec | None = None, **others: Fragment) -> list[st
         (Cgpu(), {"mig": Mig(mode="disabled")}, ""),
         (Cgpu(), {"mps": Mps()}, "cgpu contradicts mps: MPS shares the GPUs, too"),
         (Cgpu(), {"mps": Mps(scope="none")}, ""),
-        (Cgpu(), {"nvidia_driver": NvidiaDriver(version="570")}, ""),
         (Cgpu(), {"nvidia_driver": NvidiaDriver(version="580")}, "warning: cgpu: nvidia_driver.version is 580, and cGPU 1.5.3"),
     ],
 )  # fmt: skip
@@ -235,6 +235,27 @@ def test_export(text: str, block: Cgpu | None) -> None:
 )
 def test_the_role_writes_the_lines_that_the_check_expects(block: Cgpu) -> None:
     assert tuple(line for line in config(block).splitlines() if not line.startswith("#")) == lines(block)
+
+
+@pytest.mark.parametrize(
+    ("version", "ended", "words"),
+    [
+        ("570", True, ["works with drivers of 460, ", "575, all out of support", "stay on 570, or ask Alibaba"]),
+        ("570", False, []),
+        ("580", True, ["not with 580", "a driver of 460, ", "575, all out of support; or ask Alibaba"]),
+        ("580", False, ["not with 580", "575; or ask Alibaba"]),
+    ],
+)
+def test_that_no_supported_driver_is_left_for_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, version: str, ended: bool, words: list[str]
+) -> None:
+    """A branch whose support was over sent people to the supported ones, of which cGPU takes none."""
+    life = end_of_life("570")._replace(ended=ended)
+    monkeypatch.setattr("gpuprov.capabilities.cgpu.end_of_life", lambda _branch: life)
+    host = HostSpec(name="a", capabilities={"nvidia_driver": NvidiaDriver(version=version)})
+    found = [f"{one.message}; {one.hint}" for one in cgpu.rules(host, Cgpu()) if one.severity == "warning"]
+    assert len(found) == bool(words)
+    assert all(word in found[0] for word in words)
 
 
 @run_each(

@@ -10,6 +10,7 @@ from gpuprov.capabilities.cgpu.desired import DESIRED, MODULES, RESOURCES
 from gpuprov.capabilities.cgpu.fragment import Cgpu
 from gpuprov.capabilities.cgpu.tasks import TASKS
 from gpuprov.catalog import cgpu as catalogue
+from gpuprov.catalog.drivers import end_of_life
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.gpus.cgpu import CGPU
@@ -24,11 +25,24 @@ NODES = tuple(node.key for node in catalogue.read_cgpu_file().nodes)
 def rules(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
     yield from _values(host, block)
     yield from _neighbours(host)
-    driver = asked_driver(host.capabilities.get("nvidia_driver"))
+    yield from _drivers(asked_driver(host.capabilities.get("nvidia_driver")))
+
+
+def _drivers(asked: str) -> Iterable[Problem]:
+    """Yield that the newest cGPU does not work with the driver that is asked for, or with no supported one."""
+    if not asked:
+        return
     known = catalogue.find_newest()
-    if driver and (why := catalogue.explain_unfit(known.last, driver)):
-        hint = f"a driver of {', '.join(known.branches)}, or ask Alibaba for a cGPU newer than {known.last}"
-        yield problem("", f": nvidia_driver.version is {driver}, and {why}", hint, warning=True)
+    newer = f"ask Alibaba for a cGPU newer than {known.last}"
+    why = catalogue.explain_unfit(known.last, asked)
+    past = "" if any(not end_of_life(branch).ended for branch in known.branches) else ", all out of support"
+    branches = f"{', '.join(known.branches)}{past}"
+    if why:
+        hint = f"a driver of {branches}; or {newer}"
+        yield problem("", f": nvidia_driver.version is {asked}, and {why}", hint, warning=True)
+    elif past:
+        message = f": cGPU {known.last}, the newest known, works with drivers of {branches}"
+        yield problem("", message, f"stay on {asked}, or {newer}", warning=True)
 
 
 def _values(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
