@@ -108,7 +108,7 @@ def fix_choice(value: str, choices: list[str]) -> Iterator[Fix]:
     if meaning is not None and (words := [word for word in (ON if meaning else OFF) if word in choices]):
         yield Fix(words[0], f"write {words[0]}")
     squeezed = {re.sub(r"[^a-z0-9]", "", choice.casefold()): choice for choice in choices}
-    word = re.sub(r"[^a-z0-9]", "", value.casefold())
+    word = re.sub(r"[^a-z0-9]", "", value.casefold().removesuffix(".service"))
     if (other := OTHER_WORDS.get(word, "")) in choices:
         yield Fix(other, f"write {other}")
     near = [word] if word in squeezed else difflib.get_close_matches(word, squeezed, n=2, cutoff=0.8)

@@ -47,6 +47,7 @@ def test_by_itself_it_is_told() -> None:
         ("ib", FabricName, "infiniband", "write infiniband"),
         ("MLNX_OFED", Literal["auto", "doca-ofed"], "doca-ofed", "write doca-ofed"),
         ("pt", Literal["keep", "passthrough"], "passthrough", "write passthrough"),
+        ("kubelet.service", Literal["k3s", "kubelet"], "kubelet", 'did you mean "kubelet"?'),
         (-1, int | Literal["unlimited"], "unlimited", "write unlimited"),
         ("1G", dict[Literal["2M", "1G"], int], Unknown, 'write it as a key: {"1G": ...}'),
     ],
