@@ -12,7 +12,7 @@ from gpuprov.spec.kinds import is_accepted, is_fitting, list_members, unwrap
 from gpuprov.spec.problem import Path, format_path
 from gpuprov.spec.shown import show
 from gpuprov.spec.text_fixes import Unknown, format_as_typed, is_narrow
-from gpuprov.spec.words import REMOVES, find_example
+from gpuprov.spec.words import OUTSIDE, REMOVES, find_example
 
 Finding = tuple[Path, str, str]
 """Path, message, hint."""
@@ -118,6 +118,8 @@ def suggest_key(path: Path, key: object, plain: str, known: list[str]) -> str:
         return f"it is no field of {path[0]}: write {example}"
     if inner := example.removeprefix(own).removesuffix("}"):
         return f"write {inner}"
+    if str(key).casefold() in OUTSIDE:
+        return f"it is no {'field' if path else 'block'} of gpuprov's; gpuprov explain {key} says what it is"
     return "allowed: " + (", ".join(sorted(known)) or "nothing")
 
 

@@ -73,6 +73,7 @@ EXAMPLES: dict[str, str] = {
     "enroot": "slurm: {containers: {enroot: true}}",
     "pyxis": "slurm: {containers: {enroot: true, pyxis: true}}",
     "gres": "slurm: {}",
+    "sharp": "rdma: {nccl: {sharp: true}}",
     "instance_store": "scratch: {}",
     "local_disks": "scratch: {}",
     "raid0": "scratch: {}",

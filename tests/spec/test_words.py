@@ -11,6 +11,7 @@ from msgspec import inspect as shape
 
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.catalog.terms import find_term
 from gpuprov.explain.fields import named
 from gpuprov.spec.build import convert, describe_allowed
 from gpuprov.spec.kinds import unwrap
@@ -75,6 +76,13 @@ def test_what_slurm_runs_containers_with_is_told_where_it_stands() -> None:
         assert (message, hint) == (f'unknown key "{key}" in slurm', f"write containers: {{{words}}}")
     _, _, hint = report_unknown_key(("rdma",), "enroot", ["fabric", "stack"])
     assert hint == "it is no field of rdma: write slurm: {containers: {enroot: true}}"
+
+
+def test_what_explain_knows_is_not_answered_with_a_list_of_blocks() -> None:
+    _, message, hint = report_unknown_key((), "orionx", ["mig", "mps"])
+    said = "it is no block of gpuprov's; gpuprov explain orionx says what it is"
+    assert (message, hint) == ('unknown key "orionx"', said)
+    assert find_term("orionx")
 
 
 def test_what_is_right_has_no_findings() -> None:
