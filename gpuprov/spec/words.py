@@ -95,6 +95,9 @@ EXAMPLES: dict[str, str] = {
 }
 """Names that other tools, and people, use for a block, with what to write here."""
 
+OUTSIDE = ("bluefield", "elastic-gpu", "jetson", "orionx", "qgpu", "tegra", "vcuda", "volcano")
+"""Names of what gpuprov does not manage, and `gpuprov explain` knows."""
+
 
 def find_example(key: str) -> str:
     """Return what to write for another name of a block; empty if it is none."""
