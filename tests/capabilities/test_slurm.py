@@ -11,6 +11,7 @@ import pytest
 
 from gpuprov.capabilities import BY_NAME, slurm
 from gpuprov.capabilities.base import Context, Outcome
+from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.capabilities.slurm.desired import DESIRED, DROP_IN, HEALTH, UNIT, UNIT_FILE, UNIT_TEXT
 from gpuprov.capabilities.slurm.fragment import Slurm, make_request
@@ -203,6 +204,9 @@ OFF: dict[str, Fragment] = {"mig": Mig(mode="disabled")}
         (Slurm(gres="site", shards=2), {}, "slurm.shards has no effect with gres: site"),
         (Slurm(constrain_devices=False), ON,
             "slurm.constrain_devices is false, and jobs are kept to their MIG device by its device files"),
+        (Slurm(), {"fabric_manager": FabricManager(imex=Imex(nodes=("a", "b")))}, "SwitchType=switch/nvidia_imex"),
+        (Slurm(), {"fabric_manager": FabricManager(imex=Imex(nodes=("a", "b"), channel0=False))}, ""),
+        (Slurm(), {"fabric_manager": FabricManager()}, ""),
     ],
 )  # fmt: skip
 def test_rules(block: Slurm, others: dict[str, Fragment], said: str) -> None:

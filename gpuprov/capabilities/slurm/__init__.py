@@ -49,6 +49,12 @@ def rules(host: HostSpec, block: Slurm) -> Iterable[Problem]:
     if cut and block.gres != "nvml" and not block.constrain_devices:
         message = " is false, and jobs are kept to their MIG device by its device files alone"
         yield problem(("constrain_devices",), message, "constrain_devices: true, or gres: nvml")
+    imex = getattr(host.capabilities.get("fabric_manager"), "imex", None)
+    if imex and imex.nodes and imex.channel0:
+        message = (
+            " beside fabric_manager.imex.channel0: all jobs may open channel 0, and read each other's shared memory"
+        )
+        yield problem((), message, "channel0: false, and SwitchType=switch/nvidia_imex in slurm.conf", warning=True)
 
 
 def export(facts: Facts) -> Fragment | None:
