@@ -12,7 +12,7 @@ import contextlib
 import os
 import shutil
 import time
-from typing import Mapping
+from typing import Collection, Mapping
 
 from . import first_boot_judge as judge
 from . import first_boot_tools as tools
@@ -67,13 +67,9 @@ def keep(run: str) -> str:
         files, folder = loader.sources(kernel), loader.folder(kernel)
     except LookupError as unknown:
         return str(unknown)
-    for path in files.values():
-        if not os.path.isfile(path):
-            return f"the running kernel's {path} is not there"
-        if os.stat(path).st_mtime > time.time() - float(tools.read_text("/proc/uptime").split()[0]):
-            return f"{path} was made anew since the host was started: nobody knows yet whether it boots"
-    if shutil.disk_usage(os.path.dirname(folder)).free < 2 * sum(os.path.getsize(path) for path in files.values()):
-        return f"{os.path.dirname(folder)} has no room for a second kernel and initramfs"
+    why = _find_obstacle(files.values(), os.path.dirname(folder))
+    if why:
+        return why
     loader.drop(state)
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder, 0o700)
@@ -91,6 +87,18 @@ def keep(run: str) -> str:
         "panic": tools.read_text(judge.PANIC),
     }
     judge.note_state(record)
+    return ""
+
+
+def _find_obstacle(files: Collection[str], folder: str) -> str:
+    """Return why the running kernel's files cannot be copied to the folder, or ""."""
+    for path in files:
+        if not os.path.isfile(path):
+            return f"the running kernel's {path} is not there"
+        if os.stat(path).st_mtime > time.time() - float(tools.read_text("/proc/uptime").split()[0]):
+            return f"{path} was made anew since the host was started: nobody knows yet whether it boots"
+    if shutil.disk_usage(folder).free < 2 * sum(os.path.getsize(path) for path in files):
+        return f"{folder} has no room for a second kernel and initramfs"
     return ""
 
 

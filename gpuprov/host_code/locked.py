@@ -15,30 +15,22 @@ BOOTED = "was rebooted while this run worked on it, and not by this run"
 def explain_refusal(answer: Mapping[str, object], broken: Collection[str], command: str) -> tuple[str, str]:
     """Return the reason why the lock is not available, and the fix. broken: the IDs that --break-lock named. command:
     the command that takes --break-lock."""
-    holder, name = answer.get("holder"), str(answer.get("id", "?"))
-    name = (
-        name if lock.RUN.fullmatch(name) else "?"
-    )  # what a host says becomes no word of a command that somebody copies
-    other = "; that is another lock than --break-lock names" if set(broken) - {""} else ""
-    by_hand = f"remove {lock.LOCK} and {lock.KEPT}/held.json on the host"
     if answer.get("twin"):
         return machine.explain_refusal(str(answer["twin"]))
-    lost = answer.get("lost")
-    if lost == {}:
-        return (
-            f"held by nobody knows whom: {lock.KEPT}/fence is damaged or gone. {LOST}",
-            "let what runs there end, then apply again",
-        )
+    lost, passed = answer.get("lost"), answer.get("passed")
     if isinstance(lost, dict):
-        by = f"{lost.get('user', '?')} on {lost.get('host', '?')} at {lost.get('since', '?')} (run {lost.get('run', '?')})"
-        return f"another run's: this run was taken over by {by}. {LOST}", "let the other run end, then apply again"
-    passed = answer.get("passed")
+        return _explain_lost(lost)
     if isinstance(passed, dict):
         by = f"{passed.get('user', '?')} on {passed.get('host', '?')} at {passed.get('since', '?')}"
         message = (
             f"another one than was read: {by} has had it since (run {passed.get('run', '?')}). Nothing was changed"
         )
         return message, "apply again, which reads it anew"
+    holder, name = answer.get("holder"), str(answer.get("id", "?"))
+    if not lock.RUN.fullmatch(name):  # what a host says becomes no word of a command that somebody copies
+        name = "?"
+    other = "; that is another lock than --break-lock names" if set(broken) - {""} else ""
+    by_hand = f"remove {lock.LOCK} and {lock.KEPT}/held.json on the host"
     if not isinstance(holder, dict) or not holder:
         return (
             f"locked, and {lock.LOCK}/owner.json is damaged or missing, so nobody can say by whom; lock {name}{other}",
@@ -61,3 +53,14 @@ def explain_refusal(answer: Mapping[str, object], broken: Collection[str], comma
         message,
         f"wait until that run ends, or stop it{later}; if it is gone for good, {command} --break-lock {name}, or {by_hand}",
     )
+
+
+def _explain_lost(lost: Mapping[str, object]) -> tuple[str, str]:
+    """Explain that the run has lost the lock. lost: who took it over; empty if that cannot be read."""
+    if not lost:
+        return (
+            f"held by nobody knows whom: {lock.KEPT}/fence is damaged or gone. {LOST}",
+            "let what runs there end, then apply again",
+        )
+    by = f"{lost.get('user', '?')} on {lost.get('host', '?')} at {lost.get('since', '?')} (run {lost.get('run', '?')})"
+    return f"another run's: this run was taken over by {by}. {LOST}", "let the other run end, then apply again"

@@ -175,20 +175,19 @@ def merge_applied(
             )
         for name, lines in waiting.items():
             entries[name]["resources"] = lines
-        receipt = {
-            "schema": 2,
-            "applied_at": now,
-            "gpuprov_version": version,
-            "capabilities": {name: entry for name, entry in sorted(entries.items()) if name not in gone},
-        }
-        settle(PROMISED)
-        write(RECEIPT, json.dumps(receipt, indent=2) + "\n")
+        _write_receipt(now, version, {name: entry for name, entry in sorted(entries.items()) if name not in gone})
     remaining = [name for name in list_half_way() if name not in names]
     if remaining:
         write_mark(run, remaining)
     else:
         remove(MARK)
     return answer
+
+
+def _write_receipt(now: str, version: str, entries: Mapping[str, Entry]) -> None:
+    receipt = {"schema": 2, "applied_at": now, "gpuprov_version": version, "capabilities": entries}
+    settle(PROMISED)
+    write(RECEIPT, json.dumps(receipt, indent=2) + "\n")
 
 
 def _list_waiting(entry: Entry) -> Iterator[str]:

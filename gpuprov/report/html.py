@@ -26,6 +26,7 @@ STATES: dict[str, State] = {
     "n/a": "unproven",
 }
 TITLES = {"unreachable": "unreachable", "fail": "failed", "error": "error"}
+ACTING = [capability.name for capability in CAPABILITIES if capability.tasks]
 MOST = 6
 """Maximum number of hosts' different actual values in a cause; the others are shown with the hosts."""
 
@@ -55,35 +56,24 @@ def render(
     """
     rows, states, later = _by_host(results)
     states |= fixed or {}
-    numbers = summed(results)
-    verdict_, skipped = numbers.verdict, numbers.counts["skip"]
+    verdict, skipped = (numbers := summed(results)).verdict, numbers.counts["skip"]
     quiet = findings(results, ("skip", *EVERY[len(ORDER) :]) if verbose else ("skip",))
     return page.render(
         template,
         title=title,
-        headline=page_headline or headline(verdict_, states, later.values(), skipped),
+        headline=page_headline or headline(verdict, states, later.values(), skipped),
         about=about,
         data=data(rows, states, later, known or {}, words, verbose=verbose)
-        | {
-            "plan": _plan(about),
-            "boots": boots,
-            "acting": [capability.name for capability in CAPABILITIES if capability.tasks],
-        },
+        | {"plan": _plan(about), "boots": boots, "acting": ACTING},
         styles=("fleet.css", "acts.css", *styles),
         scripts=("fleet.js",),
-        verdict=verdict_,
+        verdict=verdict,
         unproven=unproven(skipped) if skipped else "",
         causes=causes(findings(results, LOUD)),
         quiet=quiet,
         bad=[(host, status) for host, status in states.items() if status in BAD],
-        states=STATES,
-        titles=TITLES,
-        letters=LETTERS,
         words=words,
-        limit=more.pop("limit", limit),
-        brief=brief,
-        most=MOST,
-        **more,
+        **{**PARTS, **more},
     )
 
 
@@ -113,3 +103,14 @@ def _plan(about: About | None) -> str:
 def limit(hosts: Sequence[str]) -> str:
     """Return the hosts in the form for gpuprov's or Ansible's command line."""
     return f"--limit {shlex.quote(names(hosts).replace(', ', ','))}"
+
+
+PARTS: dict[str, Any] = {
+    "states": STATES,
+    "titles": TITLES,
+    "letters": LETTERS,
+    "limit": limit,
+    "brief": brief,
+    "most": MOST,
+}
+"""Variables of the template that are the same for all pages, unless a page has its own `limit`."""

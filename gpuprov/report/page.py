@@ -66,30 +66,21 @@ def render(
     """
     style = _asset("page.css", *styles)
     script = _asset("page.js", *scripts)
-    policy = "; ".join(
-        [
-            "default-src 'none'",
-            f"style-src '{_digest(style)}'",
-            f"script-src '{_digest(script)}'",
-            "img-src data:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
-    return (
-        environment()
-        .get_template(template)
-        .render(
-            title=title,
-            headline=headline,
-            about=about or About(),
-            version=__version__,
-            policy=policy,
-            style=style,
-            script=script,
-            data=None if data is None else as_data(data),
-            **values,
-        )
+    page = environment().get_template(template)
+    return page.render(
+        title=title,
+        headline=headline,
+        about=about or About(),
+        version=__version__,
+        policy=policy,
+        style=style,
+        script=script,
+        data=None if data is None else as_data(data),
+        **values,
     )
 
 

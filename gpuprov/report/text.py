@@ -51,11 +51,10 @@ def render(
         ]
     quiet = findings(results, ("skip", "pass", "n/a") if verbose else ("skip",))
     alone, folded = (quiet, {}) if verbose else fold_lacking((row.result, row.hosts, row) for row in quiet)
-    for finding in alone:
-        lines += _quiet(finding.result, cleaned(shown(finding.hosts)), paint, width)
-    for reason, members in folded.items():
-        whole = merge_results(reason, [row.result for row in members])
-        lines += _quiet(whole, cleaned(shown(members[0].hosts)), paint, width)
+    rows = [(finding.result, finding.hosts) for finding in alone]
+    rows += [(merge_results(why, [row.result for row in same]), same[0].hosts) for why, same in folded.items()]
+    for result, hosts in rows:
+        lines += _quiet(result, cleaned(shown(hosts)), paint, width)
     lines += [""] if quiet else []
     for line in host_lines(results):
         boot = line.next_boot if verbose else line.next_boot.shorten(FEW, ", which -v names")

@@ -102,6 +102,14 @@ class Description(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 def check(described: Description) -> None:
     """Raise unless a host can be made from this description."""
+    _check_kind(described)
+    _check_packages(described)
+    _check_cloud(described)
+    _check_hcas(described)
+    _check_repositories(described)
+
+
+def _check_kind(described: Description) -> None:
     known = described.known
     if described.kind == "machine" and known.stands_in:
         raise GpuprovError(
@@ -119,6 +127,10 @@ def check(described: Description) -> None:
             'nvme has disks and kind is "container", whose disks are those of this machine',
             hint="kind: machine; or leave nvme out",
         )
+
+
+def _check_packages(described: Description) -> None:
+    known = described.known
     if described.ofed and known.rpms:
         raise GpuprovError(
             f"ofed is true, and {known.key} takes no packages for apt", hint="a Debian or Ubuntu, or leave ofed out"
@@ -128,7 +140,9 @@ def check(described: Description) -> None:
             f"containerd is {described.containerd} and engines has docker, whose package brings a containerd of its own",
             hint="leave one of them out",
         )
-    _check_cloud(described)
+
+
+def _check_hcas(described: Description) -> None:
     if described.hcas and described.gpu is None:
         raise GpuprovError(
             f"hcas is {described.hcas} and there is no gpu: HCAs are simulated on hosts with GPUs",
@@ -139,6 +153,10 @@ def check(described: Description) -> None:
             'fabric is "roce" and kind is "machine", where HCAs are PCI functions only',
             hint="kind: container; a machine has RDMA by its own kernel: rdma: {fabric: soft} in the spec",
         )
+
+
+def _check_repositories(described: Description) -> None:
+    known = described.known
     if described.kernel and known.stands_in:
         raise GpuprovError(
             f'kernel is "{described.kernel}", one of Debian\'s, and distribution is "{known.key}"',

@@ -124,27 +124,31 @@ def parse(text: str) -> tuple[RdmaDevice, ...]:
             number, index, gid, of_kind, netdev = cells
             gids.setdefault((name, number), []).append(Gid(int(index), gid, of_kind, netdev))
     made = {}
-    for name, address, driver, vendor, identifier, node_type, guid, firmware, numa, netdevs, macs, kind in devices:
+    for name, address, driver, *cells in devices:
         rows = select_ports(driver, ports.get(name, []), {port: net for (of, port), net in nets.items() if of == name})
-        own_ports = [parse_port(cells, gids.get((name, cells[0]), [])) for cells in rows]
-        type_, parent = subs.get(name, (kind if kind in (BRIDGE, VIRTUAL) else HCA, ""))
-        made[name] = RdmaDevice(
-            name=name,
-            driver=driver,
-            address=address,
-            identifier=f"{vendor}:{identifier}".replace("0x", "") if vendor else "",
-            node_type=parse_word(node_type),
-            node_guid=guid,
-            firmware=firmware,
-            numa_node=int(numa) if numa else -1,
-            netdevs=tuple(dict.fromkeys(netdevs.split())),
-            macs=tuple(dict.fromkeys(macs.split())),
-            type=type_,
-            parent=parent,
-            legs=tuple(legs.get(name, ())),
-            ports=tuple(sorted(own_ports, key=lambda port: port.number)),
-        )
+        own_ports = [parse_port(row, gids.get((name, row[0]), [])) for row in rows]
+        own_ports.sort(key=lambda port: port.number)
+        device = _build_device(name, address, driver, cells)
+        type_, parent = subs.get(name, (device.type, ""))
+        made[name] = replace(device, type=type_, parent=parent, legs=tuple(legs.get(name, ())), ports=tuple(own_ports))
     return tuple(find_sub_devices([made[name] for name in sorted(made)]))
+
+
+def _build_device(name: str, address: str, driver: str, cells: Sequence[str]) -> RdmaDevice:
+    vendor, identifier, node_type, guid, firmware, numa, netdevs, macs, kind = cells
+    return RdmaDevice(
+        name=name,
+        driver=driver,
+        address=address,
+        identifier=f"{vendor}:{identifier}".replace("0x", "") if vendor else "",
+        node_type=parse_word(node_type),
+        node_guid=guid,
+        firmware=firmware,
+        numa_node=int(numa) if numa else -1,
+        netdevs=tuple(dict.fromkeys(netdevs.split())),
+        macs=tuple(dict.fromkeys(macs.split())),
+        type=kind if kind in (BRIDGE, VIRTUAL) else HCA,
+    )
 
 
 def select_ports(driver: str, rows: list[list[str]], nets: Mapping[str, str]) -> list[list[str]]:

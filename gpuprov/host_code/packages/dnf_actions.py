@@ -35,6 +35,9 @@ def compare_versions(package: Any, other: Any) -> int:
     return int(package.evr_cmp(other))
 
 
+ORDER = functools.cmp_to_key(compare_versions)
+
+
 def act_try(request: Request) -> Answer:
     base = open_base(request)
     try:
@@ -106,50 +109,42 @@ def act_install(request: Request) -> Answer:
 def act_read(request: Request) -> Answer:
     base = open_base(request, available=bool(request["names"] or request["related"]))
     try:
-        order = functools.cmp_to_key(compare_versions)
         rows: List[List[str]] = []
         installed: Dict[str, str] = {}
-        index: Dict[str, List[str]] = {}
-        for package in sorted(base.sack.query().installed(), key=order):
-            vendor = package.vendor or ""
+        for package in sorted(base.sack.query().installed(), key=ORDER):
+            vendor = "" if package.vendor in (None, "<NULL>") else package.vendor
             source = (package.sourcerpm or package.name).rsplit("-", 2)[0]
-            rows.append(
-                [
-                    "ii",
-                    package.name,
-                    format_version(package),
-                    source,
-                    package.arch,
-                    vendor if vendor != "<NULL>" else "",
-                ]
-            )
+            rows.append(["ii", package.name, format_version(package), source, package.arch, vendor])
             # Of a package in several architectures, the host's own: the rows tell the others.
             if package.name not in installed or package.arch in list_architectures(base):
                 installed[package.name] = format_version(package)
         beside = [row[1] for row in rows if request["related"] and re.match(request["related"], row[3])]
         names = sorted(set(request["names"] + beside))
-        if names:
-            # Also what is in streams that are not enabled: to choose a stream, one must see what is in it.
-            everything = base.sack.query(flags=hawkey.IGNORE_MODULAR_EXCLUDES).available()
-            for package in sorted(
-                everything.filterm(name=names, arch=list_architectures(base)), key=order, reverse=True
-            ):
-                versions = index.setdefault(package.name, [])
-                if format_version(package) not in versions:
-                    versions.append(format_version(package))
         path, has_plugin, obeyed = dnf_locks.lock_file(base)
         locked = dnf_locks.list_locks(base, dnf_locks.read_lines(path))
         held = {p.name for excluding, _, query in locked if not excluding for p in query.installed()}
         return {
             "rows": sorted(rows),
             "installed": installed,
-            "index": index,
+            "index": _list_available(base, names) if names else {},
             "held": sorted(held) if obeyed else [],
             "lockable": has_plugin,
             "lock_problem": dnf_locks.explain_unlocked(path) if has_plugin and not obeyed else "",
         }
     finally:
         base.close()
+
+
+def _list_available(base: Any, names: List[str]) -> Dict[str, List[str]]:
+    """Return the packages' versions in the repositories, the newest first; also those in streams that are not enabled,
+    because who chooses a stream must see what is in it."""
+    everything = base.sack.query(flags=hawkey.IGNORE_MODULAR_EXCLUDES).available()
+    index: Dict[str, List[str]] = {}
+    for package in sorted(everything.filterm(name=names, arch=list_architectures(base)), key=ORDER, reverse=True):
+        versions = index.setdefault(package.name, [])
+        if format_version(package) not in versions:
+            versions.append(format_version(package))
+    return index
 
 
 def act_refresh(request: Request) -> Answer:

@@ -23,20 +23,7 @@ def receive_parts(ask: Callable[[], ContextManager[Any]], seconds: float) -> Ite
     box: queue.Queue[tuple[bytes, BaseException | None]] = queue.Queue(2)
     over = threading.Event()
 
-    def read() -> None:
-        try:
-            with ask() as answer:
-                while not over.is_set() and (part := answer.read(PART)):
-                    box.put((part, None))
-                # http.client tells that content was cut off only where it was not asked for in parts.
-                if remaining := getattr(answer, "length", 0):
-                    raise OSError(f"it ended {remaining} bytes early")
-        except BaseException as error:
-            box.put((b"", error))
-        else:
-            box.put((b"", None))
-
-    threading.Thread(target=read, daemon=True).start()
+    threading.Thread(target=_read_parts, args=(ask, box, over), daemon=True).start()
     until = time.monotonic() + seconds
     try:
         while True:
@@ -53,3 +40,20 @@ def receive_parts(ask: Callable[[], ContextManager[Any]], seconds: float) -> Ite
         over.set()
         while not box.empty():
             box.get_nowait()
+
+
+def _read_parts(
+    ask: Callable[[], ContextManager[Any]], box: queue.Queue[tuple[bytes, BaseException | None]], over: threading.Event
+) -> None:
+    """Put the answer's parts into the box, and at its end an empty part with the error, if there was one."""
+    try:
+        with ask() as answer:
+            while not over.is_set() and (part := answer.read(PART)):
+                box.put((part, None))
+            # http.client tells that content was cut off only where it was not asked for in parts.
+            if remaining := getattr(answer, "length", 0):
+                raise OSError(f"it ended {remaining} bytes early")
+    except BaseException as error:
+        box.put((b"", error))
+    else:
+        box.put((b"", None))

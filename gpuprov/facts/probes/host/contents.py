@@ -1,5 +1,6 @@
 """Files that gpuprov writes, as they are on a host: kind, mode, owner, checksum; and their units as loaded by systemd."""
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 import msgspec
@@ -41,57 +42,45 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 def parse(output: Output) -> Contents:
-    entries: dict[str, Entry] = {}
-    drop_ins: dict[str, str] = {}
-    texts: dict[str, str] = {}
-    pythons: dict[str, list[str]] = {}
-    sums: dict[str, str] = {}
-    sound: set[str] = set()
-    shown: list[str] = []
-    missing: set[str] = set()
-    messages: dict[str, str] = {}
-    unmet: dict[str, list[str]] = {}
-    current, into = "", drop_ins
+    texts: dict[str, dict[str, str]] = {"dropin": {}, "lines": {}}
+    rows: defaultdict[str, list[str]] = defaultdict(list)
+    current, into = "", texts["lines"]
     for line in output.text.split("\n"):
         kind, _, rest = line.partition("|")
-        if kind == "entry":
-            what, mode, owner, group, path = rest.split("|", 4)
-            entries[path] = Entry(what, int(mode, 8), int(owner), int(group))
-        elif kind == "none":
-            missing.add(rest)
-        elif kind == "sum":
-            digest, _, path = rest.partition("  ")
-            sums[path] = digest
-        elif kind == "unit":
-            shown.append(rest)
-        elif kind == "said":
-            unit, _, text = rest.partition("|")
-            messages[unit] = text.strip() or messages.get(unit, "")
-        elif kind == "unmet":
-            path, _, condition = rest.partition("|")
-            unmet.setdefault(path, []).append(condition)
-        elif kind in ("dropin", "lines"):
-            current, into = rest, drop_ins if kind == "dropin" else texts
+        if kind in texts:
+            current, into = rest, texts[kind]
             into[current] = ""
         elif kind == "text" and current:
             into[current] += f"{rest}\n"
-        elif kind == "python":
-            path, _, python = rest.partition("|")
-            pythons.setdefault(path, []).append(python)
-        elif kind == "sound":
-            mode, owner, path = rest.split("|", 2)
-            if int(owner) == 0 and not int(mode, 8) & 0o022:
-                sound.add(path)
+        else:
+            rows[kind].append(rest)
+    messages: dict[str, str] = {}
+    for unit, _, text in (row.partition("|") for row in rows["said"]):
+        messages[unit] = text.strip() or messages.get(unit, "")
+    pythons: dict[str, tuple[str, ...]] = {}
+    for path, _, python in (row.partition("|") for row in rows["python"]):
+        pythons[path] = tuple(dict.fromkeys((*pythons.get(path, ()), python)))
+    unmet: dict[str, tuple[str, ...]] = {}
+    for path, _, condition in (row.partition("|") for row in rows["unmet"]):
+        unmet[path] = (*unmet.get(path, ()), condition)
+    sums = {path: digest for digest, _, path in (row.partition("  ") for row in rows["sum"])}
     return Contents(
-        {path: msgspec.structs.replace(entry, sum=sums.get(path, "")) for path, entry in entries.items()},
-        frozenset(missing),
-        parse_show("\n".join(shown)),
-        drop_ins,
-        texts,
-        {path: tuple(dict.fromkeys(interpreters)) for path, interpreters in pythons.items()},
-        frozenset(sound),
+        {
+            path: Entry(kind, int(mode, 8), int(owner), int(group), sums.get(path, ""))
+            for kind, mode, owner, group, path in (row.split("|", 4) for row in rows["entry"])
+        },
+        frozenset(rows["none"]),
+        parse_show("\n".join(rows["unit"])),
+        texts["dropin"],
+        texts["lines"],
+        pythons,
+        frozenset(
+            path
+            for mode, owner, path in (row.split("|", 2) for row in rows["sound"])
+            if int(owner) == 0 and not int(mode, 8) & 0o022
+        ),
         messages,
-        {path: tuple(conditions) for path, conditions in unmet.items()},
+        unmet,
     )
 
 
