@@ -58,8 +58,7 @@ def keep(run: str) -> str:
         reasons.keep("host", "the host runs as it was before a boot that failed, without the NVIDIA driver")
     if state.get("boot_id") == tools.read_text("/proc/sys/kernel/random/boot_id") or judge.read_choice():
         return ""  # kept in this boot before something was changed, or it is not known to be good
-    kernel = tools.read_text("/proc/sys/kernel/osrelease")
-    words = judge.read_words_of_boot()
+    kernel, words = tools.read_text("/proc/sys/kernel/osrelease"), judge.read_words_of_boot()
     why = loader.odd(words)
     if why:
         return why

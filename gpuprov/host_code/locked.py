@@ -41,10 +41,8 @@ def explain_refusal(answer: Mapping[str, object], broken: Collection[str], comma
     still, seconds = answer.get("running"), answer.get("left")
     if still and isinstance(still, list):
         message += f"; it is not heard of any more, but this still runs: {', '.join(map(str, still))[:300]}"
-        return (
-            message,
-            f"wait until that has ended, or end it on the host, then apply again; or {command} --break-lock {name}",
-        )
+        fix = f"wait until that has ended, or end it on the host, then apply again; or {command} --break-lock {name}"
+        return message, fix
     later = ""
     if isinstance(seconds, (int, float)):
         message += f"; its lease ends in {seconds:.0f} s unless it is heard of again"

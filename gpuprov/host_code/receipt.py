@@ -156,7 +156,7 @@ def merge_applied(
     """
     entries, damaged = read_entries()
     given = {name: digests[name] for name in names if name in digests and name not in forgotten}
-    fresh = {name: digest for name, digest in given.items() if entries.get(name, {}).get("digest") != digest}
+    fresh = [name for name, digest in given.items() if entries.get(name, {}).get("digest") != digest]
     waiting = {name: list(_list_waiting(entries[name])) for name in forgotten if name in entries}
     gone = [name for name, lines in waiting.items() if not lines]
     answer: Merged = {"fresh": sorted(fresh), "gone": sorted(gone), "damaged": damaged}
@@ -164,24 +164,28 @@ def merge_applied(
         return answer
     if given or waiting:
         now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        if damaged:
-            os.replace(RECEIPT, f"{RECEIPT}.damaged")
         changing = read_changing()
         for name, spec in given.items():
-            before = entries.get(name, {}).get("resources")
-            earlier = [*changing.get(name, ()), *(before or ())]
-            entries[name] = parse_entry(
-                spec, now, list_resources(resources[name], earlier) if name in resources else before
-            )
-        for name, lines in waiting.items():
-            entries[name]["resources"] = lines
+            lines: Iterable[str] | None = entries.get(name, {}).get("resources")
+            if name in resources:
+                lines = list_resources(resources[name], [*changing.get(name, ()), *(lines or ())])
+            entries[name] = parse_entry(spec, now, lines)
+        for name, settings in waiting.items():
+            entries[name]["resources"] = settings
+        if damaged:
+            os.replace(RECEIPT, f"{RECEIPT}.damaged")
         _write_receipt(now, version, {name: entry for name, entry in sorted(entries.items()) if name not in gone})
+    _unmark(run, names)
+    return answer
+
+
+def _unmark(run: Owner, names: Collection[str]) -> None:
+    """Remove these capabilities from the mark."""
     remaining = [name for name in list_half_way() if name not in names]
     if remaining:
         write_mark(run, remaining)
     else:
         remove(MARK)
-    return answer
 
 
 def _write_receipt(now: str, version: str, entries: Mapping[str, Entry]) -> None:

@@ -54,10 +54,8 @@ def render(
     hosts, `fixed` for states that were judged otherwise, `boots`: whether to report the next boot, and `styles` of its
     own.
     """
-    rows, states, later = _by_host(results)
-    states |= fixed or {}
+    rows, states, later = _by_host(results, fixed or {})
     verdict, skipped = (numbers := summed(results)).verdict, numbers.counts["skip"]
-    quiet = findings(results, ("skip", *EVERY[len(ORDER) :]) if verbose else ("skip",))
     return page.render(
         template,
         title=title,
@@ -70,7 +68,7 @@ def render(
         verdict=verdict,
         unproven=unproven(skipped) if skipped else "",
         causes=causes(findings(results, LOUD)),
-        quiet=quiet,
+        quiet=findings(results, ("skip", *EVERY[len(ORDER) :]) if verbose else ("skip",)),
         bad=[(host, status) for host, status in states.items() if status in BAD],
         words=words,
         **{**PARTS, **more},
@@ -78,20 +76,20 @@ def render(
 
 
 def _by_host(
-    results: Sequence[Result] | Many,
+    results: Sequence[Result] | Many, fixed: Mapping[str, State]
 ) -> tuple[Mapping[str, Sequence[Result]], dict[str, State], Mapping[str, NextBoot]]:
     if isinstance(results, Many):
         states = {entry: state(entry.rows, entry.verdict) for entry in results.alike}
         hosts = results.hosts.items()
         return (
             results.rows,
-            {host: states[entry] for host, entry in hosts},
+            {host: states[entry] for host, entry in hosts} | {**fixed},
             {host: entry.next_boot for host, entry in hosts},
         )
     rows: dict[str, list[Result]] = {}
     for result in results:
         rows.setdefault(result.host, []).append(result)
-    return rows, {host: state(host_rows) for host, host_rows in rows.items()}, next_boot(results)
+    return rows, {host: state(host_rows) for host, host_rows in rows.items()} | {**fixed}, next_boot(results)
 
 
 def _plan(about: About | None) -> str:

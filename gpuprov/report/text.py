@@ -34,8 +34,7 @@ def render(
     room: maximum width of lists of hosts and of counts, `width` by default; 0: unlimited, so that they can be searched.
     """
     room = width if room is None else room
-    numbers = summed(results)
-    if not numbers.hosts:
+    if not (numbers := summed(results)).hosts:
         return f"{NOTHING}\n"
     paint, shown = _Paint(colour), names if verbose else brief
     lines: list[str] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
@@ -67,7 +67,6 @@ def ubuntu(distribution: Distribution, versions: Iterable[str]) -> list[Standin]
         spin = seen.setdefault(branch, 0)
         seen[branch] += 1
         full = f"{plain}+{spin}" if spin else plain
-        exact = f"(= {full})"
         made.append(
             make(
                 f"linux-signatures-nvidia-{kernel}",
@@ -76,22 +75,43 @@ def ubuntu(distribution: Distribution, versions: Iterable[str]) -> list[Standin]
             )
         )
         for flavour, end in FLAVOURS:
-            name = f"{branch}-server{end}"
-            place = f"/lib/modules/{kernel}/kernel/nvidia-{branch}srv{end}"
-            common = f"nvidia-kernel-common-{branch}-server"
-            driver = (f"{common} (<= {version}-1)", f"{common} (>= {version})")
-            made += [
-                make(f"linux-objects-nvidia-{name}-{kernel}", full, f"Linux kernel nvidia modules for version {kernel} (objects)",
-                    files={f"{place}/bits/{each}.o": File(module(version, flavour)) for each in MODULES}),
-                make(f"linux-modules-nvidia-{name}-{kernel}", full, f"Linux kernel nvidia modules for version {kernel}",
-                    requires=(f"linux-image-{kernel} | linux-image-unsigned-{kernel}", f"linux-signatures-nvidia-{kernel} {exact}",
-                              f"linux-objects-nvidia-{name}-{kernel} {exact}", *driver),
-                    scripts={"postinst": LINK.format(place=place, kernel=kernel), "prerm": UNLINK.format(place=place, kernel=kernel)}),
-                make(f"linux-modules-nvidia-{name}-{kind}", full, f"Extra drivers for nvidia-{name} for the {kind} flavour",
-                    requires=(f"linux-modules-nvidia-{name}-{kernel} {exact}",)),
-            ]  # fmt: skip
+            made += _modules(kernel, version, full, flavour, end)
     unique = {(package.name, package.version): package for package in made}
     return list(unique.values())
+
+
+def _modules(kernel: str, version: str, full: str, flavour: Flavour, end: str) -> Iterator[Standin]:
+    """Yield the modules of one driver and flavour. full: the packages' version; end: of their names."""
+    branch, kind, exact = derive_branch(version), kernel.split("-", 2)[2], f"(= {full})"
+    name = f"{branch}-server{end}"
+    place = f"/lib/modules/{kernel}/kernel/nvidia-{branch}srv{end}"
+    common = f"nvidia-kernel-common-{branch}-server"
+    make = partial(Standin, version=full, source="linux-restricted-modules")
+    yield make(
+        f"linux-objects-nvidia-{name}-{kernel}",
+        summary=f"Linux kernel nvidia modules for version {kernel} (objects)",
+        files={f"{place}/bits/{each}.o": File(module(version, flavour)) for each in MODULES},
+    )
+    yield make(
+        f"linux-modules-nvidia-{name}-{kernel}",
+        summary=f"Linux kernel nvidia modules for version {kernel}",
+        requires=(
+            f"linux-image-{kernel} | linux-image-unsigned-{kernel}",
+            f"linux-signatures-nvidia-{kernel} {exact}",
+            f"linux-objects-nvidia-{name}-{kernel} {exact}",
+            f"{common} (<= {version}-1)",
+            f"{common} (>= {version})",
+        ),
+        scripts={
+            "postinst": LINK.format(place=place, kernel=kernel),
+            "prerm": UNLINK.format(place=place, kernel=kernel),
+        },
+    )
+    yield make(
+        f"linux-modules-nvidia-{name}-{kind}",
+        summary=f"Extra drivers for nvidia-{name} for the {kind} flavour",
+        requires=(f"linux-modules-nvidia-{name}-{kernel} {exact}",),
+    )
 
 
 def nvidia(distribution: Distribution, version: str, epoch: int) -> Standin:
