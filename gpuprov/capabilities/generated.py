@@ -160,21 +160,25 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     expected = ", ".join(f"{unit.name} {words[unit.enabled if boot else unit.active]}" for unit in managed)
     if not wrong:
         return ok(expected)
-    by_name = {unit.name: unit for unit in managed}
-    messages = [
-        _describe(difference, by_name[difference.name], known.messages.get(difference.name, "")) for difference in wrong
-    ]
-    reboots = (
-        [] if boot else [by_name[difference.name].reboot for difference in wrong if by_name[difference.name].reboot]
-    )
+    return _report_units(expected, wrong, {unit.name: unit for unit in managed}, known.messages)
+
+
+def _report_units(
+    expected: str,
+    wrong: Sequence[wanted_units.Difference],
+    units: Mapping[str, Unit],
+    messages: Mapping[str, str],
+) -> Outcome:
+    differs = [_describe(each, units[each.name], messages.get(each.name, "")) for each in wrong]
+    reboots = [why for each in wrong if each.moment == wanted_units.NOW and (why := units[each.name].reboot)]
     changes = [
-        Change(kind="service", name=difference.name, before=difference.before, after=difference.after)
-        for difference in wrong
-        if difference.after != WORKING
+        Change(kind="service", name=each.name, before=each.before, after=each.after)
+        for each in wrong
+        if each.after != WORKING
     ]
-    shown = f"systemctl status {' '.join(difference.name for difference in wrong)}"
-    hint = f"{APPLY}, then a reboot" if reboots else _fix(wrong, by_name)
-    return fail(expected, "; ".join(messages), hint, changes=changes, reboot="; ".join(reboots), evidence=shown)
+    hint = f"{APPLY}, then a reboot" if reboots else _fix(wrong, units)
+    shown = f"systemctl status {' '.join(each.name for each in wrong)}"
+    return fail(expected, "; ".join(differs), hint, changes=changes, reboot="; ".join(reboots), evidence=shown)
 
 
 def _only_reads(unit: Unit, states: Mapping[str, Loaded]) -> bool:

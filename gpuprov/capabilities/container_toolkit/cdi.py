@@ -53,9 +53,8 @@ def specification(ctx: Ctx) -> Outcome:
         candidate.path for candidate in specifications if candidate.path != own.path and candidate.kind == own.kind
     ]
     if others:
-        going = [
-            path for path in others if path.endswith(f"/{SPECIFICATION}")
-        ]  # apply leaves files of other names to the site
+        # apply leaves files of other names to the site
+        going = [path for path in others if path.endswith(f"/{SPECIFICATION}")]
         gone = [Change(kind="file", name=path, after="removed") for path in going]
         message = f"a second specification of {own.kind}: {' '.join(others)}"
         return fail("one specification", message, f"rm {' '.join(others)}: engines take both", changes=gone)

@@ -13,7 +13,7 @@ from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import pci
-from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT
+from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT, KernelState
 from gpuprov.spec.model import HostSpec
 
 PROBES = (GPUDIRECT, pci.NVIDIA_FUNCTIONS)
@@ -58,6 +58,19 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
+def _list_unset(kernels: Iterable[KernelState], *, ofed: bool) -> list[str]:
+    """Return options without which a kernel has no DMA-BUF for RDMA. ofed: which brings RDMA modules of its own
+    configuration."""
+    needed = [option.key for option in catalogue.read_gpudirect_file().kernel_options]
+    return [
+        f"kernel {kernel.release} has no {option}"
+        for kernel in kernels
+        if kernel.options is not None
+        for option in needed
+        if option not in kernel.options and not (option.startswith("CONFIG_INFINIBAND") and ofed)
+    ]
+
+
 def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
     """Return the known properties of a host: from its spec, and from its facts if there are any."""
     driver: Any = host.capabilities.get("nvidia_driver")
@@ -83,22 +96,14 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
     flavour = _flavour(driver, gpu, branch if version or not disk else 0)
     if not flavour and disk:
         flavour = "open" if disk[-1].open else "proprietary"
-    ofed = state.ofed or known["stack"] == "doca-ofed"  # brings RDMA modules of its own configuration
-    lacking = [option.key for option in catalogue.read_gpudirect_file().kernel_options]
-    unset = [
-        f"kernel {kernel.release} has no {option}"
-        for kernel in targets
-        if kernel.options is not None
-        for option in lacking
-        if option not in kernel.options and not (option.startswith("CONFIG_INFINIBAND") and ofed)
-    ]
+    ofed = bool(state.ofed) or known["stack"] == "doca-ofed"
     return Ground(
         gpu=gpu,
         excluded=excluded(models or [gpu]),
         flavour=flavour,
         branch=branch,
         kernels=tuple(kernel.release for kernel in targets),
-        dmabuf="; ".join(unset[:2]),
+        dmabuf="; ".join(_list_unset(targets, ofed=ofed)[:2]),
         peer=_without_peer(host, facts),
         **known,
     )

@@ -1,6 +1,7 @@
 """Checks that the host is as rendered: the files, the GPUs that the strategy is for, and the node's state in the
 cluster."""
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -113,6 +114,11 @@ def offered(block: Kubernetes, gpus: list[fit.Seen]) -> dict[str, int]:
     return {documents.GPU: len(gpus) * block.hami.split_count}
 
 
+def _label(key: str, value: str, present: Collection[str]) -> Setting:
+    words = "{values}" if key in present else f"no {key}"
+    return Setting(kind=f"label {key}", key=key, value=value, missing="", words=words)
+
+
 @check(
     "kubernetes.allocatable",
     *(*GPUS, kubernetes.NODE),
@@ -178,16 +184,7 @@ def labels(ctx: Ctx) -> Group | Outcome:
     own = ctx.fragment.label_node
     by_hand = f"kubectl patch node {node.name} --patch-file {kubernetes.DIRECTORY}/{catalogue.NODE_LABELS}"
     group = Group(
-        tuple(
-            Setting(
-                kind=f"label {key}",
-                key=key,
-                value=value,
-                missing="",
-                words="{values}" if key in node.labels else f"no {key}",
-            )
-            for key, value in desired.items()
-        ),
+        tuple(_label(key, value, node.labels) for key, value in desired.items()),
         {("", key): value for key, value in node.labels.items()},
         expected=expected,
         right=expected,

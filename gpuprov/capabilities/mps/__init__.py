@@ -3,6 +3,8 @@ clients."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.mps import clients, now, preflight
 from gpuprov.capabilities.mps.desired import DESIRED, RESOURCES, plain
@@ -43,8 +45,22 @@ def export(facts: Facts) -> Fragment | None:
         values |= {"scope": "gpu"} if single else {"scope": "groups", "groups": rows}
     modes = {gpus[device].mode for daemon in daemons for device in daemon.devices if device in gpus}
     values |= {"compute_mode": "default"} if modes == {"Default"} and values["scope"] != "mig" else {}
-    values["active_thread_percentage"] = int(float(first.percentage))
-    values["priority"] = "below-normal" if first.priority == catalogue.PRIORITIES["below-normal"] else "normal"
+    values |= _list_limits(daemons, gpus)
+    written = _written(state.files.get(catalogue.STATE, ""))
+    values |= {
+        "container_directory": written.get("container_directory", ""),
+        "shm_size": written.get("shm", ""),
+        "user": written.get("user", ""),
+        "profile": catalogue.PROFILE in state.files,
+        "units": _units(state.files),
+    }
+    block, _ = convert(values, Mps)
+    return block if isinstance(block, Mps) else None
+
+
+def _list_limits(daemons: Sequence[mps.Daemon], gpus: Mapping[str, mps.Gpu]) -> dict[str, Json]:
+    """Return the fields that limit clients. gpus: by UUID."""
+    first = daemons[0]
     limits = {
         str(gpus[device].index): value
         for daemon in daemons
@@ -52,17 +68,12 @@ def export(facts: Facts) -> Fragment | None:
         if value and device in gpus
     }
     same = len(set(limits.values())) == 1 and len(limits) == sum(len(daemon.devices) for daemon in daemons)
-    values["pinned_memory_limit"] = {"all": next(iter(limits.values()))} if same else limits
-    values["static_partitions"] = list(next(iter(first.partitions.values()), ()))
-    written = _written(state.files.get(catalogue.STATE, ""))
-    values |= {"container_directory": written.get("container_directory", ""), "shm_size": written.get("shm", "")}
-    values |= {
-        "user": written.get("user", ""),
-        "profile": catalogue.PROFILE in state.files,
-        "units": _units(state.files),
+    return {
+        "active_thread_percentage": int(float(first.percentage)),
+        "priority": "below-normal" if first.priority == catalogue.PRIORITIES["below-normal"] else "normal",
+        "pinned_memory_limit": {"all": next(iter(limits.values()))} if same else limits,
+        "static_partitions": list(next(iter(first.partitions.values()), ())),
     }
-    block, _ = convert(values, Mps)
-    return block if isinstance(block, Mps) else None
 
 
 def _written(text: str) -> dict[str, Json]:

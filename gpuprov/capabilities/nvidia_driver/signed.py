@@ -1,6 +1,6 @@
 """Signatures of the kernel modules, and whether a machine with Secure Boot will load them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.booting import coming
@@ -94,6 +94,16 @@ def signing_tool(ctx: Ctx) -> Outcome:
     return ok(f"DKMS {version}", expected)
 
 
+def _list_unsigned(kernels: Sequence[str], modules: Sequence[Signature], serial: str) -> Iterator[str]:
+    """Yield what these kernels have not, or not signed with this certificate."""
+    having = {module.kernel for module in modules}
+    yield from (f"{kernel}: no NVIDIA module" for kernel in kernels if kernel not in having)
+    for module in modules:
+        if module.kernel in kernels and module.serial != serial:
+            signer = f"signed by {module.signer} ({module.serial})" if module.serial else "not signed"
+            yield f"{module.kernel}: {module.module} is {signer}"
+
+
 @check(
     "nvidia_driver.signed",
     *(MODULE_SIGNING, modules.KERNELS, NEXT_BOOT, system.OS_RELEASE),
@@ -129,14 +139,7 @@ def signed(ctx: Ctx) -> Outcome:
         hint = "gpuprov apply; another file of /etc/dkms/framework.conf.d that is read later wins: remove its line"
         return fail(f"DKMS signs with {KEY_FILE}", "; ".join(wrong), hint)
     targets = [kernel.release for kernel in built_here(ctx.fragment, ctx.facts)]
-    bad = [
-        f"{kernel}: no NVIDIA module" for kernel in targets if kernel not in {module.kernel for module in state.modules}
-    ]
-    bad += [
-        f"{module.kernel}: {module.module} is {f'signed by {module.signer} ({module.serial})' if module.serial else 'not signed'}"
-        for module in state.modules
-        if module.kernel in targets and module.serial != certificate["serial"]
-    ]
+    bad = list(_list_unsigned(targets, state.modules, certificate["serial"]))
     if bad or not targets:
         changes = [Change(kind="module", name=problem.partition(":")[0], after="signed") for problem in bad]
         return fail(expected, "; ".join(bad) or "no kernel found", "gpuprov apply signs them", changes=changes)

@@ -100,10 +100,9 @@ def images(facts: Facts) -> dict[str, bool]:
 def transaction(ctx: Ctx, decision: Decision) -> Transaction:
     """Return the transaction for a decision without a problem."""
     names, have = package_names(ctx.fragment, ctx.facts), installed(ctx)
+    before, short = needs(ctx, names, decision.flavour), lacking(ctx, names, decision.flavour)
     if ctx.fragment.source == "runfile":
-        return Transaction(
-            before=tuple(needs(ctx, names, decision.flavour)), lacking=tuple(lacking(ctx, names, decision.flavour))
-        )
+        return Transaction(before=tuple(before), lacking=tuple(short))
     own_packages, elsewhere = decision.packages, served(ctx.host, ctx.fragment)
     module, full = next(iter(own_packages.items()))
     real = {name for name, package in ctx.facts.get(PACKAGES).items() if name == package.name}
@@ -114,29 +113,19 @@ def transaction(ctx: Ctx, decision: Decision) -> Transaction:
     alien = [row for row in behind if row.architecture not in known.own]
     native = [row.name for row in behind if row.architecture in known.own and row.name not in own_packages]
     targets = _targets(native, seen(ctx.fragment, ctx.facts), full, decision.version)
-    moving = [f"{name}={version}" for name, version in targets.items() if have.get(name) != version] + _each(
-        alien, full
-    )
+    moving = [f"{name}={version}" for name, version in targets.items() if have.get(name) != version]
+    moving += [f"{row.name}:{row.architecture}={full}" for row in alien]
     changed = [name for name, version in own_packages.items() if have.get(name) != version]
     extra = [name for name in names.extra if name not in have]
-    install = (
-        [*(f"{name}={version}" for name, version in own_packages.items()), *moving]
-        if moving or replaced or changed
-        else []
-    )
     source_packages = [module, *(name for name in own_packages if name.startswith("nvidia-kernel-source"))]
-    remove, before, dkms = replaced, needs(ctx, names, decision.flavour), ctx.fragment.build == "dkms"
+    pins = [*(f"{name}={version}" for name, version in own_packages.items()), *moving]
+    install = pins if moving or replaced or changed else []
     prebuilt_now = prebuilt(ctx.facts)
     if elsewhere:
-        install = [pinned for pinned in install if pinned.partition("=")[0] not in source_packages]
-        before = []
-        remove = [
-            *remove,
-            *(name for name in source_packages if name in real),
-            *(n for n in prebuilt_now if n != module + SUFFIX),
-        ]
-    else:
-        remove = [*remove, *prebuilt_now]
+        install = [pin for pin in install if pin.partition("=")[0] not in source_packages]
+        before, prebuilt_now = [], [name for name in prebuilt_now if name != module + SUFFIX]
+        replaced = [*replaced, *(name for name in source_packages if name in real)]
+    remove = [*replaced, *prebuilt_now]
     whole = [*own_packages, *(row.name for row in related if row.name not in remove)]
     return Transaction(
         before=(*before, *locks(ctx)),
@@ -145,9 +134,9 @@ def transaction(ctx: Ctx, decision: Decision) -> Transaction:
         whole=tuple(dict.fromkeys(whole)),
         present=tuple(name for name in names.ask if name in have and name not in names.dkms),
         source_packages=tuple(source_packages),
-        builds=dkms and not elsewhere and have.get(module) != full,
+        builds=ctx.fragment.build == "dkms" and not elsewhere and have.get(module) != full,
         unmovable=tuple(name for name in dict.fromkeys(native) if name not in targets),
-        lacking=() if elsewhere else tuple(lacking(ctx, names, decision.flavour)),
+        lacking=() if elsewhere else tuple(short),
     )
 
 
@@ -171,7 +160,3 @@ def _targets(native: Iterable[str], index: Mapping[str, list[str]], full: str, v
         name: next((candidate for candidate in index.get(name, []) if form.match(candidate)), "") for name in targets
     }
     return {name: version or near[name] for name, version in targets.items() if version or near[name]}
-
-
-def _each(alien: Iterable[Row], full: str) -> list[str]:
-    return [f"{row.name}:{row.architecture}={full}" for row in alien]

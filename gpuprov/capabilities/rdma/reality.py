@@ -40,13 +40,11 @@ def export(facts: Facts) -> Fragment | None:
         return None
     spec_block: dict[str, Json] = {"fabric": fabric, "memlock": _memlock(facts)}
     if fabric == "soft":
-        made = _soft(devices, host)
-        if made is None:
+        if (made := _soft(devices, host)) is None:
             return None
         spec_block["soft"] = made
     elif fabric == "erdma":
-        known = erdma.exported(facts)
-        if known is None:
+        if (known := erdma.exported(facts)) is None:
             return None
         spec_block |= known
     elif fabric == "efa":
@@ -62,11 +60,9 @@ def export(facts: Facts) -> Fragment | None:
         spec_block |= {"count": len(selected), "rate": int(min(rates)) if rates else 0}
     if fabric == "infiniband":
         lids = [port.sm_lid for device in selected for port in device.ports]
+        ipoib = {netdev.address for netdev in host.netdevs if netdev.kind == 32}
         spec_block |= {"opensm": {"elsewhere": any(lids) and not host.managers}}
-        spec_block |= {
-            "ipoib": {device.address for device in selected}
-            <= {netdev.address for netdev in host.netdevs if netdev.kind == 32}
-        }
+        spec_block |= {"ipoib": {device.address for device in selected} <= ipoib}
     block, _ = convert(spec_block, Rdma)
     if not isinstance(block, Rdma):
         return None

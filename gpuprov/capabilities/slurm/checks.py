@@ -1,6 +1,7 @@
 """Checks of a compute node of Slurm: what must be there first, and whether slurmd has the GPUs as the spec says."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
@@ -9,7 +10,7 @@ from gpuprov.capabilities.slurm.fragment import Ctx, devices, make_request
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.gpus import mig
 from gpuprov.facts.probes.host import pci
-from gpuprov.facts.probes.host.slurm import HEALTH, SLURM
+from gpuprov.facts.probes.host.slurm import HEALTH, SLURM, Slurm
 from gpuprov.host_code.at_boot import slurm as onhost
 from gpuprov.host_code.at_boot.program import Refused
 
@@ -94,27 +95,26 @@ def gres(ctx: Ctx) -> Outcome:
         change = Change(kind="file", name=onhost.GRES, before=slurm.gres_conf, after=text)
         what = "another text" if slurm.gres_conf else "absent"
         return fail(expected, f"{onhost.GRES}: {what}", APPLY, changes=[change])
+    return _compare_gres(slurm, here, options, expected)
+
+
+def _compare_gres(slurm: Slurm, here: Sequence[onhost.Device], options: onhost.Config, expected: str) -> Outcome:
+    """Compare what slurmd makes of its files with the host's devices."""
     typed = options["gres"] == "files"
     want = Counter((device.kind if typed else "", frozenset(device.files)) for device in here)
-    has = Counter(
-        (gre_line.kind if typed else "", frozenset(gre_line.files)) for gre_line in slurm.gres if gre_line.name == "gpu"
-    )
+    has = Counter((gre.kind if typed else "", frozenset(gre.files)) for gre in slurm.gres if gre.name == "gpu")
     shards = {gre.files[0]: gre.count for gre in slurm.gres if gre.name == "shard" and gre.count}
     if has == want and (not options["shards"] or shards == {device.files[0]: options["shards"] for device in here}):
         return ok(expected)
     if any(len(gre.files) == 1 and "/nvidia-caps/" in gre.files[0] for gre in slurm.gres):
         message = "slurmd takes each device file of a MIG device for a GPU of its own"
-        return fail(
-            expected, message, f"take shard and mps out of GresTypes in {CONF} of the cluster, as Slurm 22.05 needs it"
-        )
-    total = sum(shards.values())
-    message = "; ".join(
-        slurm.complaints[-2:]
-    ) or f"slurmd finds {counted(has.total(), 'GPU')}" + f" and {total} shards" * bool(options["shards"])
+        hint = f"take shard and mps out of GresTypes in {CONF} of the cluster, as Slurm 22.05 needs it"
+        return fail(expected, message, hint)
+    more = f" and {sum(shards.values())} shards" * bool(options["shards"])
+    message = "; ".join(slurm.complaints[-2:]) or f"slurmd finds {counted(has.total(), 'GPU')}{more}"
     types = "GresTypes=gpu,shard" if options["shards"] else "GresTypes=gpu"
-    hint = f"in {CONF} of the cluster: {types}, and Gres={expected} for this node" + (
-        "" if typed else ", with the types that slurmd -G prints"
-    )
+    printed = "" if typed else ", with the types that slurmd -G prints"
+    hint = f"in {CONF} of the cluster: {types}, and Gres={expected} for this node{printed}"
     return fail(expected, message[:300], f"{hint}; then scontrol reconfigure")
 
 
