@@ -2,7 +2,7 @@
 verify, not by "failed=0"."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -31,7 +31,7 @@ from gpuprov.plan.model import HOST, HostPlan
 from gpuprov.plan.read import Pair, Reading, duplicates, for_ansible, read
 from gpuprov.plan.show import Show
 from gpuprov.plan.workspace import place, remove_leftovers, workspace
-from gpuprov.spec.model import is_secret
+from gpuprov.spec.model import RawHost, is_secret
 from gpuprov.verify.evaluate import MOMENTS
 
 PREPARING = ("Reach the hosts", "Act 1,")
@@ -60,17 +60,16 @@ def apply(
 ) -> ApplyRun:
     """Bring the hosts to the state in their specs. Raises GpuprovError for invalid options, before any host is read. An
     interrupt ends in an ApplyRun."""
-    started = time.monotonic()
     everyone, confirm = [raw.name for raw, _ in pairs], callbacks.get("confirm")
     policy.check(pairs, options)
     execution = _Execution(pairs, options, show or Show(), callbacks.get("known") or (lambda _: None), grace)
     with ended_politely():
         try:
             execution.read()
+            ran = {name: outcome.ran for name, outcome in execution.outcomes.items()}
             if agreed := callbacks.get("agreed"):
-                ran = {name: outcome.ran for name, outcome in execution.outcomes.items()}
                 execution.lists.approve(agreed(execution.readings, ran))
-            work = [name for name, outcome in execution.outcomes.items() if outcome.ran]
+            work = [name for name, roles in ran.items() if roles]
             if work and not options.yes and confirm and not confirm(execution.plans()):
                 raise GpuprovError("not confirmed: nothing was changed", "answer y, or give --yes")
             execution.tidy()
@@ -81,19 +80,9 @@ def apply(
             execution.keep()
         except KeyboardInterrupt:
             execution.interrupted = True
-    if execution.interrupted and execution.cluster and execution.log and options.act == "apply":
-        execution.show.say(f"nodes that this run has drained may stay out. {in_play.later(execution.run)}")
+    execution.warn_of_nodes()
     execution.lists.settle_rest(execution.outcomes, execution.readings)
-    return ApplyRun(
-        run=execution.run,
-        act=options.act,
-        hosts=[execution.outcomes[name] for name in everyone if name in execution.outcomes],
-        interrupted=execution.interrupted,
-        stopped=execution.stopped,
-        log=execution.log,
-        acts=execution.laps.all,
-        seconds=time.monotonic() - started,
-    )
+    return execution.conclude()
 
 
 class _Execution:
@@ -113,6 +102,19 @@ class _Execution:
         self.interrupted, self.stopped = False, ""
         self.log: Path | None = None
         self.laps, self.lists = Laps(), Lists(pairs, options)
+        self.started = time.monotonic()
+
+    def conclude(self) -> ApplyRun:
+        return ApplyRun(
+            run=self.run,
+            act=self.options.act,
+            hosts=[self.outcomes[raw.name] for raw, _ in self.pairs if raw.name in self.outcomes],
+            interrupted=self.interrupted,
+            stopped=self.stopped,
+            log=self.log,
+            acts=self.laps.all,
+            seconds=time.monotonic() - self.started,
+        )
 
     def read(self) -> None:
         """Read every host and decide what to do on it."""
@@ -129,6 +131,10 @@ class _Execution:
             self.readings = read(self.pairs, only=chosen, prune_only=pruned, pace=self.pace, on_done=done, each=look)
         self.outcomes = {name: outcomes[name] for name in pair_of}
         self.outcomes |= {name: duplicate(name, other) for name, other in duplicates(self.readings).items()}
+
+    def _raws(self, chosen: Collection[str]) -> list[RawHost]:
+        hosts = frozenset(chosen)
+        return [raw for raw, _ in self.pairs if raw.name in hosts]
 
     def plans(self) -> list[HostPlan]:
         """Return the plans of this run, as `gpuprov plan` makes them."""
@@ -165,9 +171,8 @@ class _Execution:
     def _batch(self, folder: Path, batch: Sequence[str], log: Log, number: int) -> None:
         options = self.options
         ledger, started = Ledger(options.timeout), time.monotonic()
-        chosen = frozenset(batch)
-        raws = [raw for raw, _ in self.pairs if raw.name in chosen]
-        keeper = Keeper(raws, self.owner, options.lease, self.pace.forks)
+        keeper = Keeper(self._raws(batch), self.owner, options.lease, self.pace.forks)
+        preparing = options.act != "apply"
 
         def note(event: playbook.Event) -> None:
             keeper.heard(str((event.get("event_data") or {}).get("host") or ""))
@@ -176,10 +181,11 @@ class _Execution:
             step = ledger.feed(event)
             if name := given_up(event):
                 self.known(self._judged(name, ledger, playbook.Ended("ended", 2), log, started))
-            if step and step.kind == "act" and (options.act == "apply" or step.text.startswith(PREPARING)):
+            if step is None or (preparing and step.kind == "act" and not step.text.startswith(PREPARING)):
+                return
+            if step.kind == "act":
                 self.laps.begins(step.text, number, len(batch))
-            if step and (options.act == "apply" or step.kind != "act" or step.text.startswith(PREPARING)):
-                shown(msgspec.structs.replace(step, text=log.masked(step.text)))
+            shown(msgspec.structs.replace(step, text=log.masked(step.text)))
 
         roles = {role for name in batch for role in self.outcomes[name].ran}
         try:
@@ -188,9 +194,9 @@ class _Execution:
                     folder,
                     batch,
                     self._extra_variables(batch),
-                    on_event=note,
                     forks=self.pace.forks,
                     grace=self.grace,
+                    on_event=note,
                     on_interrupt=lambda: self.show.say(describe_interruption(ledger)),
                 )
         except BaseException:
@@ -201,9 +207,9 @@ class _Execution:
         if not self.interrupted:
             durations.note("apply", roles, time.monotonic() - started, len(batch))
         for name in batch:
-            self.outcomes[name] = self._judged(name, ledger, ended, log, started)
-            if options.act == "prepare":  # which is not verified
-                self.known(self.outcomes[name])
+            self.outcomes[name] = outcome = self._judged(name, ledger, ended, log, started)
+            if preparing:  # which is not verified
+                self.known(outcome)
         # After an interrupt nobody knows how far the events have come: a lock that none of them tells of may be there.
         self._give_back([name for name in batch if self.interrupted or ledger.cut_off(name)])
 
@@ -238,8 +244,7 @@ class _Execution:
             return
         self.show.say(f"giving back the lock{'s' * (len(batch) > 1)} of {names(batch)}")
         try:
-            hosts = frozenset(batch)
-            left = leave([raw for raw, _ in self.pairs if raw.name in hosts], self.owner, at_a_time=self.pace.forks)
+            left = leave(self._raws(batch), self.owner, at_a_time=self.pace.forks)
         except KeyboardInterrupt:
             self.interrupted = True
             self.show.say(f"interrupted again: {LOCKS_STAY}")
@@ -272,9 +277,12 @@ class _Execution:
     def give_back_nodes(self, chosen: Sequence[str]) -> None:
         """Return nodes of Kubernetes to service if verify has found their hosts green."""
         if self.cluster is not None and self.options.act == "apply" and not self.interrupted:
-            chosen_names = frozenset(chosen)
-            raws = [raw for raw, _ in self.pairs if raw.name in chosen_names]
-            nodes.give_back(self.cluster, raws, self.outcomes, self.owner, self.show.say, self.known)
+            nodes.give_back(self.cluster, self._raws(chosen), self.outcomes, self.owner, self.show.say, self.known)
+
+    def warn_of_nodes(self) -> None:
+        """Report that nodes of Kubernetes may stay out of service after an interrupt."""
+        if self.interrupted and self.cluster and self.log and self.options.act == "apply":
+            self.show.say(f"nodes that this run has drained may stay out. {in_play.later(self.run)}")
 
     def keep(self) -> None:
         """Have fully green hosts keep a checkpoint."""

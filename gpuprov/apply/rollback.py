@@ -66,21 +66,18 @@ def rollback(
     plain = msgspec.structs.replace(
         options, act="apply", run=run, only=None, checkpoint=False, asked_at="", prune=True, prune_only=pruned
     )
-
-    def end(how: Mapping[str, Request]) -> None:
-        _end(raws, how, show, pace, run_owner)
-
     try:
         _begin(raws, begun, outcomes, show, pace, run_owner, options.break_lock)
         done = apply([pair for pair in fleet.pairs if pair[0].name in begun], plain, show, confirm=confirm)
     except BaseException:
-        end({name: Request(over=True) for name in raws})
+        _end(raws, {name: Request(over=True) for name in raws}, show, pace, run_owner)
         raise
     # A host that is not among them was not looked at: the run was interrupted before.
     ended = {host.host: host for host in done.hosts}
     ended |= {name: HostOutcome(host=name, state="not-started") for name in begun if name not in ended}
     unclear = {name: Request(over=True) for name in raws if name not in begun and outcomes[name].state != "locked"}
-    end(unclear | {name: _ended(outcome, begun[name].checkpoint.run) for name, outcome in ended.items()})
+    unclear |= {name: _ended(outcome, begun[name].checkpoint.run) for name, outcome in ended.items()}
+    _end(raws, unclear, show, pace, run_owner)
     for name, outcome in ended.items():
         words = "rolled back" if outcome.state in DONE else "was to go back"
         outcome.rolled_back = f"{words} to {describe_checkpoint(begun[name].checkpoint)}"
@@ -179,16 +176,9 @@ def _begin(
 ) -> None:
     """Take each host's lock, record its target there, and offer the packages that it kept; leave a host alone if that
     fails."""
+    plain: Request = {"action": "begin", "broken": list(broken)}
     requests: dict[str, tuple[RawHost, Request]] = {
-        name: (
-            raws[name],
-            {
-                "action": "begin",
-                "run": target.checkpoint.run,
-                "owner": of_host(run_owner, name),
-                "broken": list(broken),
-            },
-        )
+        name: (raws[name], {**plain, "run": target.checkpoint.run, "owner": of_host(run_owner, name)})
         for name, target in begun.items()
     }
     answers = on_hosts(requests, pace)
