@@ -112,11 +112,7 @@ def determine_need(name: str, spec: HostSpec, facts: Facts) -> HostNeeds:
     if verdict.refusals:
         raise GpuprovError(f"{name}: {'; '.join(verdict.refusals)}", "correct it, then make the bundle again")
     made = verdict.desired
-    if later := [
-        desired["later"]["told"]
-        for desired in made.values()
-        if isinstance(desired.get("later"), dict) and desired["later"]
-    ]:
+    if later := [wait["told"] for desired in made.values() if isinstance(wait := desired.get("later"), dict) and wait]:
         raise GpuprovError(
             f"{name}: its package sources do not have all that the spec needs: {'; '.join(later)}",
             "gpuprov apply --act prepare adds them on a host that may change; then make the bundle again",

@@ -17,7 +17,7 @@ from gpuprov.render.spec_digest import SPEC, is_changed
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.unmanaged import find_unmanaged
-from gpuprov.verify.verify import next_boot, verdict
+from gpuprov.verify.verify import NextBoot, next_boot, verdict
 
 PROBES: tuple[Probe[Any], ...] = (
     *(house.RECEIPT, house.MARKER, house.BOOT),
@@ -42,37 +42,31 @@ def judge(
     causes."""
     receipt = facts.known(house.RECEIPT)
     changed = _find_changed(spec, receipt, only)
-    log = facts.known(history.HISTORY)
+    log, boot = facts.known(history.HISTORY), next_boot(results).get(spec.name) or NextBoot("unknown")
     applied = _parse_applied(receipt)
     begin = since or applied.get("")
     kept = facts.known(READINGS)
+    failing = [result for result in results if result.status in FAILING and result.moment != "preflight"]
+    matches = [_match(result, log, kept, since or applied.get(result.capability, begin)) for result in failing]
     differences = []
-    matches = []
-    for result in results:
-        if result.status in FAILING and result.moment != "preflight":
-            match = _match(result, log, kept, since or applied.get(result.capability, begin))
-            matches.append(match)
-            causes = (*_group_events(match.events), *_group_readings(match.readings, applied.values()))
-            differences.append(_build_difference(result, result.capability in changed, causes))
+    for result, match in zip(failing, matches, strict=True):
+        causes = (*_group_events(match.events), *_group_readings(match.readings, applied.values()))
+        differences.append(_build_difference(result, result.capability in changed, causes))
     minded = {(event.at, event.package) for match in matches for event in match.events}
     placed = [reading for match in matches for reading in match.readings]
-    boot = next_boot(results).get(spec.name)
+    unplaced = [reading for reading in _select_readings(kept, begin) if reading not in placed and _is_change(reading)]
     return HostDrift(
         host=spec.name,
         state=_choose_state(results, receipt, changed, differences),
         applied_at=receipt.applied_at if receipt else "",
         applied_with=receipt.gpuprov_version if receipt else "",
         cut_off=bool(facts.known(house.MARKER)),
-        next_boot=boot.verdict if boot else "unknown",
-        next_boot_reasons=boot.reasons if boot else (),
+        next_boot=boot.verdict,
+        next_boot_reasons=boot.reasons,
         spec_changed=changed,
         differences=tuple(differences),
         harmless=_count_harmless(log, begin, minded),
-        noted=_group_readings(
-            reading
-            for reading in _select_readings(kept, begin)
-            if reading not in placed and _is_change(reading) and not _spans_apply(reading, applied.values())
-        ),
+        noted=_group_readings(reading for reading in unplaced if not _spans_apply(reading, applied.values())),
         unmanaged=find_unmanaged(spec, facts),
         why=f"the receipt is damaged ({receipt.damaged})" if receipt and receipt.damaged else "",
     )

@@ -186,8 +186,7 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
     violations, defects = ruled(spec)
     ruled_out = list(repairs.judged([*conflicts, *violations]))
     problems = [
-        Problem(path=path, message=message, hint=hint)
-        for path, message, hint in repairs.unless_refused(findings, ruled_out)
+        Problem(path=path, message=text, hint=hint) for path, text, hint in repairs.unless_refused(findings, ruled_out)
     ]
     problems = [place_as_written(problem, written) for problem in (*problems, *ruled_out)]
     spec = msgspec.structs.replace(spec, defects=defects)

@@ -36,10 +36,17 @@ def host_plan(
     failing = [r for r in concerned if not r.stops and r.status == "fail"]
     before = [r for r in concerned if r.stops]
     left = tuple(unmanaged) if HOST in decision.run else ()
-    pruned = changes_of(left)
-    own_items = (Item.of(r.capability, change) for r in [*before, *failing] for change in r.changes)
-    changes = merged([*own_items, *(Item.of(HOST, change) for change in pruned)])
+    changes = _list_changes([*before, *failing], left)
     reboot_needed, reasons = _find_reboot(before, failing, left, facts)
+    permission = "if-needed" if reboot else spec.reboot
+    lost = no_way_back(
+        spec,
+        facts,
+        decision.run,
+        changes,
+        reboots=bool(reboot_needed) and permission == "if-needed",
+        sets={r.capability for r in failing if any(change.kind == "setting" for change in r.changes)},
+    )
     applied, seconds = last_apply(facts, now)
     blocked = choose_obstacles([r for r in before if r.refuses and (decision.run or is_broken(r))])
     return HostPlan(
@@ -50,20 +57,11 @@ def host_plan(
         changes=changes,
         reboot=reboot_needed,
         reboot_reasons=reasons,
-        permission="if-needed" if reboot else spec.reboot,
+        permission=permission,
         last_apply=applied,
         last_apply_seconds=seconds,
-        unpredicted=() if any(r.check == SUPPORTED for r in blocked) else tuple(unpredicted(concerned)),
-        no_way_back=tuple(
-            no_way_back(
-                spec,
-                facts,
-                decision.run,
-                changes,
-                reboots=bool(reboot_needed) and (reboot or spec.reboot == "if-needed"),
-                sets={r.capability for r in failing if any(change.kind == "setting" for change in r.changes)},
-            )
-        ),
+        unpredicted=() if any(r.check == SUPPORTED for r in blocked) else (*unpredicted(concerned),),
+        no_way_back=tuple(lost),
         out=next((f"{r.found}; {r.hint}" for r in results if r.check == IN_SERVICE and r.status == "skip"), ""),
         differs=any(r.status in ("fail", "error") and r.moment != "preflight" for r in results),
         unmended=() if decision.run else tuple(r for r in results if r.status in ("fail", "error") and not r.reboot),
@@ -72,6 +70,11 @@ def host_plan(
         mig=partitions(spec, facts) if "mig" in decision.run else (),
         unmanaged=tuple(each for each in unmanaged if not _goes_with_package(each, changes)),
     )
+
+
+def _list_changes(results: Iterable[Result], left: Sequence[Unmanaged]) -> tuple[Item, ...]:
+    own = (Item.of(result.capability, change) for result in results for change in result.changes)
+    return merged([*own, *(Item.of(HOST, change) for change in changes_of(left))])
 
 
 def _find_reboot(

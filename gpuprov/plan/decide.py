@@ -60,13 +60,8 @@ def decide(
     (_, spec), only = pair, options.only
     waiting = facts.known(house.REBOOT_REASONS) or {}
     permitted = options.reboot or spec.reboot == "if-needed"
-    bad: dict[str, list[str]] = {}
-    for result in results:
-        if result.moment != "preflight" and result.status in ("fail", "error"):
-            bad.setdefault(result.capability, []).append(result.check.removeprefix(f"{result.capability}."))
-    present = digests(spec)
-    run: dict[str, str] = {}
-    skipped: dict[str, str] = {}
+    bad, present = _list_failing(results), digests(spec)
+    run, skipped = dict[str, str](), dict[str, str]()
     for name in spec.capabilities:
         if only is not None and name not in only:
             skipped[name] = NOT_SELECTED
@@ -74,7 +69,7 @@ def decide(
             run[name] = "--full"
         elif name in bad:
             run[name] = f"fails: {', '.join(bad[name])}"
-        elif reason := _find_reason_of_receipt(name, facts, present[name]) or foreseen.get(name, ""):
+        elif reason := _find_reason_of_receipt(name, facts, present[name]) or foreseen.get(name):
             run[name] = reason
         elif permitted and name in waiting:
             run[name] = f"waits for a reboot: {waiting[name]}"
@@ -87,6 +82,15 @@ def decide(
     if permitted and waiting and not run and not options.full:
         return Decision({name: "a reboot is required" for name in skipped if skipped[name] != NOT_SELECTED}, {})
     return Decision(run, skipped)
+
+
+def _list_failing(results: Iterable[Result]) -> dict[str, list[str]]:
+    """Return the names of the failing checks, by capability."""
+    failing: dict[str, list[str]] = {}
+    for result in results:
+        if result.moment != "preflight" and result.status in ("fail", "error"):
+            failing.setdefault(result.capability, []).append(result.check.removeprefix(f"{result.capability}."))
+    return failing
 
 
 def _find_reason_of_receipt(name: str, facts: Facts, present: str) -> str:

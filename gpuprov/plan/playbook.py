@@ -102,11 +102,7 @@ def run(
     """
     from ansible_runner import Runner
 
-    private = folder / "runner" / str(len(list((folder / "runner").iterdir())) + 1)
-    private.mkdir(mode=0o700)
-    pid_file = private / "pid"
-    (private / "hosts").write_text("".join(f"{name}\n" for name in hosts), encoding="utf-8")
-    (private / "extra.yml").write_text(unsafe_yaml.document(msgspec.to_builtins(extra)), encoding="utf-8")
+    private = _write_request(folder / "runner", hosts, extra)
     config = _configure(folder, private, check=check)
     narrow(folder / "project", extra.get("gpuprov_only"))
     config.command = _build_command(folder, private, forks or min(max(len(hosts), 1), MOST_FORKS), check=check)
@@ -121,14 +117,22 @@ def run(
             interrupt.handle(0, None)
         return False
 
-    with interruptible(pid_file, grace, on_interrupt) as interrupt:
+    with interruptible(private / "pid", grace, on_interrupt) as interrupt:
         runner = Runner(config=config, event_handler=handler)
         runner.run()
     if failure:
         raise failure[0]
-    if interrupt.requested:
-        return Ended("interrupted", 130)
-    return Ended("ended", int(runner.rc if runner.rc is not None else 250))
+    code = 250 if runner.rc is None else int(runner.rc)
+    return Ended("interrupted", 130) if interrupt.requested else Ended("ended", code)
+
+
+def _write_request(runs: Path, hosts: Sequence[str], extra: Mapping[str, object]) -> Path:
+    """Make the next run's private folder, with the names of its hosts and its variables."""
+    private = runs / str(len(list(runs.iterdir())) + 1)
+    private.mkdir(mode=0o700)
+    (private / "hosts").write_text("".join(f"{name}\n" for name in hosts), encoding="utf-8")
+    (private / "extra.yml").write_text(unsafe_yaml.document(msgspec.to_builtins(extra)), encoding="utf-8")
+    return private
 
 
 def _build_command(folder: Path, private: Path, forks: int, *, check: bool) -> list[str]:

@@ -192,16 +192,15 @@ def prune_values(
     (`Capability.pruned`).
     """
     receipt = facts.known(house.RECEIPT)
-    applied = {
-        name: entry
-        for name, entry in (receipt.capabilities if receipt else {}).items()
-        if names is None or name in names
-    }
+    applied = dict(receipt.capabilities) if receipt else {}
+    if names is not None:
+        applied = {name: entry for name, entry in applied.items() if name in names}
     unknown = {leftover.capability for leftover in leftovers if leftover.unknown}
     gone = [name for name in applied if name not in host.capabilities and name not in unknown]
     going = [leftover for leftover in leftovers if not leftover.stays and leftover.capability in applied]
     if not (going or gone):
         return {}
+    named = {kind: [leftover.name for leftover in going if leftover.kind == kind] for kind in KINDS}
     sums = {path: digest for entry in applied.values() for path, digest in _sums(entry.resources or ()).items()}
     harmless = {name for name, capability in BY_NAME.items() if not capability.serves_jobs}
     settings = [
@@ -211,20 +210,20 @@ def prune_values(
         if any(leftover.capability == name and leftover.is_of(setting) for leftover in going)
     ]
     return {
-        "files": {leftover.name: sums[leftover.name] for leftover in going if leftover.kind == "file"},
-        "units": [leftover.name for leftover in going if leftover.kind == "unit"],
-        "holds": [leftover.name for leftover in going if leftover.kind == "hold"],
+        "files": {name: sums[name] for name in named["file"]},
+        "units": named["unit"],
+        "holds": named["hold"],
         "busy": any(leftover.kind == "unit" and leftover.capability not in harmless for leftover in going)
         or any(map(needs_idle, settings)),
         "forgotten": gone,
         **({"settings": [*map(format_setting, settings)]} if settings else {}),
-        **{
-            key: value
-            for capability in _capabilities(gone)
-            if capability.pruned
-            for key, value in capability.pruned(host, facts).items()
-        },
+        **_list_pruned(gone, host, facts),
     }
+
+
+def _list_pruned(names: Sequence[str], host: HostSpec, facts: Facts) -> dict[str, Any]:
+    own = (capability.pruned(host, facts) for capability in _capabilities(names) if capability.pruned)
+    return {key: value for values in own for key, value in values.items()}
 
 
 def in_words(values: Mapping[str, Any]) -> str:

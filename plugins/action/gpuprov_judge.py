@@ -77,10 +77,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         except GpuprovError as error:
             raise AnsibleActionFail(f"{error.message}. Fix: {error.hint}") from error
         waited = waiting(verdict.desired) if moment == "sources" else {}
-        refusals = verdict.refusals or tuple(
-            f"{name}: {wait['problem']}" for name, wait in waited.items() if not checking
-        )
-        if refusals:
+        problems = [f"{name}: {wait['problem']}" for name, wait in waited.items() if not checking]
+        if refusals := verdict.refusals or problems:
             raise AnsibleActionFail("; ".join(refusals))
         message = "; ".join(wait["told"] for wait in waited.values())
         shown = {"msg": message, "diff": {"prepared": f"{message}\n"}} if message else {}

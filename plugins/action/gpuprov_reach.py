@@ -88,15 +88,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         if "ansible_facts" not in read:
             return {**result, **read, "failed": True, "msg": read.get("msg") or f"{host} gave no facts"}
         facts = {name.removeprefix("ansible_"): value for name, value in read["ansible_facts"].items()}
-        if "distribution" not in facts:
-            raise AnsibleActionFail(f"{host}: {UNNAMED}")
-        kind = find_platform(str(facts.get("distribution")), str(facts.get("distribution_version")))
-        if not kind:
-            supported = ", ".join(name.replace("-", " ") for name in index_platforms())
-            raise AnsibleActionFail(
-                f"{host} runs {facts.get('distribution')} {facts.get('distribution_version')}; supported: {supported}."
-                " Fix: take it out of the inventory, or reinstall it"
-            )
+        kind = _find_platform(str(host), facts)
         details = {
             "python": python,
             "environment": environment,
@@ -128,3 +120,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         configured = self._templar.template(known.get("ansible_python_interpreter") or "")
         named = str(configured or constants.config.get_config_value("INTERPRETER_PYTHON", variables=known) or "")
         return "" if named.startswith("auto") else named
+
+
+def _find_platform(host: str, facts: Tree) -> str:
+    if "distribution" not in facts:
+        raise AnsibleActionFail(f"{host}: {UNNAMED}")
+    distribution, version = str(facts["distribution"]), str(facts.get("distribution_version"))
+    if kind := find_platform(distribution, version):
+        return kind
+    supported = ", ".join(name.replace("-", " ") for name in index_platforms())
+    raise AnsibleActionFail(
+        f"{host} runs {distribution} {version}; supported: {supported}. Fix: take it out of the inventory, or reinstall it"
+    )
