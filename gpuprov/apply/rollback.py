@@ -235,4 +235,4 @@ def _end(
 def _ended(outcome: HostOutcome, run: str) -> Request:
     """Return the answer for the host: `over` if it was left alone, `there` if it has reached its target. A host that
     waits for a reboot has not."""
-    return {"over": outcome.state in ("blocked", "not-started", "locked"), "there": run if outcome.green else ""}
+    return {"over": outcome.state in ("blocked", "not-started", "locked"), "arrived": run if outcome.green else ""}

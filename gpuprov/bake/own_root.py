@@ -26,8 +26,8 @@ THIS = RawHost(name="this machine", connection={"ansible_connection": "local"})
 def refuse_at_work() -> None:
     """Raise GpuprovError, with all reasons and their fixes, if this machine has a task, and is no image in the making."""
     if reasons := list(_reasons()):
-        found, fixes = zip(*reasons, strict=True)
-        message = f"--root / bakes an image of a machine that has no task yet, and here {'; '.join(found)}"
+        signs, fixes = zip(*reasons, strict=True)
+        message = f"--root / bakes an image of a machine that has no task yet, and here {'; '.join(signs)}"
         raise GpuprovError(
             message, f"gpuprov apply brings a host to its spec. If it is the builder: {'; '.join(fixes)}"
         )

@@ -117,8 +117,8 @@ def end_request(request: Request) -> Answer:
         target = read_target()
         if target.get("of") == owner["run"] and not _is_others(owner):
             withdraw_offers()
-            if request.get("there"):
-                note_arrival(make_name(request["there"]))
+            if request.get("arrived"):
+                note_arrival(make_name(request["arrived"]))
             if request.get("over") and target.get("before"):
                 write(TARGET, json.dumps({"run": target["before"]}) + "\n", 0o600)
             elif request.get("over"):

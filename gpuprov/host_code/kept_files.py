@@ -58,7 +58,7 @@ class Request(TypedDict, total=False):
     broken: list[str]
     stale: str
     over: bool
-    there: str
+    arrived: str
 
 
 class Answer(TypedDict, total=False):

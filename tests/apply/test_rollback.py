@@ -161,7 +161,7 @@ def test_a_rollback_has_ended_where_verify_is_green(
     hosts = Hosts(monkeypatch)
     monkeypatch.setattr(rollback, "apply", apply)
     run = hosts.roll_back("gpu1")
-    assert (hosts.requests[-1]["there"], hosts.requests[-1]["over"]) == ("one" if there else "", False)
+    assert (hosts.requests[-1]["arrived"], hosts.requests[-1]["over"]) == ("one" if there else "", False)
     assert ("1 waiting for a reboot (rollback --reboot)" in summary(run)) == any(one.reboot for one in results)
 
 

@@ -44,8 +44,8 @@ def begin(run: Any, owner: Owner = MINE) -> Answer:
     return checkpoints.begin({"run": run, "owner": owner})
 
 
-def end(owner: Owner = MINE, *, over: bool = False, there: str = "") -> None:
-    checkpoints.end_request({"owner": owner, "over": over, "there": there})
+def end(owner: Owner = MINE, *, over: bool = False, arrived: str = "") -> None:
+    checkpoints.end_request({"owner": owner, "over": over, "arrived": arrived})
 
 
 def target(place: Path) -> str:
@@ -78,7 +78,7 @@ def test_where_a_rollback_goes_is_noted_until_it_is_there(place: Path) -> None:
     end(OTHERS, over=True)
     assert target(place) == "a", "the second was left alone: the first has not ended"
     begin("a")
-    end(there="a")
+    end(arrived="a")
     assert target(place) == "a", "it may be killed before it says so: done again it goes there, and no further"
     checkpoints.forget_target({"owner": OTHERS})
     assert target(place) == "a"
@@ -112,7 +112,7 @@ def test_a_second_operator_has_no_part_in_a_rollback(
     with pytest.raises(ValueError, match=r"another run has the host's lock by now \(mine\)"):
         checkpoints.keep(request)
     assert source.exists()
-    end(there="a")
+    end(arrived="a")
     assert (target(place), source.exists(), lock.read_owner_file()) == ("a", False, None)
     assert "locked" not in begin("b", OTHERS)
 

@@ -21,7 +21,7 @@ def export(facts: Facts) -> Fragment | None:
     if not known.config or known.file != "enabled":
         return None
     config = parse_config([line.split() for line in known.config])
-    named = [found.key if (found := gpus.find_by_pci_id(each)) else each for each in config.gpus]
+    named = [gpu.key if (gpu := gpus.find_by_pci_id(each)) else each for each in config.gpus]
     values = {"gpus": "all" if "all" in named else [*dict.fromkeys(named)], "nvswitches": config.switches}
     driver = next((module for module, name in DRIVERS.items() if name == config.driver), config.driver)
     block: Fragment | None = convert({**values, "driver": driver}, Passthrough)[0]

@@ -41,8 +41,8 @@ def hardware(ctx: Ctx) -> Outcome:
     state, block = ctx.facts.get(PASSTHROUGH).state, ctx.fragment
     absent = [name for name, values in named(block) if not onhost.select(state, onhost.Config(values))]
     if absent:
-        there = ", ".join(f"{each.address} ({each.identifier})" for each in state.functions if each.is_gpu) or "none"
-        return fail("each GPU of passthrough.gpus", f"not there: {', '.join(absent)}; GPUs: {there}", "correct gpus")
+        present = ", ".join(f"{each.address} ({each.identifier})" for each in state.functions if each.is_gpu) or "none"
+        return fail("each GPU of passthrough.gpus", f"not there: {', '.join(absent)}; GPUs: {present}", "correct gpus")
     if block.nvswitches and not any(function.is_switch for function in state.functions):
         hint = "nvswitches: false; those of B200 and B300 are no PCI functions"
         return fail("NVSwitches on the bus", "none", hint)

@@ -44,8 +44,8 @@ def named(block: Passthrough) -> list[tuple[str, tuple[str, ...]]]:
     """Return each entry of gpus, with the address, the PCI ids or the `all` that it stands for."""
     if block.gpus == "all":
         return [("all", ("all",))]
-    found = {selector: gpus.find_gpu(selector) for selector in block.gpus if not is_address(selector)}
-    ids = {selector: tuple(sorted({pci.id for pci in gpu.pci_ids})) for selector, gpu in found.items() if gpu}
+    models = {selector: gpus.find_gpu(selector) for selector in block.gpus if not is_address(selector)}
+    ids = {selector: tuple(sorted({pci.id for pci in gpu.pci_ids})) for selector, gpu in models.items() if gpu}
     return [(selector, ids.get(selector, (selector.lower(),))) for selector in block.gpus]
 
 

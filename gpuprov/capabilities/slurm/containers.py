@@ -184,12 +184,12 @@ def user_namespaces(ctx: Ctx) -> Outcome:
     wrong |= {restricted: 0} if facts.sysctls.get(restricted, 0) and not facts.profile else {}
     if not wrong:
         return ok("user and mount namespaces for users")
-    found = ", ".join(f"{name.replace('/', '.')}={facts.sysctls[name]}" for name in wrong)
+    actual = ", ".join(f"{name.replace('/', '.')}={facts.sysctls[name]}" for name in wrong)
     settings = ", ".join(f"{name.replace('/', '.')}: {value}" for name, value in wrong.items())
     hint = f"kernel: {{sysctl: {{{settings}}}}}"
     if restricted in wrong:
         hint += "; or enroot's AppArmor profile, /etc/apparmor.d/enroot, of its packages from 3.5 on"
-    return fail("user and mount namespaces for users", found, hint)
+    return fail("user and mount namespaces for users", actual, hint)
 
 
 @check(

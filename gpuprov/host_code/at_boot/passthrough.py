@@ -136,10 +136,10 @@ def list_moves(state: State, config: Config) -> list[Move]:
     drivers = list_drivers(state, config)
     moves = []
     for function in state.functions:
-        wanted = drivers.get(function.address, "")
-        if wanted and (function.driver != wanted or function.override != wanted):
-            moves.append(Move(function, wanted))
-        elif not wanted and function.address in state.taken and is_lent(function.driver or function.override):
+        driver = drivers.get(function.address, "")
+        if driver and (function.driver != driver or function.override != driver):
+            moves.append(Move(function, driver))
+        elif not driver and function.address in state.taken and is_lent(function.driver or function.override):
             moves.append(Move(function, ""))
     return moves
 
