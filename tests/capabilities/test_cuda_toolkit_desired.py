@@ -12,7 +12,6 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.cuda_toolkit.desired import PROFILE
 from gpuprov.capabilities.cuda_toolkit.desired import make as make_values
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.capabilities.cuda_toolkit.now import PROFILE_TEXT
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.play.preflight.judging import judge, waiting
@@ -78,7 +77,6 @@ def test_the_default_is_set_by_hand(state: dict[str, Any], commands: list[list[s
 
 def test_the_file_for_login_shells() -> None:
     assert make(context())["files"] == {"/etc/profile.d/gpuprov-cuda.sh": PROFILE}
-    assert PROFILE_TEXT in PROFILE
     assert PROFILE.endswith('export PATH="/usr/local/cuda/bin${PATH:+:$PATH}"\n')
     without = make(context(CudaToolkit(versions=("12.4",), path=False)))
     assert (without["files"], without["absent"]) == ({}, ["/etc/profile.d/gpuprov-cuda.sh"])

@@ -294,7 +294,7 @@ def test_every_check_can_fail_or_says_why_not(capability: str) -> None:
         "nvidia_driver.runfile",  # nothing asked; with a runfile they fail
         "nvidia_driver.runfile_alone",
         # no other manager, no devices, no clients, nothing asked: their own tests plant each
-        *("mig.cdi", "mig.manager", "mps.clients", "mps.profile", "mps.units", "mps.shm", "mps.features"),
+        *("mig.cdi", "mig.manager", "mps.clients", "mps.units", "mps.shm", "mps.features"),
         *("kubernetes.one_manager", "kubernetes.replicas", "kubernetes.kubectl"),
         # no other stack, no stale file, no service, no message: their own tests plant each
         *("rdma.ofed_alone", "rdma.memlock_boot", "rdma.nccl_stale", "rdma.nccl_parts", "rdma.interfaces", "rdma.port"),

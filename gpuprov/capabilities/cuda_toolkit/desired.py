@@ -110,5 +110,5 @@ def make(ctx: Ctx) -> dict[str, Json]:
     }
 
 
-RESOURCES = Resources(desired, lambda _host, _block: (catalogue.PROFILE,))
+RESOURCES = Resources(desired, lambda _host, _block: (catalogue.PROFILE,), proves={"files": ("path",)})
 DESIRED = Desired((*RESOLVING, REQUIRES, TOOLKITS), make)

@@ -2,7 +2,7 @@
 
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared, move_packages
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import BASE, decide, default, driver_of, find_installed, kind, wanted_minors
@@ -16,7 +16,6 @@ from gpuprov.rules import resolve
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[CudaToolkit]
-PROFILE_TEXT = f'export PATH="{catalogue.LINK}/bin'
 """The start of the profile's line, whatever surrounds it."""
 
 
@@ -113,19 +112,6 @@ def the_default(ctx: Ctx) -> Group | Outcome:
     )
 
 
-@check("cuda_toolkit.path", TOOLKITS, fields=("path",), moment="next-boot", evidence=f"cat {catalogue.PROFILE}")
-def path(ctx: Ctx) -> Outcome:
-    """Login shells have the default toolkit's programs in their PATH by gpuprov's file, or there is no such file, as
-    the spec says."""
-    profile = ctx.facts.get(TOOLKITS).profile
-    right = PROFILE_TEXT in profile if ctx.fragment.path else not profile
-    if right:
-        return ok(f"{catalogue.PROFILE} {'is there' if ctx.fragment.path else 'is not there'}")
-    after = "written" if ctx.fragment.path else "removed"
-    change = Change(kind="file", name=catalogue.PROFILE, after=after)
-    return fail(f"{catalogue.PROFILE} {after}", "other text" if profile else "no such file", APPLY, changes=[change])
-
-
 @check(
     "cuda_toolkit.libraries",
     *(*BASE, TOOLKITS),
@@ -211,4 +197,4 @@ def runs(ctx: Ctx) -> Outcome:
     return judged(ctx.host, driver, wanted_minors(ctx.fragment, ctx.facts))
 
 
-CHECKS = (packages, runs, compilers, the_default, path, libraries, held, others)
+CHECKS = (packages, runs, compilers, the_default, libraries, held, others)

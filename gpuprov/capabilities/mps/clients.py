@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.compared import Group, compared
-from gpuprov.capabilities.mps.fragment import STATE, Mps, group_names, list_daemons
+from gpuprov.capabilities.mps.fragment import STATE, Mps, list_daemons
 from gpuprov.capabilities.mps.now import unjudged
 from gpuprov.catalog import mps as catalogue
 from gpuprov.core.sanitize import counted
@@ -37,23 +37,6 @@ def instances(ctx: Ctx) -> list[str]:
     )
     parts = [f"{name}-{number}" for name in names for number in range(len(ctx.fragment.static_partitions))]
     return names + parts
-
-
-@check("mps.profile", mps.MPS, fields=("profile",), moment="next-boot", evidence=f"cat {catalogue.PROFILE}")
-def profile(ctx: Ctx) -> Outcome:
-    """Login shells set the daemon's directories, if they are to be clients; otherwise no file of gpuprov's does."""
-    files = ctx.facts.get(mps.MPS).files
-    present, requested = catalogue.PROFILE in files, ctx.fragment.profile
-    if present != requested:
-        before, after = ("", "written") if requested else ("there", "removed")
-        change = Change(kind="file", name=catalogue.PROFILE, before=before, after=after)
-        actual = f"{catalogue.PROFILE} is {'there' if present else 'absent'}"
-        return fail("written" if requested else "absent", actual, APPLY, changes=[change])
-    if present:
-        name = next(iter(group_names(ctx.fragment)), "host")
-        if environment_file(name) not in files[catalogue.PROFILE]:
-            return fail("the environment of the daemon", f"{catalogue.PROFILE} names another", APPLY)
-    return ok(f"{catalogue.PROFILE} written") if present else not_asked("MPS is not configured for login shells")
 
 
 @check("mps.units", mps.MPS, fields=("units",), moment="next-boot", evidence=f"cat {drop_in('*')}")
@@ -141,4 +124,4 @@ def shm(ctx: Ctx) -> Group | Outcome:
     )
 
 
-CHECKS = (profile, units, environment, shm)
+CHECKS = (units, environment, shm)

@@ -220,5 +220,5 @@ RESOURCES: Resources[Any] = Resources(
     reads=lambda _host, _block: READS,
     units=lambda host, block: map(unit, list_names_without_driver(plain(host, block))),
     states=states,
-    proves={"enabled": ("scope", "groups"), "active": ("scope", "groups", "protocol")},
+    proves={"files": ("profile",), "enabled": ("scope", "groups"), "active": ("scope", "groups", "protocol")},
 )
