@@ -169,10 +169,9 @@ class _Execution:
             log.write(f"stopped: {self.stopped}")
 
     def _batch(self, folder: Path, batch: Sequence[str], log: Log, number: int) -> None:
-        options = self.options
+        options, preparing = self.options, self.options.act != "apply"
         ledger, started = Ledger(options.timeout), time.monotonic()
         keeper = Keeper(self._raws(batch), self.owner, options.lease, self.pace.forks)
-        preparing = options.act != "apply"
 
         def note(event: playbook.Event) -> None:
             keeper.heard(str((event.get("event_data") or {}).get("host") or ""))
@@ -206,10 +205,9 @@ class _Execution:
         self.interrupted = ended.how == "interrupted"
         if not self.interrupted:
             durations.note("apply", roles, time.monotonic() - started, len(batch))
-        for name in batch:
-            self.outcomes[name] = outcome = self._judged(name, ledger, ended, log, started)
-            if preparing:  # which is not verified
-                self.known(outcome)
+        self.outcomes |= {name: self._judged(name, ledger, ended, log, started) for name in batch}
+        for name in batch if preparing else ():  # which is not verified
+            self.known(self.outcomes[name])
         # After an interrupt nobody knows how far the events have come: a lock that none of them tells of may be there.
         self._give_back([name for name in batch if self.interrupted or ledger.cut_off(name)])
 

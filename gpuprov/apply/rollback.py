@@ -79,9 +79,8 @@ def rollback(
     unclear |= {name: _ended(outcome, begun[name].checkpoint.run) for name, outcome in ended.items()}
     _end(raws, unclear, show, pace, run_owner)
     for name, outcome in ended.items():
-        words = "rolled back" if outcome.state in DONE else "was to go back"
-        outcome.rolled_back = f"{words} to {describe_checkpoint(begun[name].checkpoint)}"
-        outcomes[name] = outcome
+        outcome.rolled_back = _describe_end(outcome, begun[name])
+    outcomes |= ended
     return msgspec.structs.replace(done, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
 
 
@@ -163,6 +162,11 @@ def _judged(hosts: Sequence[RawHost], targets: dict[str, Back], outcomes: dict[s
             for name, problem in wrong.items():
                 refuse(name, problem.message)
     return None
+
+
+def _describe_end(outcome: HostOutcome, target: Back) -> str:
+    words = "rolled back" if outcome.state in DONE else "was to go back"
+    return f"{words} to {describe_checkpoint(target.checkpoint)}"
 
 
 def _begin(

@@ -49,10 +49,8 @@ def render(
     """Return the page. Equal findings of many hosts appear once; each host has a square. The same results give the same
     text.
 
-    verbose: also n/a results. about: origin of the results. known: further data about a host. template: one that
-    extends report.html.j2, with its own variables in `more`, `page_headline` for its headline, `words` for the states of
-    hosts, `fixed` for states that were judged otherwise, `boots`: whether to report the next boot, and `styles` of its
-    own.
+    verbose: also n/a results. known: further data about a host. template: one that extends report.html.j2, with its
+    own variables in `more`, `words` for the states of hosts, `fixed` for states that were judged otherwise.
     """
     rows, states, later = _by_host(results, fixed or {})
     verdict, skipped = (numbers := summed(results)).verdict, numbers.counts["skip"]

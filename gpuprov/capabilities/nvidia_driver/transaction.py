@@ -116,7 +116,6 @@ def transaction(ctx: Ctx, decision: Decision) -> Transaction:
     moving = [f"{name}={version}" for name, version in targets.items() if have.get(name) != version]
     moving += [f"{row.name}:{row.architecture}={full}" for row in alien]
     changed = [name for name, version in own_packages.items() if have.get(name) != version]
-    extra = [name for name in names.extra if name not in have]
     source_packages = [module, *(name for name in own_packages if name.startswith("nvidia-kernel-source"))]
     pins = [*(f"{name}={version}" for name, version in own_packages.items()), *moving]
     install = pins if moving or replaced or changed else []
@@ -125,13 +124,13 @@ def transaction(ctx: Ctx, decision: Decision) -> Transaction:
         install = [pin for pin in install if pin.partition("=")[0] not in source_packages]
         before, prebuilt_now = [], [name for name in prebuilt_now if name != module + SUFFIX]
         replaced = [*replaced, *(name for name in source_packages if name in real)]
-    remove = [*replaced, *prebuilt_now]
-    whole = [*own_packages, *(row.name for row in related if row.name not in remove)]
+    remove = dict.fromkeys((*replaced, *prebuilt_now))
+    whole = dict.fromkeys((*own_packages, *(row.name for row in related if row.name not in remove)))
     return Transaction(
         before=(*before, *locks(ctx)),
-        install=(*install, *extra),
-        remove=tuple(dict.fromkeys(remove)),
-        whole=tuple(dict.fromkeys(whole)),
+        install=(*install, *(name for name in names.extra if name not in have)),
+        remove=tuple(remove),
+        whole=tuple(whole),
         present=tuple(name for name in names.ask if name in have and name not in names.dkms),
         source_packages=tuple(source_packages),
         builds=ctx.fragment.build == "dkms" and not elsewhere and have.get(module) != full,
