@@ -6,7 +6,6 @@ from typing import Any
 from gpuprov.accept.lock import Lock
 from gpuprov.accept.model import Finding, Host
 from gpuprov.capabilities.acceptance.fragment import Acceptance
-from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.drivers.sets import is_gpu_service
 from gpuprov.catalog.gpus import find_gpu
@@ -14,6 +13,7 @@ from gpuprov.core.errors import UnreachableError, defect
 from gpuprov.facts.probes import acceptance, rdma
 from gpuprov.facts.probes.base import UNREADABLE, Facts, Output, Probe, ProbeFailed
 from gpuprov.facts.probes.driver import nvidia
+from gpuprov.hardware.topology.ports import select_devices
 from gpuprov.spec.model import HostSpec, RawHost
 
 Pair = tuple[RawHost, HostSpec]

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from gpuprov.capabilities.base import Outcome
-from gpuprov.capabilities.rdma import common
 from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.efa import rules as efa_rules
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -21,6 +20,7 @@ from gpuprov.capabilities.rdma.rules import stacks
 from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.facts.probes.rdma import DEVICES
+from gpuprov.host_code.at_boot.devices import is_of_fabric
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import contexts
@@ -131,7 +131,7 @@ def test_other_fabrics_are_not_asked(check: str) -> None:
 def test_its_devices_are_of_its_fabric_alone_and_nccl_is_told_of_none() -> None:
     found = Facts({"rdma_devices": Output(devices())}).get(DEVICES)
     for fabric in ("infiniband", "roce", "iwarp", "erdma", "soft", "efa"):
-        assert [common.is_of_fabric(fabric, device) for device in found] == [fabric == "efa"] * 4
+        assert [is_of_fabric(fabric, device) for device in found] == [fabric == "efa"] * 4
     assert conf.lines(ASKED, found) == ()
 
 

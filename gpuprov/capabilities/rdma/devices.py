@@ -1,11 +1,12 @@
 """Checks of the RDMA devices: presence, fabric, state of their ports, and rate."""
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
-from gpuprov.capabilities.rdma.common import format_selector, is_of_fabric, select_devices, unmet
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.rdma import DEVICES, RdmaDevice, RdmaPort, slow_ports
 from gpuprov.facts.probes.rdma.surroundings import HOST, RdmaHost, Silent
+from gpuprov.hardware.topology.ports import convert_selectors, select_devices
+from gpuprov.host_code.at_boot.devices import find_unmatched, format_selector, is_of_fabric
 
 Ctx = Context[Rdma]
 SHOW = "rdma link; ls -l /sys/class/infiniband"
@@ -34,7 +35,7 @@ def devices(ctx: Ctx) -> Outcome:
     if wrong:
         problems = "; ".join(f"{device.name} ({device.address or device.driver}) is {_is(device)}" for device in wrong)
         return fail(expected, problems + beside, _other_way(block, wrong[0]))
-    if lost := unmet(block, present):
+    if lost := find_unmatched(convert_selectors(block), present):
         problems = "; ".join(f"no device has {format_selector(selector)}" for selector in lost)
         return fail(expected, problems + beside, f"{SHOW}; correct rdma.devices in the spec, or {_absent(ctx)}")
     if not selected:

@@ -7,12 +7,12 @@ from gpuprov.capabilities.answers import APPLY, HEADER
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.compared import find_fault
 from gpuprov.capabilities.rdma.at_boot import UNITS
-from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog.rdma import OPENSM_UNIT
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.surroundings import HOST, RdmaHost
+from gpuprov.hardware.topology.ports import select_devices
 from gpuprov.host_code.json_members import Json
 from gpuprov.resources import KernelModule, Modules, Unit
 

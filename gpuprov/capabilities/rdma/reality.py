@@ -1,6 +1,5 @@
 """Export of a host's current RDMA devices as a spec."""
 
-from gpuprov.capabilities.rdma.common import IWARP, is_of_fabric, select_devices
 from gpuprov.capabilities.rdma.efa import checks as efa
 from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -13,6 +12,8 @@ from gpuprov.facts.probes.host import systemd
 from gpuprov.facts.probes.kernel import boot
 from gpuprov.facts.probes.rdma import DEVICES, RdmaDevice, list_hcas, slow_ports
 from gpuprov.facts.probes.rdma.surroundings import HOST, RdmaHost
+from gpuprov.hardware.topology.ports import select_devices
+from gpuprov.host_code.at_boot.devices import IWARP, is_of_fabric
 from gpuprov.host_code.json_members import Json
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-from gpuprov.capabilities.rdma import common
 from gpuprov.capabilities.rdma.efa import rules as efa_rules
 from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -10,6 +9,8 @@ from gpuprov.capabilities.rdma.nccl import checks as nccl
 from gpuprov.capabilities.rdma.ofed import checks as ofed
 from gpuprov.capabilities.rdma.roce import checks as roce
 from gpuprov.catalog import gpus, topology
+from gpuprov.hardware.topology.ports import convert_selectors
+from gpuprov.host_code.at_boot.devices import format_selector
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, report_under
 
@@ -87,7 +88,7 @@ def selectors(block: Rdma) -> Iterable[Problem]:
         if selector in block.devices[:number]:
             yield problem(
                 ("devices", number),
-                f" is {common.format_selector(common.convert_selectors(block)[number])} again",
+                f" is {format_selector(convert_selectors(block)[number])} again",
                 "take one out",
             )
     single = [device for device in block.devices if device.pci or device.netdev]

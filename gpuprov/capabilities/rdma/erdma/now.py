@@ -7,7 +7,6 @@ import msgspec
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared, find_fault, find_missing, move_packages
-from gpuprov.capabilities.rdma.common import IWARP
 from gpuprov.capabilities.rdma.erdma.state import (
     Ctx,
     advise_reboot,
@@ -24,6 +23,7 @@ from gpuprov.catalog.rdma.erdma import MODES
 from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.erdma import ERDMA
 from gpuprov.host_code import erdma as onhost
+from gpuprov.host_code.at_boot.devices import IWARP
 from gpuprov.host_code.at_boot.erdma_state import is_same_value
 from gpuprov.resources import KernelModule, Modules, Setting
 

@@ -8,11 +8,12 @@ https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
 import ipaddress
 from collections.abc import Iterable, Sequence
 
-from gpuprov.capabilities.rdma.common import IWARP, select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.rdma import Gid, RdmaDevice, RdmaPort
+from gpuprov.hardware.topology.ports import select_devices
+from gpuprov.host_code.at_boot.devices import IWARP
 
 FAMILIES = {"ipv4": "AF_INET", "ipv6": "AF_INET6"}
 ORDERING = {"never": 0, "required": 1, "automatic": 2}

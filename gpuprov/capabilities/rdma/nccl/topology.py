@@ -9,13 +9,13 @@ from collections.abc import Iterable
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.core import safe_parse
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.host import pci
 from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.nccl_topology import NCCL_TOPOLOGY
+from gpuprov.hardware.topology.ports import select_devices
 from gpuprov.rules import nccl_topology
 from gpuprov.spec.problem import Path, Problem
 

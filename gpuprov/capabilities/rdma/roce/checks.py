@@ -3,7 +3,6 @@
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared
-from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.devices import up
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.checks import foreign
@@ -14,6 +13,7 @@ from gpuprov.facts.probes import rdma
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.rdma.ofed import OFED
 from gpuprov.facts.probes.rdma.roce import ROCE
+from gpuprov.hardware.topology.ports import select_devices
 from gpuprov.host_code.at_boot import roce_ports
 from gpuprov.host_code.at_boot.roce_ports import Difference, RocePort
 from gpuprov.host_code.lasting import BOOT

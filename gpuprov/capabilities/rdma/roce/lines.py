@@ -1,8 +1,8 @@
 """The settings of each port that the block `rdma.roce` asks for, and the lines of its configuration on the host."""
 
-from gpuprov.capabilities.rdma.common import convert_selectors
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.roce.fragment import UNSET, Priority, Roce
+from gpuprov.hardware.topology.ports import convert_selectors
 from gpuprov.host_code.at_boot.roce_ports import Asked, get_default_priority
 
 NONE: Priority = "none"

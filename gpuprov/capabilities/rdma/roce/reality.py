@@ -2,7 +2,6 @@
 
 from typing import get_args
 
-from gpuprov.capabilities.rdma.common import select_devices
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.fragment import Key
 from gpuprov.capabilities.rdma.roce.lines import NONE
@@ -12,6 +11,7 @@ from gpuprov.facts.probes import rdma
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.rdma.ofed import OFED, PACKAGES, release
 from gpuprov.facts.probes.rdma.roce import ROCE
+from gpuprov.hardware.topology.ports import select_devices
 from gpuprov.host_code.at_boot.roce_ports import get_default_priority
 from gpuprov.host_code.json_members import Json
 
