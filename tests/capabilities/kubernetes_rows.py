@@ -10,7 +10,7 @@ from gpuprov.facts.probes.base import Output
 from gpuprov.fleet.specs import build_spec
 from gpuprov.spec.model import RawHost
 from tests.capabilities import kubernetes_host
-from tests.capabilities.asking import CHECKS, GOOD, facts
+from tests.capabilities.asking import CHECKS, GOOD, expect, facts
 from tests.capabilities.kubernetes_host import node
 
 UNASKED, NO_KUBECTL = "", "kubeconfig|/etc/kubernetes/kubelet.conf\nname|gpu1\n"
@@ -87,16 +87,7 @@ class Row(NamedTuple):
 
 def judge(row: Row) -> None:
     """The answer is the row's, and a failure says what was wanted and what to do."""
-    outcome = answer(row.check, row.block, row.others, row.changed)
-    assert outcome.status == row.status, outcome
-    assert row.found in outcome.found, outcome
-    assert row.hint in outcome.hint, outcome
-    assert outcome.found
-    if row.change:
-        assert row.change in [f"{c.kind} {c.name}: {c.before} -> {c.after}" for c in outcome.changes], outcome.changes
-    if outcome.status == "fail":
-        assert outcome.expected
-        assert outcome.hint
+    expect(answer(row.check, row.block, row.others, row.changed), row.status, row.found, row.hint, row.change)
 
 
 def told(**node_of: Any) -> dict[str, Output | str]:

@@ -25,7 +25,7 @@ from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities import contexts, ofed_host
 from tests.capabilities import hpc_host as hh
-from tests.capabilities.asking import CHECKS, Row, facts, good, with_own_files
+from tests.capabilities.asking import CHECKS, Row, expect, facts, good, with_own_files
 from tests.rows import run_each
 
 make: Callable[..., Any] = make_values
@@ -147,12 +147,8 @@ def test_checks(rdma: Rdma | None, row: Row) -> None:
     assert isinstance(block, Hpc)
     texts = {probe.name: told(rdma, row.changed)[probe.name] for probe in check.probes}
     outcome = check.run(Context(host(hpc=block, rdma=rdma), block, facts(**texts)))
-    assert outcome.status == row.status, outcome
-    assert row.found in outcome.found, outcome
-    assert row.hint in outcome.hint, outcome
+    expect(outcome, row.status, row.found, row.hint, row.change)
     assert bool(outcome.hint) == (row.status == "fail"), outcome
-    if row.change:
-        assert row.change in [f"{c.kind} {c.name}: {c.before} -> {c.after}" for c in outcome.changes]
 
 
 def context(block: Hpc, changed: Mapping[str, Any] | None = None, rdma: Rdma | None = None) -> Context[Hpc]:

@@ -9,7 +9,7 @@ from gpuprov.capabilities.rdma.erdma import checks as erdma
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.facts.probes.base import Facts, Output
 from tests.capabilities import contexts
-from tests.capabilities.asking import CHECKS
+from tests.capabilities.asking import CHECKS, expect
 from tests.capabilities.erdma_host import KERNEL, KO, PARAMETERS, RUNS, SHA256, block, devices, said
 from tests.rows import run_each
 
@@ -131,11 +131,7 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
 def test_erdma(row: tuple[str, str, Rdma, str, str, str, str]) -> None:
     _, check, wanted, text, status, found, hint = row
     kind = "4: RNIC" if wanted.erdma.compat_mode is False else "1: CA"
-    outcome = ask(check, wanted, text, devices(kind))
-    assert outcome.status == status, outcome
-    assert found in outcome.found, outcome
-    assert hint in outcome.hint, outcome
-    assert outcome.status != "fail" or (outcome.expected and outcome.hint), outcome
+    expect(ask(check, wanted, text, devices(kind)), status, found, hint)
 
 
 def test_a_held_driver_of_the_wrong_mode_asks_for_a_reboot() -> None:

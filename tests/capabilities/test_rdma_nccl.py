@@ -16,6 +16,7 @@ from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.facts.probes.rdma import parse
 from tests.capabilities import contexts
 from tests.capabilities import erdma_host as host
+from tests.capabilities.asking import expect
 from tests.capabilities.rdma_host import rxe
 from tests.rows import run_each
 
@@ -175,10 +176,7 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
 @run_each("row", [pytest.param(row, id=f"{row[1]}: {row[0]}") for row in ROWS])
 def test_nccl(row: tuple[str, str, Rdma, str, str, str, str]) -> None:
     _, check, wanted, text, status, found, hint = row
-    outcome = ask(check, wanted, text)
-    assert outcome.status == status, outcome
-    assert found in outcome.found, outcome
-    assert hint in outcome.hint, outcome
+    expect(ask(check, wanted, text), status, found, hint)
 
 
 def test_without_devices_the_file_cannot_be_right() -> None:
