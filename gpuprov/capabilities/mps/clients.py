@@ -41,25 +41,20 @@ def instances(ctx: Ctx) -> list[str]:
 
 @check("mps.units", mps.MPS, fields=("units",), moment="next-boot", evidence=f"cat {drop_in('*')}")
 def units(ctx: Ctx) -> Outcome:
-    """Each service that is a client has the environment of its daemon and starts after it; no other service has a
-    drop-in of gpuprov's."""
-    files, problems, changes = ctx.facts.get(mps.MPS).files, [], []
-    for unit, name in ctx.fragment.units.items():
-        if f"EnvironmentFile={environment_file(name)}" not in files.get(drop_in(unit), "").splitlines():
-            problems.append(f"{unit} is not told of {name}")
-            changes.append(Change(kind="file", name=drop_in(unit), after=f"client of {name}"))
+    """No service that is no client has a drop-in of gpuprov's. mps.files compares those of the clients."""
+    paths = list_left(ctx)
+    expected = ", ".join(f"{unit}: {name}" for unit, name in ctx.fragment.units.items()) or "no client"
+    if not paths:
+        return ok(expected)
+    changes = [Change(kind="file", name=path, after="removed") for path in paths]
+    return fail(expected, "; ".join(f"{path} is not asked for" for path in paths), APPLY, changes=changes)
+
+
+def list_left(ctx: Ctx) -> list[str]:
+    """Return the drop-ins of services that are no longer clients. No spec contains their paths, so that only the probe
+    of MPS finds them."""
     known = {drop_in(unit) for unit in ctx.fragment.units}
-    for path in files:
-        if path.endswith(f"/{DROP_IN}") and path not in known:
-            problems.append(f"{path} is not asked for")
-            changes.append(Change(kind="file", name=path, after="removed"))
-    if problems:
-        return fail(
-            f"drop-ins for {counted(len(ctx.fragment.units), 'service')}", "; ".join(problems), APPLY, changes=changes
-        )
-    return ok(
-        ", ".join(f"{unit}: {name}" for unit, name in ctx.fragment.units.items()) or "no service is a client by gpuprov"
-    )
+    return sorted(path for path in ctx.facts.get(mps.MPS).files if path.endswith(f"/{DROP_IN}") and path not in known)
 
 
 @check(

@@ -12,7 +12,7 @@ import msgspec
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.at_boot import PATH
 from gpuprov.capabilities.base import Context, Desired, Resources
-from gpuprov.capabilities.mps.clients import DROP_IN, drop_in, environment_file
+from gpuprov.capabilities.mps.clients import drop_in, environment_file, list_left
 from gpuprov.capabilities.mps.decision import PROBES, decide
 from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, group_names, list_daemons, without_gpu
 from gpuprov.capabilities.mps.now import called, pairs, unit
@@ -170,13 +170,6 @@ def contents(ctx: Ctx) -> Iterator[File | Absent]:
         yield Absent(catalogue.PROFILE)
 
 
-def left(ctx: Ctx) -> list[str]:
-    """Return the drop-ins of services that are no longer clients. No spec contains their paths, so that only the probe
-    of MPS finds them, and mps.units reports them."""
-    known = {path for path in ctx.facts.get(mps.MPS).files if path.endswith(f"/{DROP_IN}")}
-    return sorted(known - dict(files(ctx.host, ctx.fragment)).keys())
-
-
 def desired(ctx: Ctx) -> Iterator[Resource]:
     """Yield the files, and the daemons' units."""
     yield from contents(ctx)
@@ -199,7 +192,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
         "of": "MPS",
         "install": decide(ctx).install,
         **values,
-        "absent": values["absent"] + left(ctx),
+        "absent": values["absent"] + list_left(ctx),
         "tasks": {
             "daemons": {
                 "wanted": plain(ctx.host, ctx.fragment),
@@ -220,5 +213,5 @@ RESOURCES: Resources[Any] = Resources(
     reads=lambda _host, _block: READS,
     units=lambda host, block: map(unit, list_names_without_driver(plain(host, block))),
     states=states,
-    proves={"files": ("profile",), "enabled": ("scope", "groups"), "active": ("scope", "groups", "protocol")},
+    proves={"files": ("profile", "units"), "enabled": ("scope", "groups"), "active": ("scope", "groups", "protocol")},
 )
