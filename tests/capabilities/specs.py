@@ -32,7 +32,7 @@ SPECS: dict[str, Fragment] = {
         modules_load=("ib_umad",),
         cpu_governor="performance",
     ),
-    "mps": Mps(profile=True),
+    "mps": Mps(profile=True, units={"triton.service": "host"}),
     "dcgm": Dcgm(listen="0.0.0.0:5555", exporter=True),
     "fabric_manager": FabricManager(imex=Imex(nodes=("192.0.2.1", "192.0.2.2"))),
     "gpudirect_rdma": GpudirectRdma(method="nvidia_peermem"),
