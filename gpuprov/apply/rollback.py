@@ -62,10 +62,7 @@ def rollback(
     _announce(targets, show)
     raws = {raw.name: raw for raw, _ in fleet.pairs}
     begun = {name: targets[name] for name in raws}
-    pruned = {name: tuple(dict.fromkeys((*target.pruned, *target.settings))) for name, target in begun.items()}
-    plain = msgspec.structs.replace(
-        options, act="apply", run=run, only=None, checkpoint=False, asked_at="", prune=True, prune_only=pruned
-    )
+    plain = _make_options(msgspec.structs.replace(options, run=run), begun)
     try:
         _begin(raws, begun, outcomes, show, pace, run_owner, options.break_lock)
         done = apply([pair for pair in fleet.pairs if pair[0].name in begun], plain, show, confirm=confirm)
@@ -162,6 +159,14 @@ def _judged(hosts: Sequence[RawHost], targets: dict[str, Back], outcomes: dict[s
             for name, problem in wrong.items():
                 refuse(name, problem.message)
     return None
+
+
+def _make_options(options: Options, targets: Mapping[str, Back]) -> Options:
+    """Return the options of the apply that brings hosts to their checkpoints."""
+    pruned = {name: tuple(dict.fromkeys((*target.pruned, *target.settings))) for name, target in targets.items()}
+    return msgspec.structs.replace(
+        options, act="apply", only=None, checkpoint=False, asked_at="", prune=True, prune_only=pruned
+    )
 
 
 def _describe_end(outcome: HostOutcome, target: Back) -> str:

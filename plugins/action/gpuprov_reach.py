@@ -80,24 +80,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         environment = {"PATH": reach.path_of_bundle(packages, answer.path), "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
         environment |= reach.of_bundle(packages)
         self._task.environment = [environment]
-        read = self._execute_module(
-            module_name="gpuprov_reach",
-            module_args={"facts": FACTS},
-            task_vars={**known, "ansible_python_interpreter": python},
-        )
+        with_python = {**known, "ansible_python_interpreter": python}
+        read = self._execute_module(module_name="gpuprov_reach", module_args={"facts": FACTS}, task_vars=with_python)
         if "ansible_facts" not in read:
             return {**result, **read, "failed": True, "msg": read.get("msg") or f"{host} gave no facts"}
         facts = {name.removeprefix("ansible_"): value for name, value in read["ansible_facts"].items()}
         kind = _find_platform(str(host), facts)
-        details = {
-            "python": python,
-            "environment": environment,
-            "platform": kind,
-            "family": find_family(str(facts.get("os_family"))),
-            "add_group": REACHED,
-            "parent_groups": ["all"],
-        }
-        return {**result, **details, "changed": False, "ansible_facts": read["ansible_facts"]}
+        result |= {"platform": kind, "family": find_family(str(facts.get("os_family")))}
+        result |= {"python": python, "environment": environment, "add_group": REACHED, "parent_groups": ["all"]}
+        return {**result, "changed": False, "ansible_facts": read["ansible_facts"]}
 
     def _nothing(self, host: str, known: Tree) -> str:
         """Return the reason for refusing a play that would do nothing for a host with a spec; "" if it does something."""

@@ -110,6 +110,11 @@ def renamed(name: str) -> str:
     return {"libnccl2": "libnccl", "libnccl-dev": "libnccl-devel"}.get(name, name)
 
 
+def linker(of: str) -> Mapping[str, File]:
+    place = f"{packages.LINK}{'-' + of if of else ''}/targets/x86_64-linux/lib"
+    return {f"/etc/ld.so.conf.d/{LINKER[of]}": text(f"{place}\n")}
+
+
 def release(version: str) -> list[Extra]:
     """Return all packages of one release of the toolkit."""
     nvcc, cudart, cublas = RELEASES[version]
@@ -131,10 +136,6 @@ def release(version: str) -> list[Extra]:
 
     def cublas_files(_form: Form) -> Mapping[str, File]:
         return {f"{lib}/libcublas.so.{cublas}": File(library(f"libcublas.so.{major}"))}
-
-    def linker(of: str) -> Mapping[str, File]:
-        place = f"{packages.LINK}{'-' + of if of else ''}/targets/x86_64-linux/lib"
-        return {f"/etc/ld.so.conf.d/{LINKER[of]}": text(f"{place}\n")}
 
     return [
         package("cuda-toolkit-config-common", f"{cudart}-1", "linker configuration of CUDA", linker("")),
