@@ -96,6 +96,10 @@ def load_reader() -> Callable[..., Resolved]:
         raise describe_unopened(log, "it is no regular file")  # to open a pipe never ends
     try:
         with redirect_stderr(StringIO()), home.set_environment():
+            from gpuprov.inventory.enabled import judge_extensions
+
+            if extension := judge_extensions():
+                raise SpecError([extension])
             from gpuprov.inventory.reader import read
     except SystemExit as ended:
         why = str(ended.code).removeprefix("ERROR: ")

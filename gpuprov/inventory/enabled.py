@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import msgspec
 from ansible import constants
 from ansible.plugins.loader import inventory_loader
+from jinja2.utils import import_string
 
 from gpuprov.spec.problem import Problem
 
@@ -57,6 +58,19 @@ def with_enabled(problem: Problem) -> Problem:
         return problem
     names = ", ".join(f'"{name}"' for name in enabled.names)
     return msgspec.structs.replace(problem, hint=f"{enabled.place} enables these plugins alone: {names}")
+
+
+def judge_extensions() -> Problem | None:
+    """Return an error if a setting names an extension of Jinja2 that cannot be imported: each template needs it."""
+    value, origin = constants.config.get_config_value_and_origin("DEFAULT_JINJA2_EXTENSIONS")
+    for name in value or ():
+        try:
+            import_string(str(name))
+        except Exception as error:  # whatever the module does
+            place = str(origin).removeprefix("env: ")
+            message = f'{place} names "{name}" as an extension of Jinja2, which cannot be imported: {error}'
+            return Problem(message=message, hint="install it beside Ansible, or take it out")
+    return None
 
 
 def _load(name: str) -> Any:

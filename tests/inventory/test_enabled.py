@@ -36,6 +36,16 @@ def test_the_environment(enabled: str, code: int, words: str, tmp_path: Path) ->
     assert "Traceback" not in ran.stderr
 
 
+@pytest.mark.parametrize("name", ["nonsense(", "no.such.extension", ""])
+def test_extensions_of_jinja2(name: str, tmp_path: Path) -> None:
+    (tmp_path / "inventory.yaml").write_text(SPEC)
+    ran = gpuprov("check", "inventory.yaml", cwd=tmp_path, ANSIBLE_JINJA2_EXTENSIONS=name)
+    text = f'ANSIBLE_JINJA2_EXTENSIONS names "{name}" as an extension of Jinja2, which cannot be imported'
+    assert (ran.returncode, text in ran.stdout + ran.stderr) == (2, True), ran
+    good = gpuprov("check", "inventory.yaml", cwd=tmp_path, ANSIBLE_JINJA2_EXTENSIONS="jinja2.ext.do")
+    assert good.returncode == 0, good
+
+
 def test_ansible_cfg(tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text(SPEC)
     (tmp_path / "ansible.cfg").write_text("[inventory]\nenable_plugins = nonsense, host-list\n")

@@ -17,6 +17,9 @@ from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.nccl import NCCL, NcclHost, Setting
 from gpuprov.host_code.json_members import Json
 
+OFF = {"NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket"}
+"""Values with which NCCL uses sockets in the place of RDMA:
+https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"""
 Ctx = Context[Rdma]
 EXPORT_PROBES = (NCCL, DEVICES)
 
@@ -117,6 +120,13 @@ def _overruled(state: NcclHost, file_settings: dict[str, str], *, manage: bool) 
             message,
             f"take the line out of {first.file}, or say it in rdma.nccl",
         )
+    off = [other for other in state.others if OFF.get(other.name) == other.value and other.name not in file_settings]
+    if off:
+        message = (
+            f"{off[0].file} says {off[0].name}={off[0].value}: NCCL leaves the RDMA devices alone, and uses sockets"
+        )
+        hint = f"take the line out of {off[0].file}, or say it in rdma.nccl.settings"
+        return fail(f"{off[0].name} not set", message, hint)
     lost = [
         other for other in state.others if other.name == "NCCL_CONF_FILE" and not state.files.get(other.value, True)
     ]
