@@ -8,6 +8,8 @@ from gpuprov.host_code.unit_files import Loaded
 
 NOTHING = frozenset({"", ":", "true", "false", "echo", "printf", "sleep", "test", "exit"})
 """Programs, and words of a shell, that do no work."""
+IDLE_OPTIONS = frozenset({"--no-persistence-mode"})
+"""Options with which a daemon does none of what a spec asks it for."""
 SHELLS = frozenset({"sh", "bash", "dash", "busybox", "env"})
 BROKEN = ("bad-setting", "error")
 """States of loading in which systemd starts nothing: systemd.unit(5)."""
@@ -57,6 +59,8 @@ def _last(key: str, texts: Mapping[str, str]) -> Iterator[Value]:
 def _does_nothing(command: str) -> bool:
     """Return whether a command line, without systemd's marks before it, does no work."""
     words = command.lstrip("@-:+!|").replace("'", " ").replace('"', " ").split()
+    if IDLE_OPTIONS & set(words):
+        return True
     programs = [word.rpartition("/")[2] for word in words]
     while programs and programs[0] in SHELLS:
         programs = [word for word in programs[1:] if not word.startswith("-")]

@@ -38,6 +38,10 @@ def state(text: str, *unmet: str) -> contents.Contents:
         ("[Service]\nType=oneshot\nExecStart=\nExecStart=/bin/true\n", "whose ExecStart is /bin/true"),
         ("[Service]\nExecStart=\nExecStart=-/bin/sh -c 'exit 0'\n", "whose ExecStart is -/bin/sh -c 'exit 0'"),
         ("[Service]\nExecStart=\nExecStart=/usr/bin/env sleep infinity\n", "sleep infinity"),
+        (
+            "[Service]\nExecStart=\nExecStart=/usr/bin/nvidia-persistenced --no-persistence-mode\n",
+            "--no-persistence-mode",
+        ),
         ("[Service]\nExecCondition=/bin/false\n", "unless its ExecCondition=/bin/false agrees"),
         ("[Service]\nExecCondition=/bin/false\nExecCondition=\n", ""),
         ("[Service]\nExecStart=\nExecStart=/usr/bin/numactl -N 0 /usr/bin/nv-fabricmanager -c /etc/fm.cfg\n", ""),

@@ -58,6 +58,8 @@ ROWS = [
     Row("a build for another kernel", NEXT, FOLLOW, {**came(""), **OF_ANOTHER}, "fail", "has none"),
     Row("a module of an earlier set", BUILT, FOLLOW, {"kernels": f"{RUNS.strip()}|1| nvidia-modeset=390.87\n"}, "fail",
         f"{OLD}: nvidia-modeset=390.87", "find /lib/modules"),
+    Row("without the module that CUDA needs", BUILT, FOLLOW, {"kernels": f"{RUNS.strip()}|1| nvidia-uvm=none\n"}, "fail",
+        f"{OLD}: no nvidia-uvm", "dkms status"),
     Row("no headers", NEXT, None, came("", headers=0), "fail", "it has no headers", "gpuprov apply"),
     Row("another version", NEXT, None, came("525.147.05"), "fail", "has 525.147.05"),
     Row("built for another kernel", NEXT, None, came(V, built="6.1.0-46-amd64"), "fail", f"has {V} for 6.1.0-46-amd64"),

@@ -70,8 +70,11 @@ def modules_built(ctx: Ctx) -> Outcome:
     targets = built_here(ctx.fragment, ctx.facts)
     if not targets:
         return fail(f"{version} for every kernel", "no kernel found to build for", "install the headers of the kernel")
-    lacking = [kernel for kernel in targets if kernel.nvidia != version]
-    wrong = [f"{kernel.release}: {kernel.nvidia or 'none'}{why(ctx, kernel)}" for kernel in lacking]
+    lacking = [kernel for kernel in targets if kernel.nvidia != version or kernel.missing]
+    wrong = [
+        f"{kernel.release}: {' '.join(f'no {name}' for name in kernel.missing) or kernel.nvidia or 'none'}{why(ctx, kernel)}"
+        for kernel in lacking
+    ]
     if wrong:
         hint = f"{repair(ctx)}dkms status; ls /var/lib/dkms/*/*/build/make.log lists the logs of failed builds"
         if ctx.fragment.build == "precompiled":

@@ -28,7 +28,8 @@ class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
     `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau`: it has nouveau. `built`: the
     kernel that the NVIDIA module was built for, which is this one too if the symbol versions match; empty if the module
     does not state it. `runs`: it is the running kernel. `initramfs`: it has one, or that is unknown. `strays`: other
-    modules of the set with another version, as NAME=VERSION.
+    modules of the set with another version, as NAME=VERSION. `missing`: modules that CUDA needs and that are not there, or
+    cannot be read.
     """
 
     release: str
@@ -40,6 +41,7 @@ class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
     runs: bool = False
     initramfs: bool = True
     strays: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
     @property
     def alien(self) -> bool:
@@ -103,6 +105,9 @@ BESIDE = "2"
 machine's."""
 
 
+NONE = "=none"
+
+
 def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
     kernels = []
     rows = output.text.splitlines()
@@ -119,7 +124,8 @@ def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
                 built=built,
                 runs=runs == "1",
                 initramfs=initial != "0",
-                strays=tuple(strays.split()),
+                strays=tuple(word for word in strays.split() if not word.endswith(NONE)),
+                missing=tuple(word.removesuffix(NONE) for word in strays.split() if word.endswith(NONE)),
             )
         )
     return tuple(kernels)
@@ -165,6 +171,7 @@ for d in /lib/modules/*; do
   w=""; for p in ${v:+uvm modeset drm}; do
     x=$(modinfo -k "$k" -F version "$m-$p" 2>/dev/null); case $x in '' | "$v") ;; *) w="$w $m-$p=$x" ;; esac
   done
+  [ -z "$v" ] || [ -n "$(modinfo -k "$k" -F license "$m-uvm" 2>/dev/null)" ] || w="$w $m-uvm=none"
   [ -f "$d/modules.dep" ] && grep -q '/nouveau\\.ko' "$d/modules.dep" && n=1
   [ "$k" = "$r" ] && c=1
   for f in "/boot/initrd.img-$k" "/boot/initramfs-$k.img" "/boot/initrd-$k"; do [ -e "$f" ] && i=1; done

@@ -17,6 +17,7 @@ d={root}/lib/modules/$2
 case $5$4 in
 nvidiaversion | versionnvidia) [ -e $d/nvidia ] && echo 570.86.15 ;;
 nvidiavermagic | vermagicnvidia) sed 's/$/ SMP preempt mod_unload modversions/' $d/nvidia ;;
+nvidia-uvmlicense | licensenvidia-uvm) [ ! -e "$d/no-uvm" ] && echo 'Dual MIT/GPL' ;;
 nvidia-*version) cat "$d/$5.version" ;;
 nvidia) sed -n 2p $d/place 2>/dev/null || true; cat $d/place ;;
 *) exit 1 ;;
@@ -113,6 +114,14 @@ def test_a_module_of_another_version_beside_it(tmp_path: Path) -> None:
     assert read(tmp_path)[OLD].strays == ()
     (folder / "nvidia-modeset.version").write_text("390.87\n")
     assert read(tmp_path)[OLD].strays == ("nvidia-modeset=390.87",)
+
+
+def test_the_module_that_cuda_needs_is_missing_or_damaged(tmp_path: Path) -> None:
+    folder = kernel(tmp_path, OLD, OLD)
+    assert read(tmp_path)[OLD].missing == ()
+    (folder / "no-uvm").touch()
+    found = read(tmp_path)[OLD]
+    assert (found.missing, found.strays, found.nvidia) == (("nvidia-uvm",), (), "570.86.15")
 
 
 ANSWERS = """# What kmod 30 answers to `modinfo -k RELEASE -n NAME` and `modinfo -k RELEASE -F vermagic NAME`.
