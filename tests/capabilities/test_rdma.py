@@ -9,6 +9,7 @@ from tests.capabilities.rdma_host import BRIDGE, TWO, device, host, packages, rx
 from tests.rows import run_each
 
 DEVICES, PORTS, RATE = (f"rdma.{name}" for name in ("devices", "ports", "rate"))
+KEPT = "rdma.kept_away"
 RXE = Rdma(fabric="soft", soft=Soft(netdevs=("ens4",)))
 ROCE = Rdma(fabric="roce")
 ETHERNET = device("rocep59s0", layer="Ethernet", netdevs="ens5np0")
@@ -36,6 +37,13 @@ ROWS = [
     Row("only a bridge", DEVICES, None, {"rdma_devices": BRIDGE}, "fail", "no RDMA device; left out: mlx5_8", "lspci"),
     Row("a bridge that is selected by driver", DEVICES, by(driver="mlx5_core"), {"rdma_devices": BRIDGE}, "fail",
         "no device has driver mlx5_core"),
+    Row("drivers that load", KEPT, None, {}, "pass", "nothing keeps mlx5_core out"),
+    Row("a driver that a command replaces", KEPT, None, {"modprobe_config": "install mlx5-core /bin/false\n"}, "fail",
+        "install mlx5_core /bin/false (modprobe.d)", "take it out"),
+    Row("a driver that is blacklisted", KEPT, ROCE, {"modprobe_config": "blacklist mlx5_core\n", "rdma_devices": ETHERNET},
+        "fail", "mlx5_core is blacklisted"),
+    Row("which openibd loads by name", KEPT, Rdma(stack="doca-ofed"), {"modprobe_config": "blacklist mlx5_core\n"}, "pass"),
+    Row("a driver of gpuprov's own unit", KEPT, RXE, {"modprobe_config": "blacklist rdma_rxe\n"}, "n/a", "own unit"),
     Row("one adapter is lost", DEVICES, Rdma(count=2), {"rdma_devices": device("ibp59s0")}, "fail",
         "1: ibp59s0 (0000:3b:00.0)", "dmesg"),
     Row("one adapter too many", DEVICES, Rdma(count=1), {}, "fail", "2: ibp59s0", "name them in rdma.devices by pci"),

@@ -1,7 +1,7 @@
 """Checks of the toolkit as it is now: packages, holds, runtimes in the engines' files and in the daemons themselves,
 mode."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -20,7 +20,7 @@ from gpuprov.capabilities.container_toolkit.fragment import (
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.containers.container_engines import ENGINES
-from gpuprov.facts.probes.containers.container_toolkit import TOOLKIT, USERS, User
+from gpuprov.facts.probes.containers.container_toolkit import TOOLKIT, USERS, Toolkit, User
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import words
 from gpuprov.facts.probes.software import packages as probed
@@ -29,6 +29,8 @@ from gpuprov.rules import engines as files
 from gpuprov.rules import resolve
 from gpuprov.rules.cluster_engines import RANCHER
 
+RUNNERS = ("runc", "crun")
+"""What nvidia-ctk writes into a new configuration."""
 Ctx = Context[ContainerToolkit]
 
 
@@ -188,8 +190,20 @@ def mode(ctx: Ctx) -> Group | Outcome:
         ),
         {("", "mode"): str(actual or ""), ("", "no-cgroups"): "false" if isolated else "true"},
         expected=f"mode {requested}, no-cgroups off, a program to run containers with",
+        beside=tuple(_find_no_runner(ctx, toolkit, candidates)),
         right=f"mode {requested} ({effective_mode(requested, toolkit.version)} with {toolkit.version})",
     )
+
+
+def _find_no_runner(ctx: Ctx, toolkit: Toolkit, candidates: list[str]) -> Iterator[str]:
+    """Yield that the configuration names programs alone that the host does not have. Where it names runc, which docker
+    and containerd bring, these find it, if on a PATH of their own."""
+    named = files.at(toolkit.settings, "nvidia-container-runtime", "runtimes")
+    if not isinstance(named, list) or {"docker-runc", *RUNNERS} & set(map(str, named)) or toolkit.runners or candidates:
+        return
+    if {"docker", "containerd"} & set(registrable(ctx.fragment, ctx.facts)):
+        names = " ".join(map(str, named)) or "an empty list"
+        yield f"nothing of nvidia-container-runtime.runtimes ({names}) is on the host's PATH: name {' and '.join(RUNNERS)}"
 
 
 @compared("container_toolkit.rootless", USERS, fields=("rootless",))

@@ -1,8 +1,9 @@
 """Checks of the RDMA devices: presence, fabric, state of their ports, and rate."""
 
-from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.kernel import modules
 from gpuprov.facts.probes.rdma import DEVICES, RdmaDevice, RdmaPort, slow_ports
 from gpuprov.facts.probes.rdma.surroundings import HOST, RdmaHost, Silent
 from gpuprov.hardware.topology.ports import convert_selectors, select_devices
@@ -184,4 +185,33 @@ def up(device: RdmaDevice) -> str:
     return "; ".join(f"ip link set {name} up" for name in device.netdevs)
 
 
-CHECKS = (devices, ports, rate)
+@check(
+    "rdma.kept_away",
+    *(DEVICES, modules.MODPROBE, modules.BUILT_IN),
+    fields=("devices",),
+    moment="next-boot",
+    evidence="modprobe -c | grep -E '^(blacklist|install) (mlx|ib_|rdma|bnxt|irdma|efa|erdma|ionic)'",
+)
+def kept_away(ctx: Ctx) -> Outcome:
+    """Nothing keeps the drivers of these devices out at the next boot: no blacklist of modprobe's, which udev heeds, and
+    no command in the place of one. openibd loads those of DOCA-OFED by name, in spite of a blacklist."""
+    if ctx.fragment.fabric not in LINK_TYPE:
+        return not_asked(f"gpuprov's own unit brings the driver of {ctx.fragment.fabric}")
+    known, built_in = ctx.facts.get(modules.MODPROBE), ctx.facts.get(modules.BUILT_IN)
+    selected = select_devices(ctx.fragment, ctx.facts.get(DEVICES))
+    drivers = dict.fromkeys(modules.underscored(device.driver) for device in selected if device.driver)
+    wrong = []
+    for name in (driver for driver in drivers if driver not in built_in):
+        if name in known.blacklist and ctx.fragment.own_stack == "inbox":
+            wrong.append(f"{name} is blacklisted (modprobe.d)")
+        elif modules.loads_nothing(known.install.get(name, "")):
+            wrong.append(f"install {name} {known.install[name]} (modprobe.d)")
+    if wrong:
+        hint = "grep -rnE 'blacklist|install' /etc/modprobe.d /usr/lib/modprobe.d, and take it out"
+        return fail("nothing that keeps the drivers out", "; ".join(wrong), hint)
+    if not drivers:
+        return skip("no such device: see rdma.devices")
+    return ok(f"nothing keeps {', '.join(drivers)} out")
+
+
+CHECKS = (devices, ports, rate, kept_away)
