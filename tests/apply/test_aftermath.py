@@ -18,19 +18,9 @@ import pytest
 from gpuprov.apply import aftermath
 from gpuprov.apply.aftermath import Left, leave
 from gpuprov.host_code import lock
-from gpuprov.host_code.fence import Owner
 from gpuprov.plan import host_lock
 from gpuprov.spec.model import RawHost
-
-OWNER: Owner = {
-    "controller": "elsewhere",
-    "pid": 77,
-    "pid_start": "1",
-    "user": "kim",
-    "host": "ops1",
-    "since": "2026-11-21T08:00:00Z",
-    "run": "0a1b2c3d",
-}
+from tests.host_code.modules import KIM as OWNER
 
 
 @pytest.fixture

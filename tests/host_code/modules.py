@@ -12,9 +12,21 @@ import pytest
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.testing import patch_module_args
 
+from gpuprov.host_code.fence import Owner
 from tests.here import PLUGINS
 
 ansible.module_utils.__path__.append(str(PLUGINS / "module_utils"))
+
+KIM: Owner = {
+    "controller": "elsewhere",
+    "pid": 77,
+    "pid_start": "1",
+    "user": "kim",
+    "host": "ops1",
+    "since": "2026-11-21T08:00:00Z",
+    "run": "0a1b2c3d",
+}
+"""The owner of a lock, who works on another machine."""
 
 
 def on_host(name: str) -> Any:

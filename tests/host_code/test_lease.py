@@ -21,21 +21,13 @@ from gpuprov.host_code.fence import Owner
 from gpuprov.host_code.locked import BOOTED, LOST, explain_refusal
 from gpuprov.host_code.marked import describe, list_running
 from gpuprov.plan.host_lock import program as text_of_the_lock
+from tests.host_code.modules import KIM
 
 pytestmark = pytest.mark.install
 
 RUN = f"friday-{os.getpid()}"
 """Processes of a run are looked for on the whole machine, where other tests may be at the same."""
-OWNER: Owner = {
-    "controller": "elsewhere",
-    "pid": 77,
-    "pid_start": "1",
-    "user": "kim",
-    "host": "ops1",
-    "since": "2026-11-21T08:00:00Z",
-    "run": RUN,
-    "lease": 0.4,
-}
+OWNER: Owner = {**KIM, "run": RUN, "lease": 0.4}
 OTHER: Owner = {**OWNER, "controller": "another", "host": "ops2"}
 """The same run, gone on with from another machine."""
 Ask = Callable[..., dict[str, Any]]

@@ -15,17 +15,9 @@ from gpuprov.host_code import locked, process
 from gpuprov.host_code.fence import Owner
 from tests.contracts.test_limits import PLAYS
 from tests.here import moved, play
+from tests.host_code.modules import KIM as OWNER
 from tests.host_code.modules import on_host, ran
 
-OWNER: Owner = {
-    "controller": "elsewhere",
-    "pid": 77,
-    "pid_start": "1",
-    "user": "kim",
-    "host": "ops1",
-    "since": "2026-11-21T08:00:00Z",
-    "run": "0a1b2c3d",
-}
 OTHER = {**OWNER, "run": "ffff0000"}
 Ask = Callable[..., dict[str, Any]]
 

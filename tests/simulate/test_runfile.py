@@ -10,9 +10,6 @@ import pytest
 
 from gpuprov.host_code.driver import runfile
 from gpuprov.host_code.driver.dkms import Failed
-from gpuprov.simulate.parts import nvml
-from gpuprov.simulate.parts.base import File
-from gpuprov.simulate.standins import driver as standins_driver
 from gpuprov.simulate.standins import runfile as standins_runfile
 from tests.host_code.modules import step
 
@@ -20,13 +17,7 @@ VERSION = "580.95.05"
 
 
 @pytest.fixture
-def file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    for name in standins_driver.PROGRAMS:
-        (tmp_path / name).write_bytes(b"#!/bin/true\n")
-    monkeypatch.setattr(standins_driver, "_extracted", lambda: tmp_path)
-    monkeypatch.setattr(standins_driver, "_hollow", lambda _name: b"library")
-    monkeypatch.setattr(standins_driver, "configuration_library", lambda: b"library")
-    monkeypatch.setattr(nvml, "package_files", lambda version: {f"/x.{version}": File(b"nvml")})
+def file(without_programs: None, tmp_path: Path) -> Path:
     return standins_runfile.write(tmp_path / "runfile", VERSION)
 
 

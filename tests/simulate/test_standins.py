@@ -12,10 +12,8 @@ import yaml
 from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import debs, rpms
 from gpuprov.simulate.distributions import DISTRIBUTIONS, Distribution, Repository
-from gpuprov.simulate.parts import nvml
-from gpuprov.simulate.parts.base import File, text
+from gpuprov.simulate.parts.base import text
 from gpuprov.simulate.repository.versions import versions
-from gpuprov.simulate.standins import driver as standins_driver
 from gpuprov.simulate.standins import nvidia_apt, nvidia_dnf, ubuntu
 from gpuprov.simulate.standins.catalogue import names
 from gpuprov.simulate.standins.extras import extras
@@ -26,15 +24,7 @@ ROCKY9 = DISTRIBUTIONS["rocky9"]
 Make = Callable[[Distribution, str], list[Standin]]
 
 
-@pytest.fixture(autouse=True)
-def without_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """NVIDIA's programs and the libraries are not fetched and not built: only their places count here."""
-    for name in standins_driver.PROGRAMS:
-        (tmp_path / name).write_bytes(b"#!/bin/true\n")
-    monkeypatch.setattr(standins_driver, "_extracted", lambda: tmp_path)
-    monkeypatch.setattr(standins_driver, "_hollow", lambda _name: b"library")
-    monkeypatch.setattr(standins_driver, "configuration_library", lambda: b"library")
-    monkeypatch.setattr(nvml, "package_files", lambda version: {f"/x.{version}": File(b"nvml")})
+pytestmark = pytest.mark.usefixtures("without_programs")
 
 
 def by_name(made: list[Standin]) -> dict[str, Standin]:

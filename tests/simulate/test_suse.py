@@ -11,10 +11,10 @@ from gpuprov.simulate.distributions import DISTRIBUTIONS
 from gpuprov.simulate.parts import identity
 from gpuprov.simulate.repository.others import nvidia_place
 from gpuprov.simulate.standins import nvidia_zypper as nvidia
-from tests.simulate.test_standins import by_name, without_programs
+from tests.simulate.test_standins import by_name
 
 SLES, LEAP = DISTRIBUTIONS["sles15"], DISTRIBUTIONS["leap15"]
-__all__ = ["without_programs"]
+pytestmark = pytest.mark.usefixtures("without_programs")
 
 
 def test_what_the_hosts_say_that_they_are() -> None:
