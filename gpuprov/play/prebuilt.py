@@ -14,7 +14,7 @@ platform: The host's distribution and version, which distinguish packages.
 
 Returns:
 given: True if the package is available for other hosts. (packed)
-wanted: True if the package has to be installed. (judged, brought: these and what follows)
+needed: True if the package has to be installed. (judged, brought: these and what follows)
 awaited: True if the build host takes part in this run, and packs before the package is brought.
 package: Its path on this machine; sha256 is its checksum, place its path on the host.
 record: The description that is kept on the host, its text by its path.
@@ -49,7 +49,7 @@ class Modules(Result, prebuilt.Trial, total=False):
     """The results, by names as above."""
 
     given: bool
-    wanted: bool
+    needed: bool
     awaited: bool
     package: str
     sha256: str
@@ -105,7 +105,7 @@ def _judge(host: Host, arguments: Arguments, cache: str) -> Modules:
     record = Path(f"{cache}.json").read_text(encoding="utf-8") if lacking and not checking else ""
     trial = prebuilt.plan_trial(driver, local, untried=checking or not local)
     return {
-        "wanted": lacking,
+        "needed": lacking,
         "awaited": early,
         "package": f"{cache}.deb",
         "sha256": package.get("sha256", ""),

@@ -41,7 +41,7 @@ def _modules_of_builder(title: str, key: str, state: str, why: str = "", **more:
 
 def _copy_package(answer: str) -> Task:
     given = {"file": f"{answer}.package", "path": f"{answer}.place", "sha256": f"{answer}.sha256"}
-    more: dict[str, Json] = {"takes": given, "only_if": f"{answer}.wanted", "prepares": "never", "checks": False}
+    more: dict[str, Json] = {"takes": given, "only_if": f"{answer}.needed", "prepares": "never", "checks": False}
     return step("Copy the package to the host", "fetch", "copy", {"public": True}, **more)
 
 
@@ -141,7 +141,7 @@ OF_BUILD_HOST = Part(
             module="ansible.builtin.file",
             options={"state": "absent"},
             takes={"path": "brought.place"},
-            only_if="brought.wanted",
+            only_if="brought.needed",
             prepares="never",
             checks=False,
         ),
