@@ -53,7 +53,7 @@ def explain_refusal(answer: Mapping[str, object], broken: Collection[str], comma
     )
 
 
-def _explain_lost(lost: Mapping[str, object]) -> tuple[str, str]:
+def _explain_lost(lost: Mapping[str, str]) -> tuple[str, str]:
     """Explain that the run has lost the lock. lost: who took it over; empty if that cannot be read."""
     if not lost:
         return (

@@ -102,7 +102,7 @@ def run(
     """
     from ansible_runner import Runner
 
-    private = _write_request(folder / "runner", hosts, extra)
+    private = _write_request(folder / "runner", hosts, unsafe_yaml.document(msgspec.to_builtins(extra)))
     config = _configure(folder, private, check=check)
     narrow(folder / "project", extra.get("gpuprov_only"))
     config.command = _build_command(folder, private, forks or min(max(len(hosts), 1), MOST_FORKS), check=check)
@@ -126,12 +126,12 @@ def run(
     return Ended("interrupted", 130) if interrupt.requested else Ended("ended", code)
 
 
-def _write_request(runs: Path, hosts: Sequence[str], extra: Mapping[str, object]) -> Path:
+def _write_request(runs: Path, hosts: Sequence[str], variables: str) -> Path:
     """Make the next run's private folder, with the names of its hosts and its variables."""
     private = runs / str(len(list(runs.iterdir())) + 1)
     private.mkdir(mode=0o700)
     (private / "hosts").write_text("".join(f"{name}\n" for name in hosts), encoding="utf-8")
-    (private / "extra.yml").write_text(unsafe_yaml.document(msgspec.to_builtins(extra)), encoding="utf-8")
+    (private / "extra.yml").write_text(variables, encoding="utf-8")
     return private
 
 

@@ -101,12 +101,5 @@ def limit(hosts: Sequence[str]) -> str:
     return f"--limit {shlex.quote(names(hosts).replace(', ', ','))}"
 
 
-PARTS: dict[str, Any] = {
-    "states": STATES,
-    "titles": TITLES,
-    "letters": LETTERS,
-    "limit": limit,
-    "brief": brief,
-    "most": MOST,
-}
+PARTS = {"states": STATES, "titles": TITLES, "letters": LETTERS, "limit": limit, "brief": brief, "most": MOST}
 """Variables of the template that are the same for all pages, unless a page has its own `limit`."""

@@ -217,13 +217,14 @@ def prune_values(
         or any(map(needs_idle, settings)),
         "forgotten": gone,
         **({"settings": [*map(format_setting, settings)]} if settings else {}),
-        **_list_pruned(gone, host, facts),
+        **dict(_list_pruned(gone, host, facts)),
     }
 
 
-def _list_pruned(names: Sequence[str], host: HostSpec, facts: Facts) -> dict[str, Any]:
-    own = (capability.pruned(host, facts) for capability in _capabilities(names) if capability.pruned)
-    return {key: value for values in own for key, value in values.items()}
+def _list_pruned(names: Sequence[str], host: HostSpec, facts: Facts) -> Iterator[tuple[str, Any]]:
+    for capability in _capabilities(names):
+        if capability.pruned:
+            yield from capability.pruned(host, facts).items()
 
 
 def in_words(values: Mapping[str, Any]) -> str:
