@@ -84,6 +84,7 @@ FILES = (
     "symptoms_networks",
     "symptoms_installs",
     "symptoms_transports",
+    "symptoms_starts",
 )
 
 
