@@ -39,8 +39,8 @@ were then written into rows, are held out no more. No row was written after the 
 Those gathered "before rows" are of the layers that were weakest, most of 2025 and 2026, and of threads that the corpus
 had no line of. Their causes were written down, and all 55 measured: 25 were right, 26 silent and 4 wrong. Rows were then
 written by lines of either half, so that none is held out, and their figure now says nothing: 52 are right, and the
-three that have no answer yet are not here. One older line that had been set aside, whose very message was then written
-into a row, is held out no more.
+three that have no answer yet are not here. Six more of other threads were added afterwards, with their rows. One older
+line that had been set aside, whose very message was then written into a row, is held out no more.
 """
 
 from __future__ import annotations
