@@ -16,8 +16,7 @@ _NAME = re.compile(rf"(?:MIG )?(?:{_N}c\.)?{_N}g\.{_N}gb(?:([+-])({_ATTRIBUTE}(?
 _GRAMMAR = "a profile is written 3g.40gb, 1c.3g.40gb (a compute instance in it), 1g.10gb+me or 1g.24gb-me"
 _ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])")
 _MOST = 64
-_ENTRY_KEYS = ("gpus", "mode", "instances")
-_ITEM_KEYS = ("profile", "placement", "count", "compute")
+_ENTRY_KEYS, _ITEM_KEYS = ("gpus", "mode", "instances"), ("profile", "placement", "count", "compute")
 PARTED_KEYS = ("device-filter", "devices", "mig-enabled", "mig-devices")
 
 
@@ -92,9 +91,8 @@ def parse_profile(text: str, place: str = "") -> ProfileName:
     """Parse a name as nvidia-smi writes it, with or without "MIG ". Raises LayoutError, which begins with the place."""
     parsed, label = _NAME.fullmatch(str(text)), f'{place}: "{text}"' if place else f'"{text}"'
     if not parsed:
-        near = re.search(r"([1-9]c\.)?([1-9])g\.?([0-9]{1,3})gb\Z", str(text).lower())
-        meant = f"{near[1] or ''}{near[2]}g.{near[3]}gb" if near else ""
-        raise LayoutError(f"{label} is no MIG profile; " + (f"write {meant}; {_GRAMMAR}" if meant else _GRAMMAR))
+        near = re.sub(r".*?((?:[1-9]c\.)?[1-9]g)\.?([0-9]{1,3}gb)\Z", r"write \1.\2; ", str(text).lower())
+        raise LayoutError(f"{label} is no MIG profile; {near * near.startswith('write ')}{_GRAMMAR}")
     compute, slices, gigabytes, sign, names = parsed.groups()
     attributes = sorted(set(names.split(","))) if names else []
     _refuse(names and len(attributes) < len(names.split(",")), f"{label} names an attribute twice")
