@@ -36,6 +36,8 @@ def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:
 def _describe_state(host: HostDrift) -> str:
     """Describe the state. A difference of a capability whose spec changed may be due to the spec, or not: such a host
     is not called as applied."""
+    if host.state == "never applied" and host.cut_off:
+        return "not applied as a whole: the first apply did not end"
     words = WORDS[host.state]
     differs = host.state == "spec changed" and any(not each.unread for each in host.differences)
     return words.removeprefix("as applied, but ") if differs else words
@@ -69,7 +71,7 @@ def _format_group(group: Sequence[HostDrift], width: int) -> Iterator[str]:
     if first.applied_at:
         of = f" ({first.host})" if group[1:] else ""
         yield from labelled("applied", f"{first.applied_at} with gpuprov {first.applied_with}{of}", width)
-    if first.cut_off:
+    if first.cut_off and first.state != "never applied":
         yield from labelled("cut off", "the last apply did not end: apply again", width)
     for name, what in first.spec_changed.items():
         yield from labelled("spec", f"{name}: {what}", width)

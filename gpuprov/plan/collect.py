@@ -134,7 +134,7 @@ def last_apply(facts: Facts, now: datetime) -> tuple[str, int | None]:
     except ProbeFailed as error:
         return f"unknown: {error}", None
     if receipt is None:
-        return "never", None
+        return "never finished" if facts.known(house.MARKER) else "never", None
     if receipt.damaged:
         return f"unknown: the receipt is damaged ({receipt.damaged})", None
     try:

@@ -12,11 +12,9 @@ def not_answering(expected: str, words: str, *, complaint: bool) -> Outcome:
     """Judge a complaint of nvidia-smi, or GPUs that are on the bus but not in its list."""
     lowered = words.casefold()
     if NO_HANDLE in lowered and "not found" in lowered:
-        return fail(
-            expected, words, "the driver did not start it: journalctl -k -b | grep NVRM says why; gpuprov explain"
-        )
+        return fail(expected, words, "the driver did not start it: journalctl -k -b | gpuprov explain - says why")
     if NO_HANDLE in lowered and "permission" in lowered:
         return fail(expected, words, "run as root; ls -l /dev/nvidia*")
     if not complaint or "lost" in lowered or NO_HANDLE in lowered:
         return fail(expected, words, "restart the host; gpuprov explain 79", action="reboot")
-    return fail(expected, words, "see nvidia_driver.user_space; gpuprov explain", action="none")
+    return fail(expected, words, "gpuprov explain nvidia_driver.user_space", action="none")

@@ -136,6 +136,8 @@ def _check_sockets(wiring: Wiring) -> Iterator[Finding]:
         for other in wiring.gpus[number + 1 :]
         if not wiring.between(gpu, other).startswith("NV") and is_across_sockets(wiring, gpu, other)
     ]
+    if wiring.nvlinks.pairs is None and wiring.nvswitches:
+        return  # NVSwitches are there to join them: whether they do is not known
     if pairs:
         without = "" if wiring.nvlinks.pairs is not None else ", as far as is known"
         message = f"GPUs on different sockets without NVLink between them{without}: {show_names(pairs)}"

@@ -76,7 +76,13 @@ def test_names(
     ],
 )
 def test_what_is_no_name(text: str) -> None:
-    with pytest.raises(LayoutError, match="is no MIG profile; a profile is written"):
+    with pytest.raises(LayoutError, match=r"is no MIG profile; (write [1-9g.cb0]+; )?a profile is written"):
+        parse_profile(text)
+
+
+@pytest.mark.parametrize("text", ["mig-1g.10gb", "nvidia.com/mig-1g.10gb", "1G.10GB", "1g10gb"])
+def test_a_profile_by_another_name_is_answered_with_its_own(text: str) -> None:
+    with pytest.raises(LayoutError, match=r"is no MIG profile; write 1g\.10gb; "):
         parse_profile(text)
 
 
