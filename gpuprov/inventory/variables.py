@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -152,7 +153,7 @@ class Variables:
             own.layers.append(value)
             return
         text = "a vaulted text" if is_vaulted(value) else show(strip_tags(value))
-        hint = "allowed: a mapping of blocks ({} for none)"
+        hint = "allowed: a mapping of blocks ({} for none)" + _suggest_mapping(value)
         self._findings.add(f"gpuprov is {text}", find_origin(value) or place, hint=hint)
 
 
@@ -179,3 +180,12 @@ def list_active_plugins() -> list[Any]:
     return [p for p in plugins.values() if not getattr(p, "REQUIRES_ENABLED", False)] + [
         plugin for name in constants.VARIABLE_PLUGINS_ENABLED if name and (plugin := vars_loader.get(name)) is not None
     ]
+
+
+def _suggest_mapping(value: Any) -> str:
+    """Return how to turn blocks in a list, or in a text, into a mapping; empty for other values."""
+    if isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):
+        return "; take the dashes out"
+    if isinstance(value, str) and not is_vaulted(value) and re.match(r"\s*[a-z_]+:(\s|\Z)", value):
+        return "; take the quotes out, or the | before it"
+    return ""

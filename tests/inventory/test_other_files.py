@@ -60,3 +60,25 @@ def test_an_address_that_no_host_can_have(text: str, hint: str) -> None:
 )
 def test_a_misspelled_variable_of_a_connection(name: str, meant: str) -> None:
     assert correct_connection_name(name) == meant
+
+
+def test_blocks_in_a_list_or_a_text_are_told_how_to_be_a_mapping(tmp_path: Path) -> None:
+    for value, hint in (
+        ("[{mig: {}}]", "take the dashes out"),
+        ("'mig: {}'", "take the quotes out, or the | before it"),
+    ):
+        path = tmp_path / "inventory.yaml"
+        path.write_text(f"all: {{hosts: {{a: }}, vars: {{gpuprov: {value}}}}}", encoding="utf-8")
+        with pytest.raises(SpecError) as error:
+            load_fleet([str(path)], cache=False)
+        assert str(error.value).endswith(f"; {hint}")
+
+
+def test_an_entry_of_mig_that_later_ones_hide_is_a_warning(tmp_path: Path) -> None:
+    first, single = "{gpus: all, instances: {1g.10gb: 1}}", "{gpus: [7], instances: {2g.20gb: 1}}"
+    for layout, hidden in (((single, first), True), ((first, single), False)):
+        path = tmp_path / "inventory.yaml"
+        text = f"all: {{hosts: {{a: }}, vars: {{gpuprov: {{mig: {{layout: [{', '.join(layout)}]}}}}}}}}"
+        path.write_text(text, encoding="utf-8")
+        warnings = [str(problem) for problem in load_fleet([str(path)], cache=False).warnings]
+        assert any("mig.layout[0] has no effect" in warning for warning in warnings) == hidden

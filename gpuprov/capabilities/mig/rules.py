@@ -34,8 +34,9 @@ def rules(host_spec: HostSpec, block: Mig) -> Iterable[Problem]:
         yield from fabric_problems(host_spec, gpu)
     if gpu and not gpu.mig.capable:
         return
+    yield from hidden_entries(block)
+    yield from selector_problems(host_spec, gpu, block)
     if not shapes:
-        yield from selector_problems(host_spec, gpu, block)
         yield from entry_problems(host_spec, gpu, block)
 
 
@@ -58,6 +59,19 @@ def contradictions(block: Mig) -> Iterable[Problem]:
         message = "mig asks for MIG mode without instances: no CUDA program finds a GPU then"
         hint = "layout: [{gpus: all, instances: {PROFILE: COUNT}}]; gpuprov catalog mig lists profiles"
         yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
+
+
+def hidden_entries(block: Mig) -> Iterable[Problem]:
+    """Yield entries that have no effect: later ones name each of their GPUs, by the same name or by all."""
+    names = [["all"] if entry.gpus == "all" else [str(name) for name in entry.gpus] for entry in block.layout]
+    for number, own in enumerate(names):
+        later = {name for others in names[number + 1 :] for name in others}
+        if own and later and ("all" in later or set(own) <= later):
+            message = (
+                f"mig.layout[{number}] has no effect: later entries name its GPUs, and the last that names one wins"
+            )
+            hint = "take it out, or put what is for single GPUs after what is for all"
+            yield Problem(path=(HERE, "layout", number), message=message, hint=hint, severity="warning")
 
 
 def shape_problems(block: Mig, gpu: Gpu | None) -> Iterable[Problem]:
