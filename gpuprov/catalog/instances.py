@@ -9,7 +9,7 @@ from gpuprov.catalog.reader import Fact, File, load
 
 Fabric = Literal["", "infiniband", "roce", "efa", "erdma"]
 _TYPE = re.compile(
-    r"(ml\.)?[a-z][a-z0-9]*(-[a-z0-9]+)?\.[a-z0-9-]+|gx\d[a-z]*-\d+x\d+x.+|ecs\..+|standard_.+|[a-z]\d[a-z]*-[a-z]+-\d+g?|(bm|vm)\.gpu.+|gpu_\d+x_.+"
+    r"(ml\.)?[a-z][a-z0-9]*(-[a-z0-9]+)?\.[a-z0-9-]+|gx\d[a-z]*-\d+x\d+x.+|ecs\..+|standard_.+|[a-z]\d[a-z]*-[a-z]+-\d+g?(-metal)?|(bm|vm)\.gpu.+|gpu_\d+x_.+"
 )
 _HYPERPOD = "ml."
 """SageMaker HyperPod's, before EC2's instance type in the label node.kubernetes.io/instance-type:
@@ -61,10 +61,15 @@ LABEL = "nvidia.com/gpu.product="
 """What kubectl and node selectors put before a product name."""
 
 
+_LABEL_KEY = re.compile(r"\A[a-z0-9.-]+/[a-z0-9._-]+=")
+"""The key of any label, as of cloud.google.com/gke-accelerator=nvidia-l4."""
+
+
 def parse_label(text: str) -> str:
     """Return a product name as words, from the label nvidia.com/gpu.product, from Slurm or from nvidia-smi of any
     branch."""
-    return " ".join(re.sub(r"[-_]", " ", _SHARED.sub("", text.strip().casefold().removeprefix(LABEL))).split())
+    value = _LABEL_KEY.sub("", text.strip().casefold().removeprefix(LABEL))
+    return " ".join(re.sub(r"[-_]", " ", _SHARED.sub("", value)).split())
 
 
 read_instances_file = partial(load, "instances", InstancesFile)
@@ -102,13 +107,16 @@ def is_type(text: str) -> bool:
 
 
 def find_nearest_types(text: str) -> list[str]:
-    """Return instance types one typing error, or Azure's prefix, away from a text that looks like one; may be empty."""
+    """Return instance types that a text is near to, with at most one other figure, or without Azure's prefix; may be
+    empty."""
     if prefixed := index_by_type().get(_PREFIX + text.strip().casefold()):
         return [name for name in prefixed.types if name.casefold() == _PREFIX + text.strip().casefold()]
     if not is_type(text):
         return []
     names = {name.casefold(): name for row in read_instances_file().instances for name in row.types}
-    return [names[near] for near in get_close_matches(text.strip().casefold(), names, n=3, cutoff=0.85)]
+    near = get_close_matches(text.strip().casefold(), names, n=3, cutoff=0.85)
+    figures = set(re.findall(r"\d+", text))
+    return [names[name] for name in near if len(figures - set(re.findall(r"\d+", name))) < 2]
 
 
 def count_most(model: str) -> int:

@@ -72,6 +72,7 @@ def test_a_name_of_several_or_none_is_no_gpu(name: str) -> None:
         ("ml.trn1.32xlarge", "is Amazon hardware", "gpuprov manages NVIDIA GPUs"),
         ("gx3d-160x1792x8h100", "is an instance type that is not in the catalogue", "write the model of its GPUs"),
         ("DGX H100", "is not in the catalogue", '"H100-SXM5-80GB"'),
+        ("Standard_NV36ads_A10_v5", "is an instance type that is not in the catalogue", "write the model of its GPUs"),
         ("Voodoo 5", "is not in the catalogue", "gpuprov catalog gpus lists all"),
     ],
 )
