@@ -156,11 +156,20 @@ def _walk_mapping(value: Mapping[Any, object], kind: shape.DictType, path: Path)
                 (
                     (*path, key),
                     f"{format_path(path)}: the key is {show(key)}",
-                    f"allowed: {describe_allowed(kind.key_type)}",
+                    f"allowed: {describe_allowed(kind.key_type)}{suggest_key_form(key, kind.key_type)}",
                 )
             )
         findings += _walk(item, kind.value_type, (*path, key))
     return findings
+
+
+def suggest_key_form(key: str, kind: shape.Type) -> str:
+    """Return another form of a key that a mapping takes: vm/swappiness, nccl_debug, a service without its end."""
+    bare = unwrap(kind)
+    unit = [] if is_fitting(f"{key}.conf", bare) else [f"{key}.service"]  # a unit, if no other end will do
+    forms = (key.replace("/", "."), key.upper(), key.lower(), *unit)
+    near = next((form for form in forms if is_fitting(form, bare)), "")
+    return f'; did you mean "{near}"?' if near else ""
 
 
 def _walk_struct(value: object, kind: shape.StructType, path: Path) -> list[Finding]:

@@ -77,10 +77,16 @@ def fix_pattern(value: str, kind: shape.StrType) -> Iterator[Fix]:
         yield Fix(bare, f'write "{bare}"')
     elif is_fitting(other := OTHER_WORDS.get(value.casefold(), ""), kind) and other:
         yield Fix(other, f"write {other}")
-    elif cased := next((text for text in (value.lower(), value.upper()) if is_fitting(text, kind)), ""):
-        yield Fix(cased, f"write {format_as_typed(cased)}")
+    elif other := next((text for text in list_other_forms(value) if is_fitting(text, kind)), ""):
+        yield Fix(other, f"write {format_as_typed(other)}")
     elif is_for_versions(kind):
         yield from fix_version(value, kind)
+
+
+def list_other_forms(value: str) -> list[str]:
+    """List a text in lower and upper case, a size without iB (16GiB), and a module without the end of its file."""
+    size = re.fullmatch(r"([0-9]+) ?([KMGT])i?B?", value)
+    return [value.lower(), value.upper(), *([f"{size[1]}{size[2]}"] if size else []), value.removesuffix(".ko")]
 
 
 def fix_version(value: str, kind: shape.StrType) -> Iterator[Fix]:
