@@ -153,7 +153,7 @@ def describe(raw: RawHost, spec: HostSpec, values: dict[str, Any]) -> tuple[Desc
     if "repositories" not in override and (served := plan_repositories(spec, known)):
         values["repositories"] = served
         notes.append(
-            "nvidia_driver.source is nvidia: a stand-in of NVIDIA's repository is served beside the distribution's"
+            "a stand-in of NVIDIA's repository is served beside the distribution's, which lacks what is asked for"
         )
     notes += [f"{VARIABLE} says {key}" for key in override]
     described = convert(values, place if override else raw.name)
@@ -239,9 +239,10 @@ def plan_driver(spec: HostSpec, distribution: str) -> str:
 
 def plan_repositories(spec: HostSpec, known: Distribution) -> list[str]:
     """Return the repositories to serve if the spec takes the driver from another source than a simulated host of this
-    distribution has."""
+    distribution has, or what Ubuntu's archive has not."""
     driver = spec.capabilities.get("nvidia_driver")
     from_nvidia = isinstance(driver, NvidiaDriver) and driver.source == "nvidia"
+    from_nvidia |= known.id == "ubuntu" and not {"container_toolkit", "dcgm"}.isdisjoint(spec.capabilities)
     if not from_nvidia or "nvidia" in known.default_repositories:
         return []
     # a distribution's separate archive of a driver is not there before somebody adds it

@@ -94,6 +94,7 @@ def test_hosts_of_all_distributions_come_with_engines() -> None:
         shape = one(toolkit(runtimes=["docker"]), distribution=distribution)
         assert shape.description
         assert (shape.description.engines, shape.left_out) == (("docker",), ())
+        assert "nvidia" in shape.description.configured, "which has the Container Toolkit"
     shape = one(toolkit(), distribution="rocky9")
     assert shape.description
     assert shape.description.containerd == RELEASES[0]
