@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 
 from gpuprov.capabilities import CAPABILITIES
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
+from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog import drivers
 from gpuprov.catalog.gpus import Gpu, find_gpu
@@ -242,7 +244,8 @@ def plan_repositories(spec: HostSpec, known: Distribution) -> list[str]:
     distribution has, or what Ubuntu's archive has not."""
     driver = spec.capabilities.get("nvidia_driver")
     from_nvidia = isinstance(driver, NvidiaDriver) and driver.source == "nvidia"
-    from_nvidia |= known.id == "ubuntu" and not {"container_toolkit", "dcgm"}.isdisjoint(spec.capabilities)
+    beside = any(isinstance(block, ContainerToolkit | Dcgm) for block in spec.capabilities.values())
+    from_nvidia |= known.id == "ubuntu" and beside
     if not from_nvidia or "nvidia" in known.default_repositories:
         return []
     # a distribution's separate archive of a driver is not there before somebody adds it

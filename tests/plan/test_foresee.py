@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.capabilities import BY_NAME
+from gpuprov.capabilities.generated import asks
 from gpuprov.plan.foresee import foresee, probes, request
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
@@ -18,7 +19,9 @@ DECIDED = [name for name, one in BY_NAME.items() if one.desired]
 def test_every_role_is_foreseen(name: str) -> None:
     block = SPECS.get(name) or BY_NAME[name].fragment()
     spec = HostSpec(name="gpu1", capabilities={name: block})
-    found = foresee(spec, facts(**good(), **MORE), (), {name: ""})
+    asked = "".join(f"none|{path}\n" for path in asks(spec, BY_NAME)["paths"].splitlines())
+    texts = {**good(), **MORE, "contents": f"{good()['contents']}{asked}"}
+    found = foresee(spec, facts(**texts), (), {name: ""})
     # The host of these tests has no package of Fabric Manager on offer.
     assert found.unknown.keys() <= {"fabric_manager"}
     assert not [one for one in found.packages.get(name, ()) if one.empty or not one.of]

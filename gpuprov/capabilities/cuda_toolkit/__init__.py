@@ -158,5 +158,5 @@ CAPABILITY = Capability(
     desired=DESIRED,
     resources=RESOURCES,
     packages=True,
-    presupposes={**dict.fromkeys(("runs", "default", "held", "path"), ("cuda_toolkit.packages",))},
+    presupposes={**dict.fromkeys(("runs", "default", "held"), ("cuda_toolkit.packages",))},
 )

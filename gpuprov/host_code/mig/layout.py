@@ -91,8 +91,8 @@ def parse_profile(text: str, place: str = "") -> ProfileName:
     """Parse a name as nvidia-smi writes it, with or without "MIG ". Raises LayoutError, which begins with the place."""
     parsed, label = _NAME.fullmatch(str(text)), f'{place}: "{text}"' if place else f'"{text}"'
     if not parsed:
-        near = re.sub(r".*?((?:[1-9]c\.)?[1-9]g)\.?([0-9]{1,3}gb)\Z", r"write \1.\2; ", str(text).lower())
-        raise LayoutError(f"{label} is no MIG profile; {near * near.startswith('write ')}{_GRAMMAR}")
+        near = re.search(r"(?<![0-9])((?:[1-9]c\.)?[1-9]g)\.?([0-9]{1,3}gb)\Z", str(text).lower())
+        raise LayoutError(f"{label} is no MIG profile; {f'write {near[1]}.{near[2]}; ' if near else ''}{_GRAMMAR}")
     compute, slices, gigabytes, sign, names = parsed.groups()
     attributes = sorted(set(names.split(","))) if names else []
     _refuse(names and len(attributes) < len(names.split(",")), f"{label} names an attribute twice")
