@@ -6,6 +6,8 @@ import pytest
 
 from tests.inventory.test_inventory_dangers import gpuprov
 
+pytestmark = pytest.mark.install  # gpuprov is started again and again
+
 SPEC = "all: {vars: {gpuprov: {nouveau: {}}}, hosts: {gpu01: {}}}\n"
 
 
