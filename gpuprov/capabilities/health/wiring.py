@@ -11,9 +11,12 @@ from gpuprov.catalog.xids import find_worst
 from gpuprov.facts.probes import recorded
 from gpuprov.facts.probes.base import Facts, NotRecorded, ProbeFailed
 from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus.fabric import STATE
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.gpus.imex import IMEX
 from gpuprov.facts.probes.gpus.nvlink import ALONE
 from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.systemd import SYSTEMD_UNITS
 from gpuprov.facts.probes.host.virtualization import hidden
 from gpuprov.facts.probes.rdma import list_hcas
 from gpuprov.hardware.topology import defects, read
@@ -120,16 +123,22 @@ def port_state(ctx: Ctx) -> Outcome:
 )
 def fabric(ctx: Ctx) -> Outcome:
     """If GPUs are on NVSwitches or in a rack, Fabric Manager or nvidia-imex is running, and no GPU is missing from the
-    fabric or unhealthy in it."""
-    if kind := ctx.facts.get(system.CONTAINER):
+    fabric or unhealthy in it. In a container: if the daemons are its own."""
+    kind = ctx.facts.get(system.CONTAINER)
+    if kind and not _has_daemons(ctx.facts):
         return not_asked(f"{kind} container: the daemons are its machine's")
-    if not ctx.facts.get(nvidia.DRIVER).version:
-        return not_asked("no NVIDIA module is loaded: see health.gpus")
+    driven = ctx.facts.known(STATE) if kind else ctx.facts.get(nvidia.DRIVER).version
+    if not driven:
+        return not_asked("no NVIDIA driver answers: see health.gpus")
     expected, passed = "daemons and GPUs of the NVLink fabric well", "nothing is wrong"
     try:
         return _outcome(rules.find_faults(ctx.facts), expected, passed)
     except NotRecorded as lacking:
         return _recorded(rules.find_gpu_faults(ctx.facts), expected, lacking)
+
+
+def _has_daemons(facts: Facts) -> bool:
+    return facts.get(SYSTEMD_UNITS)[rules.UNIT].file == "enabled" or facts.get(IMEX).file == "enabled"
 
 
 UNASKED = BUS
