@@ -30,7 +30,7 @@ def fix_for(value: object, kind: shape.Type) -> Fix | None:
     """Return the likely intended value, in a form that a field of this type accepts; None if it is unknown."""
     if value is None or is_hidden(str(value)) or _is_gone(value, kind):
         return None
-    number = parse_measure(value, describe(kind)) if isinstance(value, str) else None
+    number = find_measure(value, describe(kind)) if isinstance(value, str) else None
     whole = [member for member in list_members(kind) if isinstance(member, shape.IntType)]
     if number is not None and any(is_fitting(number, member) for member in whole):
         return Fix(number, f"write {number} (the unit is known)")
@@ -44,7 +44,7 @@ def describe(kind: shape.Type) -> str:
     return str((kind.extra_json_schema or {}).get("description", "")) if isinstance(kind, shape.Metadata) else ""
 
 
-def parse_measure(text: str, description: str) -> int | None:
+def find_measure(text: str, description: str) -> int | None:
     """Return the number of a text with the unit that the field's description names: 400 Gb/s."""
     measure = _MEASURE.fullmatch(text.strip())
     unit = {"Gbps": "Gb/s", "Gbit/s": "Gb/s"}.get(measure[2], measure[2]) if measure else ""
@@ -72,7 +72,7 @@ def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
         yield from fix_text(value, kind)
     elif isinstance(kind, shape.IntType):
         number = _NUMBER.fullmatch(value.strip()) if isinstance(value, str) else None
-        if isinstance(value, bool | float) and value == int(value) and (isinstance(value, float) or kind.le == 1):
+        if isinstance(value, bool | float) and float(value).is_integer() and (isinstance(value, float) or kind.le == 1):
             yield from (Fix(n, f"write {n}") for n in [int(value)] if is_fitting(n, kind))
         if number and is_fitting(whole := int(number[1]), kind):
             yield Fix(whole, f"write {whole}" + (" (the unit is known)" if number[2] else " without quotes"))

@@ -14,6 +14,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.catalog.terms import find_term
 from gpuprov.explain.fields import named
 from gpuprov.spec.build import convert, describe_allowed
+from gpuprov.spec.fixes import fix_for
 from gpuprov.spec.kinds import unwrap
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, collect, format_path
@@ -84,6 +85,11 @@ def test_what_explain_knows_is_not_answered_with_a_list_of_blocks() -> None:
         _, _, hint = report_unknown_key((), key, ["mig", "mps"])
         assert hint == f"it is no block of gpuprov's; gpuprov explain {key} says what it is"
         assert find_term(key), key
+
+
+@run_each("value", [float("nan"), float("inf"), -float("inf"), 1.5])
+def test_a_number_that_is_no_whole_one_has_no_fix(value: float) -> None:
+    assert fix_for(value, shape.type_info(int)) is None
 
 
 def test_what_is_right_has_no_findings() -> None:
