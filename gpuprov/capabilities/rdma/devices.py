@@ -1,6 +1,6 @@
 """Checks of the RDMA devices: presence, fabric, state of their ports, and rate."""
 
-from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.kernel import modules
@@ -210,7 +210,7 @@ def kept_away(ctx: Ctx) -> Outcome:
         hint = "grep -rnE 'blacklist|install' /etc/modprobe.d /usr/lib/modprobe.d, and take it out"
         return fail("nothing that keeps the drivers out", "; ".join(wrong), hint)
     if not drivers:
-        return skip("no such device: see rdma.devices")
+        return not_asked("no such device: see rdma.devices")
     return ok(f"nothing keeps {', '.join(drivers)} out")
 
 
