@@ -114,10 +114,10 @@ def test_before_the_build_host_has_packed_it_is_asked_what_it_will_have(tmp_path
     }
     show = {
         "name": "Show",
-        "ansible.builtin.debug": {"msg": "wanted {{ found.wanted }} {{ found.install }} stop {{ found.stop }}"},
+        "ansible.builtin.debug": {"msg": "needed {{ found.needed }} {{ found.install }} stop {{ found.stop }}"},
     }
-    assert '"msg": "wanted False [] stop False"' in play(tmp_path, [judge, show])
+    assert '"msg": "needed False [] stop False"' in play(tmp_path, [judge, show])
     assert "and is not in this run" in play(tmp_path, [judge], inventory="served,")
     cache.with_name(f"{cache.name}.json").write_text(json.dumps(PACKED))
     place = "/var/lib/gpuprov/prebuilt/nvidia-kernel-dkms-prebuilt.deb"
-    assert f"\"wanted True ['--reinstall', '{place}'] stop True\"" in play(tmp_path, [judge, show], inventory="served,")
+    assert f"\"needed True ['--reinstall', '{place}'] stop True\"" in play(tmp_path, [judge, show], inventory="served,")
