@@ -1,6 +1,7 @@
 """Kernel command line, sysctl, limits and modules-load: the running values, and those of the next boot."""
 
 import re
+from collections.abc import Iterator
 
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.host.family import by_family
@@ -54,6 +55,17 @@ def parse_sysctl_at_boot(output: Output) -> dict[str, tuple[str, str]]:
     """Parse the values that a boot sets, each with the file whose line is the last one for it. Patterns of names are left
     out: a line with the name itself counts in their place, wherever it is."""
     values: dict[str, tuple[str, str]] = {}
+    for path, key, value in list_assignments(output):
+        name = key.removeprefix("-")
+        if "/" in name.partition(".")[0]:
+            name = name.translate(str.maketrans("./", "/."))
+        if SYSCTL_NAME.fullmatch(name):
+            values[name] = " ".join(value.split()), path
+    return values
+
+
+def list_assignments(output: Output) -> Iterator[tuple[str, str, str]]:
+    """Yield the file, the key and the value of each assignment, in the order of the rows (`file|PATH`, `line|KEY=VALUE`)."""
     path = ""
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
@@ -61,12 +73,7 @@ def parse_sysctl_at_boot(output: Output) -> dict[str, tuple[str, str]]:
             path = rest
         elif kind == "line":
             key, _, value = rest.partition("=")
-            name = key.strip().removeprefix("-")
-            if "/" in name.partition(".")[0]:
-                name = name.translate(str.maketrans("./", "/."))
-            if SYSCTL_NAME.fullmatch(name):
-                values[name] = " ".join(value.split()), path
-    return values
+            yield path, key.strip(), value.strip()
 
 
 def parse_bootloader(output: Output) -> tuple[str, ...]:

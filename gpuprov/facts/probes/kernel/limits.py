@@ -1,10 +1,11 @@
-"""What decides limits at a login and at a boot, beside limits.conf: PAM, sshd, and systemd's own files."""
+"""The files that decide limits at a login and at a boot, beside limits.conf: PAM, sshd, and systemd's own files."""
 
 from collections.abc import Mapping
 
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.kernel.boot import list_assignments
 
 
 class LimitSources(msgspec.Struct, frozen=True):
@@ -19,24 +20,18 @@ class LimitSources(msgspec.Struct, frozen=True):
 
 def parse(output: Output) -> LimitSources:
     services: dict[str, tuple[str, str]] = {}
-    without, no_pam, read, path = list[str](), False, False, ""
-    for line in output.text.splitlines():
-        kind, _, rest = line.partition("|")
-        if kind == "file":
-            path = rest
-        elif kind == "line":
-            key, _, value = rest.partition("=")
-            if value.strip():
-                services[key.strip()] = (value.strip(), path)
-            else:
-                services.pop(key.strip(), None)
-        elif kind == "without":
-            without.append(rest)
-        elif kind == "pam":
-            no_pam = rest.lower() == "no"
-        elif kind == "read":
-            read = True
-    return LimitSources(services, tuple(without), no_pam, read)
+    for path, key, value in list_assignments(output):
+        if value:
+            services[key] = (value, path)
+        else:
+            services.pop(key, None)
+    rows = [line.partition("|")[::2] for line in output.text.splitlines()]
+    return LimitSources(
+        services,
+        without=tuple(rest for kind, rest in rows if kind == "without"),
+        no_pam=("pam", "no") in [(kind, rest.lower()) for kind, rest in rows],
+        read=any(kind == "read" for kind, _ in rows),
+    )
 
 
 LIMIT_SOURCES = Probe(
