@@ -15,7 +15,7 @@ MEANT: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("--host", "--hosts", "--node", "--nodes", "--target", "--targets"), ("limit", _LIMIT)),
     **dict.fromkeys(("--auto-approve", "--assume-yes", "--non-interactive", "--no-input"), ("yes", _YES)),
 }
-"""By option: the parameter that a command must have for the advice, and the advice."""
+"""The parameter that a command must have for the advice, and the advice, by option."""
 DRY = ("--dry-run", "--check", "--diff", "--noop", "--no-op", "--what-if", "--simulate")
 
 

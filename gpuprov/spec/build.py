@@ -191,15 +191,15 @@ def _walk_struct(value: object, kind: shape.StructType, path: Path) -> list[Find
 def describe_text(description: str, kind: shape.StrType) -> str:
     """Describe the texts that a field accepts, by the first sentence of its description: what is allowed comes first,
     what it means after it. Patterns are for programs: a field without a description is described by what fits."""
-    said = description.partition(". ")[0].strip(" .")
-    if said.startswith(("A ", "An ", "The ")):
-        said = said[0].lower() + said[1:]
+    words = description.partition(". ")[0].strip(" .")
+    if words.startswith(("A ", "An ", "The ")):
+        words = words[0].lower() + words[1:]
     if not kind.pattern:
-        return said or "text"
-    if is_fitting("/a/b", kind) and not is_fitting("a/b", kind) and "absolute" not in said:
-        return f"an absolute path: {said}" if said else "an absolute path"
-    if said:
-        return said
+        return words or "text"
+    if is_fitting("/a/b", kind) and not is_fitting("a/b", kind) and "absolute" not in words:
+        return f"an absolute path: {words}" if words else "an absolute path"
+    if words:
+        return words
     if is_fitting("a-b_c.d", kind) and not is_fitting("a/b", kind):
         return "letters, digits, and . _ - in between"
     return "text without spaces" if not is_fitting("a b", kind) else "text without spaces at its ends"

@@ -70,7 +70,7 @@ ADVICE = {
     ("nouveau", "disabled"): "take it out: nouveau: {} alone keeps nouveau out",
     ("nouveau", "enabled"): "take it out: nouveau: {} keeps nouveau out, and nouveau: false leaves it alone",
 }
-"""What to write for keys that other tools have, by block and key."""
+"""Advice on keys that other tools have, by block and key."""
 DEPTH = 3
 """Levels of blocks inside a block in which a misplaced field is looked for."""
 MOST_PLACES = 3

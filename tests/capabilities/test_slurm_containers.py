@@ -231,7 +231,7 @@ def test_a_prolog_of_the_site_may_start_it(read: Path) -> None:
 
 
 def test_the_version_of_enroot_is_that_of_its_script(read: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in NVIDIA's enroot.in: https://github.com/NVIDIA/enroot/blob/main/enroot.in"""
+    """A line of NVIDIA's enroot.in: https://github.com/NVIDIA/enroot/blob/main/enroot.in"""
     program(read, "enroot", 'export ENROOT_VERSION="3.2.0"\n')
     monkeypatch.setenv("PATH", f"{read}:/usr/bin:/bin")
     assert ask(read).enroot == "3.2.0"

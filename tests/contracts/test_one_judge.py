@@ -100,7 +100,7 @@ def results(line: str) -> list[Result]:
 
 
 def printed_differences(line: str) -> list[str]:
-    """Where text, metrics or a page of health, or the host's own page, differ from the verdict on a line."""
+    """Differences of text, metrics and pages of health, and of the host's own page, from the verdict on a line."""
     verdict = judge_line(line)
     assert verdict is not None
     unfit = verdict.standing == "unfit"

@@ -59,7 +59,7 @@ ALL = pytest.mark.parametrize("probe", [pytest.param(probe, id=probe.name) for p
 
 
 def test_no_snippet_has_a_control_character() -> None:
-    """As an escape of sed's has become where a text was not raw: the snippet runs, and prints something else."""
+    """An escape of sed becomes one where a text is not raw: the snippet runs, and prints something else."""
     assert not [probe.name for probe in probes() if re.search(r"[\x00-\x08\x0b-\x1f]", probe.script)]
 
 
