@@ -1,6 +1,7 @@
 """Ansible's conventions: every command that reaches hosts takes -i, -u, -K, -e and -f, with their usual effects.
 
-A program called ssh records how it is started; it then refuses, like a host that admits nobody.
+A program called ssh records how it is started; it then refuses, like a host that admits nobody. Those that run are
+counted by their process: one that was ended at its time limit, on a loaded machine, leaves its file behind.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ own=$(mktemp -d "$NOTED/XXXXXX")
 printf '%s\\n' "$@" > "$own/words"
 touch "$NOTED/live/$$"
 cat > "$own/fed"
-ls "$NOTED/live" | wc -l > "$own/live"
+live=0
+for started in "$NOTED"/live/*; do kill -0 "${started##*/}" 2> /dev/null && live=$((live + 1)); done
+echo "$live" > "$own/live"
 sleep 0.15
 rm "$NOTED/live/$$"
 echo "gpu: Permission denied (publickey)." >&2
