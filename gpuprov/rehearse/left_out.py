@@ -13,7 +13,7 @@ from gpuprov.capabilities.rdma.fragment import Opensm, Rdma
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.catalog.pcie import list_processors
 from gpuprov.rehearse.shape_engines import PACKAGED, says_engines
-from gpuprov.rehearse.shape_rdma import RATES
+from gpuprov.rehearse.shape_rdma import MOST, RATES
 from gpuprov.simulate import distributions
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
@@ -40,6 +40,7 @@ def leave_out(spec: HostSpec, values: dict[str, Any]) -> tuple[HostSpec, list[st
     blocks: dict[str, Fragment] = dict(spec.capabilities)
     _remove_rdma(blocks, values, left)
     _remove_parts_of_rdma(blocks, left)
+    _remove_hcas(blocks, left)
     _remove_erdma_interfaces(blocks, left)
     _remove_peer_memory(blocks, spec, left)
     _remove_engines(blocks, values, left)
@@ -102,6 +103,19 @@ def _remove_parts_of_rdma(blocks: dict[str, Fragment], left: list[str]) -> None:
         left.append("rdma.nccl.sharp: its plugin comes with HPC-X, which is not rehearsed")
         changed["nccl"] = msgspec.structs.replace(rdma.nccl, sharp=False)
     blocks["rdma"] = msgspec.structs.replace(rdma, **changed)
+
+
+def _remove_hcas(blocks: dict[str, Fragment], left: list[str]) -> None:
+    """Remove HCAs beyond the simulated ones, and those of another fabric than that of `rdma`, as storage has them."""
+    rdma, topology = blocks.get("rdma"), blocks.get("topology")
+    if not isinstance(rdma, Rdma) or rdma.fabric not in ("infiniband", "roce"):
+        return
+    if rdma.count > MOST:
+        left.append(f"rdma.count {rdma.count}: {MOST} HCAs are simulated")
+        blocks["rdma"] = rdma = msgspec.structs.replace(rdma, count=MOST)
+    if isinstance(topology, Topology) and topology.hcas > (most := rdma.count or MOST):
+        left.append(f"topology.hcas {topology.hcas}: {most} HCAs are simulated, all of fabric {rdma.fabric}")
+        blocks["topology"] = msgspec.structs.replace(topology, hcas=most)
 
 
 def _remove_erdma_interfaces(blocks: dict[str, Fragment], left: list[str]) -> None:

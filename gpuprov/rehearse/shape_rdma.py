@@ -51,9 +51,7 @@ def plan_hcas(spec: HostSpec, gpus: int, notes: list[str]) -> Hcas:
     if not count:
         count = gpus or RAILS
         notes.append(f"the spec names no number of HCAs: {count} simulated")
-    if count > MOST:
-        notes.append(f"{MOST} of {count} HCAs are simulated: the simulation has no more")
-    return {"hcas": min(count, MOST), "fabric": rdma.fabric, "rate": choose_rate(rdma.rate)}
+    return {"hcas": count, "fabric": rdma.fabric, "rate": choose_rate(rdma.rate)}
 
 
 def count_hcas(spec: HostSpec) -> int:

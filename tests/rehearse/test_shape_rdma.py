@@ -49,7 +49,23 @@ def test_hcas_are_those_that_the_spec_asks_for(block: Rdma, shown: tuple[int, st
     assert made.description
     assert (made.description.hcas, made.description.fabric, made.description.rate) == shown
     assert any("no number of HCAs" in note for note in made.notes) is (block.count == 0)
-    assert any("16 of 64 HCAs" in note for note in made.notes) is (block.count == 64)
+    block_made = made.spec.capabilities["rdma"]
+    assert isinstance(block_made, Rdma)
+    assert (block_made.count, "rdma.count 64: 16 HCAs are simulated" in made.left_out) == (
+        min(block.count, 16),
+        block.count == 64,
+    )
+
+
+def test_hcas_of_another_fabric_are_left_out() -> None:
+    """Eight of InfiniBand beside one of storage's Ethernet: all simulated HCAs are of one fabric."""
+    of = given(Rdma(fabric="infiniband", count=8))
+    of[1].capabilities["topology"] = Topology(gpu_hca="PIX", hcas=9)
+    made = shape(of)
+    block = made.spec.capabilities["topology"]
+    assert isinstance(block, Topology)
+    assert (block.hcas, block.gpu_hca) == (8, "PIX")
+    assert made.left_out == ("topology.hcas 9: 8 HCAs are simulated, all of fabric infiniband",)
 
 
 def test_the_source_of_doca_ofed_is_a_stand_in() -> None:
