@@ -8,6 +8,7 @@ from gpuprov.catalog.drivers.sets import is_gpu_service
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import system
 from gpuprov.rules import resolve
 from gpuprov.spec.model import HostSpec
 
@@ -31,6 +32,14 @@ def version_now(facts: Facts) -> str:
 def branch_now(facts: Facts) -> int:
     """Return its branch; 0 if there is none."""
     return _branch(version_now(facts))
+
+
+def machine_without_driver(facts: Facts) -> str:
+    """Return the reason why a container is not checked: its machine has no driver loaded; empty elsewhere."""
+    kind = facts.get(system.CONTAINER)
+    if not kind or facts.get(nvidia.DRIVER).version:
+        return ""
+    return f"{kind} container: the driver is the machine's, and none is loaded there"
 
 
 def branch_wanted(host: HostSpec, facts: Facts) -> int:

@@ -43,6 +43,7 @@ from tests.capabilities.health_host import (
     smi,
     xid,
 )  # fmt: skip
+from tests.facts.probes import captured
 from tests.rows import run_each
 
 LOG, XID, PROGRAMS, SXID, GPUS, RECOVERY = (
@@ -112,6 +113,7 @@ def twice(line: str) -> str:
     return smi(HW_Slowdown="Active").replace("@smi\n", f"@again\n{later}@smi\n")
 
 
+UNDRIVEN = {"gpu_health": "@present 8\n@smi\nNVIDIA-SMI has failed\n", "container": "podman\n", "loaded_driver": ""}
 NO_ECC = {"ECC_Mode\n        Current": "Disabled"}
 IDLES = "    Processes                             : None\n"
 WORKS = (
@@ -199,6 +201,9 @@ ROWS = [
         "skip", "cannot tell for an error: ECC Errors, Retired Pages"),
     Row("it hangs", GPUS, None, {"gpu_health": Output("@present 8\n@smi\n", 124)}, "fail", "does not answer within 50"),
     Row("one of the machine's GPUs in a container", GPUS, None, {**gpus(smi(8)), "container": "docker\n"}, "pass", "1 GPU"),
+    Row("in a container whose machine has no driver loaded", GPUS, None, UNDRIVEN, "skip", "none is loaded there"),
+    Row("nor does anything else say something of them", MODE, None, UNDRIVEN, "skip", "none is loaded there"),
+    Row("GPUs that answer in a container without it", GPUS, None, {**UNDRIVEN, **gpus()}, "pass", "1 GPU"),
     Row("no nvidia-smi", GPUS, None, gpus("@present 1\n@smi\nsh: nvidia-smi: no\n"), "fail", "no", "nvidia_driver.user_space"),
     Row("no GPU", GPUS, None, gpus("@present 0\n@smi\nNo devices were found\n"), "n/a", "no NVIDIA GPU"),
     Row("in virtual machines", GPUS, None, gpus("@present 0\n@given 8\n@smi\nNo devices were found\n"), "n/a", "8 GPUs with"),
@@ -550,8 +555,8 @@ def test_gpus_that_the_spec_names_are_on_the_bus(count: int | None, found: int, 
     if status == "pass":
         told = smi(1).replace("@smi", f"@given {found - 1}\n@smi")
     spec = HostSpec(name="gpu1", gpu=GpuSpec(model="H100-SXM5-80GB", count=count))
-    check = {one.id: one for one in all_checks()}[GPUS]
-    outcome = check.run(Context(spec, Health(), facts(gpu_health=told, container=container)))
+    check, driver = {one.id: one for one in all_checks()}[GPUS], captured("loaded_driver", "proprietary")
+    outcome = check.run(Context(spec, Health(), facts(gpu_health=told, container=container, loaded_driver=driver)))
     assert outcome.status == status, outcome
     if status == "fail":
         assert (outcome.action, outcome.found) == ("drain", f"{found} on the PCI bus")

@@ -7,7 +7,7 @@ from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import restart_unit
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, find_installed, installed, listens, needed
-from gpuprov.capabilities.driver import branch_now
+from gpuprov.capabilities.driver import branch_now, machine_without_driver
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import fabric as board
 from gpuprov.core.sanitize import counted
@@ -108,11 +108,10 @@ def gpus(ctx: Ctx) -> Outcome:
     """The host engine manages every GPU on the bus; an engine that was started before the driver, or with another's
     libraries, sees none."""
     on_bus, state = len(pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))), ctx.facts.get(dcgm.DCGM)
-    container = ctx.facts.get(system.CONTAINER)
     if not on_bus:
         return skip("no NVIDIA GPU on the PCI bus")
-    if container and not ctx.facts.get(nvidia.DRIVER).version:
-        return skip(f"{container} container: the driver is the machine's, and none is loaded there")
+    if reason := machine_without_driver(ctx.facts):
+        return skip(reason)
     if state.gpus != on_bus:
         message = counted(state.gpus, "GPU") if state.gpus is not None else f"dcgmi: {state.complaint or 'no answer'}"
         return fail(counted(on_bus, "GPU"), message, f"nvidia-smi -L; then systemctl restart {UNIT}")
@@ -140,9 +139,9 @@ def switches(ctx: Ctx) -> Outcome:
         return skip("no NVSwitch on the bus: see fabric_manager.hardware")
     if board.find_generation(functions, bridged=bool(bridges)) not in board.LIBRARY:
         return not_asked("no library is known that reads the NVSwitches of this board")
-    container, state = ctx.facts.get(system.CONTAINER), ctx.facts.get(dcgm.DCGM)
-    if container and not ctx.facts.get(nvidia.DRIVER).version:
-        return skip(f"{container} container: the driver is the machine's, and none is loaded there")
+    state = ctx.facts.get(dcgm.DCGM)
+    if reason := machine_without_driver(ctx.facts):
+        return skip(reason)
     expected = counted(on_bus, "NVSwitch") if on_bus else "the NVSwitches behind the board's bridges"
     hint = f"see fabric_manager.query_library; then systemctl restart {UNIT}: the library is loaded once"
     if state.gpus is None or state.switches is None:

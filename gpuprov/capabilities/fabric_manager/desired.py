@@ -7,12 +7,12 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov.capabilities.base import Context, Desired, Resources
+from gpuprov.capabilities.driver import machine_without_driver
 from gpuprov.capabilities.fabric_manager.decision import PROBES, Decision, decided, installed, what
 from gpuprov.capabilities.fabric_manager.fragment import (
     FabricManager,
     generation,
     hold,
-    machine_without_driver,
     package,
     wanted_settings,
 )

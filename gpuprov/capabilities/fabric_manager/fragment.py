@@ -137,14 +137,6 @@ def driver_version(facts: Facts) -> str:
     return resolve.upstream(version) if version else facts.get(nvidia.DRIVER).version
 
 
-def machine_without_driver(facts: Facts) -> str:
-    """Return the reason why a container is not checked: its machine has no driver loaded; empty elsewhere."""
-    kind = facts.get(system.CONTAINER)
-    if not kind or facts.get(nvidia.DRIVER).version:
-        return ""
-    return f"{kind} container: the driver is the machine's, and none is loaded there"
-
-
 def library_part(host: HostSpec, facts: Facts) -> str:
     """Return the part of the catalogue with the library that the host should have for DCGM: nscq or nvsdm; empty for
     none."""

@@ -5,12 +5,12 @@ from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import judge_package, judge_program
+from gpuprov.capabilities.driver import machine_without_driver
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
     FabricManager,
     driver_version,
     hold,
-    machine_without_driver,
     package,
 )
 from gpuprov.capabilities.fabric_manager.tray import in_domains, list_members, on_trays

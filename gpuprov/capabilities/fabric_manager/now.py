@@ -8,6 +8,7 @@ import msgspec
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared, find_missing, judge, judge_package, judge_program
+from gpuprov.capabilities.driver import machine_without_driver
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
     HARDWARE_PROBES,
@@ -17,7 +18,6 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     held_packages,
     hold,
     library_part,
-    machine_without_driver,
     package,
 )
 from gpuprov.capabilities.fabric_manager.log import JOURNAL, log

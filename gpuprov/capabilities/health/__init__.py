@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import msgspec
 
-from gpuprov.capabilities.base import LOADED, Capability, Check, Outcome, not_asked
+from gpuprov.capabilities.base import LOADED, Capability, Check, Outcome, not_asked, skip
+from gpuprov.capabilities.driver import machine_without_driver
 from gpuprov.capabilities.health import (
     clocks,
     cuda,
@@ -20,11 +21,15 @@ from gpuprov.capabilities.health import (
     wiring,
 )
 from gpuprov.capabilities.health.fragment import HERE, REMOVED, Ctx, Health, is_driver_removed
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.kernel.kernel_log import seconds
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Problem, SpecError
 
 HARDWARE = wiring.HARDWARE
+WITHOUT_DRIVER = (system.CONTAINER, nvidia.DRIVER, GPU_HEALTH)
 
 
 def rules(_host: HostSpec, block: Health) -> Iterable[Problem]:
@@ -98,14 +103,20 @@ CHECKS = (
 
 
 def _ask_of_driver(each: Check) -> Check:
-    """Return a check that presupposes a loaded driver as one that nobody asks where the spec removes the driver."""
+    """Return a check that presupposes a loaded driver as one that nobody asks where the spec removes the driver, and
+    that proves nothing in a container whose machine has none loaded, if no GPU answers."""
     if not {*LOADED} <= {*PRESUPPOSES.get(each.id.partition(".")[2], ())}:
         return each
 
     def run(ctx: Ctx) -> Outcome:
-        return not_asked(REMOVED) if is_driver_removed(ctx.host) else each.run(ctx)
+        if is_driver_removed(ctx.host):
+            return not_asked(REMOVED)
+        state, container = ctx.facts.known(GPU_HEALTH), ctx.facts.known(system.CONTAINER)
+        silent = state is not None and state.present and state.complaint
+        reason = machine_without_driver(ctx.facts) if silent and container else ""
+        return skip(reason) if reason else each.run(ctx)
 
-    return replace(each, run=run)
+    return replace(each, probes=tuple(dict.fromkeys((*each.probes, *WITHOUT_DRIVER))), run=run)
 
 
 CAPABILITY = Capability(

@@ -1,6 +1,7 @@
 """Checks that GPUs, HCAs and NVLinks are connected as the spec asks."""
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.driver import machine_without_driver
 from gpuprov.capabilities.topology.fragment import Topology, number
 from gpuprov.catalog.topology import count_nvlinks as of_model
 from gpuprov.core.sanitize import counted
@@ -200,9 +201,8 @@ def links(ctx: Ctx) -> Outcome:
         return not_asked(f"{wiring.gpus[0].model} has no NVLink")
     hint = "nvidia-smi nvlink -s; journalctl -k | grep -E 'Xid|SXid'; systemctl status nvidia-fabricmanager"
     untold = [gpu.name for gpu in wiring.gpus if gpu.nvlink is None]
-    kind: str = ctx.facts.get(system.CONTAINER)
-    if kind and not ctx.facts.get(nvidia.DRIVER).version:
-        return skip(f"{kind} container: the driver is the machine's, and none is loaded there")
+    if reason := machine_without_driver(ctx.facts):
+        return skip(reason)
     bridged = all(gpu.entry and gpu.entry.nvlink in ("no", "bridge") for gpu in wiring.gpus)
     if wiring.nvlinks.complaint and not untold and bridged and not requested:
         return skip(f"{wiring.nvlinks.complaint}; {wiring.gpus[0].model} may have no bridge")
