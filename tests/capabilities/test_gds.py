@@ -21,7 +21,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
-from tests.capabilities import contexts
+from tests.capabilities import contexts, ofed_host
 from tests.capabilities import gds_host as gd
 from tests.capabilities.asking import CHECKS, PODMAN, Row, facts, judge
 from tests.rows import run_each
@@ -243,6 +243,21 @@ def test_a_bare_host_gets_exact_versions_and_the_link() -> None:
     assert made["tasks"]["command"] == [{"argv": ["update-alternatives", "--set", "cufile.json", gd.PLACE]}]
     assert make(context(gd.state(link=""), BLOCK))["tasks"]["command"] == []
     assert make(context(gd.state(link="/etc/cufile.json")))["tasks"]["command"] == []
+
+
+def test_nvidia_fs_is_built_anew_for_kernels_of_which_ofed_is_newer() -> None:
+    """As after an upgrade of OFED; another path, or the kernel's own stack, has no module to build."""
+    older = {"ofed": ofed_host.said(f"older|{ofed_host.OTHER}|nvidia_fs"), "gds": gd.INSTALLED["gds"] + "tree|2.24.2\n"}
+
+    def rebuild(block: Gds, rdma: Rdma, **changed: str) -> Any:
+        spec = contexts.spec(nvidia_driver=NvidiaDriver(), rdma=rdma, gds=block)
+        tasks = make(contexts.context("gds", spec, {**gd.INSTALLED, **older, **changed}))["tasks"]
+        return "ofed" in tasks, [" ".join(task["argv"]) for task in tasks["rebuild"]]
+
+    again = [f"dkms {act} --force nvidia-fs/2.24.2 -k {ofed_host.OTHER}" for act in ("build", "install")]
+    assert rebuild(BLOCK, OFED) == (True, again)
+    assert rebuild(BLOCK, OFED, ofed=ofed_host.said()) == (True, [])
+    assert rebuild(P2P, OFED) == rebuild(BLOCK, Rdma()) == (False, [])
 
 
 def test_no_package_of_a_driver_comes_with_it() -> None:

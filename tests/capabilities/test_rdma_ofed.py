@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from gpuprov.capabilities.base import Outcome
+from gpuprov.capabilities.gds.fragment import Gds
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed import checks as ofed
 from gpuprov.capabilities.rdma.ofed.checks import rules
@@ -156,3 +157,17 @@ def test_a_file_that_is_there(tmp_path: Path) -> None:
     file.write_bytes(b"a package")
     block = asking(file=str(file), sha256=sha256(b"a package").hexdigest())
     assert not list(rules(HostSpec(name="h"), block))
+
+
+def test_apply_builds_nvidia_fs_anew_where_the_spec_has_it() -> None:
+    def fix(*names: str, **blocks: Any) -> str:
+        texts = {
+            "ofed": said(*(f"older|{KERNEL}|{name}" for name in names)),
+            "ofed_packages": packages(),
+            "os_release": UBUNTU,
+        }
+        return contexts.answer("rdma.ofed_alone", contexts.spec(rdma=DOCA, **blocks), texts).hint
+
+    assert fix("nvidia_fs", gds=Gds()) == "gpuprov apply"
+    assert "dkms install it anew" in fix("nvidia_fs")
+    assert "dkms install it anew" in fix("nvidia_fs", "ko2iblnd", gds=Gds())

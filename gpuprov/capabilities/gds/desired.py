@@ -7,13 +7,14 @@ from gpuprov.capabilities.answers import HEADER, TRY_BY_HAND
 from gpuprov.capabilities.base import Desired, Outcome, Resources
 from gpuprov.capabilities.gds.checks import module
 from gpuprov.capabilities.gds.decision import RESOLVING, SOURCE, Ctx, decide
-from gpuprov.capabilities.gds.fragment import Gds, settings
+from gpuprov.capabilities.gds.fragment import Gds, is_of_ofed, settings
 from gpuprov.catalog import gds as catalogue
 from gpuprov.catalog.cuda.packages import read_toolkits_file
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.driver import gds as probe
 from gpuprov.facts.probes.driver.gds import toolkit
 from gpuprov.facts.probes.host import house, system
+from gpuprov.facts.probes.rdma.ofed import OFED
 from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Lines, Resource, role_values
 from gpuprov.spec.model import HostSpec
@@ -58,10 +59,22 @@ def link_commands(ctx: Ctx) -> list[list[str]]:
     ]
 
 
+def rebuild_commands(ctx: Ctx) -> list[list[str]]:
+    """Return the commands that build nvidia-fs anew for kernels whose ib_core OFED has replaced since it was built."""
+    tree = ctx.facts.get(probe.GDS).tree
+    if not is_of_ofed(ctx.host, ctx.fragment) or not tree:
+        return []
+    kernels = [
+        kernel for kernel in ctx.facts.get(OFED).targets() if kernel.headers and catalogue.MODULE in kernel.older
+    ]
+    of = f"{catalogue.TREE}/{tree}"
+    return [["dkms", act, "--force", of, "-k", kernel.release] for kernel in kernels for act in ("build", "install")]
+
+
 def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. The transaction: `of`, `hint`, `install`, `refuse`; `later`: what waits for a package
-    source; the values of its resources; `tasks`: for the link, and the modules that are loaded now. Raises ProbeFailed
-    for packages that nobody offers."""
+    source; the values of its resources; `tasks`: for nvidia-fs beside OFED, for the link, and the modules that are
+    loaded now. Raises ProbeFailed for packages that nobody offers."""
     decision, have, load = decide(ctx), ctx.facts.get(probe.PACKAGES), modules_to_load(ctx)
     url = package_sources.coming(ctx.host.capabilities.get("nvidia_driver"), ctx.facts) if decision.missing else ""
     problem = f"gds: no package source of the host has {' '.join(decision.missing)}"
@@ -84,6 +97,8 @@ def make(ctx: Ctx) -> dict[str, Json]:
         "refuse": OF_A_DRIVER,
         **role_values(desired(ctx), "files", "absent", "lines"),
         "tasks": {
+            **({"ofed": {}} if is_of_ofed(ctx.host, ctx.fragment) else {}),
+            "rebuild": [{"argv": argv} for argv in rebuild_commands(ctx)],
             "command": [{"argv": argv} for argv in link_commands(ctx)],
             **({"running_kernel": {"modules": load, "sysctl": {}, "limits": {}, "hugepages": 0}} if load else {}),
         },
@@ -96,4 +111,4 @@ RESOURCES = Resources(
     lines=configured,
     proves={"files": ("compat_mode", "cufile", "path")},
 )
-DESIRED = Desired((*RESOLVING, probe.GDS, system.CONTAINER, house.REBOOT_REASONS, *package_sources.COMING), make)
+DESIRED = Desired((*RESOLVING, probe.GDS, OFED, system.CONTAINER, house.REBOOT_REASONS, *package_sources.COMING), make)

@@ -59,6 +59,11 @@ class Gds(Fragment, frozen=True):
     ] = {}
 
 
+def is_of_ofed(host: HostSpec, block: Gds) -> bool:
+    """True if nvidia-fs is built beside DOCA-OFED's modules, which replace the kernel's ib_core."""
+    return block.path == "nvidia-fs" and getattr(host.capabilities.get("rdma"), "own_stack", "") == "doca-ofed"
+
+
 def settings(host: HostSpec, block: Gds) -> dict[str, str]:
     """Return the settings of cufile.json that the block asks for, each in JSON."""
     values: dict[str, Json] = dict(block.cufile)

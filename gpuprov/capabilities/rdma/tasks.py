@@ -49,6 +49,21 @@ TASKS: Stages = {
     "install": (
         packages("Install the RDMA packages", "install"),
         Part(
+            title="Build DOCA-OFED's modules",
+            file="ofed",
+            tasks=(
+                judge(
+                    "Evaluate again, with the installed packages",
+                    "now",
+                    "Before the modules of others are built: nvidia-fs, and the driver's for peer memory.",
+                ),
+                step(
+                    "Build OFED's modules for every kernel", "command", "ofed_build", {"hint": BUILD_FIX}, each="argv"
+                ),
+            ),
+            key="ofed",
+        ),
+        Part(
             title="Install Alibaba's driver for every kernel",
             file="erdma",
             tasks=(
@@ -76,9 +91,6 @@ TASKS: Stages = {
                     "hold",
                     part="ofed",
                     why="Only here: what came along with the packages that were asked for has been seen now.",
-                ),
-                step(
-                    "Build OFED's modules for every kernel", "command", "ofed_build", {"hint": BUILD_FIX}, each="argv"
                 ),
                 files("Configure openibd, and request a reboot if it cannot be restarted", part="ofed_conf"),
             ),

@@ -1,9 +1,11 @@
 """Software that must not be installed beside DOCA-OFED, or DOCA-OFED beside it; and hosts on which it cannot be
 installed."""
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.ofed.decision import ENDS, PROBES, decide, named
+from gpuprov.catalog.gds import MODULE as NVIDIA_FS
 from gpuprov.catalog.rdma import ofed as catalogue
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import family
@@ -41,7 +43,10 @@ def alone(ctx: Ctx) -> Outcome:
     older = [f"{name} for {kernel.release}" for kernel in state.targets() for name in kernel.older]
     if older:
         message = f"built before this OFED, against another ib_core: {', '.join(older)}"
-        hint = "dkms remove and dkms install it anew; or its vendor's installer"
+        ours = "gds" in ctx.host.capabilities and {NVIDIA_FS} >= {
+            name for kernel in state.targets() for name in kernel.older
+        }
+        hint = APPLY if ours else "dkms remove and dkms install it anew; or its vendor's installer"
         return fail("modules of others built against this OFED", message, hint)
     if state.mft_open and "mft" in packages and not packages["mft"].held:
         message = (

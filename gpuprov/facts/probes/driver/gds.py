@@ -28,7 +28,7 @@ class Gds(msgspec.Struct, frozen=True, kw_only=True):
     """`link`: where /etc/cufile.json leads, itself for a file, empty if there is none. `module`: the version of the
     loaded nvidia-fs, `on_disk` that of the running kernel's. `licence`: of the running kernel's NVIDIA module.
     `p2pdma`: the kernel has PCI P2PDMA; None if it hides its symbols. `multipath`: nvme_core's parameter. `kernel`: its
-    release. `ubuntu`: it is Ubuntu's."""
+    release. `ubuntu`: it is Ubuntu's. `tree`: the version of nvidia-fs that DKMS knows."""
 
     link: str = ""
     module: str = ""
@@ -38,6 +38,7 @@ class Gds(msgspec.Struct, frozen=True, kw_only=True):
     multipath: str = ""
     kernel: str = ""
     ubuntu: bool = False
+    tree: str = ""
 
     @property
     def is_open(self) -> bool | None:
@@ -48,7 +49,7 @@ class Gds(msgspec.Struct, frozen=True, kw_only=True):
 def parse(output: Output) -> Gds:
     single = {kind: rows[-1].strip() for kind, rows in output.rows().items()}
     p2pdma = {"yes": True, "no": False}.get(single.pop("p2pdma", ""))
-    names = ("link", "module", "on_disk", "licence", "multipath", "kernel")
+    names = ("link", "module", "on_disk", "licence", "multipath", "kernel", "tree")
     known = {name: single.get(name, "") for name in names}
     return Gds(**known, p2pdma=p2pdma, ubuntu=single.get("id") == "ubuntu")
 
@@ -155,6 +156,7 @@ echo "id|$(ID=; . /etc/os-release 2>/dev/null; echo "$ID")"
   v=$(cat /sys/module/nvidia_fs/version 2>/dev/null || sed -n 's/.*version: *//p' /proc/driver/nvidia-fs/version 2>/dev/null)
   echo "module|${v:-loaded}"
 }
+for d in /var/lib/dkms/nvidia-fs/*/source; do [ -e "$d" ] && d=${d%/source} && echo "tree|${d##*/}"; done
 f=$(modinfo -n nvidia_fs 2>/dev/null) && { v=$(modinfo -F version "$f" 2>/dev/null); echo "on_disk|${v:-built}"; }
 for m in nvidia nvidia-current nvidia-current-open; do
   l=$(modinfo -F license "$m" 2>/dev/null) && [ -n "$l" ] && { echo "licence|$l"; break; }
