@@ -101,6 +101,14 @@ def test_what_the_spec_does_not_ask_for_is_no_gap(check: str, status: Literal["n
     assert (len(judged.unproved), len(judged.proved), judged.contradicted) == (unproved, 1, ())
 
 
+def test_limits_that_the_machine_below_keeps_are_no_gap_of_a_container() -> None:
+    """docker's and containerd's, beside RDMA, where root has no CAP_SYS_RESOURCE."""
+    for status, green in (("skip", True), ("pass", True), ("fail", False)):
+        rows = [row("rdma.memlock", status), row("kernel.limits", "pass")]
+        assert judge(rows, "container").green is green, status
+    assert not judge([row("rdma.memlock", "skip"), row("kernel.limits", "pass")], "machine").green
+
+
 def test_every_waiver_names_a_check_that_there_is() -> None:
     assert {one.check for one in waivers.waivers()} <= {check.id for check in all_checks()}
 
