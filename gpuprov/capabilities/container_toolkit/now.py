@@ -140,7 +140,11 @@ def registered(ctx: Ctx) -> Outcome:
     after its files changed."""
     present = registrable(ctx.fragment, ctx.facts)
     if not present:
-        return skip("no engine with a daemon of root's: podman has none" if ctx.fragment.runtimes else "no such engine")
+        selected = engines(ctx.fragment, ctx.facts)
+        if selected.keys() == {"podman"}:
+            return not_asked("podman has no daemon of root's, and takes GPUs by CDI alone")
+        absent = [name for name, engine in selected.items() if engine is None]
+        return skip(f"not installed: {', '.join(absent)}" if absent else "no such engine")
     expected = f"{files.NAME} in force in {', '.join(present)}"
     for name, engine in present.items():
         unit = files.get_unit(name, engine)
