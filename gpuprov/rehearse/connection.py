@@ -9,7 +9,9 @@ from pathlib import Path
 import msgspec
 
 from gpuprov.plan.read import Pair
+from gpuprov.rehearse.real_hosts import put_into_own_domain
 from gpuprov.rehearse.shape import Shape
+from gpuprov.simulate.disk_files import OWN_ADDRESS
 from gpuprov.simulate.host import SimulatedHost
 from gpuprov.simulate.inventory import SSH_ARGS
 from gpuprov.spec.model import RawHost, select_site_variables
@@ -30,7 +32,9 @@ def pair_of(shape: Shape, host: SimulatedHost) -> Pair:
         "ansible_become": host.user != "root",
     }
     raw = RawHost(name=host.name, groups=shape.raw.groups, values=shape.raw.values, connection=connection)
-    return raw, msgspec.structs.replace(shape.spec, name=host.name, origins={})
+    is_machine = shape.description is not None and shape.description.kind == "machine"
+    spec = put_into_own_domain(shape.spec, OWN_ADDRESS if is_machine else host.address)
+    return raw, msgspec.structs.replace(spec, name=host.name, origins={})
 
 
 @contextmanager

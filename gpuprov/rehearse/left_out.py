@@ -12,6 +12,7 @@ from gpuprov.capabilities.pcie.fragment import Pcie, model
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma
 from gpuprov.capabilities.topology.fragment import Topology
 from gpuprov.catalog.pcie import list_processors
+from gpuprov.rehearse.real_hosts import leave_out_names
 from gpuprov.rehearse.shape_engines import PACKAGED, says_engines
 from gpuprov.rehearse.shape_rdma import MOST, RATES
 from gpuprov.simulate import distributions
@@ -53,6 +54,7 @@ def leave_out(spec: HostSpec, values: dict[str, Any]) -> tuple[HostSpec, list[st
     for name in [name for name in blocks if name in NOT_REHEARSED]:
         del blocks[name]
         left.append(f"{name}: {NOT_REHEARSED[name]}")
+    leave_out_names(blocks, left)
     return msgspec.structs.replace(spec, capabilities=blocks), left
 
 

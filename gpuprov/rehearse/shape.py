@@ -21,6 +21,7 @@ from gpuprov.plan.read import Pair
 from gpuprov.rehearse import shape_engines, shape_rdma
 from gpuprov.rehearse.left_out import leave_out
 from gpuprov.rehearse.model import Options
+from gpuprov.rehearse.real_hosts import is_in_domain
 from gpuprov.rules.resolve import upstream
 from gpuprov.simulate import distributions, faults, nvml_models
 from gpuprov.simulate.description import MOST_GPUS, Description, convert
@@ -93,6 +94,8 @@ def plan_shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
         gpu = GpuSpec(model=spec.gpu.model, count=description.gpu.count)
         spec = msgspec.structs.replace(spec, gpu=gpu)
     spec = shape_rdma.replace_places(spec, notes)
+    if is_in_domain(spec):
+        notes.append("fabric_manager.imex.nodes: the simulated host is alone in its domain, under its own address")
     driver = spec.capabilities.get("nvidia_driver")
     if isinstance(driver, NvidiaDriver) and driver.build_host:
         alone = {**spec.capabilities, "nvidia_driver": msgspec.structs.replace(driver, build_host="")}

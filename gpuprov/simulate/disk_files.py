@@ -13,7 +13,7 @@ MODULE_SOURCES = "/usr/src/gpuprov-sim-pci"
 IDENTITY = "opt/gpuprov.identity"
 """Name of the QEMU fw_cfg item with the machine's identity; the disk is the same for all machines."""
 INTERFACE, FABRIC_INTERFACE = "ens3", "ens4"
-GATEWAY = "10.0.2.2"
+GATEWAY, OWN_ADDRESS = "10.0.2.2", "10.0.2.15"
 """Address of the machine under the simulation as seen by every simulated machine:
 https://www.qemu.org/docs/master/system/devices/net.html"""
 FABRIC_PREFIX = "10.77.0."
@@ -88,7 +88,7 @@ def files() -> Mapping[str, File]:
         "/etc/machine-id": text(""),
         "/etc/resolv.conf": text("nameserver 10.0.2.3\n"),
         "/etc/systemd/network/10-outside.network": text(
-            f"[Match]\nName={INTERFACE}\n\n[Network]\nAddress=10.0.2.15/24\nGateway={GATEWAY}\nDNS=10.0.2.3\n"
+            f"[Match]\nName={INTERFACE}\n\n[Network]\nAddress={OWN_ADDRESS}/24\nGateway={GATEWAY}\nDNS=10.0.2.3\n"
             "LinkLocalAddressing=no\nIPv6AcceptRA=no\n"
         ),
         "/etc/default/grub.d/10-gpuprov-sim.cfg": text(_BOOT),
