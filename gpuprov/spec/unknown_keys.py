@@ -154,7 +154,9 @@ def suggest_inside(key: str, plain: str, value: object, kind: shape.StructType) 
         return ""
     if len(places) == 1 and "[]" not in "".join(places[0]):
         *outer, name = places[0]
-        typed = _type(value) if is_accepted(value, fields[places[0]]) else "..."
+        kinds = fields[places[0]]
+        switch = "true" if value == {} and is_accepted(True, kinds) else "..."
+        typed = _type(value) if is_accepted(value, kinds) else switch
         written = "".join(f"{part}: {{" for part in outer) + f"{name}: {typed}" + "}" * len(outer)
         return f"it is a field of {'.'.join(outer)}: write {written}"
     return f"it is a field of {' and '.join('.'.join(place[:-1]) for place in places)}".replace(".[]", "[]")
