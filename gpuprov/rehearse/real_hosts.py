@@ -8,11 +8,13 @@ import msgspec
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.capabilities.health.fragment import Health
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.host_code.json_members import Json
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
+from gpuprov.spec.repository import Repository
 
 NAME = re.compile(r"GPU-[0-9a-f-]+|([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
 """A PCI address or a UUID."""
@@ -57,6 +59,20 @@ def _list_words(value: Json) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         for inner in value:
             yield from _list_words(inner)
+
+
+def replace_driver_sources(spec: HostSpec, notes: list[str]) -> HostSpec:
+    """Return the spec with the driver built on the host, of packages that it serves itself."""
+    driver = spec.capabilities.get("nvidia_driver")
+    if not isinstance(driver, NvidiaDriver):
+        return spec
+    if driver.build_host:
+        notes.append(f"nvidia_driver.build_host {driver.build_host}: the simulated host builds its modules itself")
+        driver = msgspec.structs.replace(driver, build_host="")
+    if driver.source == "mirror":
+        notes.append("nvidia_driver.repository: a stand-in of NVIDIA's repository takes the place of the site's mirror")
+        driver = msgspec.structs.replace(driver, source="nvidia", repository=Repository())
+    return msgspec.structs.replace(spec, capabilities={**spec.capabilities, "nvidia_driver": driver})
 
 
 def is_in_domain(spec: HostSpec) -> bool:

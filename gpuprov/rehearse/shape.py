@@ -21,7 +21,7 @@ from gpuprov.plan.read import Pair
 from gpuprov.rehearse import shape_engines, shape_rdma
 from gpuprov.rehearse.left_out import leave_out
 from gpuprov.rehearse.model import Options
-from gpuprov.rehearse.real_hosts import is_in_domain
+from gpuprov.rehearse.real_hosts import is_in_domain, replace_driver_sources
 from gpuprov.rules.resolve import upstream
 from gpuprov.simulate import distributions, faults, nvml_models
 from gpuprov.simulate.description import MOST_GPUS, Description, convert
@@ -94,13 +94,9 @@ def plan_shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
         gpu = GpuSpec(model=spec.gpu.model, count=description.gpu.count)
         spec = msgspec.structs.replace(spec, gpu=gpu)
     spec = shape_rdma.replace_places(spec, notes)
+    spec = replace_driver_sources(spec, notes)
     if is_in_domain(spec):
         notes.append("fabric_manager.imex.nodes: the simulated host is alone in its domain, under its own address")
-    driver = spec.capabilities.get("nvidia_driver")
-    if isinstance(driver, NvidiaDriver) and driver.build_host:
-        alone = {**spec.capabilities, "nvidia_driver": msgspec.structs.replace(driver, build_host="")}
-        spec = msgspec.structs.replace(spec, capabilities=alone)
-        notes.append(f"nvidia_driver.build_host {driver.build_host}: the simulated host builds its modules itself")
     return Shape(
         name=name,
         hosts=hosts,
@@ -246,7 +242,7 @@ def plan_repositories(spec: HostSpec, known: Distribution) -> list[str]:
     """Return the repositories to serve if the spec takes the driver from another source than a simulated host of this
     distribution has, or what Ubuntu's archive has not."""
     driver = spec.capabilities.get("nvidia_driver")
-    from_nvidia = isinstance(driver, NvidiaDriver) and driver.source == "nvidia"
+    from_nvidia = isinstance(driver, NvidiaDriver) and driver.source in ("nvidia", "mirror")
     beside = any(isinstance(block, ContainerToolkit | Dcgm) for block in spec.capabilities.values())
     from_nvidia |= known.id == "ubuntu" and beside
     if not from_nvidia or "nvidia" in known.default_repositories:

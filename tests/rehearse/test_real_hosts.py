@@ -8,6 +8,7 @@ from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
 from gpuprov.capabilities.health.fragment import FirmwareVersions, Health
 from gpuprov.capabilities.mig.fragment import Mig
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.persistence import Persistence
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.rehearse.connection import pair_of
@@ -17,6 +18,7 @@ from gpuprov.simulate.description import Kind
 from gpuprov.simulate.host import SimulatedHost
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec
+from gpuprov.spec.repository import Repository
 from tests.rehearse.stage import pair
 from tests.rows import run_each
 
@@ -67,3 +69,12 @@ def test_a_tray_is_alone_in_its_domain(kind: Kind, address: str) -> None:
     block = pair_of(made, host)[1].capabilities["fabric_manager"]
     assert isinstance(block, FabricManager)
     assert block.imex == Imex(nodes=(address,))
+
+
+def test_a_stand_in_takes_the_place_of_the_sites_mirror() -> None:
+    mirror = Repository(url="https://mirror.example.com/cuda", key_file="keys/mirror.asc")
+    made = shape("L40S", {"nvidia_driver": NvidiaDriver(version="580", source="mirror", repository=mirror)})
+    assert made.spec.capabilities["nvidia_driver"] == NvidiaDriver(version="580", source="nvidia")
+    assert made.description
+    assert made.description.repositories == ("distribution", "nvidia")
+    assert any("takes the place of the site's mirror" in note for note in made.notes)
