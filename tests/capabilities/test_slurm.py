@@ -43,7 +43,13 @@ MIG = {"mig": CUT, "mig_capabilities": PATHS}
 AUTO = ("AutoDetect=nvml",)
 SHARED = ("Name=gpu File=/dev/nvidia0", "Name=shard Count=4 File=/dev/nvidia0")
 
+AT_REST = {"reboot_reasons": "", "container": "none\n"}
+UNDRIVEN = {"container": "podman\n", "loaded_driver": ""}
 ROWS = [
+    Row("in a container without a driver", GRES, None, {**UNDRIVEN, "mig": mig_host.state(complaint="gone")}, "skip",
+        "none is loaded there"),
+    Row("nor does its health check say something", CHECKED, WATCHED, {**UNDRIVEN, "slurm": told(health="1|300|slurm: gone")}, "skip",
+        "none is loaded there"),
     Row("a compute node", NODE, None, {}, "pass", "22.05.8"),
     Row("no slurmd", NODE, None, {"slurm": ""}, "fail", "slurmd is not installed", "slurm: false"),
     Row("a configless node", NODE, None, {"slurm": told(settings=None)}, "fail", "no /etc/slurm/slurm.conf", "slurmctld's gres.conf"),
@@ -136,7 +142,9 @@ def test_a_gres_conf_that_apply_writes_is_shown_whole() -> None:
 
 def test_what_the_role_brings_about() -> None:
     block = Slurm(health_check=True)
-    ctx = Context(HostSpec(name="gpu1", gpu=GpuSpec(model="H100-SXM5-80GB", count=8)), block, facts(slurm=told()))
+    ctx = Context(
+        HostSpec(name="gpu1", gpu=GpuSpec(model="H100-SXM5-80GB", count=8)), block, facts(slurm=told(), **AT_REST)
+    )
     found: dict[str, Any] = dict(DESIRED.make(ctx))
     assert found["lines"] == [{"path": "/etc/slurm/cgroup.conf", "keys": {"ConstrainDevices": "yes"}, "made": True}]
     assert found["units"] == {UNIT_FILE: UNIT_TEXT}
@@ -150,6 +158,19 @@ def test_what_the_role_brings_about() -> None:
     assert "48" not in settings["xids"], "what a reset repairs NVML itself reports while it lasts"
     assert not {name for name in found if name in ("on", "off", "run")}, "whether slurmd runs is the site's"
     assert DESIRED.make(Context(ctx.host, Slurm(constrain_devices=False), ctx.facts))["lines"] == []
+
+
+def test_gres_conf_is_not_written_before_the_boot_that_brings_the_driver() -> None:
+    """The step would wait for GPUs, and end what comes after it; the unit before slurmd writes the file at that boot."""
+
+    def steps(**changed: str) -> set[str]:
+        texts = {"slurm": told(), "reboot_reasons": "", "container": "none\n", "loaded_driver": "", **changed}
+        made: Any = DESIRED.make(Context(HostSpec(name="gpu1"), Slurm(), facts(**texts)))
+        return {*made["tasks"]}
+
+    assert steps() == {"slurm", "unit"}
+    assert steps(reboot_reasons="nvidia_driver|nouveau is loaded\n") == {"unit"}
+    assert steps(container="podman\n") == {"unit"}
 
 
 def test_the_block_that_was_applied_is_exported() -> None:

@@ -5,16 +5,19 @@ from collections.abc import Sequence
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.driver import machine_without_driver
 from gpuprov.capabilities.slurm import containers
 from gpuprov.capabilities.slurm.fragment import Ctx, devices, make_request
 from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import mig
-from gpuprov.facts.probes.host import pci
+from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.host.slurm import HEALTH, SLURM, Slurm
 from gpuprov.host_code.at_boot import slurm as onhost
 from gpuprov.host_code.at_boot.program import Refused
 
 CONF = f"{onhost.FOLDER}/slurm.conf"
+OF_MACHINE = (system.CONTAINER, nvidia.DRIVER)
 QUICK = 2000
 """Milliseconds that a health check may take: slurmd runs it on all nodes at once."""
 
@@ -67,7 +70,7 @@ def own(ctx: Ctx) -> Outcome:
 
 @check(
     "slurm.gres",
-    *(SLURM, mig.STATE, mig.CAPABILITIES, pci.NVIDIA_FUNCTIONS),
+    *(SLURM, mig.STATE, mig.CAPABILITIES, pci.NVIDIA_FUNCTIONS, *OF_MACHINE),
     fields=("gres", "type", "shards"),
     evidence=f"slurmd -G; cat {onhost.GRES}; nvidia-smi -L",
 )
@@ -79,6 +82,8 @@ def gres(ctx: Ctx) -> Outcome:
     slurm, state = ctx.facts.get(SLURM), ctx.facts.get(mig.STATE)
     if not slurm.slurmd:
         return fail("slurmd", "slurmd is not installed", "see slurm.node")
+    if reason := machine_without_driver(ctx.facts):
+        return skip(reason)
     if state.complaint or not state.gpus:
         return fail("the GPUs as NVML has them", state.complaint or "NVML lists no GPU", "see nvidia_driver.loaded")
     options = make_request(ctx)
@@ -142,7 +147,13 @@ def constrained(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-@check("slurm.health_check", SLURM, fields=("health_check",), evidence=f"grep -i HealthCheck {CONF}; {HEALTH}; echo $?")
+@check(
+    "slurm.health_check",
+    SLURM,
+    *OF_MACHINE,
+    fields=("health_check",),
+    evidence=f"grep -i HealthCheck {CONF}; {HEALTH}; echo $?",
+)
 def health_check(ctx: Ctx) -> Outcome:
     """slurm.conf runs gpuprov's health check at intervals; here it answers within two seconds, and finds the GPUs fit
     for work."""
@@ -152,6 +163,8 @@ def health_check(ctx: Ctx) -> Outcome:
     settings, judged = state.settings or {}, state.judged
     if judged is None:
         return fail(HEALTH, "not there", APPLY)
+    if judged.status and (reason := machine_without_driver(ctx.facts)):
+        return skip(reason)
     if judged.status:
         return fail(
             "GPUs that are fit for work",

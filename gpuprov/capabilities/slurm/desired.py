@@ -7,9 +7,12 @@ from typing import Any
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.at_boot import ABOVE, COMMON, PATH, command, files
 from gpuprov.capabilities.base import Desired, Resources
+from gpuprov.capabilities.driver import machine_without_driver
 from gpuprov.capabilities.slurm import containers
 from gpuprov.capabilities.slurm.fragment import Ctx, make_request
-from gpuprov.facts.probes.host import slurm, slurm_containers
+from gpuprov.facts.probes.driver import nvidia
+from gpuprov.facts.probes.host import slurm, slurm_containers, system
+from gpuprov.facts.probes.host.house import REBOOT_REASONS
 from gpuprov.host_code.at_boot import slurm as onhost
 from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Lines, Program, Resource, Unit, role_values
@@ -64,10 +67,12 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Json]:
-    """Return the values of its resources, and how long the GPUs are waited for."""
+    """Return the values of its resources, and how long the GPUs are waited for: not at all before the boot that brings
+    the driver, or in a container whose machine has none, since gres.conf is written before each start of slurmd."""
     values = role_values(desired(ctx), "program", "programs", "files", "units", "absent", "lines", "run")
     (slurmd,) = values.pop("run")
-    return {**values, "tasks": {"slurm": {"seconds": SECONDS}, "unit": slurmd}}
+    waits = bool(ctx.facts.get(REBOOT_REASONS)) or bool(machine_without_driver(ctx.facts))
+    return {**values, "tasks": {**({} if waits else {"slurm": {"seconds": SECONDS}}), "unit": slurmd}}
 
 
 PROBES = (slurm.SLURM, slurm_containers.CONTAINERS)
@@ -79,4 +84,4 @@ RESOURCES: Resources[Any] = Resources(
     lines=(slurm.CGROUP,),
     proves={"files": ("constrain_devices", "containers")},
 )
-DESIRED: Desired[Any] = Desired(PROBES, make)
+DESIRED: Desired[Any] = Desired((*PROBES, REBOOT_REASONS, system.CONTAINER, nvidia.DRIVER), make)
