@@ -28,12 +28,16 @@ def find_xid(text: str) -> str:
     return "" if small or _OF_OTHERS.search(text) else match[2]
 
 
-QUOTES = str.maketrans({"\\": None, '"': " ", "\u201c": " ", "\u201d": " ", "\u2018": "'", "\u2019": "'"})
+QUOTES = str.maketrans(
+    {"\\": None}
+    | dict.fromkeys('"\u201c\u201d\u201e\u00ab\u00bb', " ")
+    | dict.fromkeys("\u2018\u2019\u201a\u2032\u00b4`", "'")
+)
 
 
 def fold(text: str) -> str:
-    """Normalise a text for comparison: without quotes, case and runs of blanks; web pages write ' as a curved one, and
-    logs put a backslash before a quote within quotes."""
+    """Normalise a text for comparison: without quotes, case and runs of blanks; web pages and programs write ' as a curved one or
+    as `, and logs put a backslash before a quote within quotes."""
     return " ".join(text.translate(QUOTES).split()).casefold()
 
 

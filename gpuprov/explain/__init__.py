@@ -22,6 +22,7 @@ from gpuprov.core.sanitize import cut_to
 from gpuprov.explain import fields
 from gpuprov.explain.hardware import explain_hardware, suggest
 from gpuprov.explain.messages import Seen, symptoms_in
+from gpuprov.explain.plain import choose_joined, join_broken, read_plain
 from gpuprov.explain.versions import explain_version
 from gpuprov.facts.captures import Record
 from gpuprov.facts.captures.outputs import CUT
@@ -41,7 +42,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 def explain(words: str, commands: Mapping[str, str] | None = None) -> list[Explanation]:
     """Return every meaning of `words`, the exact ones first. Raises GpuprovError with similar words if there is none.
     `commands`: gpuprov's own, with what they do."""
-    text = words.strip().removeprefix("gpuprov.")
+    text = read_plain(words).strip().removeprefix("gpuprov.")
     terms = _terms(text)
     answers = [*_capabilities(text), *terms, *_fields(text), *_checks(text), *_exit_codes(text)]
     hardware = (
@@ -234,9 +235,12 @@ def _terms(text: str) -> list[Explanation]:
 
 
 def _symptoms(text: str) -> list[Explanation]:
-    """Return the symptoms in a log of these lines, or else of a line with these words; then other messages that contain
-    the words."""
-    seen = symptoms_in(text) or (symptoms_in(" ".join(text.split())) if "\n" in text else [])
+    """Return the symptoms in a message that a terminal broke into these lines, in a log of these lines, or else of a
+    line with these words; then other messages that contain the words."""
+    whole = symptoms_in(choose_joined(join_broken(text)))
+    keys = {sighting.symptom.key for sighting in whole}
+    seen = whole + [sighting for sighting in symptoms_in(text) if sighting.symptom.key not in keys]
+    seen = seen or (symptoms_in(" ".join(text.split())) if "\n" in text else [])
     shown = {sighting.symptom.key for sighting in seen}
     return _answers(seen) + [_symptom(symptom) for symptom in find_symptom(text) if symptom.key not in shown]
 

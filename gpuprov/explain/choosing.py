@@ -9,6 +9,7 @@ from typing import IO
 
 from gpuprov.catalog.kernel import kernel_file
 from gpuprov.catalog.signatures import list_choosing_words
+from gpuprov.explain.plain import is_plain, read_plain
 
 BLOCK = 16 << 10
 """Bytes examined together."""
@@ -38,10 +39,8 @@ def _words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
 
 
 @cache
-def _keys() -> tuple[frozenset[bytes], frozenset[bytes]]:
-    """Return the words of lines that may hold a message, and those with the words of lines that name GPUs."""
-    keys = frozenset(_words())
-    return keys, keys | OF_A_GPU
+def _keys() -> frozenset[bytes]:
+    return frozenset(_words())
 
 
 def _list_ending_words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
@@ -56,12 +55,10 @@ def _list_ending_words() -> dict[bytes, tuple[frozenset[bytes], ...]]:
 def chosen(stream: IO[bytes], note: Callable[[str], None]) -> Iterator[str]:
     """Yield the lines that may hold a message, with those around them; an empty line marks omitted ones. `note` is
     called with each line that names a GPU, whether it is yielded or not. Never more than a block of the log is kept."""
-    beside = _words()
-    keys, either = _keys()
     before: deque[bytes] = deque(maxlen=AROUND)
     rest, gap = 0, False
-    for block in _blocks(stream):
-        if not rest and either.isdisjoint(block.translate(_TO_WORDS).split()):
+    for block, words in map(_prepare, _blocks(stream)):
+        if not rest and OF_A_GPU.isdisjoint(words) and not _may_hold(words):
             gap = True
             before.extend(block[-AROUND * LONGEST_LINE :].splitlines()[-AROUND:])
             continue
@@ -69,7 +66,7 @@ def chosen(stream: IO[bytes], note: Callable[[str], None]) -> Iterator[str]:
             words = set(line.translate(_TO_WORDS).split())
             if not OF_A_GPU.isdisjoint(words):
                 note(_text(line))
-            if any(words.issuperset(others) for word in keys & words for others in beside[word]):
+            if _may_hold(words):
                 if gap:
                     yield ""
                 yield from map(_text, before)
@@ -81,6 +78,21 @@ def chosen(stream: IO[bytes], note: Callable[[str], None]) -> Iterator[str]:
             else:
                 gap = gap or len(before) == AROUND
                 before.append(line)
+
+
+def _prepare(block: bytes) -> tuple[bytes, set[bytes]]:
+    """Return a block as plain text, and its words."""
+    words = set(block.translate(_TO_WORDS).split())
+    if is_plain(block, words):
+        return block, words
+    block = read_plain(block.decode("utf-8", "replace")).encode("utf-8", "replace")
+    return block, set(block.translate(_TO_WORDS).split())
+
+
+def _may_hold(words: set[bytes]) -> bool:
+    """True if a message could be in text with these words: in a line of them, or in one of several."""
+    beside = _words()
+    return any(words.issuperset(others) for word in _keys() & words for others in beside[word])
 
 
 def _text(line: bytes) -> str:
