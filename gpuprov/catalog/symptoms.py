@@ -85,6 +85,8 @@ FILES = (
     "symptoms_installs",
     "symptoms_transports",
     "symptoms_starts",
+    "symptoms_general",
+    "symptoms_families",
 )
 
 
