@@ -48,11 +48,12 @@ def load_fleet(
     sources: Sequence[str], limit: str | None = None, *, cache: bool = True, **options: Unpack[ReadOptions]
 ) -> Fleet:
     """Read, merge and judge. Raises SpecError with every problem; warnings stay on the Fleet."""
-    inventory = load(sources, limit=limit, cache=cache, **options)
+    beside: list[Problem] = []
+    inventory = load(sources, limit=limit, cache=cache, beside=beside, **options)
     if has_secrets():
         reveal(_vocabulary())
     unread = [problem for name in inventory.extra for problem in _unread(name)]
-    fleet = judge(inventory.hosts, [*inventory.warnings, *unread], whole=limit is None)
+    fleet = judge(inventory.hosts, [*beside, *inventory.warnings, *unread], whole=limit is None)
     return msgspec.structs.replace(fleet, children=inventory.children, left_out=inventory.left_out)
 
 
@@ -80,10 +81,15 @@ def _unread(name: str) -> Iterable[Problem]:
 
 def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: bool = True) -> Fleet:
     """Return typed specs of raw hosts. Hosts that share one merged spec are judged once. `whole`: these are all hosts
-    of the inventory."""
+    of the inventory. Errors among the `warnings` are raised with all others."""
     pairs: list[tuple[RawHost, HostSpec]] = []
     unmanaged: list[str] = []
     problems: list[Problem] = list(warnings)
+    unreadable = {
+        problem.origin
+        for problem in problems
+        if problem.severity == "error" and problem.origin and problem.origin.column > 1  # INI's places are lines
+    }
     known: dict[int, tuple[HostSpec | None, list[Problem]]] = {}
     hosts = tuple(hosts)  # keeps every `values` alive: its identity is the key below
     for raw in hosts:
@@ -95,13 +101,15 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
             msgspec.structs.replace(problem, hosts=(raw.name,), path=(), origin=raw.places.get(str(problem.path[0])))
             for problem in unset
         ]
-        if wrong := list(find_unusable(raw)):
-            problems += wrong
-            continue
+        problems += find_unusable(raw)
         if id(raw.values) not in known:
             known[id(raw.values)] = build_spec(raw)
         spec, findings = known[id(raw.values)]
-        problems += [msgspec.structs.replace(problem, hosts=(raw.name,)) for problem in findings]
+        problems += [
+            msgspec.structs.replace(problem, hosts=(raw.name,))
+            for problem in findings
+            if problem.origin not in unreadable
+        ]
         if spec is not None:
             pairs.append((raw, with_site(spec, raw)))
     problems += (_one_machine(*shared) for shared in find_shared_machines(raw for raw, _ in pairs))

@@ -36,9 +36,17 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 def load(
-    sources: Sequence[str], *, limit: str | None = None, cache: bool = True, **options: Unpack[ReadOptions]
+    sources: Sequence[str],
+    *,
+    limit: str | None = None,
+    cache: bool = True,
+    beside: list[Problem] | None = None,
+    **options: Unpack[ReadOptions],
 ) -> Inventory:
     """Return the inventory, narrowed to `limit` (an Ansible host pattern). Raises SpecError with every problem.
+
+    `beside`: receives the problems that leave the hosts readable, so that their specs can be judged, too; without it
+    they are raised.
 
     `cache` lets a resolved inventory be kept and reused; it is never used for sources with vaults, scripts, plugin
     configurations, templates or secrets (see `gpuprov.inventory.cache`).
@@ -59,11 +67,15 @@ def load(
         resolved = load_reader()(paths, **options)
         if key and key == store.compute_key(paths):
             store.write(key, resolved)
+    if resolved.problems and beside is None:
+        raise SpecError(resolved.problems)
+    if beside is not None:
+        beside += resolved.problems
     hosts = resolved.hosts
     if limit is not None:
         hosts, problems = select(hosts, resolved.groups, limit)
         if problems:
-            raise SpecError(problems)
+            raise SpecError(resolved.problems or problems)
     chosen = {raw.name for raw in hosts}
     return Inventory(
         tuple(sources),

@@ -12,9 +12,9 @@ from ansible.parsing.splitter import parse_kv
 from gpuprov.core.safe_parse import Tree
 from gpuprov.inventory.data import DOTTED, format_nested
 from gpuprov.inventory.findings import Findings
+from gpuprov.inventory.loader import Loader
 from gpuprov.inventory.origin import strip_tags
 from gpuprov.inventory.reasons import convert_error
-from gpuprov.inventory.source import Loader
 from gpuprov.spec.model import is_secret
 from gpuprov.spec.problem import Origin
 from gpuprov.spec.shown import show

@@ -1,4 +1,7 @@
-"""Problems as they are detected, host by host; the same problem of many hosts is kept once."""
+"""Problems as they are detected, host by host; the same problem of many hosts is kept once. One that leaves the rest
+readable is not fatal: specs are judged beside it."""
+
+from collections.abc import Iterable
 
 from gpuprov.spec.problem import Origin, Path, Problem
 
@@ -8,17 +11,25 @@ class Findings:
 
     def __init__(self) -> None:
         self._hosts: dict[Problem, list[str]] = {}
+        self.fatal = False
+        """True if what was read is not enough to judge specs."""
 
     def add(self, message: str, origin: Origin | None, host: str = "", path: Path = (), hint: str = "") -> None:
         """Add a finding; `host` is empty if it is about a file and not a host."""
         problem = Problem(message=message, origin=origin, path=path, hint=hint)
+        self.fatal = True
         hosts = self._hosts.setdefault(problem, [])
         if host and (not hosts or hosts[-1] != host):
             hosts.append(host)
 
-    def take(self, problem: Problem) -> None:
+    def take(self, problem: Problem, *, fatal: bool = True) -> None:
         """Add an existing problem."""
         self._hosts.setdefault(problem, [])
+        self.fatal = self.fatal or fatal
+
+    def take_all(self, problems: Iterable[Problem], *, fatal: bool = True) -> None:
+        for problem in problems:
+            self.take(problem, fatal=fatal)
 
     def __bool__(self) -> bool:
         return bool(self._hosts)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
+import msgspec
 from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.inventory.helpers import sort_groups
@@ -20,13 +21,14 @@ from gpuprov.inventory import extra
 from gpuprov.inventory.duplicates import split_messages
 from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.links import find_astray
+from gpuprov.inventory.loader import Loader
 from gpuprov.inventory.merge import Merge
 from gpuprov.inventory.origin import find_origin, is_template, is_vaulted, strip_tags
 from gpuprov.inventory.play import ReadOptions
 from gpuprov.inventory.quiet import Heard, silence_ansible
 from gpuprov.inventory.reasons import convert_error
 from gpuprov.inventory.resolved import Resolved
-from gpuprov.inventory.source import Loader, Manager
+from gpuprov.inventory.source import Manager
 from gpuprov.inventory.sources import show_path
 from gpuprov.inventory.templates import Templates
 from gpuprov.inventory.unreached import find_unreached
@@ -65,8 +67,8 @@ def _read(sources: list[str], heard: Heard, options: ReadOptions) -> Resolved:
         raise SpecError(lost)
     manager = Manager(loader, sources, heard)
     manager.parse_sources(cache=False)
-    for problem in manager.problems:
-        findings.take(problem)
+    findings.take_all(manager.problems)
+    findings.take_all(manager.mended, fatal=False)
     given = play.extra if play else extra.read(loader, options.get("extra_vars", ()), findings)
     if play or options.get("alone"):
         loader.set_basedir(play.folder if play else os.path.dirname(sources[0]))
@@ -78,16 +80,18 @@ def _read(sources: list[str], heard: Heard, options: ReadOptions) -> Resolved:
     rows = hosts.all()
     loud, warnings = split_messages(heard)
     warnings += manager.warnings
-    for problem in loud:
-        findings.take(problem)
+    findings.take_all(loud, fatal=False)
     warnings += find_unreached(manager, loader, list_variable_folders(manager._sources, loader.get_basedir()), findings)
     if not rows and not findings:
         place = Origin(show_path(sources[0])) if len(sources) == 1 else None
         findings.take(Problem(message="the inventory has no hosts", origin=place, hint="add one under hosts"))
-    if findings:
+    if findings.fatal or not rows:
         raise SpecError(findings.problems())
     warnings += manager.data.unread.problems()
-    return _gather(manager, hosts, rows, warnings, tuple(given))
+    resolved = _gather(manager, hosts, rows, warnings, tuple(given))
+    if findings:
+        return msgspec.structs.replace(resolved, problems=tuple(findings.problems()), cacheable=False)
+    return resolved
 
 
 @contextmanager
@@ -134,9 +138,11 @@ class _Hosts:
         entries = [(host, self._chain(host), self.variables.of_host(host)) for host in hosts]
         for path, error in self._loader.failed.items():
             self._findings.take(convert_error(error, path))
-        for problem in self._loader.faults:
-            self._findings.take(problem)
-        usable = not self._findings  # with files missing, every templated value would be a second, misleading problem
+        self._findings.take_all(self._loader.faults)
+        self._findings.take_all(self._loader.mended, fatal=False)
+        usable = (
+            not self._findings.fatal
+        )  # with files missing, every templated value would be a second, misleading problem
         return [self._host(host, chain, own, usable) for host, chain, own in entries]
 
     def _chain(self, host: Any) -> _Chain:

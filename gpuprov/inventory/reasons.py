@@ -87,16 +87,24 @@ def convert_error(error: BaseException, file: str, subject: str = "the file") ->
         return Problem(message=beyond.message, origin=place, hint=f"it said: {stderr}" if stderr else allowed)
     spelled = (
         find_other_format,
+        spelling.find_foreign_space,
         spelling.open_quote,
         spelling.open_bracket,
         spelling.find_open_section,
+        spelling.find_byte_order_mark,
         spelling.find_shell_range,
+        spelling.find_ini_assignment,
+        spelling.find_section,
     )
     for explained in spelled:
         if problem := explained(whole, place, read_lines(place, file)):
             return problem
     if problem := find_wrong_indentation(whole, place, file) or find_line_without_key(whole, place, file):
         return problem
+    if "found unhashable key" in whole and not any("{{" in line for line in read_lines(place, file)):
+        return Problem(
+            message="a list or a mapping stands where a key belongs", origin=place, hint="write a text there"
+        )
     for pattern, message, hint in _KNOWN:
         if seen := re.search(pattern, whole):
             message = seen.expand(message)

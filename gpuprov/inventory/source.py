@@ -1,142 +1,24 @@
-"""Ansible's loader, inventory data and manager, with a record of the files read, their contents and the errors."""
+"""Ansible's inventory manager, which records every problem of a source."""
 
-import copy
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.inventory.manager import InventoryManager
-from ansible.parsing.dataloader import DataLoader
 
 from gpuprov.core import safe_parse
-from gpuprov.core.safe_parse import Tree
-from gpuprov.inventory import ranges
+from gpuprov.inventory import mend, ranges
 from gpuprov.inventory.data import Data
 from gpuprov.inventory.enabled import judge_enabled, load_plugins, with_enabled
-from gpuprov.inventory.origin import find_origin, hide_encrypted, hide_encrypted_text
+from gpuprov.inventory.loader import YAML_NAMES, Loader
 from gpuprov.inventory.quiet import Heard
 from gpuprov.inventory.reasons import convert_error
 from gpuprov.inventory.scripts import limit_scripts, list_hosts_with_specs
-from gpuprov.inventory.shape import check_names, find_misplaced, find_repeated, judge, list_groups
+from gpuprov.inventory.shape import find_repeated, judge, list_groups
 from gpuprov.inventory.sources import ONLY_FILES, is_host_list, show_path
 from gpuprov.spec.problem import Origin, Problem
-from gpuprov.spec.shown import show
-
-YAML_NAMES = (".yaml", ".yml", ".json")
-
-
-class Loader(DataLoader):  # type: ignore[misc]
-    """A loader that reads each file once (Ansible's `auto` and `yaml` plugins each read it again) and records the
-    plugins that failed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.failed: dict[str, Exception] = {}
-        self.faults: list[Problem] = []
-        self.opened: list[tuple[str, Any]] = []
-        self.tolerant = False
-        """True while variable files are read: a broken file counts as empty, so that the next ones are checked, too."""
-        self.note: Callable[[object, object], None] = lambda _name, _value: None  # told of each variable in these, once
-        self._documents: Tree = {}
-
-    @property
-    def read(self) -> Iterator[str]:
-        """Yield the files that were read, except inventories."""
-        return iter([*self._documents, *self.failed])
-
-    def load_from_file(
-        self,
-        file_name: str,
-        cache: str = "all",
-        unsafe: bool = False,
-        json_only: bool = False,
-        trusted_as_template: bool = False,
-    ) -> Any:
-        """Load a file as Ansible does, from memory the second time. A plugin's own configuration is read exactly as
-        Ansible does."""
-        path = str(self.path_dwim(file_name))
-        if path not in self._documents and path not in self.failed:
-            try:
-                document = super().load_from_file(path, "none", True, json_only, True)
-                hide_encrypted(document)
-                self._documents[path] = self._judged(path, document)
-            except Exception as error:
-                self.failed[path] = error
-        if path in self.failed:
-            if self.tolerant:
-                return {}
-            raise self.failed[path]
-        document = self._documents[path]
-        if isinstance(document, Mapping) and "plugin" in document:
-            return super().load_from_file(path, cache, unsafe, json_only, trusted_as_template)
-        self.opened.append((path, document))
-        return document if unsafe or cache == "none" else copy.deepcopy(document)
-
-    def load(self, data: str, *given: Any, **named: Any) -> Any:
-        """Load a text as Ansible does, but within limits: its own readers of JSON and YAML have none."""
-        text = str.__str__(data)
-        try:
-            safe_parse.check_json(text)
-            safe_parse.check_yaml(text)
-            safe_parse.check_unicode(text)
-        except safe_parse.Unreadable as error:
-            raise AnsibleError(error.message) from error
-        return super().load(data, *given, **named)
-
-    def get_text_file_contents(self, file_name: str, encoding: str | None = None) -> str:
-        """Return the contents as Ansible does. Values of an encrypted file that is not YAML are hidden, too."""
-        text: str = super().get_text_file_contents(file_name, encoding)
-        if not str(file_name).endswith(YAML_NAMES):
-            hide_encrypted_text(text)
-        return text
-
-    def _get_file_contents(self, file_name: str) -> tuple[bytes, bool]:
-        """Return the contents as Ansible does, but only for a regular file of acceptable size: it would wait for a
-        pipe, and read a device for ever."""
-        path = str(self.path_dwim(file_name))
-        try:
-            safe_parse.judge_file(path)
-        except safe_parse.Unreadable as error:
-            raise AnsibleError(error.message) from error
-        content: tuple[bytes, bool] = super()._get_file_contents(file_name)
-        return content
-
-    def _judged(self, path: str, document: Any) -> Any:
-        if self.tolerant and isinstance(document, Mapping):
-            faults = [
-                *check_names(document, "variables", Origin(show_path(path))),
-                *find_misplaced(document, "in a file of variables"),
-            ]
-            self.faults += faults
-            for name, value in document.items():
-                self.note(name, value)
-            return {} if faults else document
-        if not self.tolerant or not document:
-            return document
-        place = find_origin(document) or Origin(show_path(path))
-        self.faults.append(
-            Problem(
-                message=f"a file of variables is {show(document)}", origin=place, hint="allowed: a mapping of variables"
-            )
-        )
-        return {}
-
-    def forget(self, path: str) -> None:
-        """Release a document that is no longer needed (an inventory of thousands of hosts is large)."""
-        self._documents.pop(path, None)
-        self.failed.pop(path, None)
-        self.opened.clear()
-
-    @contextmanager
-    def watch(self) -> Iterator[list[tuple[str, Any]]]:
-        """Collect the files (with their contents) that are used in this context, in order."""
-        used: list[tuple[str, Any]] = []
-        self.opened = used
-        yield used
-        self.opened = []
 
 
 class Manager(InventoryManager):  # type: ignore[misc]
@@ -150,6 +32,8 @@ class Manager(InventoryManager):  # type: ignore[misc]
         self.heard = heard
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
+        self.mended: list[Problem] = []
+        """Mistakes in sources that were read without what is meant by them."""
         self._configured = False
         self._only = self._source = ""
         self._above: list[str] = []
@@ -191,14 +75,33 @@ class Manager(InventoryManager):  # type: ignore[misc]
             self._only = "script" if _is_script(source) else ""
         elif self._is_too_much(source) or self._is_faulty_yaml(source):
             return False
-        start = len(self.heard.failures)
-        parsed = self._try(source)
-        if not parsed:
-            error = select_relevant(source, dict(self.heard.failures[start:]), self._configured)
-            refused = Problem(message="no inventory plugin can read this file", origin=Origin(show_path(source)))
-            self.problems.append(with_enabled(convert_error(error, source) if error else refused))
+        parsed = self._try_mended(str(source))
         self.files.forget(str(source))
         return parsed
+
+    def _try_mended(self, source: str) -> bool:
+        """Parse a file; if its lines are an INI inventory's, without those that cannot be read."""
+        mended: list[Problem] = []
+        for _ in range(mend.ROUNDS):
+            start = len(self.heard.failures)
+            if self._try(source):
+                self.mended += mended
+                return True
+            failures = dict(self.heard.failures[start:])
+            error = select_relevant(source, failures, self._configured)
+            refused = Problem(message="no inventory plugin can read this file", origin=Origin(show_path(source)))
+            problem = convert_error(error, source) if error else refused
+            text = mend.correct_line(problem, self._text(source)) if error and error is failures.get("ini") else ""
+            if not text:
+                self.problems += [*mended, problem if mended else with_enabled(problem)]
+                return False
+            mended.append(problem)
+            self.files.patched[source] = text
+        self.problems += mended
+        return False
+
+    def _text(self, source: str) -> str:
+        return self.files._get_file_contents(source)[0].decode(errors="replace")
 
     def _folder(self, source: str) -> bool:
         real = os.path.realpath(source)
@@ -257,6 +160,8 @@ class Manager(InventoryManager):  # type: ignore[misc]
         start = len(self.heard.warnings)
         try:
             document = self.files.load_from_file(source, cache="none", trusted_as_template=True)
+            self.mended += self.files.mended
+            self.files.mended = []
         except Exception as error:
             self.files.forget(str(source))
             if named_yaml or "vault" in str(error) or isinstance(error.__cause__, safe_parse.Unreadable):
@@ -274,9 +179,12 @@ class Manager(InventoryManager):  # type: ignore[misc]
         problems = list(judge(document, show_path(source)))
         faults = [problem for problem in problems if problem.severity == "error"]
         self.warnings += [problem for problem in problems if problem.severity == "warning"]
-        self.listed.update(() if faults else list_groups(document))
-        self.problems += faults
-        return bool(faults)
+        if faults:
+            mend.mend_document(document)
+        lost = any(problem.severity == "error" for problem in judge(document, show_path(source))) if faults else False
+        self.listed.update(() if lost else list_groups(document))
+        (self.problems if lost else self.mended).extend(faults)
+        return lost
 
 
 def select_relevant(source: str, failures: dict[str, BaseException], configured: bool) -> BaseException | None:

@@ -11,10 +11,11 @@ from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 
 from gpuprov.core.safe_parse import TreeView
 from gpuprov.inventory.findings import Findings
+from gpuprov.inventory.loader import Loader
 from gpuprov.inventory.origin import find_origin, hide_looked_up, is_vaulted
 from gpuprov.inventory.reads import list_all_names, list_templates
 from gpuprov.inventory.reasons import clean_text
-from gpuprov.inventory.source import Loader, Manager
+from gpuprov.inventory.source import Manager
 from gpuprov.spec.problem import Path, format_path
 
 _LOST = object()

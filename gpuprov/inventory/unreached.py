@@ -16,8 +16,9 @@ from ansible.errors import AnsibleError
 
 from gpuprov.core import safe_parse
 from gpuprov.inventory.findings import Findings
+from gpuprov.inventory.loader import YAML_NAMES, Loader
 from gpuprov.inventory.origin import find_origin
-from gpuprov.inventory.source import YAML_NAMES, Loader, Manager
+from gpuprov.inventory.source import Manager
 from gpuprov.inventory.sources import BESIDE, show_path
 from gpuprov.spec.problem import Origin, Problem
 

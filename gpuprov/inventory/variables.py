@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -14,14 +15,15 @@ from ansible.inventory.helpers import sort_groups
 from ansible.plugins.loader import vars_loader
 from ansible.vars.plugins import get_vars_from_inventory_sources, get_vars_from_path
 
-from gpuprov.core.safe_parse import Tree, TreeView
+from gpuprov.core.safe_parse import Tree, TreeView, Unreadable, parse_yaml
 from gpuprov.inventory.findings import Findings
+from gpuprov.inventory.loader import Loader
 from gpuprov.inventory.origin import find_origin, is_template, is_vaulted, strip_tags
 from gpuprov.inventory.reasons import convert_error
-from gpuprov.inventory.source import Loader, Manager
+from gpuprov.inventory.source import Manager
 from gpuprov.inventory.sources import is_host_list, show_path
 from gpuprov.spec.model import SITE_VARIABLES, is_connection
-from gpuprov.spec.problem import Origin
+from gpuprov.spec.problem import Origin, Problem
 from gpuprov.spec.shown import show
 
 STAGE = "task"
@@ -154,7 +156,9 @@ class Variables:
             return
         text = "a vaulted text" if is_vaulted(value) else show(strip_tags(value))
         hint = "allowed: a mapping of blocks ({} for none)" + _suggest_mapping(value)
-        self._findings.add(f"gpuprov is {text}", find_origin(value) or place, hint=hint)
+        problem = Problem(message=f"gpuprov is {text}", origin=find_origin(value) or place, hint=hint)
+        if problem.origin not in self._loader.blanked:
+            self._findings.take(problem, fatal=False)
 
 
 def list_variable_folders(sources: Iterable[str], basedir: str) -> set[str]:
@@ -188,4 +192,9 @@ def _suggest_mapping(value: Any) -> str:
         return "; take the dashes out"
     if isinstance(value, str) and not is_vaulted(value) and re.match(r"\s*[a-z_]+:(\s|\Z)", value):
         return "; take the quotes out, or the | before it"
+    if isinstance(value, str) and not is_vaulted(value) and value.startswith("{"):  # INI's values are Python's or JSON
+        try:
+            return f"; write {json.dumps(parse_yaml(str.__str__(value)), ensure_ascii=False)}"
+        except (Unreadable, TypeError):
+            return ""
     return ""

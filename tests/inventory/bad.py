@@ -90,13 +90,13 @@ FORM = [
     ),
     yaml(
         "a template without quotes, in braces",
-        "all:\n  vars:\n    gpuprov: {nvidia_driver: {version: {{ a }}}}\n",
-        ':3:28: a template that is not quoted; write it as key: "{{ name }}"',
+        "all:\n  hosts: {gpu01: {}}\n  vars:\n    gpuprov: {nvidia_driver: {version: {{ a }}}}\n",
+        ':4:40: a template that is not quoted; write it as key: "{{ name }}"',
     ),
     yaml(
         "a character that YAML keeps for itself",
         "all:\n  vars:\n    a: {b: @c}\n",
-        ":3:10: a value begins with a character that YAML keeps for itself: @, ` or %; quote the whole value",
+        ":3:12: a value begins with a character that YAML keeps for itself: @, ` or %; quote the whole value",
     ),
     yaml(
         "a host that is a number",
@@ -278,7 +278,7 @@ TEXT = [
     Bad(
         "ini host",
         {"hosts": "[a]\ngpu01 x\n"},
-        ["hosts:2:7: expected key=value host variable assignment, got: x"],
+        ['hosts:2:7: "x" is no variable of a host; allowed: name=value'],
         "hosts",
     ),
     Bad(
@@ -293,7 +293,14 @@ TEXT = [
         ["hosts:1:1: the [ that opens a section here is not closed; write [gpu]"],
         "hosts",
     ),
-    Bad("ini section", {"a.ini": "[a:b]\ngpu01\n"}, ["a.ini:1:1: section [a:b] has unknown type: b"], "a.ini"),
+    Bad(
+        "ini section",
+        {"a.ini": "[a:b]\ngpu01\n"},
+        [
+            'a.ini:1:1: a section of the kind "b" is none that Ansible knows; allowed: [NAME], [NAME:vars], [NAME:children]'
+        ],
+        "a.ini",
+    ),
     Bad(
         "ini child",
         {"hosts": "[all:children]\ntraining\n"},
