@@ -72,6 +72,16 @@ def described(identifier: str) -> str:
     return f"{identifier} ({chip.chip}, {chip.arch})" if chip else identifier
 
 
+def find_old_card(name: str) -> tuple[Card, Generation] | None:
+    """Return a card of a generation that no driver of the catalogue knows: K80, Tesla K80."""
+    plain = re.sub(r"[^a-z0-9]", "", name.casefold()).removeprefix("nvidia").removeprefix("tesla")
+    for card in _file().cards:
+        chip = chip_of(f"{VENDOR}:{card.ids[0]}")
+        if chip and chip.arch not in ARCHITECTURES and plain.startswith(card.key.casefold()):
+            return card, _generation(chip.arch)
+    return None
+
+
 @cache
 def cards() -> tuple[Gpu, ...]:
     """Return the cards as GPUs: all else that is known of them follows from their chip."""

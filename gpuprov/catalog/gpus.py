@@ -4,7 +4,7 @@ import re
 from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 
-from gpuprov.catalog.chips import cards, described, generation_of
+from gpuprov.catalog.chips import cards, described, find_old_card, generation_of
 from gpuprov.catalog.instances import (
     find_instance,
     find_labelled_model,
@@ -165,6 +165,9 @@ def explain_unknown(text: str) -> tuple[str, str]:
     model, count = split_count(text)
     if count is not None:
         return "is a count and a model", f'write model: "{model}" and count: {count}'
+    if old := find_old_card(text):
+        message = f"is {old[0].name} ({old[1].arch}), and branch {old[1].last_branch} is its last"
+        return message, "leave gpu and nvidia_driver out of this host's spec: no driver that gpuprov installs knows it"
     if generation := generation_of(text):
         modules = NEEDS[generation.flavour]
         last = f", branch {generation.last_branch} is its last" if generation.last_branch else ""

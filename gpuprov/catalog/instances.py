@@ -114,6 +114,9 @@ def find_nearest_types(text: str) -> list[str]:
     if not is_type(text):
         return []
     names = {name.casefold(): name for row in read_instances_file().instances for name in row.types}
+    family = text.strip().casefold().rpartition(".")[0]
+    if family.startswith("ecs."):  # gn8ia is no gn8is: one letter tells families with other GPUs apart
+        names = {name: full for name, full in names.items() if name.rpartition(".")[0] == family}
     near = get_close_matches(text.strip().casefold(), names, n=3, cutoff=0.85)
     figures = set(re.findall(r"\d+", text))
     return [names[name] for name in near if len(figures - set(re.findall(r"\d+", name))) < 2]

@@ -125,7 +125,7 @@ def test_nearest_gpu() -> None:
         "RTX6080",
         "10de:2328",
         "0x2328",
-        "NVIDIA DGX Spark",
+        "NVIDIA IGX Orin",
         "NVIDIA GeForce RTX 2050",
     ],
 )

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpuprov.catalog import choose_kernel_modules, drivers, find_by_pci_id, find_gpu
-from gpuprov.catalog.chips import ChipsFile, cards, chip_of, described, generation_of
+from gpuprov.catalog.chips import ChipsFile, cards, chip_of, described, find_old_card, generation_of
 from gpuprov.catalog.drivers.sets import build_kernel_module_table
 from gpuprov.catalog.gpus import explain_unknown, list_gpus
+from gpuprov.catalog.instances import find_nearest_types
 from gpuprov.catalog.reader import load
 from gpuprov.catalog.topology import count_nvlinks
 from gpuprov.rules import resolve
@@ -98,7 +99,8 @@ def test_vera_rubin_needs_open_modules_of_a_branch_that_knows_it() -> None:
 
 
 def test_every_card_is_a_gpu_without_mig() -> None:
-    assert len(cards()) == len(load("chips", ChipsFile).cards)
+    rows = load("chips", ChipsFile).cards
+    assert {card.key for card in cards()} == {row.key for row in rows if not find_old_card(row.key)}
     for gpu in cards():
         assert find_gpu(gpu.name) is gpu
         assert find_gpu(gpu.name.removeprefix("NVIDIA ")) is gpu
@@ -128,3 +130,23 @@ def test_an_a800_has_eight_of_the_twelve_links_of_an_a100() -> None:
         12,
     ]
     assert count_nvlinks(find_gpu("RTX3080")) is None
+
+
+def test_a_card_that_no_driver_knows_any_more_is_named_with_its_last_branch() -> None:
+    for name in ("K80", "Tesla K80", "tesla-k80", "K40m", "NVIDIA Tesla K20X"):
+        message, hint = explain_unknown(name)
+        assert "(Kepler), and branch 470 is its last" in message
+        assert "leave gpu and nvidia_driver out" in hint
+    assert find_old_card("P4000") is None
+
+
+def test_names_of_machines_and_cards_that_people_type() -> None:
+    for name, key in {"Quadro P4000": "QUADRO-P4000", "DGX Spark": "GB10", "NVIDIA DGX Spark": "GB10"}.items():
+        gpu = find_gpu(name)
+        assert gpu, name
+        assert gpu.key == key
+
+
+def test_a_family_of_ecs_is_not_offered_for_another() -> None:
+    assert find_nearest_types("ecs.gn8ia.2xlarge") == []
+    assert find_nearest_types("ecs.gn8is.3xlarge") != []
