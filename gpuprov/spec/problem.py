@@ -58,7 +58,7 @@ def report_under(*here: str | int) -> Say:
 
     def problem(path: Path | str, message: str, hint: str, *, warning: bool = False) -> Problem:
         more = tuple(filter(None, path.split("."))) if isinstance(path, str) else path
-        whole, joint = (*here, *more), "" if message[:1] in (" ", ":") else " "
+        whole, joint = (*here, *more), "" if message[:1] in (" ", ":", ".") else " "
         severity: Literal["error", "warning"] = "warning" if warning else "error"
         return Problem(path=whole, message=f"{format_path(whole)}{joint}{message}", hint=hint, severity=severity)
 

@@ -90,6 +90,23 @@ def test_limits_without_persistence_are_warned_of() -> None:
     assert not list(gpu_settings.CAPABILITY.rules(HostSpec(name="h", capabilities={"gpu_settings": ecc}), ecc))
 
 
+def test_an_entry_that_later_ones_cover_is_warned_of() -> None:
+    def said(*entries: Plain) -> list[str]:
+        block = made({"per_gpu": list(entries)})
+        host = HostSpec(name="h", capabilities={"gpu_settings": block, "persistence": Persistence()})
+        return [str(problem) for problem in gpu_settings.CAPABILITY.rules(host, block)]
+
+    lock, first = {"graphics": [1000, 1980]}, {"gpus": [0], "power_limit": 500}
+    assert [
+        text for text in said(first, {"gpus": "all", "power_limit": 600}) if "per_gpu[0].power_limit has no" in text
+    ]
+    assert [text for text in said(first, {"gpus": [1, 0], "power_limit": 600}) if "per_gpu[0].power" in text]
+    assert not said({"gpus": "all", "power_limit": 600}, first), "what is for all stands first"
+    assert not said(first, {"gpus": [1], "power_limit": 600}), "another GPU"
+    assert not said(first, {"gpus": [0], "ecc": "enabled"}), "another setting"
+    assert not said({"gpus": [0], "locked_clocks": lock}, {"gpus": [0], "locked_clocks": {"memory": [1, 2]}})
+
+
 def test_of_groups_of_mps_only_their_gpus_are_taken() -> None:
     groups = made({"scope": "groups", "groups": [{"gpus": [0, 1]}]}, Mps)
     assert not told({"per_gpu": [{"gpus": [2], "compute_mode": "prohibited"}]}, mps=groups)

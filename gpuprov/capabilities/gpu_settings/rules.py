@@ -21,6 +21,7 @@ VOLATILE = ("power_limit", "application_clocks", "locked_clocks", "compute_mode"
 
 def rules(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
     yield from selectors(host, block)
+    yield from hidden_entries(block)
     for path, entry in places(block):
         yield from clocks(path, entry)
         yield from hardware(path, entry, host)
@@ -60,6 +61,27 @@ def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
             if isinstance(name, int) and count is not None and name >= count:
                 hint = f"allowed: 0 to {count - 1}, or correct gpu.count"
                 yield problem(path, f" is {name}, and the host has {count} GPU{'s' * (count != 1)}", hint)
+
+
+def hidden_entries(block: GpuSettings) -> Iterable[Problem]:
+    """Yield settings without effect: later entries say the same setting of each of their GPUs."""
+    said = [dict[str, Any](settings(entry)) for entry in block.per_gpu]
+    chosen = [_chosen(entry) for entry in block.per_gpu]
+    for number, own in enumerate(chosen):
+        for name, value in said[number].items():
+            covering = [n for n in range(number + 1, len(said)) if covers(said[n].get(name), value)]
+            later = {gpu for n in covering for gpu in chosen[n]}
+            if own and later and ("all" in later or own <= later):
+                message = f".{name} has no effect: later entries say it of the same GPUs, and the last one counts"
+                hint = "take it out, or put what is for single GPUs after what is for all"
+                yield problem((HERE, "per_gpu", number), message, hint, warning=True)
+
+
+def covers(later: Any, earlier: Any) -> bool:
+    """Return whether a setting replaces an earlier one wholly; locked clocks are settings by themselves."""
+    if isinstance(later, dict) and isinstance(earlier, dict):
+        return set(earlier) <= set(later)
+    return later is not None
 
 
 def clocks(path: Path, entry: Settings) -> Iterable[Problem]:
