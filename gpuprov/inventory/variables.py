@@ -22,6 +22,7 @@ from gpuprov.inventory.origin import find_origin, is_template, is_vaulted, strip
 from gpuprov.inventory.reasons import convert_error
 from gpuprov.inventory.source import Manager
 from gpuprov.inventory.sources import is_host_list, show_path
+from gpuprov.spec.connection import ADDRESSES, PORTS, USERS
 from gpuprov.spec.model import SITE_VARIABLES, is_connection
 from gpuprov.spec.problem import Origin, Problem
 from gpuprov.spec.shown import show
@@ -37,7 +38,7 @@ class Own:
     layers: list[Any] = field(default_factory=list)
     connection: Tree = field(default_factory=dict)
     places: dict[str, Origin | None] = field(default_factory=dict)
-    """Places of SITE_VARIABLES."""
+    """Places of the variables that are judged beside the spec."""
     variables: list[TreeView] = field(default_factory=list)
     """All variables of the place, in order, for use by templates."""
 
@@ -166,14 +167,17 @@ def list_variable_folders(sources: Iterable[str], basedir: str) -> set[str]:
     return {s if os.path.isdir(s) else os.path.dirname(s) for s in sources if not is_host_list(s)} | {basedir}
 
 
+_PLACED = SITE_VARIABLES | {*ADDRESSES, *PORTS, *USERS}
+
+
 def find_places(variables: TreeView) -> dict[str, Origin | None]:
-    """Return the places of SITE_VARIABLES: of the value, or, if it has no place, of its name."""
-    if SITE_VARIABLES.isdisjoint(variables):
+    """Return the places of the variables that are judged: of the value, or, if it has no place, of its name."""
+    if _PLACED.isdisjoint(variables):
         return {}
     return {
         str.__str__(name): (None if isinstance(value, Mapping | list) else find_origin(value)) or find_origin(name)
         for name, value in variables.items()
-        if isinstance(name, str) and name in SITE_VARIABLES
+        if isinstance(name, str) and name in _PLACED
     }
 
 

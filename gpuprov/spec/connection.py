@@ -92,13 +92,17 @@ def list_complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
     elif name in USERS and value not in (None, "") and not _USER.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a user's name, without characters of a shell"
     elif name in PORTS and value not in (None, "") and not _is_port(value):
-        yield f"{name} is {show(value)}", "allowed: a number from 1 to 65535"
+        digits = re.sub(r"[^0-9]", "", str(value)) if re.fullmatch(r"\W*[0-9]{1,5}\W*", str(value)) else ""
+        fix = f"; write {digits}" if digits and _is_port(digits) else ""
+        yield f"{name} is {show(value)}", f"allowed: a number from 1 to 65535{fix}"
     elif name == NODE and value not in (None, "") and not _NODE.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a node's name, of lower-case letters, digits, - and ."
 
 
 def correct_address(text: str, name: str) -> str:
     """Return what to write in place of an address that no host can have; empty for others."""
+    if login := re.fullmatch(r"([a-z_][a-z0-9_-]*)@([^@\s]+)", text):
+        return f"write {name}: {login[2]} and ansible_user: {login[1]}"
     if url := re.fullmatch(r"[a-z]+://([^/:@]+)/?", text):
         return f"write {url[1]}"
     if with_port := re.fullmatch(r"([^:\[\]@]+):([0-9]{1,5})", text):

@@ -139,7 +139,7 @@ class RawHost(msgspec.Struct, frozen=True, kw_only=True):
 
     `values` are plain Python values. `origins` maps the path of each key or list item to the place it was written.
     `connection` holds the host's `ansible_*` connection variables, SITE_VARIABLES, SIMULATED_HOST and RACK, templated;
-    `places`, where SITE_VARIABLES were written, if known.
+    `places`, where SITE_VARIABLES, addresses, ports and users were written, if known.
     """
 
     name: str

@@ -73,6 +73,20 @@ def test_what_is_taken() -> None:
             assert complaints(name, value) == [], (name, value)
 
 
+def test_each_is_placed_in_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("group_vars").mkdir()
+    Path("group_vars/all.yml").write_text("ansible_user: -x\ngpuprov: {nouveau: {}}\n")
+    Path("hosts.ini").write_text("[a]\ngpu01 ansible_host=me@192.0.2.1 ansible_port=22x\n")
+    with pytest.raises(SpecError) as caught:
+        load_fleet(["hosts.ini"], cache=False)
+    assert str(caught.value).splitlines() == [
+        'group_vars/all.yml:1:15: ansible_user is "-x"; allowed: a user\'s name, without characters of a shell',
+        'hosts.ini:2:1: ansible_host is "me@192.0.2.1"; write ansible_host: 192.0.2.1 and ansible_user: me',
+        'hosts.ini:2:1: ansible_port is "22x"; allowed: a number from 1 to 65535',
+    ]
+
+
 def test_two_names_of_one_machine_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     hosts = {
