@@ -19,6 +19,7 @@ from gpuprov.spec.build import convert
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem
 
+_UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 OFF = "switch it off for these hosts: mig: false"
 
 
@@ -194,8 +195,8 @@ def parted_indexes(block: Mig) -> Iterator[tuple[int, list[int]]]:
 
 
 def _is_hardware(name: str) -> bool:
-    """Return whether a name is a PCI address or a UUID, which no catalogue knows."""
-    return name.upper().startswith("GPU-") or mig_layout.is_address(name) is not None
+    """Return whether a name is a PCI address or a whole UUID, which no catalogue knows."""
+    return bool(_UUID.fullmatch(name)) or mig_layout.is_address(name) is not None
 
 
 def _explain_list(name: str) -> str:
@@ -211,7 +212,12 @@ def _explain_list(name: str) -> str:
 
 def _model_problem(path: Path, label: str, name: str, gpu: Gpu | None) -> Iterable[Problem]:
     known = gpus.find_gpu(name)
-    if known is None:
+    if name.upper().startswith(("GPU-", "MIG-")) or _UUID.fullmatch(f"GPU-{name}"):
+        message, hint = f'{label} is "{name}", which is no UUID of a GPU', "a whole one, as nvidia-smi -L prints it"
+        if _UUID.fullmatch(f"GPU-{name}"):
+            hint = f'write "GPU-{name.lower()}"'
+        yield Problem(path=path, message=message, hint=hint)
+    elif known is None:
         near = gpus.find_nearest(name)
         hint = (
             _explain_list(name)
