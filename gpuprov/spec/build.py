@@ -10,7 +10,7 @@ from msgspec import inspect as shape
 
 from gpuprov.core.sanitize import hides
 from gpuprov.spec import declared
-from gpuprov.spec.fixes import explain
+from gpuprov.spec.fixes import describe, explain
 from gpuprov.spec.kinds import is_fitting, list_members, unwrap
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, format_path
@@ -103,11 +103,11 @@ def can_be_switched_off(field: shape.Field) -> bool:
 def _walk(value: object, kind: shape.Type, path: Path) -> list[Finding]:
     bare = unwrap(kind)
     if isinstance(bare, shape.UnionType):
-        return _walk_union(value, bare, path)
+        return _walk_union(value, kind, path)
     if isinstance(bare, shape.StructType):
         return _walk_struct(value, bare, path)
     if isinstance(bare, shape.DictType) and isinstance(value, Mapping):
-        return _walk_mapping(value, bare, path)
+        return _walk_mapping(value, bare, path, describe(kind))
     if isinstance(bare, shape.VarTupleType | shape.ListType) and isinstance(value, list | tuple):
         findings = [f for n, item in enumerate(value) for f in _walk(item, bare.item_type, (*path, n))]
         least, most = bare.min_length or 0, bare.max_length
@@ -125,11 +125,12 @@ def report_refused(value: object, kind: shape.Type, path: Path) -> Finding:
     return path, f"{format_path(path)} is {show(value)}", f"allowed: {describe_allowed(kind)}{explain(value, kind)}"
 
 
-def _walk_union(value: object, kind: shape.UnionType, path: Path) -> list[Finding]:
-    if any(not _walk(value, member, path) for member in kind.types):
+def _walk_union(value: object, kind: shape.Type, path: Path) -> list[Finding]:
+    members = list_members(kind)
+    if any(not _walk(value, member, path) for member in members):
         return []
     structured = (shape.StructType, shape.DictType, shape.VarTupleType, shape.ListType)
-    containers = [m for m in kind.types if isinstance(unwrap(m), structured)]
+    containers = [m for m in members if isinstance(m, structured)]
     mappings = (shape.StructType, shape.DictType)
     alike = [m for m in containers if isinstance(unwrap(m), mappings) == isinstance(value, Mapping)]
     chosen = alike if len(alike) == 1 else containers
@@ -138,7 +139,7 @@ def _walk_union(value: object, kind: shape.UnionType, path: Path) -> list[Findin
     return [report_refused(value, kind, path)]
 
 
-def _walk_mapping(value: Mapping[Any, object], kind: shape.DictType, path: Path) -> list[Finding]:
+def _walk_mapping(value: Mapping[Any, object], kind: shape.DictType, path: Path, description: str) -> list[Finding]:
     findings: list[Finding] = []
     for key, item in value.items():
         if not isinstance(key, str):
@@ -159,7 +160,10 @@ def _walk_mapping(value: Mapping[Any, object], kind: shape.DictType, path: Path)
                     f"allowed: {describe_allowed(kind.key_type)}{suggest_key_form(key, kind.key_type)}",
                 )
             )
-        findings += _walk(item, kind.value_type, (*path, key))
+        of_key = kind.value_type
+        if unit := re.search(rf"(\w+) for {re.escape(key)}\b", description):  # the description says it by key
+            of_key = shape.Metadata(kind.value_type, extra_json_schema={"description": unit[1]})
+        findings += _walk(item, of_key, (*path, key))
     return findings
 
 

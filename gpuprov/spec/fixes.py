@@ -10,11 +10,12 @@ from gpuprov.core.safe_parse import parse_whole
 from gpuprov.core.sanitize import is_hidden
 from gpuprov.spec.kinds import is_accepted, is_fitting, list_members, unwrap
 from gpuprov.spec.text_fixes import Fix, Unknown, fix_text, format_as_typed, is_narrow
-from gpuprov.spec.words import BOOLEANS, GONE, OFF, ON, REMOVES, THERE, YAML_BOOLEANS
+from gpuprov.spec.unit_fixes import find_count, find_measure
+from gpuprov.spec.words import BOOLEANS, GONE, OFF, ON, REMOVES, SWITCHES, THERE, YAML_BOOLEANS
 
 _NUMBER = re.compile(r"(-?[0-9]{1,15})(?: ?(W|MHz))?", re.IGNORECASE)
-_MEASURE = re.compile(r"([0-9]{1,15}) ?([A-Za-z]+(?:/s)?)")
-_FROM_TO = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
+_FROM_TO = re.compile(r"\[?([0-9]{1,2})(?:-|:|\.\.)([0-9]{1,2})\]?")
+_INSTANCES = re.compile(r"(?:([0-9]{1,2}) ?[x*×] ?)?([0-9a-z.+]*[a-z][0-9a-z.+]*)(?: ?[x*×:=] ?([0-9]{1,2}))?")
 _COUNTED = re.compile(r"([A-Za-z][\w. -]*?) ?[:x*×] ?([0-9]{1,2})|([0-9]{1,2}) ?[x*×] ?([A-Za-z].*)")
 """A model with its count behind or before it: H100:8, 8x H100."""
 _SPLIT = re.compile(r"[,\s]+")
@@ -30,10 +31,10 @@ def fix_for(value: object, kind: shape.Type) -> Fix | None:
     """Return the likely intended value, in a form that a field of this type accepts; None if it is unknown."""
     if value is None or is_hidden(str(value)) or _is_gone(value, kind):
         return None
-    number = find_measure(value, describe(kind)) if isinstance(value, str) else None
-    whole = [member for member in list_members(kind) if isinstance(member, shape.IntType)]
-    if number is not None and any(is_fitting(number, member) for member in whole):
-        return Fix(number, f"write {number} (the unit is known)")
+    if isinstance(value, str) and (fix := fix_number(value, kind)):
+        return fix
+    if isinstance(value, str | list) and "how many" in describe(kind) and (fix := fix_counts(value)):
+        return fix
     if isinstance(value, bool) and {shape.IntType, shape.StrType} <= {type(member) for member in list_members(kind)}:
         return Fix(int(value), f"write {int(value)}{YAML_BOOLEANS}")
     return next((fix for member in list_members(kind) for fix in fix_for_member(value, member)), None)
@@ -44,11 +45,30 @@ def describe(kind: shape.Type) -> str:
     return str((kind.extra_json_schema or {}).get("description", "")) if isinstance(kind, shape.Metadata) else ""
 
 
-def find_measure(text: str, description: str) -> int | None:
-    """Return the number of a text with the unit that the field's description names: 400 Gb/s."""
-    measure = _MEASURE.fullmatch(text.strip())
-    unit = {"Gbps": "Gb/s", "Gbit/s": "Gb/s"}.get(measure[2], measure[2]) if measure else ""
-    return parse_whole(measure[1]) if measure and unit in description.replace(",", " ").split() else None
+def fix_number(value: str, kind: shape.Type) -> Fix | None:
+    """Return the number that a text with a unit means, or a count: 64G, 400Gb/s, 8x."""
+    number = find_measure(value, describe(kind))
+    for member in list_members(kind):
+        typed = str(number) if isinstance(member, shape.StrType) and is_narrow(member) else number
+        numeric = isinstance(member, shape.IntType | shape.FloatType)
+        if number is not None and (numeric or typed != number) and is_fitting(typed, member):
+            return Fix(typed, f"write {format_as_typed(typed)} (the unit is known)")
+        count = find_count(value) if isinstance(member, shape.IntType) else None
+        if count is not None and is_fitting(count, member):
+            return Fix(count, f"write {count}")
+    return None
+
+
+def fix_counts(value: str | list[object]) -> Fix | None:
+    """Return a mapping of names to numbers for names with a count, or none, in a text or a list."""
+    parts = re.split(r"\s*[,;+]\s+|\s*,\s*", value.strip()) if isinstance(value, str) else value
+    made: dict[str, int] = {}
+    for part in parts:
+        seen = _INSTANCES.fullmatch(part.strip()) if isinstance(part, str) else None
+        if not seen:
+            return None
+        made[seen[2]] = made.get(seen[2], 0) + int(seen[1] or seen[3] or 1)
+    return Fix(made, f"write {format_as_typed(made)} (the number on each)")
 
 
 def _is_gone(value: object, kind: shape.Type) -> bool:
@@ -61,6 +81,9 @@ def explain(value: object, kind: shape.Type) -> str:
         return f"; {fix.words}"
     if _is_gone(value, kind):
         return f"; {REMOVES}"
+    blocks = [member for member in list_members(kind) if isinstance(member, shape.StructType)]
+    if isinstance(value, str) and value.casefold() in ("false", *OFF) and blocks:
+        return "; write false to switch it off, {} for the defaults"
     if value in (True, None) and _SHORT_WORD in describe(kind):
         return '; write ""'
     words = any(isinstance(member, shape.LiteralType | shape.StrType) for member in list_members(kind))
@@ -77,13 +100,15 @@ def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
         if number and is_fitting(whole := int(number[1]), kind):
             yield Fix(whole, f"write {whole}" + (" (the unit is known)" if number[2] else " without quotes"))
     elif isinstance(kind, shape.BoolType):
-        meaning = BOOLEANS.get(value.strip().casefold()) if isinstance(value, str) else None
+        meaning = SWITCHES.get(value.strip().casefold()) if isinstance(value, str) else None
         meaning = bool(value) if isinstance(value, int) and value in (0, 1) else meaning
         if isinstance(value, Mapping):
             yield Fix(True, "write true")
         if meaning is not None:
             yield Fix(
-                meaning, f"write {format_as_typed(meaning)}" + (" without quotes" if isinstance(value, str) else "")
+                meaning,
+                f"write {format_as_typed(meaning)}"
+                + (" without quotes" if str(value).casefold() in BOOLEANS and isinstance(value, str) else ""),
             )
     elif isinstance(kind, shape.VarTupleType | shape.ListType):
         yield from fix_list(value, kind)
@@ -135,8 +160,8 @@ def fix_list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterat
         yield Fix(Unknown, f"as in [{_format_fields(entry)}]")
         return
     items: list[object] = [part for part in _SPLIT.split(value) if part] if isinstance(value, str) else [value]
-    if (span := _FROM_TO.fullmatch(str(value))) and is_accepted(0, kind.item_type):
-        items = [*range(int(span[1]), int(span[2]) + 1)]
+    if is_accepted(0, kind.item_type):
+        items = [number for item in items for number in expand_span(item)]
     if kind.min_length == 2 and isinstance(value, str):  # least and most
         items = [part for part in re.split(r"[-,\s]+", value) if part]
     numbers = [parse_whole(item) if isinstance(item, str) else None for item in items]
@@ -148,6 +173,12 @@ def fix_list(value: object, kind: shape.VarTupleType | shape.ListType) -> Iterat
     if made and not any(item is None or _is_unknown(item) for item in made):
         plain = [item.value if isinstance(item, Fix) else item for item in made]
         yield Fix(plain, f"write {format_as_typed(plain)}")
+
+
+def expand_span(item: object) -> list[object]:
+    """Return the numbers of a range: 0-7, [0:3]; anything else alone."""
+    span = _FROM_TO.fullmatch(str(item))
+    return [*range(int(span[1]), int(span[2]) + 1)] if span else [item]
 
 
 def _fix_entry(value: Mapping[str, object], kind: shape.Type) -> Iterator[Fix]:
@@ -179,7 +210,7 @@ def fix_block(value: object, kind: shape.StructType) -> Iterator[Fix]:
     names = {field.encode_name: field.type for field in kind.fields}
     if value == "{}" and not needed:
         yield Fix({}, "write {} without quotes")
-    if value is True and not needed:
+    if value in (True, "true") and not needed:
         yield from fix_true(kind)
     if isinstance(value, bool):
         return

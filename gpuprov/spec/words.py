@@ -4,6 +4,12 @@ ON, OFF = ("enabled", "unlimited", "if-needed", "on", "yes"), ("disabled", "neve
 """Words that people use for true and false."""
 YAML_BOOLEANS = " (YAML reads yes, no, on and off as true and false)"
 BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+SWITCHES = {
+    **BOOLEANS,
+    **dict.fromkeys(("y", "1", "enabled", "enable", "present", "active"), True),
+    **dict.fromkeys(("n", "0", "disabled", "disable", "absent", "never", "none"), False),
+}
+"""Words that people use where true or false is asked for."""
 OTHER_WORDS = {
     "autodetect": "nvml",  # Slurm's AutoDetect=nvml
     "ib": "infiniband",
