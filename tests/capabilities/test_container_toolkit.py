@@ -74,7 +74,7 @@ def test_an_exported_host_is_as_its_export_says() -> None:
     assert isinstance(found, ContainerToolkit)
     for check in container_toolkit.CAPABILITY.checks:
         changed = {probe.name: GOOD[probe.name] for probe in check.probes if probe.name in GOOD}
-        judge(Row(check.id, check.id, found, changed, "pass"))
+        judge(Row(check.id, check.id, found, changed, "n/a" if check.id == "container_toolkit.cuda" else "pass"))
 
 
 PATH, SERVICE = "nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"

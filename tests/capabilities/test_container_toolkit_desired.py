@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gpuprov.capabilities.answers import HEADER, STARTING
@@ -221,3 +222,13 @@ def test_without_a_site_there_is_no_repository_and_suites_are_apts() -> None:
     assert made()["repository"] == {}
     found = made(None, REPOSITORY, **EL)["repository"]
     assert (found["suite"], found["components"]) == ("/", [])
+
+
+def test_an_image_is_pulled_where_the_site_allows_it_for_engines_that_lack_it() -> None:
+    lacks = {"cuda_images": "lacks docker\nlacks containerd\noff\n"}
+    pulling = ContainerToolkit(runtimes=("docker", "containerd"), cuda_image="site/cuda:1", cuda_pull=True)
+    assert "pull" not in made(msgspec.structs.replace(pulling, cuda_pull=False), None, **lacks)["tasks"]
+    assert "pull" not in made(pulling)["tasks"]
+    assert made(pulling, None, **lacks)["tasks"]["pull"]["argv"] == [
+        *("sh", "-c", "docker pull site/cuda:1 && ctr images pull site/cuda:1")
+    ]

@@ -160,6 +160,12 @@ def problems(**fields: Any) -> list[tuple[str, str, str]]:
                 )
             ],
         ),
+        ({"runtimes": ("crio",), "cuda_image": "site/cuda:1"}, [("error",
+            "container_toolkit.cuda_image needs one of docker, podman, containerd: with crio a kubelet alone starts containers",
+            "leave cuda_image out, and run a pod that computes")]),
+        ({"runtimes": ("crio", "podman"), "cuda_image": "site/cuda:1"}, []),
+        ({"cuda_pull": True}, [("error", "container_toolkit.cuda_pull is true, and no image is named",
+            "name one in container_toolkit.cuda_image")]),
         ({"rootless": ("root",)},
             [("error", 'container_toolkit.rootless has "root", whose engines are those of runtimes', "take it out")]),
     ],

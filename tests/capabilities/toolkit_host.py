@@ -215,6 +215,8 @@ PROBES: dict[str, Output | str] = {
     "container_engines": CLOCK + docker() + containerd() + crio() + podman(),
     "container_toolkit": toolkit(),
     "cdi_specifications": cdi(),
+    "cuda_images": "off\n",
+    "cuda_in_containers": "off\n",
     "gpu_devices": GPU,
     "rootless_users": USER,
 }

@@ -48,6 +48,7 @@ SHARED = {
     "base",
     "booting",
     "compared",
+    "computing",
     "driver",
     "package_sources",
     "read_files",

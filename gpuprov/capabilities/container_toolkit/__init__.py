@@ -4,9 +4,9 @@ kept current."""
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import LOADED, Capability
-from gpuprov.capabilities.container_toolkit import cdi, now, preflight
+from gpuprov.capabilities.container_toolkit import cdi, cuda, now, preflight
 from gpuprov.capabilities.container_toolkit.desired import DESIRED, RESOURCES
-from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, installed, modern
+from gpuprov.capabilities.container_toolkit.fragment import STARTABLE, ContainerToolkit, installed, modern
 from gpuprov.capabilities.container_toolkit.tasks import TASKS
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.facts.probes.base import Facts
@@ -36,6 +36,13 @@ def rules(_host: HostSpec, block: ContainerToolkit) -> Iterable[Problem]:
     elif block.mode == "legacy":
         message = "is legacy: where systemd has the cgroups, its daemon-reload takes GPUs from containers"
         yield problem("mode", message, "leave mode out, or mode: cdi", warning=True)
+    if block.cuda_image and block.runtimes and not set(block.runtimes) & {*STARTABLE}:
+        message = (
+            f"needs one of {', '.join(STARTABLE)}: with {', '.join(block.runtimes)} a kubelet alone starts containers"
+        )
+        yield problem("cuda_image", message, "leave cuda_image out, and run a pod that computes")
+    if block.cuda_pull and not block.cuda_image:
+        yield problem("cuda_pull", "is true, and no image is named", "name one in container_toolkit.cuda_image")
     if "root" in block.rootless:
         message = 'container_toolkit.rootless has "root", whose engines are those of runtimes'
         yield Problem(path=(HERE, "rootless", block.rootless.index("root")), message=message, hint="take it out")
@@ -96,7 +103,7 @@ CAPABILITY = Capability(
     name=HERE,
     summary="GPUs in containers: NVIDIA's toolkit at one version, registered in the engines, with a CDI specification kept fresh",
     fragment=ContainerToolkit,
-    checks=now.CHECKS + cdi.CHECKS + preflight.CHECKS,
+    checks=now.CHECKS + cdi.CHECKS + cuda.CHECKS + preflight.CHECKS,
     rules=rules,
     export=export,
     export_probes=(packages.PACKAGES, ENGINES, TOOLKIT, CDI, USERS),
@@ -110,5 +117,6 @@ CAPABILITY = Capability(
         ),
         "registered": ("container_toolkit.packages", "container_toolkit.configured"),
         "cdi": ("container_toolkit.packages", *LOADED),
+        "cuda": ("container_toolkit.packages", "container_toolkit.registered", "container_toolkit.cdi", *LOADED),
     },
 )

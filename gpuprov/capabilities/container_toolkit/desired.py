@@ -3,12 +3,14 @@ through each boot."""
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.container_toolkit.decision import PROBES, Decision, decided, repository
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
+    ask_image,
     installed,
     modern,
     registrable,
@@ -22,6 +24,7 @@ from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.facts.probes.containers.container_engines import ENGINES
 from gpuprov.facts.probes.containers.container_toolkit import TOOLKIT, Toolkit
+from gpuprov.facts.probes.gpus.cuda_runs import CUDA_IMAGES
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from gpuprov.host_code.cdi import LINKS, MAKE_UVM, SPECIFICATION, UVM
 from gpuprov.host_code.json_members import Json
@@ -78,6 +81,8 @@ ExecStart=/usr/bin/nvidia-ctk --quiet cdi generate --output=FILE
 [Install]
 WantedBy=multi-user.target
 """
+IMAGES = replace(CUDA_IMAGES, asks=ask_image)
+PULLS = {"containerd": "ctr images"}
 DEFAULT_PLACE = f"/var/run/cdi/{SPECIFICATION}"
 """The file that the toolkit's own unit writes unless configured otherwise."""
 Ctx = Context[ContainerToolkit]
@@ -193,6 +198,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
         Step("daemons", {"names": names, **default}, names),
         Step("restart", default, names),
         Step("settings", {"argv": argv}, argv),
+        Step("pull", {"argv": pull(ctx), "hint": "pull it by hand, as a user that the registry knows"}, pull(ctx)),
     ]
     return {
         "later": waiting(ctx, decision),
@@ -201,6 +207,13 @@ def make(ctx: Ctx) -> dict[str, Json]:
         **role_values(coming(ctx), "files", "absent", "lines", "on", "off"),
         "tasks": hand_steps(steps, TASKS),
     }
+
+
+def pull(ctx: Ctx) -> list[str]:
+    """Return the command that pulls the image in which CUDA is proved, for the engines that lack it; empty if none may
+    or need."""
+    image, lacking = ctx.fragment.cuda_image, ctx.facts.get(IMAGES) if ctx.fragment.cuda_pull else ()
+    return ["sh", "-c", " && ".join(f"{PULLS.get(name, name)} pull {image}" for name in lacking)] if lacking else []
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
@@ -224,4 +237,4 @@ RESOURCES = Resources(
     units=lambda _host, _block: (*catalogue.REFRESH_UNITS, *catalogue.OWN_UNITS),
     proves={"files": ("cdi_directory", "default_runtime"), "enabled": ("cdi_directory",)},
 )
-DESIRED = Desired((*PROBES, REPOSITORIES, ENGINES, TOOLKIT), make)
+DESIRED = Desired((*PROBES, REPOSITORIES, ENGINES, TOOLKIT, IMAGES), make)

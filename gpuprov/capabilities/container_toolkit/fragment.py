@@ -13,9 +13,11 @@ from gpuprov.rules import engines as files
 from gpuprov.rules import resolve
 from gpuprov.rules.engine_output import Engine
 from gpuprov.spec.described import describe
-from gpuprov.spec.model import Fragment
+from gpuprov.spec.model import Fragment, HostSpec
 
 Runtime = Literal["docker", "containerd", "crio", "podman", "k3s", "rke2", "microk8s"]
+STARTABLE = ("docker", "podman", "containerd")
+"""Engines in which a container can be started by a command; the others start them for a kubelet."""
 UserName = Annotated[str, describe("a user's name", pattern=r"^[a-z_][a-z0-9_-]*[$]?$")]
 
 
@@ -70,6 +72,24 @@ class ContainerToolkit(Fragment, frozen=True):
             "users whose rootless docker gets the runtime, never in mode legacy; rootless podman needs no more than CDI"
         ),
     ] = ()
+    cuda_image: Annotated[
+        Annotated[str, describe("the name of an image", pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")] | None,
+        describe(
+            "An image, whatever is in it, of which each engine (docker, podman, containerd) starts a container at each verify: "
+            "CUDA is run in it on every GPU and MIG device, for a second; left out: no container is started"
+        ),
+    ] = None
+    cuda_pull: Annotated[
+        bool, describe("whether apply may pull cuda_image where an engine lacks it; verify never does")
+    ] = False
+
+
+def ask_image(host: HostSpec) -> dict[str, str]:
+    """Return what the probes of CUDA in containers ask of the spec."""
+    block = host.capabilities.get("container_toolkit")
+    if not isinstance(block, ContainerToolkit) or not block.cuda_image:
+        return {"cuda_image": "", "cuda_engines": ""}
+    return {"cuda_image": block.cuda_image, "cuda_engines": " ".join(n for n in block.runtimes if n in STARTABLE)}
 
 
 def engines(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine | None]:

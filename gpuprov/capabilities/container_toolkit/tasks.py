@@ -32,5 +32,6 @@ TASKS: Stages = {
             takes={"names": "daemons.restart"},
             only_if="daemons.restart",
         ),
+        step("Pull the image in which CUDA is proved", "command", "pull"),
     ),
 }

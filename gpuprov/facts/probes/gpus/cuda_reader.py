@@ -1,5 +1,5 @@
-"""Run CUDA on each GPU and MIG device as an ordinary user, and print how each run ended. It is sent to hosts as text, for
-any Python from 3.6 on.
+"""Run CUDA on each GPU and MIG device, as an ordinary user or in a container, and print how each run ended. It is sent to
+hosts as text, for any Python from 3.6 on.
 
 Each device gets a process that may see it alone: libcuda, a context, 1 MiB of memory, a copy there and back. It makes
 nothing on the host: libcuda would make a missing /dev/nvidia-uvm, so without it nothing is run; and it is no client of
@@ -8,8 +8,8 @@ Functions: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 
 import ctypes
+import glob
 import os
-import pwd
 import re
 import signal
 import subprocess
@@ -17,7 +17,7 @@ import sys
 import time
 from typing import Any
 
-UVM = "/dev/nvidia-uvm"
+CONTROL, UVM = "/dev/nvidiactl", "/dev/nvidia-uvm"
 PATIENCE = 30.0
 SIZE = 1 << 20
 GPUS = ("--query-gpu=uuid,pci.bus_id,mig.mode.current,compute_mode", "--format=csv,noheader")
@@ -50,14 +50,14 @@ def list_devices() -> Any:
 
 
 def become(user: Any, device: str) -> None:
-    """Become this user, with an environment in which CUDA sees one device. Raises OSError."""
-    if os.geteuid() != user.pw_uid:
+    """Become this user (None: stay who it is), with an environment in which CUDA sees one device. Raises OSError."""
+    if user and os.geteuid() != user.pw_uid:
         os.initgroups(user.pw_name, user.pw_gid)
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
     os.chdir("/")
     os.environ.clear()
-    os.environ.update(ENVIRONMENT, HOME=user.pw_dir, CUDA_VISIBLE_DEVICES=device)
+    os.environ.update(ENVIRONMENT, HOME=user.pw_dir if user else "/", CUDA_VISIBLE_DEVICES=device)
 
 
 def run_cuda(user: Any, device: str) -> str:
@@ -70,9 +70,11 @@ def run_cuda(user: Any, device: str) -> str:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as error:
         return f"load|0|{error}"
-    for path in ("/dev/nvidiactl", UVM):
-        if not os.access(path, os.R_OK | os.W_OK):
-            return f"open|0|{path}"
+    for path in (CONTROL, UVM, *([] if user else sorted(glob.glob("/dev/nvidia[0-9]*")))):
+        try:
+            os.close(os.open(path, os.O_RDWR))
+        except OSError as error:
+            return f"open|{error.errno}|{path}"
     number, context, memory = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_uint64()
     sent, size = os.urandom(SIZE), ctypes.c_size_t(SIZE)
     back = ctypes.create_string_buffer(SIZE)
@@ -122,24 +124,39 @@ def collect(running: Any) -> Any:
     return ended
 
 
+def find_obstacle(devices: Any) -> str:
+    """Return the line that says why CUDA cannot run on a host with these devices; empty if it can."""
+    if not devices:
+        return "no-device|" + " ".join(" ".join(ask_smi("-L")).split())
+    return "" if os.path.exists(UVM) else "no-uvm|"
+
+
+def run_each(user: Any, devices: Any) -> None:
+    """Run CUDA on these devices as this user (None: as who it is), and print a line for each."""
+    sys.stdout.flush()
+    ended = collect({device: start(user, device) for device, _, _ in devices})
+    for device, address, mode in devices:
+        print(f"run|{device}|{address}|{mode}|{ended[device]}", flush=True)
+
+
 def main(name: str) -> None:
+    import pwd
+
     try:
         user = pwd.getpwnam(name)
     except KeyError:
         print(f"no-user|{name}")
         return
     devices = list(list_devices())
-    if not devices:
-        print("no-device|" + " ".join(" ".join(ask_smi("-L")).split()))
+    obstacle = find_obstacle(devices)
+    if obstacle:
+        print(obstacle)
         return
-    if not os.path.exists(UVM):
-        print("no-uvm|")
-        return
-    sys.stdout.flush()
-    ended = collect({device: start(user, device) for device, _, _ in devices})
-    for device, address, mode in devices:
-        print(f"run|{device}|{address}|{mode}|{ended[device]}")
+    run_each(user, devices)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    if sys.argv[1] == "--within":
+        run_each(None, [device.split("|") for device in sys.argv[2:]])
+    else:
+        main(sys.argv[1])
