@@ -13,18 +13,17 @@ from sys import intern
 
 import msgspec
 
-from gpuprov.capabilities.health.firmware import judge_fleet
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
 from gpuprov.jobs import results as files
+from gpuprov.jobs.compared import Kept, complete_hosts
 from gpuprov.jobs.model import RESULT_FORMAT, Compared, Fleet, HostResult, Row
 from gpuprov.jobs.outcome import ENDED
 from gpuprov.jobs.tally import Tally
 from gpuprov.report.many import Alike, Many
 from gpuprov.spec.connection import HOST_NAME
 from gpuprov.verify.evaluate import Result
-from gpuprov.verify.fleet_wide import complete
-from gpuprov.verify.verify import NOT_CONCERNED, NextBoot
+from gpuprov.verify.verify import NextBoot
 
 NOT_DONE = "not-done"
 """The state of a host of the fleet that has no result."""
@@ -43,16 +42,6 @@ class _Newer(Exception):
 
     def __str__(self) -> str:
         return f"it is a result of format {self.args[0]}, of another gpuprov; allowed: {RESULT_FORMAT}"
-
-
-class Kept(msgspec.Struct, frozen=True, gc=False):
-    """Data kept for one host."""
-
-    ended: str
-    seconds: float
-    alike: Alike
-    compared: Compared | None = None
-    machine: str = ""
 
 
 class Folded(msgspec.Struct, frozen=True):
@@ -168,7 +157,8 @@ class _Gathering:
                     machine, compared = compared.machine, msgspec.structs.replace(compared, machine="")
                     compared = self._compared.setdefault(compared, compared)
                 alike = self._of(host_result)
-                self.kept[host_result.host] = Kept(host_result.ended, host_result.seconds, alike, compared, machine)
+                errors, name = host_result.nvlink_errors, host_result.host
+                self.kept[name] = Kept(host_result.ended, host_result.seconds, alike, compared, machine, errors)
 
     def _refuse(self, path: Path, why: str) -> None:
         self.unread += 1
@@ -212,7 +202,7 @@ class _Gathering:
         absent: dict[str, Alike] = {}
         tally = Tally()
         seconds: dict[str, float] = {}
-        self._compare()
+        racks = complete_hosts(self.kept)
         for host in order:
             kept = self.kept.pop(host, None)
             if kept and kept.seconds:
@@ -222,50 +212,9 @@ class _Gathering:
             tally.add(entry.state, entry.verdict, entry.counts)
         if not hosts:
             raise GpuprovError("there is no result in these folders", "name folders that gpuprov fleet work wrote to")
-        return Folded(Many(hosts, tally.verdict), tally, seconds, dict(tally.states), self.unread_files, self.unread)
-
-    def _compare(self) -> None:
-        """Complete the checks that depend on other hosts."""
-        hosts = {host: kept.compared.firmware for host, kept in self.kept.items() if kept.compared}
-        known: dict[tuple[Alike, Result], Alike] = {}
-        machines = {host: self.kept[host].machine for host in hosts}
-        for host, outcome in judge_fleet(hosts, machines).items():
-            kept = self.kept[host]
-            if kept.compared and kept.alike.state != "unreachable":
-                own = kept.compared.row.result()
-                key = (kept.alike, complete(own, outcome))
-                if key not in known:
-                    known[key] = replace_row(kept.alike, own, key[1])
-                self.kept[host] = msgspec.structs.replace(kept, alike=known[key])
-
-
-def replace_row(entry: Alike, own: Result, row: Result) -> Alike:
-    """Return a host's results with one of them replaced, and what follows from it."""
-    counts = {**entry.counts}
-    for status, change in ((own.status, -1), (row.status, 1)):
-        if status != "n/a":
-            counts[status] = counts.get(status, 0) + change
-    others = [other for other in entry.rows if other.check != own.check]
-    rows = sorted(
-        [*others, *([row] if row.status in ("fail", "skip") else [])], key=lambda other: other.status == "skip"
-    )
-    verdict, boot = entry.verdict, entry.next_boot
-    if row.status == "fail":
-        verdict = "not as wanted"
-        reasons = tuple(
-            reason for reason in boot.reasons if reason != NOT_CONCERNED and not reason.startswith(f"{row.check} ")
+        return Folded(
+            Many(hosts, tally.verdict, racks), tally, seconds, dict(tally.states), self.unread_files, self.unread
         )
-        if boot.verdict != "wrong":
-            boot = NextBoot("unknown", (*reasons, f"{row.check} fails now and a reboot does not fix it"))
-    elif verdict in ("as wanted", "not proven"):
-        verdict = "as wanted" if counts.get("pass") else "not proven"
-    return msgspec.structs.replace(
-        entry,
-        rows=tuple(rows),
-        counts={status: number for status, number in counts.items() if number},
-        verdict=verdict,
-        next_boot=boot,
-    )
 
 
 def _absent(why: str, known: dict[str, Alike]) -> Alike:

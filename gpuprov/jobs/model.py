@@ -14,6 +14,7 @@ import msgspec
 from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
 from gpuprov.core.safe_parse import Tree
+from gpuprov.facts.probes.gpus.fabric import NvlinkError
 from gpuprov.facts.probes.host.firmware import Firmware
 from gpuprov.fleet.policy.events import Repair
 from gpuprov.spec.described import describe
@@ -144,6 +145,7 @@ class HostResult(msgspec.Struct, frozen=True, kw_only=True):
     failures: tuple[Row, ...] = ()
     unproven: tuple[Row, ...] = ()
     compared: Annotated[Compared | None, describe("What gpuprov fleet fold compares with other hosts")] = None
+    nvlink_errors: Annotated[tuple[NvlinkError, ...], describe("What it compares with the other hosts of a rack")] = ()
     next_boot: Boot | None = None
     reboot: tuple[str, ...] = ()
     message: str = ""

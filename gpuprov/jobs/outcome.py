@@ -110,6 +110,7 @@ def _judged(judged: Sequence[Result], run: str) -> dict[str, Any]:
     compared = next((result for result in results if result.firmware), None)
     return {
         "compared": compared and Compared(row=Row.of(compared), firmware=compared.firmware, machine=compared.machine),
+        "nvlink_errors": tuple(error for result in results for error in result.nvlink_errors),
         "verdict": verdict(results),
         "counts": line.counts,
         "failures": tuple(Row.of(result) for result in results if result.status in (*FAILING, "unreachable")),

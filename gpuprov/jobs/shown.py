@@ -92,6 +92,7 @@ def lines(folded: Folded) -> Iterator[str]:
         unread=folded.unread,
         unread_files=tuple(folded.unread_files),
         causes=causes(many),
+        racks=tuple(many.racks),
         hosts=(),
         results=(),
     )

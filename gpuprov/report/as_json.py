@@ -11,11 +11,12 @@ from gpuprov.core.errors import Outcome
 from gpuprov.core.fill import fill
 from gpuprov.core.safe_parse import format_document
 from gpuprov.report.document import Document, HostDocument, Seconds, Summary, conclude, sum_up
-from gpuprov.report.fold import findings, host_lines, summed
+from gpuprov.report.fold import findings, host_lines, racks_of, summed
 from gpuprov.report.folded import LOUD, Summed
 from gpuprov.report.many import Many
 from gpuprov.report.text import format_summary
 from gpuprov.verify.evaluate import Result, ResultStatus
+from gpuprov.verify.racks import Rack
 from gpuprov.verify.verify import VERDICTS, Verdict, judge_hosts, verdict
 
 
@@ -78,6 +79,7 @@ class Verified(Document, kw_only=True, tag="verify"):
     verdict: Verdict
     summary: VerifiedSummary
     causes: tuple[RootCause, ...]
+    racks: tuple[Rack, ...]
     hosts: tuple[VerifiedHost, ...]
     results: tuple[VerifiedRow, ...]
 
@@ -113,6 +115,7 @@ def build_document(
         verdict=verdict(results),
         summary=summarize(summed(results), outcomes.values()),
         causes=causes(results),
+        racks=tuple(racks_of(results)),
         hosts=tuple(
             VerifiedHost(
                 host=line.hosts[0],

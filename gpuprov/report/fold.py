@@ -9,6 +9,7 @@ from gpuprov.inventory.names import fold_names as names
 from gpuprov.report.folded import EVERY, FOLLOW, ORDER, Finding, HostLine, Summed
 from gpuprov.report.many import Many
 from gpuprov.verify.evaluate import FAILING, Result, ResultStatus
+from gpuprov.verify.racks import Rack, find_racks
 from gpuprov.verify.verify import next_boot, verdict
 
 
@@ -23,6 +24,11 @@ def summed(results: Sequence[Result] | Many) -> Summed:
         follow=sum(bool(result.follows) for result in results),
         verdict=verdict(results),
     )
+
+
+def racks_of(results: Sequence[Result] | Many) -> Sequence[Rack]:
+    """Return the racks of which several hosts report errors."""
+    return results.racks if isinstance(results, Many) else find_racks(results)
 
 
 def findings(results: Iterable[Result] | Many, statuses: Sequence[ResultStatus] = ORDER) -> list[Finding]:

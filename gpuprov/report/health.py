@@ -11,7 +11,7 @@ from gpuprov.core.sanitize import CYAN, GREEN, RED, YELLOW, cleaned, paint
 from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
 from gpuprov.report.lacking import fold_lacking
 from gpuprov.report.prometheus import sample
-from gpuprov.report.text import following, labelled
+from gpuprov.report.text import describe_rack, following, labelled
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.fitness import Fit, Fitness, fitness, judge_fitness
 from gpuprov.verify.racks import Rack, find_racks
@@ -22,7 +22,7 @@ COLOURS = {"yes": GREEN, "until": YELLOW, "no": RED, "not proven": CYAN}
 def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100, verbose: bool = False) -> str:
     """Render racks first, then unfit hosts, the most severe action first; each with its causes and their symptoms."""
     judged = sorted(fitness(results), key=order)
-    lines = [line for rack in find_racks(results) for line in _rack(rack, width)]
+    lines = [line for rack in find_racks(results) for line in describe_rack(rack, width)]
     for entry in judged:
         lines += _host(entry, colour=colour, width=width)
         if verbose:
@@ -46,14 +46,6 @@ def count_fits(judged: Sequence[Fitness]) -> list[str]:
 def order(fitness: Fitness) -> tuple[int, str]:
     """Return the sort key of hosts: unfit ones come first."""
     return ("no", "until", "not proven", "yes").index(fitness.fit), fitness.host
-
-
-def _rack(rack: Rack, width: int) -> list[str]:
-    return [
-        f"rack {cleaned(rack.rack)}: {cleaned(rack.words)}",
-        *labelled("because", rack.shows, width),
-        *labelled("do", rack.fix, width),
-    ]
 
 
 def _host(fitness: Fitness, *, colour: bool, width: int) -> list[str]:

@@ -9,7 +9,6 @@ from gpuprov.report.page import About, Headline, State
 from gpuprov.report.states import WORDS
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.fitness import Fitness, fitness
-from gpuprov.verify.racks import find_racks
 
 HOSTS: Mapping[State, str] = {
     **WORDS,
@@ -46,7 +45,6 @@ def render(results: Sequence[Result], about: About | None = None, *, verbose: bo
         words=HOSTS,
         fixed={entry.host: state(entry) for entry in judged},
         boots=False,
-        racks=find_racks(results),
         unfit=[
             (sentence, names([entry.host for entry in alike]), alike, state(alike[0]))
             for (sentence, _), alike in groups.items()

@@ -8,7 +8,7 @@ from gpuprov.capabilities import CAPABILITIES
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.report import page
 from gpuprov.report.fleet import Known, causes, data
-from gpuprov.report.fold import brief, findings, summed
+from gpuprov.report.fold import brief, findings, racks_of, summed
 from gpuprov.report.folded import EVERY, LOUD, ORDER
 from gpuprov.report.many import Many
 from gpuprov.report.page import About, State
@@ -66,6 +66,7 @@ def render(
         verdict=verdict,
         unproven=unproven(skipped) if skipped else "",
         causes=causes(findings(results, LOUD)),
+        racks=racks_of(results),
         quiet=findings(results, ("skip", *EVERY[len(ORDER) :]) if verbose else ("skip",)),
         bad=[(host, status) for host, status in states.items() if status in BAD],
         words=words,

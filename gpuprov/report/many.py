@@ -9,6 +9,7 @@ import msgspec
 
 from gpuprov.report.folded import FOLLOW, ORDER, Finding, HostLine, Summed
 from gpuprov.verify.evaluate import FAILING, Result, ResultStatus
+from gpuprov.verify.racks import Rack
 from gpuprov.verify.verify import NextBoot, Verdict
 
 
@@ -24,10 +25,11 @@ class Alike(msgspec.Struct, frozen=True, eq=False):
 
 
 class Many:
-    """Hosts in the order of a report. Replaces a list of results wherever a report is made from one."""
+    """Hosts in the order of a report, and racks of which several report errors. Replaces a list of results wherever a
+    report is made from one."""
 
-    def __init__(self, hosts: Mapping[str, Alike], verdict: Verdict) -> None:
-        self.hosts, self.verdict = hosts, verdict
+    def __init__(self, hosts: Mapping[str, Alike], verdict: Verdict, racks: Sequence[Rack] = ()) -> None:
+        self.hosts, self.verdict, self.racks = hosts, verdict, racks
         self._place = {host: number for number, host in enumerate(hosts)}
         self.alike: dict[Alike, list[str]] = {}
         for host, entry in hosts.items():

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from gpuprov.core.sanitize import BOLD, CYAN, FAINT, GREEN, MAGENTA, RED, YELLOW, cleaned, paint, wrapped
 from gpuprov.inventory.names import fold_names as names
-from gpuprov.report.fold import brief, findings, host_lines, summed
+from gpuprov.report.fold import brief, findings, host_lines, racks_of, summed
 from gpuprov.report.folded import LOUD, WORDS, Finding, HostLine, Summed, that_follow
 from gpuprov.report.lacking import FEW, fold_lacking, merge_results
 from gpuprov.report.many import Many
 from gpuprov.verify.evaluate import Result
+from gpuprov.verify.racks import Rack
 from gpuprov.verify.verify import NextBoot, Verdict
 
 COLOURS = {"unreachable": MAGENTA, "fail": RED, "error": YELLOW, "skip": CYAN, "pass": GREEN, "n/a": FAINT}
@@ -27,7 +28,7 @@ def render(
     width: int = 100,
     room: int | None = None,
 ) -> str:
-    """Render findings, the worst first, each once with its hosts; then a line per host or per set of equal hosts; then
+    """Render racks; then findings, the worst first, each once with its hosts; then a line per host or per set of equal hosts; then
     a summary.
 
     Lines to copy (evidence) are never wrapped. `verbose` also shows passed and n/a results, and every host's name.
@@ -37,7 +38,7 @@ def render(
     if not (numbers := summed(results)).hosts:
         return f"{NOTHING}\n"
     paint, shown = _Paint(colour), names if verbose else brief
-    lines: list[str] = []
+    lines = [line for rack in racks_of(results) for line in (*describe_rack(rack, width), "")]
     for finding in findings(results, LOUD):
         lines += [
             *_loud(finding, cleaned(shown(finding.hosts)), paint, width, room),
@@ -131,6 +132,15 @@ def _flow(parts: Sequence[tuple[str, str]], room: int, hang: str) -> list[str]:
         lines[-1] += painted
         left -= len(plain)
     return [re.sub(r" +(?=(\x1b\[0m)?\Z)", "", line) for line in lines]
+
+
+def describe_rack(rack: Rack, width: int) -> list[str]:
+    """Return what is known of a rack, and what is to be done."""
+    return [
+        f"rack {cleaned(rack.rack)}: {cleaned(rack.words)}",
+        *labelled("because", rack.shows, width),
+        *labelled("do", rack.fix, width),
+    ]
 
 
 def labelled(label: str, value: str, width: int, *, whole: bool = False) -> list[str]:

@@ -1,7 +1,7 @@
 """A rack whose GPUs share an NVLink fabric (NVL72): which host reported its fatal errors first, and what is done once
 for all of its hosts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -42,24 +42,34 @@ class _Event(msgspec.Struct, frozen=True):
 
 def find_racks(results: Sequence[Result]) -> tuple[Rack, ...]:
     """Find the racks of which several hosts report errors, from the results of a run's hosts."""
+    return list_racks((result.host, result.nvlink_errors) for result in results)
+
+
+def list_racks(reports: Iterable[tuple[str, Sequence[NvlinkError]]]) -> tuple[Rack, ...]:
+    """Return the racks of which several hosts report errors; a host may report several times."""
     by_rack: dict[str, list[_Event]] = {}
-    for result in results:
-        for error in result.nvlink_errors:
-            by_rack.setdefault(error.rack, []).append(_Event(result.host, error))
+    for host, errors in reports:
+        for error in errors:
+            by_rack.setdefault(error.rack, []).append(_Event(host, error))
     return tuple(rack for name, events in by_rack.items() for rack in _list_incidents(name, events))
 
 
 def share_recovery(results: Sequence[Result]) -> list[Result]:
     """Return the results; hosts that ask for a recovery of one IMEX domain are referred to their rack."""
-    shared = {host: rack.rack for rack in find_racks(results) if len(rack.recover) > 1 for host in rack.recover}
-    return [
-        msgspec.structs.replace(
-            result, hint=f"recover the IMEX domain of rack {shared[result.host]}, once for all of it"
-        )
-        if result.check in CHECKS and result.host in shared and result.hint.startswith(IMEX.fix)
-        else result
-        for result in results
-    ]
+    shared = find_shared(find_racks(results))
+    return [refer(result, shared.get(result.host, "")) for result in results]
+
+
+def find_shared(racks: Iterable[Rack]) -> Mapping[str, str]:
+    """Return the racks whose IMEX domain several hosts ask to recover, by host."""
+    return {host: rack.rack for rack in racks if len(rack.recover) > 1 for host in rack.recover}
+
+
+def refer(result: Result, rack: str) -> Result:
+    """Return the result; what it says of its own IMEX domain is said of the rack, if there is one."""
+    if not rack or result.check not in CHECKS or not result.hint.startswith(IMEX.fix):
+        return result
+    return msgspec.structs.replace(result, hint=f"recover the IMEX domain of rack {rack}, once for all of it")
 
 
 def _list_incidents(name: str, events: Sequence[_Event]) -> Iterator[Rack]:

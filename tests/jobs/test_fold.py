@@ -32,6 +32,7 @@ from tests import documents
 from tests.jobs import stub
 from tests.jobs.fleet import FAILURE, SKIPPED, TIME, result
 from tests.jobs.test_model import fleet
+from tests.verify.test_racks import IMEX, OWN, PEER, tray
 
 LATER = "2026-11-23T19:00:00.000Z"
 
@@ -317,3 +318,23 @@ def test_memory_does_not_grow_with_hosts(tmp_path: Path) -> None:
         assert told["summary"]["hosts"] == count
         peaks.append(used.ru_maxrss)
     assert peaks[1] - peaks[0] < 12 << 10, peaks
+
+
+def test_racks_are_seen_across_jobs(tmp_path: Path) -> None:
+    """Each tray was verified by a job of its own, in a place of its own: together they say who began, and what is done
+    once for all."""
+    for number, one in enumerate(
+        (tray("gpu1", OWN), tray("gpu2", OWN, at=20), tray("gpu3", PEER, IMEX, at=25), tray("gpu4", IMEX))
+    ):
+        told = outcome.Told(run="r1", job="j", fleet="f", act="verify", started=TIME)
+        put(tmp_path / f"site{number}", outcome.of_verify(told, f"gpu{number + 1}", one))
+    folded = folding.fold([tmp_path / f"site{number}" for number in range(4)])
+    (rack,) = folded.many.racks
+    assert (rack.first, rack.followers, rack.recover) == (("gpu1",), ("gpu2", "gpu3"), ("gpu3", "gpu4"))
+    page = CliRunner().invoke(cli, ["fleet", "fold", str(tmp_path), "--html", str(tmp_path / "page.html")])
+    assert "gpu1 reported a fatal NVLink error first, gpu2, gpu3 followed" in " ".join(page.output.split())
+    assert "gpu1 reported a fatal NVLink error first" in (tmp_path / "page.html").read_text()
+    document = json.loads("".join(lines(folded)))
+    assert [entry["first"] for entry in document["racks"]] == [["gpu1"]]
+    hints = {one["host"]: one["hint"] for one in document["results"] if one["check"] == "health.xid"}
+    assert hints["gpu3"] == hints["gpu4"] == f"recover the IMEX domain of rack {rack.rack}, once for all of it"
