@@ -39,8 +39,8 @@ case " $* " in *" disable-device-node-modification "*) exit 0;; esac
 exec "$0.real" "$@"
 """
 PREPARE = """\
-mv /usr/sbin/runc /usr/sbin/runc.real; install -m 755 /run/runc /usr/sbin/runc
-for p in nvidia-ctk nvidia-cdi-hook; do mv /usr/bin/$p /usr/bin/$p.real; install -m 755 /run/hook /usr/bin/$p; done
+mv /usr/sbin/runc /usr/sbin/runc.real; install -m 755 /run/wrapper /usr/sbin/runc
+for p in nvidia-ctk nvidia-cdi-hook; do mv /usr/bin/$p /usr/bin/$p.real; install -m 755 /run/without-hook /usr/bin/$p; done
 mkdir -p /etc/containers; rm -rf /var/lib/containers/storage
 cd /etc/containers
 printf '[storage]\\ndriver = "vfs"\\nrunroot = "/run/containers/storage"\\ngraphroot = "/var/lib/containers/storage"\\n' > storage.conf
@@ -64,8 +64,8 @@ def host(lab: Lab) -> Iterator[Machine]:
     with loaded("e2e-containers", described, "libcuda1", "libnvidia-ml1") as machine:
         applied = lab.run("apply", lab.inventory({"container_toolkit": {"runtimes": [*ENGINES]}}, machine), "--yes")
         assert applied.code == 0, applied
-        machine.write("/run/runc", RUNC)
-        machine.write("/run/hook", HOOK)
+        machine.write("/run/wrapper", RUNC)
+        machine.write("/run/without-hook", HOOK)
         machine.write("/run/libcuda.c", (Path(__file__).parents[1] / "facts/probes/gpus/libcuda.c").read_text())
         machine.sh(PREPARE)
         make_image(machine, "1", "")
@@ -154,7 +154,7 @@ def test_what_the_host_lacks(lab: Lab, host: Machine) -> None:
 KILLED = """\
 kill_tree() { for c in $(cat "/proc/$1/task/"*/children 2> /dev/null); do kill_tree "$c"; done; kill -9 "$1" 2> /dev/null; }
 sh /run/probe.sh > /dev/null 2>&1 &
-until { docker ps; podman ps; ctr containers ls -q; } | grep -q gpuprov-cuda; do sleep 0.2; done
+for i in $(seq 100); do { docker ps; podman ps; ctr containers ls -q; } | grep -q gpuprov-cuda && break; sleep 0.2; done
 kill_tree $!
 """
 

@@ -7,7 +7,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Outcome, check, fail, ok, skip
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.capabilities.health.past import Ending, find_endings, moment
+from gpuprov.capabilities.health.past import Ending, find_endings, is_untimed, moment
 from gpuprov.capabilities.health.rack import with_errors
 from gpuprov.capabilities.health.reported import concern
 from gpuprov.catalog.verdicts import Verdict, fix_of, judge_line, judge_sxid, judge_xid
@@ -72,6 +72,8 @@ def readable(ctx: Ctx, *, of_nvidia: bool = False) -> KernelLog:
 def span(log: KernelLog) -> str:
     """Return the time at which the log begins, in words."""
     late = log.missing()
+    if is_untimed(late or 0):
+        return "in a log without times"
     return f"since {moment(late if late is not None else log.begins())}"
 
 
@@ -190,6 +192,10 @@ def kernel_log(ctx: Ctx) -> Outcome:
     if log.searched:
         return skip(ONLY_NVIDIA)
     late = log.missing()
+    if is_untimed(late or 0):
+        return skip(
+            f"{log.source} without times: the order of its lines is known, not how old they are, nor what was said before"
+        )
     if late is not None and not ctx.facts.get(system.CONTAINER):
         return skip(
             f"{log.source} begins at {moment(late)}: what was said before, since {moment(log.begins())}, is not known"

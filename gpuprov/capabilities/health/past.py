@@ -10,6 +10,7 @@ from gpuprov.catalog.verdicts import Verdict, judge_line
 from gpuprov.catalog.xids import RECOVERY, SXID, Recovery, get_recovery, recovery_word
 from gpuprov.facts.probes.host.repairs import Repair
 from gpuprov.facts.probes.kernel.kernel_log import KernelLog, Line
+from gpuprov.facts.probes.kernel.stamps import UNTIMED
 
 WITHIN = 30.0
 """Seconds within which the driver follows an Xid with what the GPU needs: it does so at once, in a work item of its own
@@ -24,7 +25,14 @@ NO_CLOCK = 100_000_000
 """A time below this is not a clock time: dmesg in a record gives only seconds since the boot."""
 
 
+def is_untimed(at: float) -> bool:
+    """Return whether a line has no time: it is of a log that shows the order of its lines alone."""
+    return UNTIMED <= at < NO_CLOCK
+
+
 def moment(at: float) -> str:
+    if is_untimed(at):
+        return "at an unknown time"
     if at < NO_CLOCK:
         return f"{at:.0f} s after the boot"
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")

@@ -165,8 +165,8 @@ def _convert_kernel_log(pieces: Pieces) -> str | None:
     texts = (pieces.commands.get(name) or pieces.files.get(name) for name in LOGS)
     own = "".join(pieces.commands.get("uname -a", "").split()[1:2]).partition(".")[0]
     kernel_logs = [log for text in texts if text and (log := logs.kernel_log(_select_lines(text, own), made))]
-    if kernel_logs:
-        return next((log for log in kernel_logs if logs.is_whole(log)), kernel_logs[0])
+    if timed := [log for log in kernel_logs if logs.is_timed(log)] or kernel_logs:
+        return next((log for log in timed if logs.is_whole(log)), timed[0])
     searched = pieces.commands.get(bug_report.SEARCHED)
     return logs.kernel_log(searched, made, searched=True) if searched and made else None
 

@@ -1,6 +1,7 @@
 """Kernel logs in records, or by themselves: dmesg and journalctl in their formats, and syslog; converted to the output
 of the probe of the kernel log. Of a log of several boots the last one counts: what came before is past."""
 
+import re
 import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -8,13 +9,16 @@ from datetime import UTC, datetime
 import msgspec
 
 from gpuprov.core import safe_parse
-from gpuprov.facts.probes.kernel.stamps import Stamped, read_stamp, resolve_deltas
+from gpuprov.facts.probes.kernel.kernel_log import DRIVER, KERNEL
+from gpuprov.facts.probes.kernel.stamps import BETWEEN, UNTIMED, Stamped, read_stamp, resolve_deltas
 from gpuprov.host_code import kernel_lines
 
 BOUNDARIES = ("-- Boot ", "-- Reboot --")
 """What journalctl prints between two boots."""
 BEGINS = ("Linux version ", "Booting Linux on ")
 """The kernel's first lines after a boot."""
+_KNOWN = re.compile(f"(?:kernel: )?(?:NVRM: |{'|'.join(BEGINS)}|{DRIVER}|{KERNEL})")
+_SHAPE = re.compile(r"[A-Za-z][\w .,:/()@-]{1,60}: ")
 _LOOKED_AT = 400
 """Number of lines by which a text is taken for a log."""
 _HOSTS_OWN = ("kernel", "systemd", "nvidia-persistenced", "nv-fabricmanager")
@@ -43,7 +47,13 @@ def is_one(text: str) -> bool:
     if not lines:
         return False
     stamped = sum(1 for line in resolve_deltas(lines) if _entry(line) or read_stamp(line, 2000).at is not None)
-    return stamped * 2 >= len(lines)
+    return stamped * 2 >= len(lines) or (not stamped and _is_untimed(lines))
+
+
+def _is_untimed(lines: Iterable[str]) -> bool:
+    """Return whether these lines are the kernel's, without a stamp: most begin as its lines do, and gpuprov knows one."""
+    lines = [*lines]
+    return any(map(_KNOWN.match, lines)) and sum(map(bool, map(_SHAPE.match, lines))) * 2 >= len(lines)
 
 
 def host(text: str) -> str:
@@ -109,13 +119,19 @@ def _host_of(line: str) -> str:
 
 
 def kernel_log(text: str, made: float = 0, *, searched: bool = False) -> str | None:
-    """Convert a log to the probe's output: the kernel's lines of the last boot. None if they lack time stamps.
+    """Convert a log to the probe's output: the kernel's lines of the last boot. None if some lack time stamps; if all
+    do, their order takes the place of times.
 
     `made`: when the record was made, in Unix time: no line is later. A stamp without a year is from the year before
     that; without a zone it is taken for UTC. `searched`: the text has NVIDIA's lines alone.
     """
     made = made or time.time()
     lines = [line for line in _last_boot(_kernel_lines(text, made)) if line.text.strip()]
+    if all(line.at is None for line in lines) and _is_untimed(line.text for line in lines):
+        lines = [
+            msgspec.structs.replace(line, at=UNTIMED + number * BETWEEN, since_boot=True)
+            for number, line in enumerate(lines)
+        ]
     timed = [line for line in lines if line.at is not None]
     if not timed or len(timed) * 2 < len(lines):
         return None
@@ -135,6 +151,11 @@ def is_whole(output: str) -> bool:
     """Return whether a converted log begins with the boot."""
     first = next((row for row in output.splitlines()[:5] if row.startswith("first|")), "")
     return any(f" {words}" in first for words in BEGINS)
+
+
+def is_timed(output: str) -> bool:
+    """Return whether the lines of a converted log have times."""
+    return f"\nfirst|[{UNTIMED:.6f}]" not in output
 
 
 def _row(line: Stamped) -> str:

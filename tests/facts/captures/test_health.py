@@ -107,7 +107,7 @@ def test_a_file_that_could_not_be_read_is_neither_empty_nor_absent(tmp_path: Pat
         RecordedFacts(only(tmp_path / "nvidia-bug-report.log")).get(nvidia.DRIVER)
 
 
-@pytest.mark.parametrize("text", ["", "NVRM: x\nNVRM: y\n"])
+@pytest.mark.parametrize("text", ["", "[1.5] NVRM: x\nNVRM: y\nNVRM: z\n"])
 def test_a_log_without_times_is_none(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, with_section("/usr/bin/dmesg", text))
     with pytest.raises(NotRecorded, match="not in this bug report: kernel_log"):

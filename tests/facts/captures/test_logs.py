@@ -147,7 +147,13 @@ def test_a_program_is_not_the_kernel(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["a poem\nof two lines\n", "Nov 19 14:02:49 gpu017 sshd[1]: x\nNov 19 14:02:50 gpu017 sshd[1]: y\n", "{\n", LOST],
+    [
+        "a poem\nof two lines\n",
+        "note: NVRM fell\nfix: none\n",
+        "NVRM: Xid (PCI:0000:19:00): 79, x\n" + "a poem\n" * 3,
+        "Nov 19 14:02:49 gpu017 sshd[1]: x\nNov 19 14:02:50 gpu017 sshd[1]: y\n",
+        "{\n",
+    ],
 )
 def test_other_texts_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "saved").write_text(text, encoding="utf-8")
@@ -173,6 +179,35 @@ def test_times_of_dmesg_in_a_persons_form_are_counted_on() -> None:
 def test_a_stamp_of_a_day_that_the_year_has_not_gives_no_time() -> None:
     assert read_stamp("Feb 29 10:00:00 gpu017 kernel: x", 2027).at is None
     assert logs.kernel_log("Feb 30 10:00:00 gpu017 kernel: x\n", 1e9) is None
+
+
+UNTIMED = """\
+NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.95.05  Tue Sep 16 09:55:41 UTC 2025
+NVRM: Xid (PCI:0000:19:00): 119, pid=1234, name=python, Timeout after 6s of waiting for RPC response from GPU0 GSP!
+NVRM: Xid (PCI:0000:19:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)
+usb 1-1: new high-speed USB device number 2 using xhci_hcd
+NVRM: Xid (PCI:0000:19:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)
+kernel: NVRM: Xid (PCI:0000:3b:00): 48, pid=77, name=python, An uncorrectable double bit error (DBE) has been detected
+"""
+"""Plain dmesg of a kernel with printk.time=0."""
+
+
+def test_a_log_without_stamps_has_the_order_of_its_lines(tmp_path: Path) -> None:
+    """What a later line ends is past, whenever that was; nothing is said of times, nor of what came before."""
+    (tmp_path / "saved").write_text(UNTIMED, encoding="utf-8")
+    assert only(tmp_path / "saved").kind == "kernel log"
+    results = found(tmp_path / "saved")
+    assert results["health.xid"].status == "fail"
+    assert results["health.xid"].found.startswith("Xid 48 on 0000:3b:00, at an unknown time")
+    assert results["health.kernel_log"].status == "skip"
+    assert "without times: the order of its lines is known" in results["health.kernel_log"].found
+    (tmp_path / "saved").write_text(UNTIMED.rpartition("kernel: ")[0], encoding="utf-8")
+    assert found(tmp_path / "saved")["health.xid"].found.startswith("none in a log without times")
+    boot = "Linux version 6.1.0-47-amd64\n"
+    (tmp_path / "saved").write_text(
+        f"{UNTIMED}{boot}NVRM: loading NVIDIA UNIX x86_64 Kernel Module\n", encoding="utf-8"
+    )
+    assert found(tmp_path / "saved")["health.xid"].status == "pass", "before the boot"
 
 
 def test_a_line_of_december_read_in_january_is_of_the_year_before() -> None:

@@ -6,6 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+UNTIMED = 99_000_000.0
+"""From this time on, three years after the boot, lines bear their order in place of a time: their log has no times."""
+BETWEEN = 3.0
+"""Seconds that a line of such a log counts for: those within ten lines belong together as those within half a minute do."""
+
 
 class Stamped(msgspec.Struct, frozen=True, kw_only=True):
     """A line without its stamp. `at`: seconds since 1970, or since the boot if `since_boot`; None if it has no time.
