@@ -1,20 +1,28 @@
 """Masking of secrets in the output of hosts and programs with `***`, so that it can be shown, or attached to a ticket.
 
-Everything that looks like a secret is masked, even if it is none: user and password in a URL, values after names such
-as password, token or secret, authorization headers, cookies, private keys, JSON web tokens, tokens of services in their
-makers' formats, signatures of URLs, and passwords given to a command by -p. Public keys and fingerprints stay.
+Everything that looks like a secret is masked, even if it is none: user and password before a host, values after names such
+as password, token or secret, environment variables that end with _KEY, authorization headers, cookies, private keys, JSON
+web tokens, tokens of services in their makers' formats, signatures of URLs, entries of netrc, keys and credentials of
+munge and Slurm, and passwords given to a command. Public keys and fingerprints stay.
 """
 
 import re
 from collections.abc import Collection
 
+from gpuprov.core.sanitize import mask_bare_logins
+
 MASK = "***"
 _NAME = (
     r"(?=[A-Za-z0-9_.-]*?(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|client-key-data|credential))"
-    r"[A-Za-z0-9_.-]++|auth"
+    r"[A-Za-z0-9_.-]++|(?:[A-Za-z0-9-]{0,40}[_-])?auth"
 )
 _VALUE = r"""(?P<quote>["'])(?P<quoted>(?:[^"'\\\n]|\\.)+)(?P=quote)|(?P<bare>[^\s,;}\]"']+)"""
 _NAMED = re.compile(rf"""(?i)(?P<head>(?<![A-Za-z0-9_.-])(?P<name>{_NAME})["']?[ \t]*[:=][ \t]*)(?:{_VALUE})""")
+_VARIABLE = re.compile(
+    rf"""(?P<head>(?<![A-Za-z0-9_])(?P<name>(?!PUB)[A-Z](?:[A-Z0-9]|_(?!PUB)){{0,60}}_(?:KEY|PASS|PWD|JWT)|(?i:[a-z0-9_.-]{{0,40}}"""
+    rf"""(?:munge|jwt|slurm)[a-z0-9_.-]{{0,40}}key))["']?[ \t]*[:=][ \t]*)(?![/~$])(?:{_VALUE})"""
+)
+"""A variable of the environment, or a key file of munge or Slurm with its content. A path is no secret."""
 _OPTION = re.compile(rf"""(?i)(?P<head>(?<!\S)--(?P<name>{_NAME})[ \t]+)(?!-)(?:{_VALUE})""")
 """`--proxy-password VALUE`, in a command."""
 _HARMLESS = re.compile(r"(?i)(?:[0-9.]{1,9}|true|false|yes|no|on|off|none|null|\*+)\Z")
@@ -36,8 +44,19 @@ _FORMATS = (
 """Tokens with a prefix that identifies their service: the alphabet, and a minimum length below that of any token."""
 _LOGIN = r"""(\b(?:(?:docker|podman|nerdctl|buildah|skopeo|oras)[ \t]+login\b[^\n;|&]{0,200}?|sshpass)[ \t]-p[ \t=]?)(?!["']?\*)"""
 """Commands that take a password as an option of one letter."""
-_NETRC = r"(?i)(\bmachine[ \t]{1,9}\S{1,200}[ \t]{1,9}login[ \t]{1,9}\S{1,200}[ \t]{1,9}password[ \t]{1,9})(?!\*)"
-"""An entry of ~/.netrc, or of /etc/apt/auth.conf."""
+_USER_OPTION = (
+    r"""(\b(?:curl\b[^\n;|&]{0,200}?[ \t](?:-[uU]|--user|--proxy-user)[ \t=]?["']?[^\s:"']{1,100}:"""
+    r"""|ipmitool\b[^\n;|&]{0,200}?[ \t]-P[ \t]?["']?))(?!\*)"""
+)
+_NETRC = (
+    r"(?i)(\b(?:machine\s{1,9}\S{1,200}|default)(?:\s{1,9}(?:login|account)\s{1,9}\S{1,200}){0,2}\s{1,9}password\s{1,9}"
+    r"|^[ \t]*password[ \t]{1,9}(?=\S+[ \t]*$))(?!\*)"
+)
+"""An entry of ~/.netrc, or of /etc/apt/auth.conf, also over several lines."""
+_MUNGE = r"(\bMUNGE:)[A-Za-z0-9+/=]{16,}:?"
+"""A credential of munge: https://github.com/dun/munge/wiki/Installation-Guide"""
+_JWKS = r"""(["']k["'][ \t]*:[ \t]*["'])[A-Za-z0-9+/=_-]{16,}"""
+"""A symmetric key in a JSON Web Key Set: https://www.rfc-editor.org/rfc/rfc7518#section-6.4"""
 _PAIR = r"""[^\s=;,"'*]{1,100}=[^\s;,"']+"""
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),
@@ -54,7 +73,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
         ),
         rf"\1{MASK}",
     ),
-    (re.compile(_NETRC + r"[^\s]+"), rf"\1{MASK}"),
+    (re.compile(_USER_OPTION + r"""[^\s"']+"""), rf"\1{MASK}"),
+    (re.compile(_NETRC + r"[^\s]+", re.MULTILINE), rf"\1{MASK}"),
+    (re.compile(_MUNGE), rf"\1{MASK}"),
+    (re.compile(_JWKS), rf"\1{MASK}"),
     (re.compile(r"(?i)(\b(?:bearer|basic) +)[A-Za-z0-9+/=._~-]{8,}"), rf"\1{MASK}"),
     (
         re.compile(r"(?i)(\bauthorization[\"']?[ \t]*[:=][ \t]*[\"']?(?:bearer|basic|token)[ \t]+)(?!\*)[^\s\"',;]+"),
@@ -75,6 +97,7 @@ def masked(text: str, secrets: Collection[str] = ()) -> tuple[str, int]:
     for pattern, replacement in _PATTERNS:
         text, hidden = pattern.subn(replacement, text)
         count += hidden
+    text, hidden_logins = mask_bare_logins(text, MASK)
     hidden_values = 0
 
     def hide(match: re.Match[str]) -> str:
@@ -86,5 +109,5 @@ def masked(text: str, secrets: Collection[str] = ()) -> tuple[str, int]:
         quote = match["quote"] or ""
         return f"{match['head']}{quote}{MASK}{quote}"
 
-    text = _OPTION.sub(hide, _NAMED.sub(hide, text))
-    return text, count + hidden_values
+    text = _OPTION.sub(hide, _VARIABLE.sub(hide, _NAMED.sub(hide, text)))
+    return text, count + hidden_logins + hidden_values

@@ -115,7 +115,21 @@ def masked_logins(text: str) -> str:
     if "@" not in text or ":" not in text:
         return text
     text = _LOGIN.sub(f"{MASK}@", text) if ":/" in text else text
-    return _BARE_LOGIN.sub(lambda match: f"{MASK}@" if match["login"] else match[0], text)
+    return mask_bare_logins(text, MASK)[0]
+
+
+def mask_bare_logins(text: str, mask: str) -> tuple[str, int]:
+    """Return the text without USER:PASSWORD before hosts that have no scheme, and their number."""
+    count = 0
+
+    def hide_login(match: re.Match[str]) -> str:
+        nonlocal count
+        if not match["login"]:
+            return match[0]
+        count += 1
+        return f"{mask}@"
+
+    return (_BARE_LOGIN.sub(hide_login, text), count) if "@" in text else (text, 0)
 
 
 def masked(text: str) -> str:

@@ -34,6 +34,24 @@ COMMANDS = {
     "Cookie: session={}": "eyAbCdEf0123456789",
     "Cookie: a=1; session={}; lang=de": "eyAbCdEf0123456789",
     "set-cookie: sid={}; Path=/": "eyAbCdEf0123456789",
+    "proxy = admin:{}@proxy.example.com:3128": "hunter2pw",
+    "deb [arch=amd64] admin:{}@mirror/debian stable main": "hunter2pw",
+    "export WANDB_KEY={}": "0123456789abcdef",
+    'Environment="DATADOG_APP_KEY={}" "FOO=bar"': "0123456789abcdef",
+    "DB_PASS={}": "hunter2pw",
+    '{{"auths": {{"nvcr.io": {{"auth": "{}"}}}}}}': "JG9hdXRodG9rZW46YWJjZGVm",
+    "//registry.example.com/:_auth = {}": "JG9hdXRodG9rZW46YWJjZGVm",
+    "REDISCLI_AUTH={}": "hunter2pw",
+    "machine nvcr.io\n  login foo\n  password {}\n": "hunter2pw",
+    "machine nvcr.io password {} login foo": "hunter2pw",
+    "default login foo password {}": "hunter2pw",
+    "MUNGE: MUNGE:{}": "AwQFAACfDv8vGQeTrEXd1F8sGQIFb1tGrZlI:",
+    "munge.key: {}": "3f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c",
+    "jwt_hs256.key = {}": "dGhpc2lzYXNlY3JldGtleWZvcnNsdXJt",
+    '{{"kty": "oct", "kid": "1", "k": "{}"}}': "dGhpc2lzYXNlY3JldGtleWZvcnNsdXJt",
+    "SLURM_JWT={}": "abcdefghij",
+    "curl -fsS -u admin:{} https://mirror.example.com": "hunter2pw",
+    "ipmitool -I lanplus -U admin -P {} chassis status": "hunter2pw",
     "https://b.s3.amazonaws.com/m.tar?X-Amz-Signature={}&X-Amz-Date=1": "fe5f80f77d5fa3beca038a248ff027d0445342fe",
     "https://a.blob.core.windows.net/c/f?sv=2022-11-02&sig={}": "Hf8dIbX3yWq0kR7ZP2m9xVbN1cJtLs6uYgE4oAaQwDc%3D",
 }
@@ -52,6 +70,14 @@ docker run -p 8080:80 nvidia/cuda:12.8.0-base-ubuntu24.04 nvidia-smi
 docker login --username foo --password-stdin nvcr.io
 mkdir -p /var/lib/gpuprov
 cookie: none
+AuthAltParameters=jwt_key=/var/spool/slurm/jwt_hs256.key
+AuthInfo=/var/run/munge/munge.socket.2
+mok_signing_key=/var/lib/dkms/mok.key
+SSH_PUBLIC_KEY=AAAAC3NzaC1lZDI1NTE5
+auth    required   pam_unix.so
+password requisite pam_pwquality.so retry=3
+image: nvcr.io/nvidia/cuda:12.4@sha256:0123456789abcdef
+user@1000.service 10.1.0.5@tcp:10.1.0.6@tcp:/lustre
 https://example.org/?sig=1&design=sigmoid
 nvidia-smi -q -d ECC | grep -p x
 ssh -p 2222 gpu01
