@@ -1,6 +1,6 @@
 """A host's results and facts -> its plan, as far as the checks can determine. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -8,7 +8,7 @@ from gpuprov.capabilities.mig.partitions import partitions
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.host import house
-from gpuprov.plan.decide import Decision
+from gpuprov.plan.decide import FAILS, Decision
 from gpuprov.plan.model import HOST, HostPlan, Item
 from gpuprov.plan.no_way_back import no_way_back
 from gpuprov.resources.file import ANOTHER_TEXT
@@ -64,12 +64,23 @@ def host_plan(
         no_way_back=tuple(lost),
         out=next((f"{r.found}; {r.hint}" for r in results if r.check == IN_SERVICE and r.status == "skip"), ""),
         differs=any(r.status in ("fail", "error") and r.moment != "preflight" for r in results),
-        unmended=() if decision.run else tuple(r for r in results if r.status in ("fail", "error") and not r.reboot),
+        unmended=tuple(_list_unmended(results, decision)),
         versions={r.capability: r.version for r in results if r.version},
         installed={r.capability: r.installed for r in results if r.installed},
         mig=partitions(spec, facts) if "mig" in decision.run else (),
         unmanaged=tuple(each for each in unmanaged if not _goes_with_package(each, changes)),
     )
+
+
+def _list_unmended(results: Sequence[Result], decision: Decision) -> Iterator[Result]:
+    """Yield the failures for which apply has no change: all of an idle host, else those of the capabilities that run
+    because checks fail."""
+    for result in results:
+        if result.status not in ("fail", "error") or result.reboot:
+            continue
+        fails = decision.run.get(result.capability, "").startswith(FAILS)
+        if not decision.run or (fails and result.moment != "preflight" and not result.changes):
+            yield result
 
 
 def _list_changes(results: Iterable[Result], left: Sequence[Unmanaged]) -> tuple[Item, ...]:

@@ -26,6 +26,10 @@ class Decision(msgspec.Struct, frozen=True):
     skipped: dict[str, str]
 
 
+FAILS = "fails: "
+"""The reason of a capability that runs because checks of it fail."""
+
+
 class PlanOptions(NamedTuple):
     """The options of plan and apply that decide what runs. only: these capabilities. reboot: this run permits a reboot
     even if the spec does not. prune: remove what the spec no longer declares; a capability may ask for it, too
@@ -67,7 +71,7 @@ def decide(
         elif options.full:
             run[name] = "--full"
         elif name in bad:
-            run[name] = f"fails: {', '.join(bad[name])}"
+            run[name] = f"{FAILS}{', '.join(bad[name])}"
         elif reason := _find_reason_of_receipt(name, facts, present[name]) or foreseen.get(name):
             run[name] = reason
         elif permitted and name in waiting:

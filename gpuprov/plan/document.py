@@ -20,7 +20,7 @@ class PlannedHost(HostDocument, frozen=True, kw_only=True):
     apply touches the host. `packages` to `holds`: differences, by kind. `diffs`: files that would be written, each with
     the difference of its text. `unpredicted`: what cannot be known in advance. `no_way_back`: what rollback could not
     undo. `versions`: exact, on the host after apply, by capability; `installed`: its current ones. `mig`: GPUs that are
-    repartitioned. `unmended`: failures although apply has nothing to do. `unmanaged`: what an apply brought and the
+    repartitioned. `unmended`: failures for which apply has no change. `unmanaged`: what an apply brought and the
     spec no longer declares. `differs`: the host does not match its spec."""
 
     unreachable: Annotated[str, describe("Why it cannot be reached; empty where it was")]

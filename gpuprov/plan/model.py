@@ -48,8 +48,8 @@ class HostPlan(msgspec.Struct, frozen=True, kw_only=True):
     which run, gpuprov has it drained from its scheduler, and how to return it. reboot "unknown": see reboot_reasons.
     last_apply_seconds: None if it is not known; last_apply says why. versions: the exact version on the host after
     apply, by capability, as far as its repositories show; installed: its current version. mig: GPUs that are
-    repartitioned. unmended: failures although apply has nothing to do; preflight failures that would stop the next
-    apply. unmanaged: what an apply brought and the spec no longer declares.
+    repartitioned. unmended: failures for which apply has no change; of an idle host also preflight failures that
+    would stop the next apply. unmanaged: what an apply brought and the spec no longer declares.
     """
 
     host: str

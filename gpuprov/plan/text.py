@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from gpuprov.capabilities.answers import APPLY
 from gpuprov.core import sanitize as shown
 from gpuprov.core.sanitize import BOLD, CYAN, GREEN, RED, YELLOW, cleaned, wrapped
 from gpuprov.inventory.names import fold_names as names
@@ -16,6 +17,7 @@ from gpuprov.verify.unmanaged import lines
 
 SIGNS = {"+": GREEN, "-": RED, "~": YELLOW}
 LEAST = 30
+NO_CHANGE = "apply has no change to make for it; "
 
 
 class Line(NamedTuple):
@@ -117,7 +119,8 @@ def _capabilities(plan: HostPlan, title: str, printed: dict[tuple[Line, ...], st
     same: dict[str, list[str]] = {}
     for name, items in by_capability(plan).items():
         why = plan.run.get(name, "")
-        lines = (Line(f"{name}: {why}" if why else name, 2, bold=len(name)), *_changes(items, verbose))
+        head = Line(f"{name}: {why}" if why else name, 2, bold=len(name))
+        lines = (head, *_changes(items, verbose), *(() if items else _without_change(plan, name)))
         first = printed.setdefault(lines, title)
         if first == title:
             yield from lines
@@ -136,6 +139,15 @@ def _changes(items: Sequence[Item], verbose: bool) -> Iterator[Line]:
             yield Line(f"{item.name}: {size(item.diff)}", 4, sign(item))
             shown = (line for line in item.diff.splitlines() if not line.startswith(("---", "+++")))
             yield from (Line(line, 6, whole=_diff_colour(line)) for line in shown)
+
+
+def _without_change(plan: HostPlan, capability: str) -> Iterator[Line]:
+    """Yield what fails of a capability that runs without a change, and what mends it."""
+    for result in plan.unmended:
+        if result.capability == capability:
+            yield Line(f"{result.check}: {result.found}", 4)
+            by_hand = result.hint and APPLY not in result.hint and not result.hint.startswith("see ")
+            yield Line(f"{NO_CHANGE if by_hand else ''}fix: {result.hint or 'see what fails'}", 6)
 
 
 def _unmanaged(plan: HostPlan) -> Iterator[Line]:

@@ -373,6 +373,32 @@ def test_what_fails_although_nothing_is_to_do_is_named() -> None:
     assert busy.unmended == ()
 
 
+def test_a_failure_without_a_change_says_what_is_wrong_and_what_mends_it() -> None:
+    """A unit that a site's drop-in leaves idle: apply runs its role, and has nothing to change."""
+    idle = Result(
+        host="b",
+        capability="persistence",
+        check="persistence.enabled",
+        status="fail",
+        found="nvidia-persistenced.service is made idle by /etc/x.conf, whose ExecStart is /bin/true",
+        hint="systemctl cat nvidia-persistenced.service, and take that setting out",
+    )
+    stopped = msgspec.structs.replace(
+        idle, check="persistence.mode_on", found="not Enabled: GPU 0", hint="gpuprov apply"
+    )
+    decision = Decision({"persistence": "fails: enabled, mode_on"}, {})
+    planned = host_plan(HostSpec(name="b"), [idle, stopped], Facts({}), decision, NOW)
+    assert planning.as_text([planned], width=0).splitlines()[2:7] == [
+        "  persistence: fails: enabled, mode_on",
+        f"    persistence.enabled: {idle.found}",
+        f"      apply has no change to make for it; fix: {idle.hint}",
+        "    persistence.mode_on: not Enabled: GPU 0",
+        "      fix: gpuprov apply",
+    ]
+    moves = msgspec.structs.replace(stopped, changes=(PACKAGE,))
+    assert host_plan(HostSpec(name="b"), [idle, moves], Facts({}), decision, NOW).unmended == (idle,)
+
+
 def test_json_has_a_list_for_each_kind_of_change() -> None:
     read = documents.read_document(planning.build_document([FULL], 1.5))
     assert (read["exit_code"], read["seconds"]) == (1, 1.5)
