@@ -22,7 +22,8 @@ class EngineFile:
 class Engine:
     """An engine of the host. started: seconds since 1970; 0: not. files: by path. dump, live: its own report. default,
     config: a daemon's own --default-runtime and --config-file; flags: all of its options, without values. unit: only
-    where it is not the engine's name. program: NVIDIA's, on the PATH of k3s and RKE2."""
+    where it is not the engine's name; podman's is its socket. starter: what starts the unit at a boot where it is not
+    enabled itself. program: NVIDIA's, on the PATH of k3s and RKE2."""
 
     version: str = ""
     active: str = ""
@@ -36,6 +37,7 @@ class Engine:
     flags: list[str] = field(default_factory=list)
     unit: str = ""
     program: str = ""
+    starter: str = ""
 
 
 def parse(text: str) -> dict[str, Engine]:
@@ -65,7 +67,7 @@ def parse(text: str) -> dict[str, Engine]:
         elif word == "file":
             path, _, changed = rest.rpartition(" ")
             sink, key = engine.files.setdefault(path, EngineFile(float(changed))), "text"
-        elif word in ("default", "config", "program"):
+        elif word in ("default", "config", "program", "starter"):
             setattr(engine, word, rest)
         elif word == "flag":
             engine.flags.append(rest)

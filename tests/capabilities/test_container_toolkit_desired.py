@@ -24,6 +24,7 @@ from tests.capabilities.toolkit_host import (
     GOOD,
     OLD,
     VERSION,
+    containerd,
     docker,
     index,
     k3s,
@@ -65,6 +66,7 @@ def test_a_host_that_has_it_gets_nothing_new() -> None:
     assert found["drop_ins"] is True
 
 
+STARTED = ("docker.service", "crio.service")
 AT_BOOT = {catalogue.UDEV_RULE: RULE, catalogue.REFRESH_DROP_IN: DROP_IN}
 ROWS: list[tuple[str, ContainerToolkit, dict[str, Any], dict[str, Any]]] = [
     ("all four, where there is none", ContainerToolkit(), {"packages": "", "container_toolkit": toolkit("")},
@@ -72,7 +74,7 @@ ROWS: list[tuple[str, ContainerToolkit, dict[str, Any], dict[str, Any]]] = [
     ("all four, where one has moved", ContainerToolkit(version=VERSION), {"packages": packages(libnvidia_container1=OLD)},
      {"install": [f"{name}={VERSION}-1" for name in PACKAGES]}),
     ("a downgrade, and what goes with it", ContainerToolkit(version=OLD), {},
-     {"install": [f"{name}={OLD}-1" for name in PACKAGES], "drop_ins": False, "on": list(catalogue.OWN_UNITS), "off": [],
+     {"install": [f"{name}={OLD}-1" for name in PACKAGES], "drop_ins": False, "on": [*catalogue.OWN_UNITS, *STARTED], "off": [],
       "lines": [], "absent": [catalogue.REFRESH_DROP_IN, *SETTINGS.values()]}),
     ("released", ContainerToolkit(hold=False), {}, {"hold": [], "release": list(PACKAGES), "install": []}),
     ("what is asked for, and has runtimes", ContainerToolkit(runtimes=("podman", "containerd")), {}, {"engines": ["containerd"]}),
@@ -97,6 +99,35 @@ def test_what_is_brought_about(
     assert {key: found[key] for key in wanted} == wanted, name
 
 
+def off(engine: str, starter: str = "") -> str:
+    """An engine that runs, and that a boot does not start by itself."""
+    unit = engine.replace("|enabled|", "|disabled|")
+    return unit.replace("@file", f"@starter {starter}\n@file", 1) if starter else unit
+
+
+SOCKET = "@engine podman\n@version podman version 5.2.0\n@unit {}|disabled|0\n"
+BOTH = ContainerToolkit(runtimes=("docker", "containerd"))
+BOOTS: list[tuple[str, ContainerToolkit, str, list[str]]] = [
+    ("disabled", ContainerToolkit(), off(docker()), ["docker.service"]),
+    ("masked, whatever its socket", ContainerToolkit(), docker().replace("|enabled|", "|masked|"), ["docker.service"]),
+    ("by its socket, without containers", ContainerToolkit(), off(docker(info={"ContainersRunning": 0}), "docker.socket"), []),
+    ("by its socket, and containers wait", ContainerToolkit(), off(docker(info={"ContainersRunning": 2}), "docker.socket"),
+     ["docker.service"]),
+    ("containerd by docker", BOTH, docker() + off(containerd(), "docker.service"), ["docker.service"]),
+    ("containerd by nothing", BOTH, docker() + off(containerd()), ["docker.service", "containerd.service"]),
+    ("podman has no daemon", ContainerToolkit(), SOCKET.format("inactive"), []),
+    ("podman's socket listens", ContainerToolkit(), SOCKET.format("active"), ["podman.socket"]),
+    ("k3s", ContainerToolkit(), k3s(), ["k3s.service"]),
+]  # fmt: skip
+
+
+@run_each(("name", "block", "engines", "units"), BOOTS, ids=[row[0] for row in BOOTS])
+def test_an_engine_that_runs_starts_at_a_boot(
+    name: str, block: ContainerToolkit, engines: str, units: list[str]
+) -> None:
+    assert made(block, container_engines=CLOCK + engines)["on"] == [*catalogue.REFRESH_UNITS, *units], name
+
+
 def test_the_mode_is_set_where_it_is_another_or_cgroups_are_off() -> None:
     found = made(ContainerToolkit(mode="cdi"))["settings"]
     assert found[:3] == ["nvidia-ctk", "--quiet", "config"]
@@ -114,7 +145,7 @@ def test_the_toolkits_own_refresh_takes_the_place_of_gpuprovs() -> None:
     assert "create-device-nodes" in drop_in
     waiting = " ".join(line.removeprefix("Before=") for line in drop_in.splitlines() if line.startswith("Before="))
     assert set(waiting.split()) == set(STARTING), "podman-restart starts containers with CDI devices, too"
-    assert found["on"] == list(catalogue.REFRESH_UNITS)
+    assert found["on"] == [*catalogue.REFRESH_UNITS, *STARTED]
     keys = {catalogue.OUTPUT_VARIABLE: "/etc/cdi/nvidia.yaml"}
     assert found["lines"] == [{"path": catalogue.REFRESH_ENVIRONMENT, "keys": keys, "made": True}]
 

@@ -17,8 +17,9 @@ from gpuprov.capabilities.container_toolkit.fragment import (
     runners,
     specification_file,
 )
+from gpuprov.capabilities.container_toolkit.fragment import engines as find_engines
 from gpuprov.capabilities.container_toolkit.readers import needed_flags, too_old
-from gpuprov.capabilities.container_toolkit.registration import FILES
+from gpuprov.capabilities.container_toolkit.registration import FILES, count_running
 from gpuprov.capabilities.container_toolkit.tasks import TASKS
 from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.catalog import container_toolkit as catalogue
@@ -31,6 +32,7 @@ from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values
 from gpuprov.rules import engines, resolve
 from gpuprov.rules.cluster_engines import SETTINGS, derive_drop_in
+from gpuprov.rules.engine_output import SERVICES
 
 OWN_FILES = tuple(f"/etc/systemd/system/{name}" for name in catalogue.OWN_UNITS)
 RULE = f"""{HEADER}\
@@ -85,6 +87,8 @@ IMAGES = replace(CUDA_IMAGES, asks=ask_image)
 PULLS = {"containerd": "ctr images"}
 DEFAULT_PLACE = f"/var/run/cdi/{SPECIFICATION}"
 """The file that the toolkit's own unit writes unless configured otherwise."""
+PODMAN_SOCKET = "podman.socket"
+ENGINE_UNITS = ("docker.service", "containerd.service", "crio.service", PODMAN_SOCKET, *SERVICES)
 Ctx = Context[ContainerToolkit]
 
 
@@ -164,6 +168,18 @@ def configured(ctx: Ctx, version: str) -> Iterator[Resource]:
         yield refresh_environment(ctx, version)
         yield from (Unit(name=name, enabled=False, active=False) for name in catalogue.OWN_UNITS)
     yield from (Unit(name=name, enabled=True) for name in (catalogue.REFRESH_UNITS if new else catalogue.OWN_UNITS))
+    yield from start_engines(ctx)
+
+
+def start_engines(ctx: Ctx) -> Iterator[Unit]:
+    """Yield the engines' units that start at a boot, but those that another one starts then: containerd by docker, a
+    daemon without running containers, which would wait for the first client, by its socket. podman's socket is one where
+    it listens now."""
+    for name, engine in find_engines(ctx.fragment, ctx.facts).items():
+        if engine is None or (name == "podman" and engine.active != "active"):
+            continue
+        if not engine.starter or (engine.starter.endswith(".socket") and count_running(engine)):
+            yield Unit(name=PODMAN_SOCKET if name == "podman" else engines.get_unit(name, engine), enabled=True)
 
 
 def tell_clusters(ctx: Ctx) -> Iterator[Resource]:
@@ -234,7 +250,7 @@ RESOURCES = Resources(
     (TOOLKIT, ENGINES),
     lines=(catalogue.REFRESH_ENVIRONMENT,),
     coming=coming,
-    units=lambda _host, _block: (*catalogue.REFRESH_UNITS, *catalogue.OWN_UNITS),
-    proves={"files": ("cdi_directory", "default_runtime"), "enabled": ("cdi_directory",)},
+    units=lambda _host, _block: (*catalogue.REFRESH_UNITS, *catalogue.OWN_UNITS, *ENGINE_UNITS),
+    proves={"files": ("cdi_directory", "default_runtime"), "enabled": ("cdi_directory", "runtimes")},
 )
 DESIRED = Desired((*PROBES, REPOSITORIES, ENGINES, TOOLKIT, IMAGES), make)

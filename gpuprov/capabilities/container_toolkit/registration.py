@@ -198,14 +198,24 @@ def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, 
 def would_stop(engine: engine_output.Engine) -> str:
     """Return how many containers a restart of docker would stop, as docker reports; `its` if it does not report it,
     empty for none."""
+    running = count_running(engine)
+    if running == 0 or _read_report(engine).get("LiveRestoreEnabled") is True:
+        return ""
+    return "its" if running is None else str(running)
+
+
+def count_running(engine: engine_output.Engine) -> int | None:
+    """Return how many containers docker reports as running; None if it does not report it."""
+    running = _read_report(engine).get("ContainersRunning")
+    return running if isinstance(running, int) else None
+
+
+def _read_report(engine: engine_output.Engine) -> safe_parse.Tree:
     try:
         answer = safe_parse.parse_json(engine.live or "{}")
     except safe_parse.Unreadable:
-        answer = {}
-    running = answer.get("ContainersRunning") if isinstance(answer, dict) else None
-    if running == 0 or (isinstance(answer, dict) and answer.get("LiveRestoreEnabled") is True):
-        return ""
-    return str(running) if isinstance(running, int) else "its"
+        return {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def _settled(host: Daemons, name: str, default: bool) -> engine_output.Engine:

@@ -36,8 +36,14 @@ fi
 ENGINES: Probe[dict[str, Engine]] = Probe(
     "container_engines",
     r"""file() { [ -f "$1" ] && echo "@file $1 $(stat -c %.3Z "$1")" && sed 's/^/ /' "$1" && echo; }
-unit() { systemctl show -p ActiveState -p UnitFileState -p ExecMainStartTimestampMonotonic "$1" 2>/dev/null | sort |
-  sed 's/^[^=]*=//' | { read -r a; read -r s; read -r f; echo "@unit $a|$f|$s"; }; }
+unit() {
+  s=$(systemctl show -p ActiveState -p UnitFileState -p ExecMainStartTimestampMonotonic -p WantedBy -p RequiredBy \
+    -p TriggeredBy "$1" 2>/dev/null); v() { printf '%s\n' "$s" | sed -n "s/^$1=//p"; }
+  echo "@unit $(v ActiveState)|$(v UnitFileState)|$(v ExecMainStartTimestampMonotonic)"
+  case $(v UnitFileState) in enabled | masked*) return ;; esac
+  for o in $(v RequiredBy) $(v WantedBy) $(v TriggeredBy); do
+    systemctl -q is-enabled "$o" 2>/dev/null && echo "@starter $o" && break; done
+}
 echo "@clock $(date +%s.%N) $(cut -d' ' -f1 /proc/uptime)"
 if command -v dockerd >/dev/null; then
   echo "@engine docker"; echo "@version $(dockerd --version 2>/dev/null)"; file /etc/docker/daemon.json
@@ -64,7 +70,11 @@ if command -v crio >/dev/null; then
   d=$(timeout 20 crio status config 2>/dev/null || timeout 20 crio-status config 2>/dev/null) && echo '@live' &&
     printf '%s\n' "$d" | sed 's/^/ /'
 fi
-if command -v podman >/dev/null; then echo "@engine podman"; echo "@version $(podman --version 2>/dev/null)"; fi
+if command -v podman >/dev/null; then
+  echo "@engine podman"; echo "@version $(podman --version 2>/dev/null)"; unit podman.socket
+  for f in /usr/share/containers/containers.conf /etc/containers/containers.conf /etc/containers/containers.conf.d/*.conf; do
+    file "$f"; done
+fi
 """
     + CLUSTERS
     + "true",

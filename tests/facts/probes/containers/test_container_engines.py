@@ -34,6 +34,25 @@ def test_a_daemon_behind_its_socket_is_alive_when_it_was_asked(tmp_path: Path) -
     assert told(tmp_path).active == "active"
 
 
+@pytest.mark.parametrize(
+    ("state", "enabled", "starter"),
+    [
+        ("disabled", "docker.socket", "docker.socket"),
+        ("masked", "docker.socket", ""),
+        ("static", "kubelet.service", ""),
+    ],
+)
+def test_what_starts_a_disabled_daemon_at_a_boot(tmp_path: Path, state: str, enabled: str, starter: str) -> None:
+    programs = PROGRAMS | {
+        "systemctl": f"""case $* in
+  -q\\ is-enabled\\ {enabled}) exit 0 ;; -q*) exit 1 ;;
+  *UnitFileState*) printf 'TriggeredBy=docker.socket\\nUnitFileState={state}\\nActiveState=active\\nWantedBy=foo.service\\n' ;;
+esac"""
+    }
+    found = engine_output.parse(run_well(ENGINES.script, tmp_path, programs).text)["docker"]
+    assert (found.active, found.enabled, found.starter) == ("active", state, starter)
+
+
 @pytest.mark.install
 @pytest.mark.parametrize("option", ["--default-runtime=nvidia", "--default-runtime nvidia"])
 def test_a_default_runtime_of_the_command_line(tmp_path: Path, option: str) -> None:
