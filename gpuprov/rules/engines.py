@@ -99,13 +99,14 @@ def registered(name: str, config: Table) -> Registration:
         runtime = at(config, "crio", "runtime") or {}
         path, default = at(runtime, "runtimes", NAME, "runtime_path"), at(runtime, "default_runtime")
         return Registration(path or "", default or "")
-    section = _cri(config)
+    section = get_cri(config)
     path = at(section, "containerd", "runtimes", NAME, "options", "BinaryName")
     default = at(section, "containerd", "default_runtime_name")
     return Registration(path or "", default or "", at(section, "enable_cdi"))
 
 
-def _cri(config: Table) -> Table:
+def get_cri(config: Table) -> Table:
+    """Return the section of containerd's CRI plugin."""
     return next((table for plugin in CRI if isinstance(table := at(config, "plugins", plugin), Mapping)), {})
 
 
@@ -132,7 +133,7 @@ def _unread(engine: Engine, config: Table) -> str:
     if number(engine.version) < NO_FILE_SINCE or not first_version("containerd", engine):
         return ""
     main = parse_toml(engine.files[MAIN["containerd"]].text, MAIN["containerd"])
-    main_runtimes, have = (at(_cri(table), "containerd", "runtimes") or {} for table in (main, config))
+    main_runtimes, have = (at(get_cri(table), "containerd", "runtimes") or {} for table in (main, config))
     expected, present = (
         {n: at(r, "options", "BinaryName") or "" for n, r in runtimes.items()} for runtimes in (main_runtimes, have)
     )
@@ -192,7 +193,7 @@ def unusable(name: str, engine: Engine) -> list[str]:
 
 
 def has_old_shims(name: str, engine: Engine) -> bool:
-    """True if this is a containerd that still has the runtime types that were removed in 2.0."""
+    """True for a containerd with the runtime types that were removed in 2.0."""
     return name == "containerd" and number(engine.version) < NO_FILE_SINCE
 
 
@@ -204,7 +205,7 @@ def runtimes(name: str, engine: Engine) -> Any:
         if name == "docker"
         else at(config, "crio", "runtime")
         if name == "crio"
-        else at(_cri(config), "containerd")
+        else at(get_cri(config), "containerd")
     )
 
 
@@ -246,8 +247,8 @@ def shadowed(engine: Engine) -> list[str]:
     if DROP_IN not in files or number(engine.version) >= MERGES_SINCE:
         return []
     tables = {path: parse_toml(file.text, path) for path, file in files.items()}
-    theirs = [table for path, table in tables.items() if path != DROP_IN and _cri(table)]
-    section, own = ({"plugins": {"cri": _cri(table)}} for table in ((theirs or [{}])[-1], tables[DROP_IN]))
+    theirs = [table for path, table in tables.items() if path != DROP_IN and get_cri(table)]
+    section, own = ({"plugins": {"cri": get_cri(table)}} for table in ((theirs or [{}])[-1], tables[DROP_IN]))
     return lost("containerd", section, own) if theirs else []
 
 
@@ -287,7 +288,7 @@ def ordinary(name: str, engine: Engine) -> str:
         others = [at(table, "crio", "runtime", "default_runtime") or NAME for table in tables]
         own = "crun" if number(engine.version) >= CRUN_SINCE else "runc"
         return next((other for other in reversed(others) if other != NAME), own)
-    runtimes = set(at(_cri(config), "containerd", "runtimes") or {}) - {NAME}
+    runtimes = set(at(get_cri(config), "containerd", "runtimes") or {}) - {NAME}
     return "runc" if "runc" in runtimes else min(runtimes, default="")
 
 

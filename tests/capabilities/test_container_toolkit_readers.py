@@ -14,7 +14,7 @@ from gpuprov.rules import engines as files
 from tests.capabilities.asking import Row, ask, judge
 from tests.capabilities.contents_host import Also, with_lines
 from tests.capabilities.test_container_toolkit_desired import made
-from tests.capabilities.toolkit_host import cdi, containerd, crio, docker, podman, toolkit
+from tests.capabilities.toolkit_host import CRIO_DROP_IN, DAEMON, cdi, containerd, crio, docker, podman, toolkit
 from tests.capabilities.toolkit_rows import EXACT, engines, row
 from tests.rows import run_each
 
@@ -38,7 +38,37 @@ def newer(version: str = "0.7.0", **given: Any) -> dict[str, str]:
     return {"cdi_specifications": cdi(of=version, **given)}
 
 
+IN_CONF, IN_FOLDER = "containers.conf", "containers.conf.d/a.conf"
+CDI_MODE = " [nvidia-container-runtime.modes.cdi]\n {}"
+CONTAINERS = """\
+@file /etc/containers/{} 1
+ [engine]
+ cdi_spec_dirs = ["{}"]
+"""
 ROWS = [
+    row("in another folder, by daemon.json", "cdi", None, engines(docker({**DAEMON, "cdi-spec-dirs": ["/srv/cdi"]}, version="28.3.0")),
+        "fail", "docker looks for CDI specifications in /srv/cdi alone",
+        "put /var/run/cdi into cdi-spec-dirs (/etc/docker/daemon.json), or take it out, and restart the engine"),
+    row("in another folder, by docker's word", "cdi", None, engines(docker(info={"CDISpecDirs": ["/srv/cdi"]}, version="28.3.0")),
+        "fail", "docker looks for CDI specifications in /srv/cdi alone", "cdi-spec-dirs (docker info)"),
+    row("in this folder by its other name", "cdi", None, engines(docker({**DAEMON, "cdi-spec-dirs": ["/run/cdi/"]}, version="28.3.0")),
+        "pass"),
+    row("in another folder, by podman's last file", "cdi", None,
+        engines(podman("5.2.0") + CONTAINERS.format(IN_CONF, "/var/run/cdi") + CONTAINERS.format(IN_FOLDER, "/srv")),
+        "fail", "podman looks for CDI specifications in /srv alone", "cdi_spec_dirs (/etc/containers/containers.conf.d/a.conf)"),
+    row("in this folder, by podman's last file", "cdi", None,
+        engines(podman("5.2.0") + CONTAINERS.format(IN_CONF, "/srv") + CONTAINERS.format(IN_FOLDER, "/run/cdi")),
+        "pass"),
+    row("in another folder, by cri-o's files", "cdi", None,
+        engines(crio(CRIO_DROP_IN + '[crio.runtime]\ncdi_spec_dirs = ["/srv"]\n', live=None)),
+        "fail", "crio looks for CDI specifications in /srv alone"),
+    row("in another folder, by containerd's", "cdi", ContainerToolkit(runtimes=("containerd",)),
+        engines(containerd(dump='[plugins."io.containerd.grpc.v1.cri"]\n  cdi_spec_dirs = []\n', version="1.7.27")),
+        "fail", "containerd looks for CDI specifications in no folder alone"),
+    row("the runtime's own folders", "cdi", None, {"container_toolkit": toolkit(config=CDI_MODE.format('spec-dirs = ["/srv"]'))},
+        "fail", "NVIDIA's runtime looks for CDI specifications in /srv alone"),
+    row("the runtime's own kind", "cdi", None, {"container_toolkit": toolkit(config=CDI_MODE.format('default-kind = "x.y/z"'))},
+        "fail", "NVIDIA's runtime takes devices of kind x.y/z, not nvidia.com/gpu"),
     row("older than podman 4.3.1's limit", "cdi", None, engines(podman("4.3.1")), "pass"),
     row(
         "groups of device files, and podman 4.3.1 by its release",

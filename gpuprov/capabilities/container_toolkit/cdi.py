@@ -5,6 +5,7 @@ import re
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, ok, skip
+from gpuprov.capabilities.container_toolkit.cdi_folders import list_misses
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
     effective_mode,
@@ -33,8 +34,8 @@ Ctx = Context[ContainerToolkit]
 )
 def specification(ctx: Ctx) -> Outcome:
     """One CDI specification names exactly the GPUs and MIG devices that nvidia-smi lists, with /dev/nvidia-uvm, without
-    which no CUDA program starts, and with files of the installed driver; and each engine can read it: by its own report
-    (podman, docker 28.2 and newer), or else by its release."""
+    which no CUDA program starts, and with files of the installed driver; and each engine looks for it there and can read
+    it: by its own report (podman, docker 28.2 and newer), or else by its settings and its release."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: there is nothing to specify")
     devices, specifications = ctx.facts.get(DEVICES), ctx.facts.get(CDI)
@@ -65,6 +66,10 @@ def specification(ctx: Ctx) -> Outcome:
     )
     if wrong:
         return fail(expected, wrong, hint, changes=[change])
+    if misses := list(list_misses(ctx.fragment, ctx.facts)):
+        settings = ", ".join(dict.fromkeys(setting for _, setting in misses))
+        where = f"put {ctx.fragment.cdi_directory} into {settings}, or take it out, and restart the engine"
+        return fail(f"{own.path}, where engines look", "; ".join(words for words, _ in misses), where)
     unreadable, newer = unread(ctx.fragment, ctx.facts, own)
     if unreadable:
         flags = needed_flags(ctx.fragment, ctx.facts, ctx.facts.get(TOOLKIT).version)

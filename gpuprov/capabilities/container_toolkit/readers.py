@@ -3,13 +3,12 @@
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog import engines as known
-from gpuprov.core import safe_parse
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.containers.container_engines import ENGINES
 from gpuprov.facts.probes.containers.container_toolkit import CDI_ANSWERS, Specification
 from gpuprov.rules import engines as files
 from gpuprov.rules import resolve
-from gpuprov.rules.engine_output import Engine
+from gpuprov.rules.engine_output import Engine, read_report
 
 
 def readers(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine]:
@@ -69,11 +68,8 @@ def _by_release(name: str, version: str, cdi_spec: Specification, needed: str) -
 def _docker_says(engine: Engine, path: str) -> str | None:
     """Return docker's complaint about a file; None before 28.2, which lists neither devices nor faults of files.
     https://github.com/moby/moby/blob/v28.2.0/api/types/system/info.go"""
-    try:
-        answer = safe_parse.parse_json(engine.live or "{}")
-    except safe_parse.Unreadable:
-        return None
-    if not isinstance(answer, dict) or "DiscoveredDevices" not in answer:
+    answer = read_report(engine)
+    if "DiscoveredDevices" not in answer:
         return None
     warnings = [
         str(warning)

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from gpuprov.core import safe_parse
 from gpuprov.rules import engine_files, engine_output, engines
 from gpuprov.rules.cluster_engines import TEMPLATE, is_cluster_engine, template_values
 
@@ -199,23 +198,15 @@ def would_stop(engine: engine_output.Engine) -> str:
     """Return how many containers a restart of docker would stop, as docker reports; `its` if it does not report it,
     empty for none."""
     running = count_running(engine)
-    if running == 0 or _read_report(engine).get("LiveRestoreEnabled") is True:
+    if running == 0 or engine_output.read_report(engine).get("LiveRestoreEnabled") is True:
         return ""
     return "its" if running is None else str(running)
 
 
 def count_running(engine: engine_output.Engine) -> int | None:
     """Return how many containers docker reports as running; None if it does not report it."""
-    running = _read_report(engine).get("ContainersRunning")
+    running = engine_output.read_report(engine).get("ContainersRunning")
     return running if isinstance(running, int) else None
-
-
-def _read_report(engine: engine_output.Engine) -> safe_parse.Tree:
-    try:
-        answer = safe_parse.parse_json(engine.live or "{}")
-    except safe_parse.Unreadable:
-        return {}
-    return answer if isinstance(answer, dict) else {}
 
 
 def _settled(host: Daemons, name: str, default: bool) -> engine_output.Engine:
