@@ -4,8 +4,6 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from gpuprov.core.safe_parse import Tree, Unreadable, parse_json
-
 ENGINES = ("docker", "containerd", "crio", "podman", "k3s", "rke2", "microk8s")
 SERVICES = (
     *("k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"),
@@ -78,15 +76,6 @@ def parse(text: str) -> dict[str, Engine]:
         elif word in ("dump", "live"):
             sink, key = engine, word
     return engines
-
-
-def read_report(engine: Engine) -> Tree:
-    """Return docker's own report; empty if it gives none."""
-    try:
-        answer = parse_json(engine.live or "{}")
-    except Unreadable:
-        return {}
-    return answer if isinstance(answer, dict) else {}
 
 
 def _check_name(name: str, known: Collection[str]) -> str:

@@ -1,7 +1,5 @@
-"""Container engines: their configuration of NVIDIA's runtime, and what a change of it lost.
-
-Input is the probe's output as parsed by `engine_output`; nothing here touches a host.
-"""
+"""Container engines: their configuration of NVIDIA's runtime, and what a change of it lost. Input is the probe's output
+as parsed by `engine_output`; nothing here touches a host."""
 
 import json
 import re
@@ -118,11 +116,11 @@ def refused(name: str, engine: Engine) -> str:
             shadowed(engine)  # reads each file
     except ValueError as error:
         return str(error)
-    if name != "containerd":
-        return ""
-    if plugin := next((plugin for plugin in CRI if plugin in (config.get("disabled_plugins") or [])), ""):
+    if plugin := name == "containerd" and next(
+        (own for own in CRI if own in (config.get("disabled_plugins") or [])), ""
+    ):
         return f"the CRI plugin is disabled (disabled_plugins: {plugin})"
-    if unread := _unread(engine, config):
+    if unread := name == "containerd" and _unread(engine, config):
         where = f"{MAIN[name]}, which is of version 1"
         return f"containerd {engine.version} does not take {unread} from {where}: rewrite it in version 2"
     return ""
@@ -288,8 +286,8 @@ def ordinary(name: str, engine: Engine) -> str:
         others = [at(table, "crio", "runtime", "default_runtime") or NAME for table in tables]
         own = "crun" if number(engine.version) >= CRUN_SINCE else "runc"
         return next((other for other in reversed(others) if other != NAME), own)
-    runtimes = set(at(get_cri(config), "containerd", "runtimes") or {}) - {NAME}
-    return "runc" if "runc" in runtimes else min(runtimes, default="")
+    own = set(at(get_cri(config), "containerd", "runtimes") or {}) - {NAME}
+    return "runc" if "runc" in own else min(own, default="")
 
 
 def lost_between(name: str, before: Engine, after: Engine) -> list[str]:

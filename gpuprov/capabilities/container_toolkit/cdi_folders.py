@@ -4,13 +4,13 @@ report."""
 from collections.abc import Iterator, Mapping
 
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, specification_file
-from gpuprov.capabilities.container_toolkit.readers import readers
+from gpuprov.capabilities.container_toolkit.readers import read_report, readers
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.containers.container_engines import ENGINES
 from gpuprov.facts.probes.containers.container_toolkit import GPU_KIND, TOOLKIT
 from gpuprov.rules import engines as files
-from gpuprov.rules.engine_output import Engine, read_report
+from gpuprov.rules.engine_output import Engine
 from gpuprov.rules.engine_runtimes import parse_toml
 
 KEYS = {

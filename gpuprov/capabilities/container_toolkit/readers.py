@@ -3,12 +3,13 @@
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog import engines as known
+from gpuprov.core import safe_parse
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.containers.container_engines import ENGINES
 from gpuprov.facts.probes.containers.container_toolkit import CDI_ANSWERS, Specification
 from gpuprov.rules import engines as files
 from gpuprov.rules import resolve
-from gpuprov.rules.engine_output import Engine, read_report
+from gpuprov.rules.engine_output import Engine
 
 
 def readers(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine]:
@@ -77,3 +78,12 @@ def _docker_says(engine: Engine, path: str) -> str | None:
         if str(warning).startswith("CDI: ") and path in str(warning)
     ]
     return "; ".join(warnings)
+
+
+def read_report(engine: Engine) -> safe_parse.Tree:
+    """Return docker's own report; empty if it gives none."""
+    try:
+        answer = safe_parse.parse_json(engine.live or "{}")
+    except safe_parse.Unreadable:
+        return {}
+    return answer if isinstance(answer, dict) else {}

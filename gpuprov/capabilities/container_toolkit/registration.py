@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from gpuprov.capabilities.container_toolkit.readers import read_report
 from gpuprov.rules import engine_files, engine_output, engines
 from gpuprov.rules.cluster_engines import TEMPLATE, is_cluster_engine, template_values
 
@@ -198,14 +199,14 @@ def would_stop(engine: engine_output.Engine) -> str:
     """Return how many containers a restart of docker would stop, as docker reports; `its` if it does not report it,
     empty for none."""
     running = count_running(engine)
-    if running == 0 or engine_output.read_report(engine).get("LiveRestoreEnabled") is True:
+    if running == 0 or read_report(engine).get("LiveRestoreEnabled") is True:
         return ""
     return "its" if running is None else str(running)
 
 
 def count_running(engine: engine_output.Engine) -> int | None:
     """Return how many containers docker reports as running; None if it does not report it."""
-    running = engine_output.read_report(engine).get("ContainersRunning")
+    running = read_report(engine).get("ContainersRunning")
     return running if isinstance(running, int) else None
 
 
