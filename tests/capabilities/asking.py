@@ -200,6 +200,8 @@ GOOD: dict[str, Output | str] = {
     "units": units(fabric=("active", "enabled")),
     "limit_sources": "file|/etc/systemd/system.conf.d/90-gpuprov.conf\nline|DefaultLimitMEMLOCK=infinity\npam|yes\nread|\n",
     "boot_target": "graphical.target\n",
+    "programs": "count|24\n",
+    "others_write": "read|\n",
     "default_limits": "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n",
     "command_line": captured("command_line", "grub"),
     "boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 root=UUID=5f6c ro quiet iommu=pt\n",

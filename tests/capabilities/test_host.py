@@ -76,6 +76,7 @@ BEFORE: dict[str, Any] = {
     "off": True,
     "words": ["quiet"],
 }
+BASE, HIDES = "nvidia-container-toolkit-base", "/usr/local/bin/nvidia-ctk"
 ROWS = [
     Row("boots are not counted", "host.first_boot", House(), boots(lvm=True), "n/a"),
     Row("a boot that hangs is nobody's", "host.first_boot", GOES_BACK, boots(), "pass", "no watchdog resets a host"),
@@ -141,6 +142,17 @@ ROWS = [
         "ansible_python_interpreter: /usr/bin/python3"),
     Row("the inventory's Python is too old", "host.python", None, {"python": answer(OLD)}, "fail",
         "/opt/old/python is Python 3.6", "ansible_python_interpreter: /usr/bin/python3"),
+    Row("programs as packages brought them", "host.programs", None, {}, "pass", "24 programs and units"),
+    Row("no package with programs", "host.programs", None, {"programs": "count|0\n"}, "n/a"),
+    Row("a program replaced", "host.programs", None, {"programs": f"count|24\nchanged|{BASE}|usr/bin/nvidia-ctk\n"},
+        "fail", "/usr/bin/nvidia-ctk: not as its package brought it", f"apt-get install --reinstall {BASE}"),
+    Row("a program hidden", "host.programs", None, {"programs": f"count|24\nshadow|{HIDES}|/usr/bin/nvidia-ctk\n"},
+        "fail", f"{HIDES} comes before /usr/bin/nvidia-ctk, and is another program", f"take away {HIDES}"),
+    Row("root alone writes", "host.root_only", None, {}, "pass"),
+    Row("everybody writes units", "host.root_only", None, {"others_write": "read|\nopen|d|777|0|/etc/systemd/system\n"}, "fail",
+        "/etc/systemd/system: mode 777", "chmod o-w /etc/systemd/system"),
+    Row("somebody's folder", "host.root_only", None, {"others_write": "read|\nopen|d|755|1000|/etc/modprobe.d\n"}, "fail",
+        "/etc/modprobe.d: mode 755, of uid 1000", "chown root: /etc/modprobe.d"),
     Row("a boot goes to the services", "host.boot_target", None, {"boot_target": "multi-user.target\n"}, "pass"),
     Row("a site's own target", "host.boot_target", None, {"boot_target": "gpu-node.target\n"}, "pass", "gpu-node.target"),
     Row("a boot ends in a rescue shell", "host.boot_target", None, {"boot_target": "rescue.target\n"}, "fail",

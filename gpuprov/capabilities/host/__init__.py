@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.host import board, login, recipe
+from gpuprov.capabilities.host import board, login, others, recipe
 from gpuprov.capabilities.host.absence import find_contradictions
 from gpuprov.capabilities.host.nvswitches import nvswitch_fabric
 from gpuprov.capabilities.package_sources import package_sources
@@ -284,6 +284,7 @@ def capability(capabilities: Sequence[Capability]) -> Capability:
             in_service,
             supported,
             *login.CHECKS,
+            *others.CHECKS,
             clock,
             package_sources,
             package_database,

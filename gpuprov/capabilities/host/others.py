@@ -1,0 +1,51 @@
+"""Checks of what others than gpuprov and the packages did to a host: programs replaced, folders opened to every user."""
+
+from typing import Any
+
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
+from gpuprov.core.sanitize import counted, fold_paths
+from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.family import words
+from gpuprov.facts.probes.host.hands import HANDS
+from gpuprov.facts.probes.software.programs import PROGRAMS
+
+Ctx = Context[Any]
+
+
+@check("host.programs", PROGRAMS, system.OS_RELEASE, evidence=PROGRAMS.evidence)
+def programs(ctx: Ctx) -> Outcome:
+    """The programs and units of NVIDIA's packages, and of RDMA's, have the content that their packages brought, and no
+    other program of the same name comes before one of them on the PATH of systemd or of a container engine."""
+    known = ctx.facts.get(PROGRAMS)
+    if not known.count:
+        return not_asked("no package of NVIDIA's or RDMA's brings a program or a unit here")
+    wrong = [f"{path}: not as its package brought it" for path in fold_paths(each.path for each in known.changed)]
+    wrong += [f"{other} comes before {path}, and is another program" for path, other in known.shadows.items()]
+    expected = f"{counted(known.count, 'program')} and units as their packages brought them, none of them hidden"
+    if not wrong:
+        return ok(expected)
+    packages = list(dict.fromkeys(each.package for each in known.changed))
+    ways = [f"{words(ctx.facts.get(system.OS_RELEASE)).reinstall} {' '.join(packages)}"] * bool(packages)
+    ways += [f"take away {' '.join(known.shadows.values())}, or rename it"] * bool(known.shadows)
+    return fail(expected, "; ".join(wrong), "; ".join(ways))
+
+
+@check("host.root_only", HANDS, moment="next-boot", evidence=HANDS.evidence)
+def root_only(ctx: Ctx) -> Outcome:
+    """Root alone can write the folders, and the files in them, that root runs or reads at a boot: systemd's units and
+    drop-ins, settings of modules, rules of udev, /usr/local/bin. Who else can is root after the next boot."""
+    found, expected = ctx.facts.get(HANDS), "units, settings of a boot and programs that root alone can write"
+    if not found:
+        return ok(expected)
+    told = [f"{each.path}: mode {each.mode}" + (f", of uid {each.owner}" * (each.owner != "0")) for each in found]
+    shown = "; ".join(told[:6]) + (f"; and {len(told) - 6} more" if len(told) > 6 else "")
+    paths = " ".join(each.path for each in found[:6])
+    owned = [each.path for each in found if each.owner != "0"]
+    ways = [
+        f"see who changed what in them (ls -la), then chmod o-w {paths}",
+        *[f"chown root: {' '.join(owned[:6])}"] * bool(owned),
+    ]
+    return fail(expected, shown, "; ".join(ways))
+
+
+CHECKS = (programs, root_only)
