@@ -2,12 +2,14 @@
 file headers."""
 
 from collections.abc import Mapping
+from typing import Any
 
-from gpuprov.capabilities.base import Change, Outcome, fail, ok
+from gpuprov.capabilities.base import Change, Context, Outcome, fail, not_asked, ok
 from gpuprov.facts.probes.base import Facts
-from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.host.family import words
 from gpuprov.facts.probes.software.packages import LOCKING, NO_LOCK_PLUGIN, Package
+from gpuprov.hardware.environment import list_obstacles
 from gpuprov.host_code.packages.dnf import LOCK_PLUGIN
 
 APPLY = "gpuprov apply"
@@ -70,3 +72,15 @@ def enabling(units: Mapping[str, str]) -> str:
 def by_unit(load: str, hint: str) -> str:
     """Return how to fix a unit that is not running: by apply, if it does not exist."""
     return APPLY if load == "not-found" else hint
+
+
+def environment_outcome(ctx: Context[Any]) -> Outcome:
+    """Judge what is set for everybody, for a host and for its health."""
+    if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
+        return not_asked("no NVIDIA GPU on the PCI bus")
+    expected = "no variable of everybody's in the way of CUDA"
+    found = list_obstacles(ctx.facts, mps="mps" in ctx.host.capabilities)
+    if not found:
+        return ok(expected)
+    ways = dict.fromkeys(way for _, way in found)
+    return fail(expected, "; ".join(words for words, _ in found), f"take {', '.join(ways)}; then log in again")

@@ -202,6 +202,7 @@ GOOD: dict[str, Output | str] = {
     "boot_target": "graphical.target\n",
     "programs": "count|24\n",
     "others_write": "read|\n",
+    "environment": "read|\n",
     "default_limits": "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n",
     "command_line": captured("command_line", "grub"),
     "boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 root=UUID=5f6c ro quiet iommu=pt\n",

@@ -65,6 +65,7 @@ def watched(spec: HostSpec, since: str | None = None) -> HostSpec:
 
 PRESUPPOSES: dict[str, tuple[str, ...]] = {
     "gpus": LOADED,
+    "environment": ("host.environment",),
     **dict.fromkeys(("xid", "programs", "sxid", "pcie_errors", "rdma_log", "kernel"), ("health.kernel_log",)),
     "pcie_links": ("topology.pcie",),
     "nvlinks": ("topology.nvlinks", "health.gpus", *LOADED),

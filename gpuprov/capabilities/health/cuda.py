@@ -1,13 +1,16 @@
-"""Proof that programs can compute: CUDA is run on each GPU and MIG device, as an ordinary user."""
+"""Proof that programs can compute: CUDA is run on each GPU and MIG device, as an ordinary user; and nothing that is set
+for everybody hides GPUs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from gpuprov.capabilities.answers import environment_outcome
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, skip
 from gpuprov.capabilities.computing import OBSTACLES, judge_runs
 from gpuprov.capabilities.health.fragment import HERE, Ctx
 from gpuprov.facts.probes.gpus.cuda_runs import CUDA_RUNS
+from gpuprov.hardware import environment
 from gpuprov.spec.model import HostSpec
 
 
@@ -37,4 +40,10 @@ def cuda(ctx: Ctx) -> Outcome:
     return judge_runs(seen.runs, f"as {user}")
 
 
-CHECKS = (cuda,)
+@check("health.environment", *environment.PROBES, evidence=environment.ENVIRONMENT.evidence)
+def variables(ctx: Ctx) -> Outcome:
+    """No variable that is set for everybody hides GPUs from programs, or gives them another libcuda than the driver's."""
+    return environment_outcome(ctx)
+
+
+CHECKS = (cuda, variables)

@@ -2,12 +2,15 @@
 
 from typing import Any
 
+from gpuprov.capabilities.answers import environment_outcome
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.core.sanitize import counted, fold_paths
 from gpuprov.facts.probes.host import system
+from gpuprov.facts.probes.host.environment import ENVIRONMENT
 from gpuprov.facts.probes.host.family import words
 from gpuprov.facts.probes.host.hands import HANDS
 from gpuprov.facts.probes.software.programs import PROGRAMS
+from gpuprov.hardware import environment
 
 Ctx = Context[Any]
 
@@ -48,4 +51,11 @@ def root_only(ctx: Ctx) -> Outcome:
     return fail(expected, shown, "; ".join(ways))
 
 
-CHECKS = (programs, root_only)
+@check("host.environment", *environment.PROBES, evidence=ENVIRONMENT.evidence)
+def variables(ctx: Ctx) -> Outcome:
+    """No variable that is set for everybody (logins, PAM, systemd's services, ld.so.preload) hides GPUs from programs, has
+    them join another MPS daemon, or gives them libraries other than the installed driver's."""
+    return environment_outcome(ctx)
+
+
+CHECKS = (programs, root_only, variables)
