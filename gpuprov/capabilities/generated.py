@@ -42,12 +42,13 @@ FILES = (
 )
 LINES = " The lines that it sets in files of others have their values, and root alone may write these."
 ENABLED = (
-    "Its units start at a boot, as systemd has read their files, and do their work: no drop-in of others leaves them idle. Those that "
-    "would compete with them do not start."
+    "Its units start at a boot, as systemd has read their files, and do their work: no drop-in of others leaves them idle, and no "
+    "unit of others stops them. Those that would compete with them do not start."
 )
 ACTIVE = "Its units run, and those that would compete with them do not."
 READ = " What they have read at their start, programs among it, has the same content still."
 WORKING = "left as its package has it"
+WITHOUT = "alone, without "
 UNREAD = "not read by systemd since its files changed"
 UNITS_SHOWN = "systemctl list-units --all 'nvidia*' 'gpuprov-*'; systemctl list-unit-files 'nvidia*' 'gpuprov-*'"
 
@@ -149,8 +150,8 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     if boot:
         unread = list_unread(managed, desired(capability, ctx), known)
         wrong += [wanted_units.Difference(name, moment, UNREAD, "read by systemd") for name in unread]
-        idle = dict(list_idle(managed, desired(capability, ctx), known))
-        wrong += [wanted_units.Difference(name, moment, words, WORKING) for name, words in idle.items()]
+        for name, words, rival in list_idle(managed, desired(capability, ctx), known):
+            wrong.append(wanted_units.Difference(name, moment, words, WITHOUT + rival if rival else WORKING))
     if not wrong and not any(unit.enabled if boot else unit.active or _only_reads(unit, states) for unit in managed):
         if waits := [unit.waits for unit in units if unit.waits]:
             return skip(waits[0])
@@ -174,7 +175,7 @@ def _report_units(
     changes = [
         Change(kind="service", name=each.name, before=each.before, after=each.after)
         for each in wrong
-        if each.after != WORKING
+        if each.after != WORKING and not each.after.startswith(WITHOUT)
     ]
     hint = f"{APPLY}, then a reboot" if reboots else _fix(wrong, units)
     shown = f"systemctl status {' '.join(each.name for each in wrong)}"
@@ -209,6 +210,8 @@ def _fix(wrong: Sequence[wanted_units.Difference], units: Mapping[str, Unit]) ->
         for difference in wrong
         if difference.after == WORKING
     ]
+    rivals = [each.after.removeprefix(WITHOUT) for each in wrong if each.after.startswith(WITHOUT)]
+    steps += [f"systemctl disable --now {' '.join(dict.fromkeys(rivals))}"] * bool(rivals)
     steps += ["systemctl daemon-reload"] * any(difference.before == UNREAD for difference in wrong)
     steps += [f"systemctl stop {' '.join(stopped)}"] * bool(stopped)
     for difference in still:

@@ -14,7 +14,7 @@ from gpuprov.host_code import wanted_units
 from gpuprov.host_code.reads import is_read
 from gpuprov.host_code.unit_files import Loaded, derive_unit_file, is_among
 from gpuprov.resources import Difference, File, Resource, Unit
-from gpuprov.resources.idle import explain_idle
+from gpuprov.resources.idle import explain_idle, explain_rival
 from gpuprov.spec.model import HostSpec
 
 
@@ -50,19 +50,24 @@ def list_unread(units: Iterable[Unit], resources: Iterable[Resource], contents: 
             yield unit.name
 
 
-def list_idle(units: Iterable[Unit], resources: Iterable[Resource], contents: Contents) -> Iterator[tuple[str, str]]:
-    """Yield the units that start at a boot and do nothing then, each with the reason; of gpuprov's own units the check
-    of files says what drop-ins change."""
-    own = [resource.path for resource in resources if isinstance(resource, File)]
+def list_idle(
+    units: Iterable[Unit], resources: Iterable[Resource], contents: Contents
+) -> Iterator[tuple[str, str, str]]:
+    """Yield the units that start at a boot and do nothing then, each with the reason, and a unit that is in the way; of
+    gpuprov's own units the check of files says what drop-ins change."""
+    given = list(resources)
+    own = [resource.path for resource in given if isinstance(resource, File)]
+    off = [resource.name for resource in given if isinstance(resource, Unit) and resource.enabled is False]
     for unit in units:
         state = contents.units.get(unit.name)
-        if (
-            unit.enabled
-            and state
-            and derive_unit_file(unit.name) not in own
-            and (why := explain_idle(state, contents, own))
-        ):
-            yield unit.name, why
+        if not (unit.enabled and state):
+            continue
+        if derive_unit_file(unit.name) not in own and (why := explain_idle(state, contents, own)):
+            yield unit.name, why, ""
+            continue
+        why, rival = explain_rival(unit.name, contents, off)
+        if why:
+            yield unit.name, why, rival
 
 
 def list_restarts(

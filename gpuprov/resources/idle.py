@@ -1,16 +1,21 @@
-"""Drop-ins of others that keep a unit of others from doing its work at a boot."""
+"""Drop-ins and units of others that keep a unit of others from doing its work at a boot."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from gpuprov.facts.probes.host.contents import Contents
-from gpuprov.host_code.unit_files import Loaded
+from gpuprov.host_code.unit_files import KINDS, Loaded
+from gpuprov.host_code.wanted_units import RUNS, STARTS
 
 NOTHING = frozenset({"", ":", "true", "false", "echo", "printf", "sleep", "test", "exit"})
 """Programs, and words of a shell, that do no work."""
 IDLE_OPTIONS = frozenset({"--no-persistence-mode"})
 """Options with which a daemon does none of what a spec asks it for."""
 SHELLS = frozenset({"sh", "bash", "dash", "busybox", "env"})
+SITES = ("/etc/", "/run/")
+"""Where unit files of a site's are, or those that a generator made, in place of a package's."""
+BINDING = ("BindsTo", "PartOf", "StopPropagatedFrom")
+"""Settings by which a unit is stopped with another one: systemd.unit(5)."""
 BROKEN = ("bad-setting", "error")
 """States of loading in which systemd starts nothing: systemd.unit(5)."""
 
@@ -31,7 +36,13 @@ def explain_idle(unit: Loaded, contents: Contents, own: Collection[str]) -> str:
     for path in foreign:
         if unmet := contents.unmet.get(path):
             return f"kept from starting by {path}, whose {unmet[0]} is not met"
+    if unit.fragment.startswith(SITES) and unit.fragment not in own:
+        foreign.append(unit.fragment)
     texts = {path: contents.drop_ins.get(path, "") for path in (unit.fragment, *unit.drop_ins)}
+    for key in BINDING:
+        for value in _last(key, texts):
+            if value.path in foreign and (others := [name for name in value.text.split() if name.endswith(KINDS)]):
+                return f"stopped with {' '.join(others)}, by {key} in {value.path}"
     for value in _last("ExecCondition", texts):
         if value.path in foreign:
             return f"kept from starting by {value.path} unless its ExecCondition={value.text} agrees"
@@ -39,6 +50,17 @@ def explain_idle(unit: Loaded, contents: Contents, own: Collection[str]) -> str:
     if commands and commands[-1].path in foreign and all(_does_nothing(command.text) for command in commands):
         return f"made idle by {commands[-1].path}, whose ExecStart is {commands[-1].text}"
     return ""
+
+
+def explain_rival(name: str, contents: Contents, own: Collection[str]) -> tuple[str, str]:
+    """Return why a unit may not run after the next boot: another one, which starts then or runs now, conflicts with it;
+    and that one. "" if none does. `own`: units that the spec has off."""
+    for rival in contents.rivals.get(name, ()):
+        state = contents.others.get(rival, Loaded())
+        if rival not in own and (state.file in STARTS or state.active in RUNS):
+            when = "starts at a boot, too" if state.file in STARTS else "runs now"
+            return f"kept from running by {rival}, which conflicts with it and {when}", rival
+    return "", ""
 
 
 def _last(key: str, texts: Mapping[str, str]) -> Iterator[Value]:

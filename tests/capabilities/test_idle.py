@@ -14,7 +14,7 @@ from gpuprov.facts.probes.host import contents
 from gpuprov.host_code import unit_files
 from gpuprov.host_code.files import ABOVE, SETTINGS, select_guarded_folders
 from gpuprov.host_code.unit_files import Loaded, is_instance
-from gpuprov.resources.idle import explain_idle
+from gpuprov.resources.idle import explain_idle, explain_rival
 from gpuprov.spec.model import HostSpec
 from tests.capabilities import contents_host
 from tests.capabilities.asking import CHECKS, facts, good
@@ -48,6 +48,9 @@ def state(text: str, *unmet: str) -> contents.Contents:
         ("[Service]\nExecStart=\nExecStart=/opt/site/fabricmanager\n", ""),
         ("[Service]\nExecStartPre=/bin/true\nNice=5\n", ""),
         ("# ExecStart=\n", ""),
+        ("[Unit]\nPartOf=site.service\n", "stopped with site.service, by PartOf in"),
+        ("[Unit]\nBindsTo=site.service graphical.target\n", "stopped with site.service, by BindsTo in"),
+        ("[Unit]\nPartOf=multi-user.target\n", ""),
     ],
 )
 def test_what_a_site_says(text: str, words: str) -> None:
@@ -68,7 +71,7 @@ def test_conditions_and_faulty_files() -> None:
     assert "faulty" in explain_idle(unit._replace(load="bad-setting"), state(""), [])
 
 
-def judge(check: str, *more: str, drop_in: str = "") -> Outcome:
+def judge(check: str, *more: str, drop_in: str = "", rival: str = "") -> Outcome:
     """One check of a host that has all that its spec asks for, with this drop-in of each unit, and these lines."""
     name = check.partition(".")[0]
     known = {probe.name for probe in CHECKS[check].probes}
@@ -77,8 +80,45 @@ def judge(check: str, *more: str, drop_in: str = "") -> Outcome:
     text = contents_host.own(
         contents_host.resources(BY_NAME[name], Context(host, SPECS[name], facts(**texts))), None, *more
     )
-    text = text.replace("unit|DropInPaths=", f"unit|DropInPaths={drop_in} ")
+    text = text.replace("unit|DropInPaths=", f"unit|ConflictedBy={rival}\nunit|DropInPaths={drop_in} ")
     return CHECKS[check].run(Context(host, SPECS[name], facts(**{**texts, "contents": text})))
+
+
+def test_a_unit_of_the_sites_in_place_of_a_packages() -> None:
+    """`systemctl edit --full`, of a unit that then starts nothing."""
+    path = f"/etc/systemd/system/{UNIT}"
+    unit = Loaded("loaded", path, (), active="active", file="enabled")
+    text = "@contents\ndropin|{}\ntext|[Service]\ntext|ExecStart={}\n"
+    known = {
+        start: contents.parse(Output(text.format(path, start))) for start in ("/bin/true", "/usr/bin/nv-fabricmanager")
+    }
+    assert f"made idle by {path}, whose ExecStart is /bin/true" in explain_idle(unit, known["/bin/true"], [])
+    assert not explain_idle(unit, known["/usr/bin/nv-fabricmanager"], [])
+
+
+@pytest.mark.parametrize(
+    ("state", "active", "words"),
+    [
+        ("enabled", "inactive", "kept from running by foe.service, which conflicts with it and starts at a boot, too"),
+        ("disabled", "active", "kept from running by foe.service, which conflicts with it and runs now"),
+        ("disabled", "inactive", ""),
+    ],
+)
+def test_a_unit_that_conflicts(state: str, active: str, words: str) -> None:
+    rows = [
+        "unit|Id=nvidia-dcgm.service",
+        "unit|ConflictedBy=shutdown.target foe.service",
+        "unit|",
+        "other|Id=foe.service",
+    ]
+    rows += ["other|LoadState=loaded", f"other|ActiveState={active}", f"other|UnitFileState={state}"]
+    known = contents.parse(Output("\n".join(["@contents", *rows])))
+    assert explain_rival("nvidia-dcgm.service", known, []) == (words, "foe.service" if words else "")
+    assert explain_rival("nvidia-dcgm.service", known, ["foe.service"]) == ("", ""), "the spec has it off"
+    outcome = judge("dcgm.enabled", *rows[3:], rival="foe.service")
+    assert (outcome.status, words in outcome.found) == ("fail" if words else "pass", True), outcome
+    assert outcome.hint == ("systemctl disable --now foe.service" if words else "")
+    assert not outcome.changes
 
 
 def test_the_check_names_the_file_and_what_to_do() -> None:

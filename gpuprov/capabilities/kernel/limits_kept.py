@@ -36,7 +36,7 @@ def limits_kept(ctx: Context[Kernel]) -> Outcome:
                 f"take that line out of {path}"
             )
     expected = "limits.conf read at each login, and no other default limits at a boot"
-    return fail(expected, "; ".join(wrong), "; ".join(wrong.values())) if wrong else ok(expected)
+    return fail(expected, "; ".join(wrong), "; ".join(dict.fromkeys(wrong.values()))) if wrong else ok(expected)
 
 
 def is_lower(value: str, limit: str) -> bool:

@@ -1,14 +1,14 @@
 """Files that gpuprov writes, as they are on a host: kind, mode, owner, checksum; and their units as loaded by systemd."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host import house
 from gpuprov.host_code import lines
-from gpuprov.host_code.unit_files import SHOW, Loaded, parse_show
+from gpuprov.host_code.unit_files import KINDS, SHOW, Loaded, parse_show
 
 LARGEST = 4096
 """Largest file that is checksummed, in KiB: none of gpuprov's is nearly as large."""
@@ -28,7 +28,8 @@ class Contents(msgspec.Struct, frozen=True):
     """All files and units. `entries` by path; `missing`: paths that do not exist; `units` by name; `drop_ins`: text by
     path, also of the units that have some, `texts`: text of files in which lines are set. `pythons`: by unit file the
     interpreters of its commands; `sound`: interpreters that root alone can change. `said`: by failed unit, the last
-    output of its program. `unmet`: conditions that drop-ins set and that are not met, by path."""
+    output of its program. `unmet`: conditions that drop-ins set and that are not met, by path. `rivals`: by unit those
+    that cannot run beside it, by the files of either; `others`: the states of these."""
 
     entries: Mapping[str, Entry]
     missing: frozenset[str]
@@ -39,6 +40,8 @@ class Contents(msgspec.Struct, frozen=True):
     sound: frozenset[str]
     messages: Mapping[str, str]
     unmet: Mapping[str, tuple[str, ...]] = {}
+    rivals: Mapping[str, tuple[str, ...]] = {}
+    others: Mapping[str, Loaded] = {}
 
 
 def parse(output: Output) -> Contents:
@@ -81,13 +84,25 @@ def parse(output: Output) -> Contents:
         ),
         messages,
         unmet,
+        dict(_list_rivals(rows["unit"])),
+        parse_show("\n".join(rows["other"])),
     )
+
+
+def _list_rivals(rows: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for block in "\n".join(rows).split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        rivals = dict.fromkeys(name for key in RIVALS for name in values.get(key, "").split() if name.endswith(KINDS))
+        if "Id" in values and rivals:
+            yield values["Id"], tuple(rivals)
 
 
 EXEC = r"s#^Exec[A-Za-z]*=[-@:+!]*(/[^ ]+) -B .*#\1#p"
 """A sed expression that extracts the interpreter of a gpuprov command."""
-DROP_INS = "/^FragmentPath=/{s///;h};/^DropInPaths=./{s/^DropInPaths=//;G;p}"
-"""A sed expression that extracts the drop-ins of units, and the files of the units that have some."""
+DROP_INS = "/^FragmentPath=/{s///;h;/^\\/\\(etc\\|run\\)\\//p};/^DropInPaths=./{s/^DropInPaths=//;G;p}"
+"""A sed expression that extracts the drop-ins of units, the files of the units that have some, and files of the site's."""
+RIVALS = ("Conflicts", "ConflictedBy")
+"""Properties that name the units of which systemd runs none beside this one: systemd.unit(5)."""
 INSTANCES = (
     "find /etc/systemd /run/systemd -mindepth 2 -maxdepth 2 -name 'gpuprov-*@?*.service.d' | sed 's#.*/##; s/\\.d$//'"
 )
@@ -121,8 +136,10 @@ done
 for p in $paths; do case $p in *.service) [ -L "$p" ] || [ ! -f "$p" ] || for y in $(sed -nE '{EXEC}' "$p" | sort -u); do
 echo "python|$p|$y"; find -L "$y" -maxdepth 0 -type f -perm -0100 -printf 'sound|%m|%U|%p\\n'; done ;; esac; done
 [ -z "$units" ] || {{
-s=$(systemctl {" ".join(SHOW)} $units)
+s=$(systemctl {" ".join(SHOW[:-1])} {" ".join(f"-p {name}" for name in RIVALS)} -- $units)
 echo "$s" | sed 's/^/unit|/'
+o=$(echo "$s" | sed -nE 's/^({"|".join(RIVALS)})=(.)/\\2/p' | tr ' ' '\\n' | grep -E '[.](service|timer|path|socket|mount)$' | sort -u)
+[ -z "$o" ] || systemctl {" ".join(SHOW)} $o | sed 's/^/other|/'
 for d in $(echo "$s" | sed -n '{DROP_INS}' | tr ' ' '\\n' | sort -u); do
 [ ! -f "$d" ] || {{ echo "dropin|$d"; head -c 65536 -- "$d" | sed 's/^/text|/'; echo; }}
 case $d in *.conf) sed -nE 's/^((Condition|Assert)[A-Za-z]+=[^|%].*)/\\1/p' "$d" | while read -r c; do
