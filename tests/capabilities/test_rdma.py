@@ -152,6 +152,8 @@ AROUND = [
     Row("services only", MEMLOCK, None, {"login_limits": ""}, "fail", "login sessions: unset", "next login"),
     Row("soft limit of logins", MEMLOCK, None, {"login_limits": "* soft memlock 64\n* hard memlock unlimited\n"},
         "fail", "64:unlimited"),
+    Row("a group that has less", MEMLOCK, None, {"login_limits": "* - memlock unlimited\n@gpu hard memlock 64\n"},
+        "fail", "login of @gpu has memlock unset:64", "goes before that of everyone"),
     Row("a daemon that was started before", MEMLOCK, None,
         {"rdma_host": host(daemons=("containerd.service|65536|infinity",))}, "fail",
         "containerd.service now: 65536 bytes", "prlimit",

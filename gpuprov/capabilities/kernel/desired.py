@@ -9,7 +9,7 @@ from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.kernel.machine import elsewhere, hugepage_settings
 from gpuprov.capabilities.kernel.next_boot import parameters
-from gpuprov.capabilities.kernel.now import IN_KIB, as_text, loaded_modules, sysctls
+from gpuprov.capabilities.kernel.now import IN_KIB, LOGIN_FILE, as_text, loaded_modules, sysctls
 from gpuprov.capabilities.kernel.tasks import TASKS
 from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.facts.probes.base import Facts
@@ -24,7 +24,6 @@ from gpuprov.resources.kernel_module import MODPROBE_FILE, MODULES_FILE
 from gpuprov.spec.kernel import Kernel
 
 DRACUT_FILE = "/etc/dracut.conf.d/90-gpuprov.conf"
-LOGIN_FILE = "/etc/security/limits.d/90-gpuprov.conf"
 SERVICE_FILE = "/etc/systemd/system.conf.d/90-gpuprov.conf"
 GRUB_FILE = "/etc/default/grub.d/90-gpuprov.cfg"
 UNIT = "gpuprov-cpu-governor.service"

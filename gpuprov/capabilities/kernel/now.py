@@ -20,6 +20,7 @@ from gpuprov.spec.kernel import Kernel, Scalar
 
 IN_KIB = ("core", "data", "fsize", "memlock", "stack")
 """Limits that limits.conf(5) counts in KiB, and systemd in bytes."""
+LOGIN_FILE = "/etc/security/limits.d/90-gpuprov.conf"
 WORDS = {of: f"{of} {{key}}={{before}}" for of in ("login", "service")}
 """Words for a limit that differs: of login sessions, and of services."""
 KEPT = "next boot"
@@ -163,18 +164,36 @@ def limit_settings(kernel: Kernel) -> tuple[Setting, ...]:
 
 @compared("kernel.limits", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, fields=("limits",))
 def limits(ctx: Ctx) -> Group | Outcome:
-    """Each limit holds for login sessions (pam_limits) and for services (systemd)."""
+    """Each limit holds for login sessions (pam_limits), also of root and of groups with lines of their own, and for services
+    (systemd). Lower limits of single users are shown."""
     expected = limit_settings(ctx.fragment)
     if not expected:
         return not_asked()
     login, services = ctx.facts.get(boot.LOGIN_LIMITS), service_limits(ctx.facts, ctx.fragment.limits)
     values = {("login", key): value for key, value in login.items()}
+    declared = {key: str(value) for key, value in ctx.fragment.limits.items()}
+    lower = [text for key, value in declared.items() for text in login.list_lower(key, value)]
+    users = [text for key, value in declared.items() for text in login.list_lower(key, value, users=True)]
     return Group(
         expected,
         values | {("service", key): value for key, value in services.items()},
-        expected=listed({key: str(value) for key, value in ctx.fragment.limits.items()}),
-        fix=f"{APPLY}; running services keep their limits until restarted",
+        expected=listed(declared),
+        right="; but ".join([listed(declared), *users]),
+        beside=tuple(f"login of {text}" for text in lower),
+        fix="; ".join(
+            [f"{APPLY}; running services keep their limits until restarted", *_list_lines_out(login, ctx.fragment)]
+        ),
     )
+
+
+def _list_lines_out(login: boot.LoginLimits, kernel: Kernel) -> Iterator[str]:
+    """Yield what is to be taken out of files of others, which outdo gpuprov's: later ones, and limits of single users."""
+    for (who, key), path in login.places.items():
+        value = str(kernel.limits.get(key, ""))
+        lower = who != "*" and login.list_lower(key, value)
+        other = who == "*" and path > LOGIN_FILE and login[key] != value
+        if value and path and (other or any(text.startswith(f"{who} has") for text in lower or ())):
+            yield f"take {key} of {who} out of {path}"
 
 
 CHECKS = (blacklist, module_options, modules_load, sysctl, limits)

@@ -66,7 +66,11 @@ def memlock(ctx: Ctx) -> Outcome:
     if not limit:
         return not_asked()
     texts, hints = list[str](), list[str]()
-    login = ctx.facts.get(boot.LOGIN_LIMITS).get("memlock", "unset")
+    logins = ctx.facts.get(boot.LOGIN_LIMITS)
+    login = logins.get("memlock", "unset")
+    if lower := logins.list_lower("memlock", limit):
+        texts.append(f"login of {', '.join(lower)}")
+        hints.append("take memlock of a single user or group out of that file: it goes before that of everyone")
     if not all(enough(part, limit, unit=1024) for part in login.split(":")):
         texts.append(f"login sessions: {login}")
         hints.append(f"{APPLY} writes /etc/security/limits.d, which counts from the next login on")

@@ -1,8 +1,9 @@
 """Kernel command line, sysctl, limits and modules-load: the running values, and those of the next boot."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.host.family import by_family
 from gpuprov.facts.probes.kernel.grub_menu import parse_kernel
@@ -95,14 +96,46 @@ def parse_modules_load(output: Output) -> frozenset[str]:
     return modules
 
 
-def parse_login_limits(output: Output) -> dict[str, str]:
-    kinds: dict[str, dict[str, str]] = {}
+class LoginLimits(dict[str, str]):
+    """Limits of login sessions for everyone (`*`), by item. `own`: those of single users and groups, by who it is and item; they
+    go before those for everyone, which root never has: limits.conf(5). `places`: the last file that sets a limit, by who and item."""
+
+    own: Mapping[tuple[str, str], str] = {}
+    places: Mapping[tuple[str, str], str] = {}
+
+    def list_lower(self, item: str, value: str, *, users: bool = False) -> list[str]:
+        """List root and the groups whose own limit is lower than this value, or with `users` the other users, each with the
+        file that says so."""
+        return [
+            f"{who} has {item} {text}" + (f" ({place})" if (place := self.places.get((who, item))) else "")
+            for (who, key), text in self.own.items()
+            if key == item
+            and users == (who != "root" and who[0] != "@")
+            and any(_is_lower(part, value) for part in text.split(":"))
+        ]
+
+
+def _is_lower(limit: str, value: str) -> bool:
+    """Return whether a limit is a number below the value; one that is not set is that of everyone."""
+    return is_whole(limit) and (not is_whole(value) or int(limit) < int(value))
+
+
+def parse_login_limits(output: Output) -> LoginLimits:
+    kinds: dict[tuple[str, str], dict[str, str]] = {}
+    places: dict[tuple[str, str], str] = {}
+    path = ""
     for line in output.text.splitlines():
-        match = re.match(r"\*\s+(-|hard|soft)\s+(\w+)\s+(\S+)", line.strip())
-        if match:
-            both = ("soft", "hard") if match[1] == "-" else (match[1],)
-            kinds.setdefault(match[2], {}).update(dict.fromkeys(both, match[3]))
-    return {item: soft_and_hard(kind.get("soft", "unset"), kind.get("hard", "unset")) for item, kind in kinds.items()}
+        if line.startswith("file|"):
+            path = line.removeprefix("file|")
+        elif match := re.match(r"([^\s#|]+)\s+(-|hard|soft)\s+([a-z]+)\s+(\S+)", line.strip(), re.ASCII):
+            both = ("soft", "hard") if match[2] == "-" else (match[2],)
+            kinds.setdefault((match[1], match[3]), {}).update(dict.fromkeys(both, match[4]))
+            places[match[1], match[3]] = path
+    texts = {key: soft_and_hard(kind.get("soft", "unset"), kind.get("hard", "unset")) for key, kind in kinds.items()}
+    limits = LoginLimits({item: text for (who, item), text in texts.items() if who == "*"})
+    limits.own = {key: text for key, text in texts.items() if key[0] != "*"}
+    limits.places = places
+    return limits
 
 
 def soft_and_hard(soft: str, hard: str) -> str:
@@ -182,8 +215,11 @@ MODULES_LOAD = Probe(
 )
 LOGIN_LIMITS = Probe(
     "login_limits",
-    "cat /etc/security/limits.conf /etc/security/limits.d/*.conf 2>/dev/null; true",
+    """for f in /etc/security/limits.conf /etc/security/limits.d/*.conf; do
+  [ -e "$f" ] && { echo "file|$f"; cat "$f"; echo; }
+done 2>/dev/null; true""",
     parse_login_limits,
-    "cat /etc/security/limits.d/*.conf",
+    "grep -v '^#' /etc/security/limits.conf /etc/security/limits.d/*.conf",
+    blank=r"file\|",
 )
-"""Limits of login sessions for everyone (`*`), by item; later files win, as in pam_limits."""
+"""Of lines about the same the later ones win, as in pam_limits."""
