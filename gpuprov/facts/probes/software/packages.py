@@ -7,7 +7,8 @@ import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host.family import by_family
-from gpuprov.facts.probes.software import dnf, rpm, transitional, zypper
+from gpuprov.facts.probes.software import dnf, excluded, rpm, transitional, zypper
+from gpuprov.facts.probes.software.excluded import Excluded
 from gpuprov.facts.probes.software.prebuilt import SUFFIX
 from gpuprov.host_code.packages import zypper_locks
 from gpuprov.host_code.packages.lists import PRESENT, parse_madison, parse_places
@@ -35,14 +36,15 @@ class Package(msgspec.Struct, frozen=True):
 class Index(dict[str, list[str]]):
     """Offered versions by package name, newest first. `complaint`: the reason why they are unknown, empty if they are known.
 
-    `busy`: another package manager holds the lists now. `parse_places`, with apt: the addresses that a version comes from; `moved`:
-    transitional packages whose version is left out, and their replacements.
+    `busy`: another package manager holds the lists now. `places`, with apt: the addresses that a version comes from; `moved`:
+    transitional packages whose version is left out, and their replacements. `excluded`, with dnf: what the site keeps out of it.
     """
 
     complaint: str = ""
     busy: bool = False
     places: Mapping[tuple[str, str], Collection[str]] = {}
     moved: Mapping[str, str] = {}
+    excluded: tuple[Excluded, ...] = ()
 
 
 INSTALL_ONLY = (
@@ -203,6 +205,7 @@ def parse_index(output: Output) -> Index:
     known = {n: [v for v in versions if (n, v) not in moved] for n, versions in parse_madison(output.text).items()}
     index = Index({name: versions for name, versions in known.items() if versions})
     index.places, index.moved = parse_places(output.text), {name: other for (name, _), other in moved.items()}
+    index.excluded = excluded.parse(output.rows().get("away", []))
     offered: dict[str, set[rpm.Nevra]] = {}
     for row in output.rows().get("rpm", []):
         cells = row.split("|")
@@ -285,7 +288,7 @@ INDEX = Probe(
   xargs -r apt-cache madison 2>/dev/null
 echo "$n" | """
         f"{transitional.OFFERED}; true",
-        dnf.search(*OFFERED_RPM, streams=True),
+        f"{excluded.SCRIPT}\n{dnf.search(*OFFERED_RPM, streams=True)}",
         zypper.search(*OFFERED_RPM),
     ),
     parse_index,

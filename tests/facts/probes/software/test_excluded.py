@@ -1,0 +1,73 @@
+"""Packages that a site keeps out of dnf's sight, and what is said of them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuprov.capabilities.nvidia_driver.decision import repository
+from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.facts.probes.software import excluded
+from gpuprov.facts.probes.software.excluded import Excluded, find_excluded
+from tests.capabilities import contexts
+from tests.capabilities.asking import ask
+from tests.capabilities.test_nvidia_driver_source import R580, ROCKY, repoquery, rpm
+
+NAME = "kmod-nvidia-open-dkms"
+AWAY = f"away|/etc/dnf/dnf.conf|main|{NAME} kernel*\n"
+
+
+def test_settings_are_read_with_their_sections_and_continued_lines(tmp_path: Path) -> None:
+    (tmp_path / "dnf.conf").write_text(
+        "[main]\nbest=True\nexcludepkgs = nvidia* , cuda*\n  kmod-*\n# exclude=no\n  x\n"
+    )
+    (tmp_path / "yum.repos.d").mkdir()
+    repo = "[cuda]\nenabled=1\nexclude=dkms\n[other]\nincludepkgs=a\n"
+    (tmp_path / "yum.repos.d/cuda.repo").write_text(repo)
+    script = excluded.SCRIPT.replace("/etc/dnf", str(tmp_path)).replace("/etc/yum.repos.d", f"{tmp_path}/yum.repos.d")
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    found = excluded.parse(line.removeprefix("away|") for line in done.stdout.splitlines())
+    main = [Excluded(pattern, "main", f"{tmp_path}/dnf.conf") for pattern in ("nvidia*", "cuda*", "kmod-*", "x")]
+    assert found == (*main, Excluded("dkms", "cuda", f"{tmp_path}/yum.repos.d/cuda.repo"))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "hidden"),
+    [
+        (NAME, True),
+        ("*nvidia*", True),
+        (f"{NAME}.noarch", True),
+        (f"{NAME}-3:580.95.05-1.el9.noarch", True),
+        (f"{NAME}-580.*", True),
+        ("kmod-nvidia-open", False),
+        (f"{NAME}-extra", False),
+    ],
+)
+def test_names_and_patterns(pattern: str, hidden: bool) -> None:
+    place = f"excludepkgs={pattern} in /f [cuda]"
+    assert find_excluded([Excluded(pattern, "cuda", "/f")], [NAME]) == ({NAME: place} if hidden else {})
+
+
+def test_a_driver_that_is_kept_away_is_said_to_be_and_no_source_is_added() -> None:
+    """Adding NVIDIA's repository would not bring it: NVIDIA's own is there, and the site filters it."""
+    rest = "".join(line + "\n" for line in repoquery(R580).splitlines() if f"|{NAME}|" not in line)
+    host = {"os_release": ROCKY, "packages": "", "package_index": AWAY + rest}
+    answer = ask("nvidia_driver.resolvable", NvidiaDriver(version="580"), **host)
+    assert (answer.status, answer.found) == (
+        "fail",
+        f"dnf does not see {NAME} (excludepkgs={NAME} in /etc/dnf/dnf.conf)",
+    )
+    assert "take it out there" in answer.hint
+
+
+def test_a_driver_that_is_installed_stays_and_no_source_is_added() -> None:
+    rest = "".join(line + "\n" for line in repoquery(R580).splitlines() if f"|{NAME}|" not in line)
+    host = {"os_release": ROCKY, "packages": rpm(R580), "package_index": AWAY + rest}
+    driver = NvidiaDriver(version="580")
+    assert ask("nvidia_driver.resolvable", driver, **host).status == "pass"
+    spec = contexts.spec(nvidia_driver=driver)
+    assert repository(contexts.context("nvidia_driver", spec, host)) == {}
+    open_to_dnf = contexts.context("nvidia_driver", spec, {**host, "package_index": rest})
+    assert repository(open_to_dnf)["name"] == "nvidia"
