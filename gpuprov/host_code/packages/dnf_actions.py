@@ -23,6 +23,7 @@ from .dnf_base import (
     list_architectures,
     list_identities,
     open_base,
+    query_installed,
     read_database,
     retry_patiently,
 )
@@ -111,7 +112,7 @@ def act_read(request: Request) -> Answer:
     try:
         rows: List[List[str]] = []
         installed: Dict[str, str] = {}
-        for package in sorted(base.sack.query().installed(), key=ORDER):
+        for package in sorted(query_installed(base), key=ORDER):
             vendor = "" if package.vendor in (None, "<NULL>") else package.vendor
             source = (package.sourcerpm or package.name).rsplit("-", 2)[0]
             rows.append(["ii", package.name, format_version(package), source, package.arch, vendor])
@@ -182,10 +183,10 @@ def act_lock(request: Request) -> Answer:
         if request["hold"] and not obeyed:
             absent = "" if request["check"] else "its plugin versionlock is not installed"
             return {"changed": [], "problem": dnf_locks.explain_unlocked(path) if has_plugin else absent}
-        installed = base.sack.query().installed().filterm(name=request["hold"]) if request["hold"] else []
+        installed = query_installed(base).filterm(name=request["hold"]) if request["hold"] else []
         patterns = sorted({"%s-%s:%s-%s.*" % (p.name, p.epoch, p.version, p.release) for p in installed})
         names = set(request["hold"] + request["release"])
-        known = names.union(package.name for package in base.sack.query().installed())
+        known = names.union(package.name for package in query_installed(base))
         before = dnf_locks.read_lines(path)
         gone = [
             line for line in before if dnf_locks.find_locked_name(line, known) in names and line.strip() not in patterns

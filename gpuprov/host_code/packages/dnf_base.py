@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Iterable, List, Set, Tuple
 import dnf
 import dnf.exceptions
 import dnf.repo
+import hawkey
 import rpm
 
 Request = Dict[str, Any]
@@ -87,11 +88,16 @@ def list_architectures(base: Any) -> List[str]:
     return [base.conf.substitutions["basearch"], "noarch"]
 
 
+def query_installed(base: Any) -> Any:
+    """Return the installed packages, with those that excludepkgs hides from dnf: it hides installed ones, too."""
+    return base.sack.query(flags=hawkey.IGNORE_EXCLUDES).installed()
+
+
 def find_duplicates(base: Any) -> List[List[Any]]:
     """Return packages that are in the database twice, the younger installation last; kernels and similar packages may
     be."""
     groups: Dict[Tuple[str, str], List[Any]] = {}
-    query = base.sack.query().installed()
+    query = query_installed(base)
     for package in query.difference(query.filter(provides=list(base.conf.installonlypkgs))):
         if package.name != "gpg-pubkey":
             groups.setdefault((package.name, package.arch), []).append(package)

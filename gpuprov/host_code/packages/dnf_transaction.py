@@ -9,7 +9,7 @@ import dnf.subject
 import dnf.transaction
 
 from . import dnf_locks
-from .dnf_base import KEPT, Refused, Request, format_version, list_architectures, retry_patiently
+from .dnf_base import KEPT, Refused, Request, format_version, list_architectures, query_installed, retry_patiently
 
 DRIVER_VERSION = re.compile(r"\d{3}(\.\d+)+\Z")
 WORDS = {
@@ -101,11 +101,13 @@ def mark_packages(base: Any, request: Request) -> None:
     for spec in request["install"]:
         name, _, version = spec.partition("=")
         if not version:
-            if not dnf.subject.Subject(name).get_best_query(base.sack).installed():
+            present = query_installed(base).filterm(name=name)
+            if not present and not dnf.subject.Subject(name).get_best_query(base.sack).installed():
                 base.install(name)
             continue
         name, _, arch = name.partition(":")
-        matching = base.sack.query().filterm(name=name, arch=[arch] if arch else list_architectures(base))
+        matching = base.sack.query().union(query_installed(base))
+        matching = matching.filterm(name=name, arch=[arch] if arch else list_architectures(base))
         fitting = [package for package in matching if format_version(package) == version]
         if not fitting:
             raise Refused("No match for argument: %s-%s" % (name, version))
@@ -114,7 +116,7 @@ def mark_packages(base: Any, request: Request) -> None:
             base.package_install(min(fitting, key=lambda package: package.reponame != KEPT))
     for spec in request["remove"]:
         name, _, arch = spec.partition(":")
-        for package in base.sack.query().installed().filterm(name=name):
+        for package in query_installed(base).filterm(name=name):
             if arch in ("", package.arch):
                 base.package_remove(package)
 
