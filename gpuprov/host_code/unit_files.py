@@ -193,24 +193,38 @@ def set_aside(texts: Mapping[str, str], *, check: bool) -> list[str]:
     place; return their paths. `texts`: the files by path.
 
     A site's file is renamed. A file of a package or of a generator stays, and is masked by a link of the same name in
-    /etc.
+    /etc. A drop-in of several units (service.d, gpuprov-.service.d) stays for the others, and is masked for the unit alone.
     """
     replaced: dict[str, None] = {}
+    masks: dict[str, str] = {}
     loaded = read_loaded(texts)
     for path, text in texts.items():
         for name, unit in loaded.items():
             if name != derive_unit(path) and not is_instance(name, path):
                 continue
             drop_ins = {drop_in: _read(drop_in) for drop_in in unit.drop_ins}
-            replaced.update(dict.fromkeys(find_shadows(path, text, unit, drop_ins, list(texts))))
+            for shadow in find_shadows(path, text, unit, drop_ins, list(texts)):
+                replaced[shadow] = None
+                if not _is_of_unit_alone(shadow, name):
+                    masks[f"{derive_unit_file(name)}.d/{os.path.basename(shadow)}"] = shadow
             if not is_drop_in(path) and unit.fragment.startswith(STRONGER):
                 replaced[unit.fragment] = None
     for path in () if check else replaced:
+        if path in masks.values():
+            continue
         if path.startswith((systemd.FILES, *STRONGER)):
             _rename(path)
         else:
             mask_file(path)
+    for place in () if check else masks:
+        _mask(place)
     return list(replaced)
+
+
+def _is_of_unit_alone(drop_in: str, unit: str) -> bool:
+    """Return whether a drop-in is in a folder of this unit, or of its template: systemd.unit(5)."""
+    folder = os.path.basename(os.path.dirname(drop_in))
+    return folder in (f"{unit}.d", f"{os.path.basename(derive_unit_file(unit))}.d")
 
 
 def _rename(path: str) -> None:
@@ -222,7 +236,10 @@ def _rename(path: str) -> None:
 
 def mask_file(path: str) -> None:
     folder, name = os.path.split(path)
-    place = os.path.join(systemd.FILES, os.path.basename(folder), name)
+    _mask(os.path.join(systemd.FILES, os.path.basename(folder), name))
+
+
+def _mask(place: str) -> None:
     os.makedirs(os.path.dirname(place), exist_ok=True)
     os.symlink(os.devnull, place)
 

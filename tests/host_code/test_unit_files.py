@@ -106,6 +106,32 @@ def test_how_systemd_has_a_unit() -> None:
     assert explain_unread("/etc/systemd/system/b.service.d/50.conf", found["b.service"]) == ""
 
 
+def test_a_drop_in_of_all_services_stays_for_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To rename a site's service.d/10-all.conf would change every service of the host."""
+    systemd = on_host("systemd")
+    unit, shared = tmp_path / "gpuprov-a.service", tmp_path / "service.d/10-all.conf"
+    of_prefix = tmp_path / "gpuprov-.service.d/20-x.conf"
+    mask, other = tmp_path / "gpuprov-a.service.d/10-all.conf", tmp_path / "gpuprov-a.service.d/20-x.conf"
+    for path in (shared, of_prefix):
+        path.parent.mkdir()
+        path.write_text("[Service]\nExecStart=\nExecStart=/bin/true\n")
+
+    def systemctl(*words: str) -> tuple[int, str, str]:
+        drop_ins = f"{mask if mask.is_symlink() else shared} {other if other.is_symlink() else of_prefix}"
+        shown = f"Id=gpuprov-a.service\nLoadState=loaded\nFragmentPath={unit}\nDropInPaths={drop_ins}\nNeedDaemonReload=no\n"
+        return 0, shown if words[0] == "show" else "", ""
+
+    monkeypatch.setattr(systemd, "FILES", f"{tmp_path}/")
+    monkeypatch.setattr(systemd, "systemctl", systemctl)
+    given: dict[str, Any] = {"units": {str(unit): UNIT}}
+    assert ran(capsys, "gpuprov_files", **given)["changed"]
+    assert shared.read_text() == of_prefix.read_text() == "[Service]\nExecStart=\nExecStart=/bin/true\n"
+    assert [path.readlink() for path in (mask, other)] == [Path("/dev/null")] * 2
+    assert not ran(capsys, "gpuprov_files", **given)["changed"]
+
+
 def test_a_drop_in_of_others_is_set_aside_and_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
