@@ -18,7 +18,7 @@ def runs(*lines: str) -> dict[str, str]:
 
 ROWS = [
     Row("no variable in the way", "health.environment", None, {}, "pass"),
-    Row("GPUs hidden", "health.environment", None, {"environment": "plain|/etc/environment|CUDA_VISIBLE_DEVICES=\n"}, "fail",
+    Row("GPUs hidden", "health.environment", None, {"environment": "env|/etc/environment|CUDA_VISIBLE_DEVICES=\n"}, "fail",
         "/etc/environment sets CUDA_VISIBLE_DEVICES=", "take CUDA_VISIBLE_DEVICES out of /etc/environment; then log in again"),
     Row("not asked for", CUDA, None, runs("off"), "n/a", "no user is named"),
     Row("a record of a host on which nobody was named", CUDA, ASKED, runs("off"), "skip", "was not run when this record"),

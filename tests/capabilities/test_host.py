@@ -77,28 +77,27 @@ BEFORE: dict[str, Any] = {
     "words": ["quiet"],
 }
 BASE, HIDES = "nvidia-container-toolkit-base", "/usr/local/bin/nvidia-ctk"
-PROFILE, PLAIN, UNITS = "shell|/etc/profile.d/x.sh|", "plain|/etc/environment|", "unit|/etc/systemd/system.conf|"
+PROFILE, PLAIN, UNITS = (f"env|/etc/{file}|" for file in ("profile.d/x.sh", "environment", "systemd/system.conf"))
 HIDES_ALL = "CUDA programs do not see all 2 GPUs"
 ENVIRONMENTS = [
-    (f"{PROFILE}export CUDA_VISIBLE_DEVICES=0", "fail", HIDES_ALL, "take CUDA_VISIBLE_DEVICES out of /etc/profile.d/x.sh"),
-    (f'{PROFILE}CUDA_VISIBLE_DEVICES=""; export CUDA_VISIBLE_DEVICES', "fail", HIDES_ALL),
-    (f"{PROFILE}  export CUDA_VISIBLE_DEVICES=0", "pass"),
-    (f"{PROFILE}export CUDA_VISIBLE_DEVICES=0,1", "pass"),
-    (f"{PROFILE}export FOO=1 CUDA_VISIBLE_DEVICES=-1", "fail", HIDES_ALL),
+    (f"{PROFILE}CUDA_VISIBLE_DEVICES=0", "fail", HIDES_ALL, "take CUDA_VISIBLE_DEVICES out of /etc/profile.d/x.sh"),
+    (f'{PROFILE}CUDA_VISIBLE_DEVICES=""', "fail", HIDES_ALL),
+    (f"{PROFILE}CUDA_VISIBLE_DEVICES=0,1", "pass"),
+    (f"{PROFILE}CUDA_VISIBLE_DEVICES=-1", "fail", HIDES_ALL),
     (f"{PLAIN}CUDA_VISIBLE_DEVICES=NoDevFiles", "fail", HIDES_ALL),
-    (f'{PLAIN}export NVIDIA_VISIBLE_DEVICES="void"', "fail", "as Enroot's, do not see all 2 GPUs"),
+    (f'{PLAIN}NVIDIA_VISIBLE_DEVICES="void"', "fail", "as Enroot's, do not see all 2 GPUs"),
     (f"{PLAIN}NVIDIA_VISIBLE_DEVICES=all", "pass"),
     (f"{PLAIN}CUDA_MPS_PIPE_DIRECTORY=/tmp/x", "fail", "clients of the MPS daemon there, if one runs"),
-    ("pam|/etc/security/pam_env.conf|CUDA_VISIBLE_DEVICES DEFAULT=0", "fail", HIDES_ALL),
-    (f'{UNITS}DefaultEnvironment="A=b" "CUDA_VISIBLE_DEVICES=1"', "fail", HIDES_ALL),
-    ("plain|systemctl set-environment|CUDA_VISIBLE_DEVICES=", "fail", HIDES_ALL, "out of systemctl set-environment"),
-    ("plain|/etc/ld.so.preload|LD_PRELOAD=/opt/libcuda.so.1 ", "fail", "/opt/libcuda.so.1 comes before the library"),
-    ("plain|/etc/ld.so.preload|LD_PRELOAD=/opt/x.so \nmissing|/opt/x.so", "fail", "/opt/x.so is not there"),
+    ("env|/etc/security/pam_env.conf|CUDA_VISIBLE_DEVICES=0", "fail", HIDES_ALL),
+    (f'{UNITS}CUDA_VISIBLE_DEVICES=1', "fail", HIDES_ALL),
+    ("env|systemctl set-environment|CUDA_VISIBLE_DEVICES=", "fail", HIDES_ALL, "out of systemctl set-environment"),
+    ("env|/etc/ld.so.preload|LD_PRELOAD=/opt/libcuda.so.1 ", "fail", "/opt/libcuda.so.1 comes before the library"),
+    ("env|/etc/ld.so.preload|LD_PRELOAD=/opt/x.so \nmissing|/opt/x.so", "fail", "/opt/x.so is not there"),
     (f"{PLAIN}LD_PRELOAD=/usr/lib/libjemalloc.so.2", "pass"),
-    (f"{PROFILE}export LD_LIBRARY_PATH=/opt/old:$LD_LIBRARY_PATH\nlibrary|/opt/old|/opt/old/libcuda.so.470.82.01", "fail",
+    (f"{PROFILE}LD_LIBRARY_PATH=/opt/old:$LD_LIBRARY_PATH\nlibrary|/opt/old|/opt/old/libcuda.so.470.82.01", "fail",
      "/opt/old/libcuda.so.470.82.01 comes before that of driver 535.261.03"),
-    (f"{PROFILE}export LD_LIBRARY_PATH=/opt/compat\nlibrary|/opt/compat|/opt/compat/libcuda.so.580.82.07", "pass"),
-    (f"{PROFILE}export LD_LIBRARY_PATH=/opt/cuda/lib64", "pass"),
+    (f"{PROFILE}LD_LIBRARY_PATH=/opt/compat\nlibrary|/opt/compat|/opt/compat/libcuda.so.580.82.07", "pass"),
+    (f"{PROFILE}LD_LIBRARY_PATH=/opt/cuda/lib64", "pass"),
 ]  # fmt: skip
 ROWS = [
     Row("boots are not counted", "host.first_boot", House(), boots(lvm=True), "n/a"),

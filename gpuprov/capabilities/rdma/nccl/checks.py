@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from difflib import unified_diff
 
-import msgspec
-
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Check, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.rdma.efa.rules import installer_sha256
@@ -15,7 +13,7 @@ from gpuprov.catalog import hpc
 from gpuprov.catalog.rdma.nccl import CONFIG
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Facts
-from gpuprov.facts.probes.host.environment import ENVIRONMENT
+from gpuprov.facts.probes.host import environment
 from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.nccl import NCCL, NcclHost, Setting
 from gpuprov.host_code.json_members import Json
@@ -80,27 +78,16 @@ def _describe_differences(installed: tuple[str, ...] | None, expected: tuple[str
     return ", ".join(missing + other + foreign) or "says the same in another order, or a line twice"
 
 
-def with_environment(facts: Facts) -> NcclHost:
-    """Return NCCL's configuration, with variables that PAM and systemd set for everybody."""
-    state = facts.get(NCCL)
-    read = {other.file for other in state.others}
-    more = [
-        Setting(file=each.file, name=each.name, value=each.value)
-        for each in facts.get(ENVIRONMENT).variables
-        if each.name.startswith("NCCL_") and each.file not in read
-    ]
-    return msgspec.structs.replace(state, others=(*state.others, *more))
-
-
 @check(
     "rdma.nccl_stale",
-    *(NCCL, DEVICES, ENVIRONMENT),
+    *(NCCL, DEVICES),
     fields=("nccl",),
-    evidence=f"ls /sys/class/infiniband; cat {CONFIG} /root/.nccl.conf; grep -r NCCL_ /etc/environment /etc/profile.d",
+    evidence=f"ls /sys/class/infiniband; cat {CONFIG} /root/.nccl.conf; grep -r NCCL_ {environment.SHOWN}",
 )
 def stale(ctx: Ctx) -> Outcome:
-    """No file of NCCL's, and no login environment, names RDMA devices that are gone or overrides /etc/nccl.conf."""
-    state = with_environment(ctx.facts)
+    """No file of NCCL's, and no environment of logins or services, names RDMA devices that are gone or overrides
+    /etc/nccl.conf."""
+    state = ctx.facts.get(NCCL)
     names = [device.name for device in ctx.facts.get(DEVICES)]
     file_settings = effective(state.lines or ())
     own = [Setting(file=CONFIG, name=name, value=value) for name, value in file_settings.items()]

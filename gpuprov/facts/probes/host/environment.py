@@ -1,11 +1,50 @@
-"""Variables that are set for every login, service or program of a host and decide what CUDA and NCCL programs find."""
-
-import re
-import shlex
+"""Variables that a host sets for logins, services and every program: those that decide what CUDA, NCCL and libfabric
+find."""
 
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
+
+SHOWN = "/etc/environment /etc/profile /etc/profile.d /etc/bash*rc /root/.bashrc /etc/systemd/system.conf*"
+"""The most common of the files, for a person."""
+
+FILES = (
+    *("/etc/environment", "/etc/environment.d/*.conf", "/usr/lib/environment.d/*.conf", "/run/environment.d/*.conf"),
+    *("/etc/profile", "/etc/profile.d/*.sh", "/etc/profile.d/*.csh", "/etc/bashrc", "/etc/bash.bashrc"),
+    *("/etc/csh.cshrc", "/etc/zshenv", "/etc/zsh/zshenv", "/root/.bashrc", "/root/.bash_profile", "/root/.profile"),
+    *("/etc/security/pam_env.conf", "/etc/systemd/system.conf", "/etc/systemd/user.conf"),
+    *("/etc/systemd/system.conf.d/*.conf", "/etc/systemd/user.conf.d/*.conf"),
+    *("/usr/lib/systemd/system.conf.d/*.conf", "/run/systemd/system.conf.d/*.conf"),
+)
+"""environment.d(5), pam_env.conf(5), systemd-system.conf(5); shells read the others."""
+
+_SCRIPT = r"""
+( set --; for f in FILES; do case $f in */gpuprov-* | */90-gpuprov*) continue ;; esac
+  [ -f "$f" ] && [ ! -L "$f" ] && set -- "$@" "$f"; done
+[ $# = 0 ] || awk '
+  /^[[:space:]]*#/ { next }
+  { l = $0; sub(/[[:space:]]#.*/, "", l)
+    if (FILENAME ~ /pam_env[.]conf$/ && sub(/.*[[:space:]](DEFAULT|OVERRIDE)=/, "", l)) l = $1 "=" l
+    if (sub(/^[[:space:]]*setenv[[:space:]]+/, "", l)) sub(/[[:space:]]+/, "=", l)
+    CERTAIN
+    while (match(l, /(^|[[:space:];"\047])(PREFIX)[A-Z0-9_]*=("[^"]*"|\047[^\047]*\047|[^[:space:];"\047]*)/)) {
+      m = substr(l, RSTART, RLENGTH); l = substr(l, RSTART + RLENGTH); sub(/^[[:space:];"\047]/, "", m)
+      print "KIND|" FILENAME "|" substr(m, 1, 2000) } }' "$@" )
+systemctl show-environment 2>/dev/null | sed -nE 's/^((PREFIX)[A-Z0-9_]*=)/KIND|systemctl set-environment|\1/p'"""
+_CERTAIN = (
+    r"if (FILENAME !~ /[.]conf$|environment$/ && l !~ /^((export|declare -x|typeset -x)[[:space:]]|[A-Z0-9_]+=)/) next"
+)
+
+
+def build_environment_script(kind: str, prefix: str, *, certain: bool = False) -> str:
+    """Return shell that prints `KIND|FILE|NAME=VALUE` for each variable whose name begins so, an extended regular
+    expression; gpuprov's own files are left out. `certain`: without those that a shell may not set, as the line is
+    indented or behind a test."""
+    words = {"FILES": " ".join(FILES), "PREFIX": prefix, "KIND": kind, "CERTAIN": _CERTAIN if certain else ""}
+    script = _SCRIPT
+    for word, value in words.items():
+        script = script.replace(word, value)
+    return script
 
 
 class Variable(msgspec.Struct, frozen=True):
@@ -17,8 +56,8 @@ class Variable(msgspec.Struct, frozen=True):
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """All of them. `libraries`: by folder of an LD_LIBRARY_PATH the driver's libraries in it, as files; `missing`: files
-    of an LD_PRELOAD that are not there."""
+    """Variables of CUDA's and of the dynamic linker's. `libraries`: by folder of an LD_LIBRARY_PATH the driver's
+    libraries in it, as files; `missing`: files of an LD_PRELOAD that are not there."""
 
     variables: tuple[Variable, ...] = ()
     libraries: dict[str, tuple[str, ...]] = {}
@@ -27,75 +66,34 @@ class Environment(msgspec.Struct, frozen=True):
 
 def parse(output: Output) -> Environment:
     rows = output.rows()
-    variables = [
-        Variable(file, name, value)
-        for kind, read in (("shell", _read_shell), ("plain", _read_plain), ("pam", _read_pam), ("unit", _read_unit))
-        for file, _, line in (row.partition("|") for row in rows.get(kind, ()))
-        for name, value in read(line)
-    ]
+    variables = []
+    for row in rows.get("env", ()):
+        file, _, setting = row.partition("|")
+        name, _, value = setting.partition("=")
+        variables.append(Variable(file, name, value.strip().strip("\"'")))
     libraries: dict[str, tuple[str, ...]] = {}
     for folder, _, name in (row.partition("|") for row in rows.get("library", ())):
         libraries[folder] = (*libraries.get(folder, ()), name)
     return Environment(tuple(dict.fromkeys(variables)), libraries, frozenset(rows.get("missing", ())))
 
 
-NAMED = re.compile(r"(?:CUDA_[A-Z_]+|NVIDIA_[A-Z_]+|NCCL_[A-Z0-9_]+|LD_PRELOAD|LD_LIBRARY_PATH)")
-
-
-def _pairs(text: str) -> list[tuple[str, str]]:
-    try:
-        words = shlex.split(text, comments=True)
-    except ValueError:  # a quote that another line ends
-        words = text.replace('"', " ").replace("'", " ").split()
-    pairs = (word.rstrip(";").partition("=") for word in words)
-    return [(name, value) for name, equals, value in pairs if equals and NAMED.fullmatch(name)]
-
-
-def _read_shell(line: str) -> list[tuple[str, str]]:
-    """Read an assignment at the beginning of a line: one that is indented, or behind a test, may not be made."""
-    found = re.match(r"(?:export|declare -x|typeset -x)[ \t]+(.*)|(?=[A-Z_]+=)(.*)", line)
-    return _pairs((found[1] or found[2] or "").replace("; export", "")) if found else []
-
-
-def _read_plain(line: str) -> list[tuple[str, str]]:
-    name, equals, value = line.strip().removeprefix("export ").partition("=")
-    return [(name.strip(), value.strip().strip("\"'"))] if equals and NAMED.fullmatch(name.strip()) else []
-
-
-def _read_pam(line: str) -> list[tuple[str, str]]:
-    name, _, rest = line.strip().partition(" ")
-    values = re.findall(r'(?:DEFAULT|OVERRIDE)=("[^"]*"|\S*)', rest.replace("\t", " "))
-    return [(name, values[-1].strip('"'))] if values and NAMED.fullmatch(name) else []
-
-
-def _read_unit(line: str) -> list[tuple[str, str]]:
-    key, equals, text = line.strip().partition("=")
-    return _pairs(text) if equals and key.strip() in ("DefaultEnvironment", "ManagerEnvironment") else []
-
-
 ENVIRONMENT = Probe(
     "environment",
-    r"""for p in grep sed sort tr; do command -v $p >/dev/null || exit 127; done
+    r"""for p in awk grep sed sort tr; do command -v $p >/dev/null || exit 127; done
 echo 'read|'
-n='(CUDA_[A-Z_]+|NVIDIA_[A-Z_]+|NCCL_[A-Z0-9_]+|LD_PRELOAD|LD_LIBRARY_PATH)'
-lines() { k=$1; shift; for f; do case $f in */gpuprov-* | */90-gpuprov*) continue ;; esac
-  [ -f "$f" ] && [ ! -L "$f" ] && grep -E "^[^#]*$n([=[:space:]]|$)" "$f" 2>/dev/null | cut -c 1-2000 | sed "s#^#$k|$f|#"; done; }
-t=$(lines plain /etc/environment /usr/lib/environment.d/*.conf /etc/environment.d/*.conf /run/environment.d/*.conf
-lines shell /etc/profile /etc/profile.d/*.sh /etc/bash.bashrc /etc/bashrc /etc/zshenv /etc/zsh/zshenv
-lines pam /etc/security/pam_env.conf
-d=/etc/systemd; lines unit $d/system.conf $d/user.conf $d/system.conf.d/*.conf $d/user.conf.d/*.conf \
-  /usr/lib/systemd/system.conf.d/*.conf /run/systemd/system.conf.d/*.conf
-systemctl show-environment 2>/dev/null | grep -E "^$n=" | sed 's/^/plain|systemctl set-environment|/'
-[ -s /etc/ld.so.preload ] && echo "plain|/etc/ld.so.preload|LD_PRELOAD=$(tr '\n' ' ' </etc/ld.so.preload)")
+t=$(VARIABLES
+[ -s /etc/ld.so.preload ] && echo "env|/etc/ld.so.preload|LD_PRELOAD=$(tr '\n' ' ' </etc/ld.so.preload)")
 [ -z "$t" ] || printf '%s\n' "$t"
 w() { printf '%s\n' "$t" | grep "$1" | tr ":=\"' " '\n\n\n\n\n' | grep '^/' | sort -u; }
 w LD_LIBRARY_PATH | while IFS= read -r d; do for l in libcuda.so.1 libnvidia-ml.so.1; do
   f=$(readlink -f "$d/$l" 2>/dev/null) && [ -f "$f" ] && echo "library|$d|$f"; done; done
-w LD_PRELOAD | while IFS= read -r f; do case $f in *'$'* | */) ;; *) [ -e "$f" ] || echo "missing|$f" ;; esac; done; true""",
+w LD_PRELOAD | while IFS= read -r f; do case $f in *'$'* | */) ;; *) [ -e "$f" ] || echo "missing|$f" ;; esac
+done; true""".replace(
+        "VARIABLES", build_environment_script("env", "CUDA_|NVIDIA_|LD_PRELOAD|LD_LIBRARY_PATH", certain=True)
+    ),
     parse,
-    "grep -rE 'CUDA_|NVIDIA_|NCCL_|LD_' /etc/environment /etc/profile.d /etc/security/pam_env.conf /etc/systemd/system.conf*; "
-    "systemctl show-environment; cat /etc/ld.so.preload",
+    f"grep -rE 'CUDA_|NVIDIA_|LD_' {SHOWN} /etc/security/pam_env.conf; systemctl show-environment; cat /etc/ld.so.preload",
     speaks=True,
     blank=r"read\|",
 )
-"""gpuprov's own files are left out. environment.d(5), pam_env.conf(5), systemd-system.conf(5), ld.so(8)."""
+"""ld.so(8)."""

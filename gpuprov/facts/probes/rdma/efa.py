@@ -6,6 +6,7 @@ import re
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.host import environment
 
 
 class EfaKernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,12 +138,9 @@ b=/opt/amazon/efa/bin/fi_info; [ -x $b ] || b=$(command -v fi_info)
 ldconfig -p 2>/dev/null | sed -n 's/^[[:space:]]*libnccl-net[^ ]*\.so[ .0-9].*=> /plugin|/p'
 dpkg-query -W -f 'package|${Package}|${Version}\n' 'libnccl-ofi*' 'libfabric*' efa 2>/dev/null ||
   rpm -qa --qf 'package|%{NAME}|%{VERSION}-%{RELEASE}\n' 'libnccl-ofi*' 'libfabric*' efa 2>/dev/null
-for f in /etc/environment /etc/profile.d/*.sh /root/.bashrc; do
-  [ -f "$f" ] &&
-    sed -n "s#^[[:space:]]*\(export[[:space:]]\{1,\}\)\{0,1\}\(\(FI\|RDMAV\)_[A-Z0-9_]*=.*\)#env|$f|\2#p" "$f"
-done
+ENVIRONMENT
 echo "core|$(modinfo -k "$r" -n ib_core 2>/dev/null)"
-true"""
+true""".replace("ENVIRONMENT", environment.build_environment_script("env", "FI_|RDMAV_"))
 EFA = Probe(
     "efa",
     SCRIPT,

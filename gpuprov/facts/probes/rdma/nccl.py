@@ -3,6 +3,7 @@
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.host import environment
 
 MARK = "rdma.nccl.settings"
 """Text of a comment that gpuprov writes into its own file."""
@@ -19,7 +20,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class NcclHost(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration. `lines`: of /etc/nccl.conf, without comments (None: no such file); `ours`: gpuprov wrote it.
     `others`: settings that override /etc/nccl.conf: root's and new users' .nccl.conf, the file that NCCL_CONF_FILE
-    names, /etc/environment and /etc/profile.d. `files`: those that /etc/nccl.conf, NCCL_CONF_FILE and the spec name,
+    names, and the environment of logins and services. `files`: those that /etc/nccl.conf, NCCL_CONF_FILE and the spec name,
     and whether each exists. `plugins`: libnccl-net*.so that the dynamic linker finds. `netdevs`: network interfaces."""
 
     lines: tuple[str, ...] | None = None
@@ -52,11 +53,11 @@ NCCL = Probe(
     r"""c=/etc/nccl.conf
 [ -e $c ] && { echo =; cat $c; } | sed -n '/^#/d; s/\r$//; /=/s/^/line|/p'
 grep -qs MARK $c && echo 'ours|'
-e=$(cat /etc/environment /etc/profile.d/*.sh 2>/dev/null |
-  sed -n 's/^\([[:space:]]*export\)\{0,1\}[[:space:]]*NCCL_CONF_FILE=["'\'']\{0,1\}\([^"'\'' ]*\).*/\2/p' | tail -n 1)
-for f in /root/.nccl.conf /etc/skel/.nccl.conf /etc/environment /etc/profile.d/*.sh "$e"; do
-  [ -n "$f" ] && [ -f "$f" ] &&
-    sed -n "s#^[[:space:]]*\(export[[:space:]]\{1,\}\)\{0,1\}\(NCCL_[A-Z0-9_]*=.*\)#other|$f|\2#p" "$f"
+o=$(ENVIRONMENT)
+[ -n "$o" ] && echo "$o"
+e=$(echo "$o" | sed -n 's/^[^|]*|[^|]*|NCCL_CONF_FILE=["'\'']\{0,1\}\([^"'\'' ]*\).*/\1/p' | tail -n 1)
+for f in /root/.nccl.conf /etc/skel/.nccl.conf "$e"; do
+  [ -n "$f" ] && [ -f "$f" ] && sed -n "s#^[[:space:]]*\(NCCL_[A-Z0-9_]*=.*\)#other|$f|\1#p" "$f"
 done
 set -f
 for f in "$e" ${asked:-} $(sed -n 's/^NCCL_TOPO_FILE=//p; s/^NCCL_NET_PLUGIN=\(\/.*\)/\1/p' $c 2>/dev/null); do
@@ -65,9 +66,9 @@ done
 set +f
 PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/^[[:space:]]*\(libnccl-net[^ ]*\.so\)[ .0-9].*/plugin|\1/p' | sort -u
 ls /sys/class/net 2>/dev/null | sed 's/^/netdev|/'
-true""".replace("MARK", MARK),
+true""".replace("MARK", MARK).replace("ENVIRONMENT", environment.build_environment_script("other", "NCCL_")),
     parse,
-    "cat /etc/nccl.conf /root/.nccl.conf; grep -r NCCL_ /etc/environment /etc/profile.d; ldconfig -p | grep libnccl-net",
+    f"cat /etc/nccl.conf /root/.nccl.conf; grep -r NCCL_ {environment.SHOWN}; ldconfig -p | grep libnccl-net",
     asks=lambda host: {"asked": " ".join(host.capabilities["rdma"].nccl.paths)},
     speaks=True,
 )
