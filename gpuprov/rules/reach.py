@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Folders always on the PATH of a script or of a role; sudo may omit half of them (secure_path)."""
-MUST_WRITE = ("/etc", "/var", "/run", "/usr")
+MUST_WRITE = ("/etc", "/var", "/run", "/usr", "/tmp")
 OWN = "/usr/bin/python3"
 BESIDE, PLATFORM = "/usr/bin/python3.? /usr/bin/python3.?? /usr/local/bin/python3.??", "/usr/libexec/platform-python"
 """Patterns of further Pythons, in sh syntax, and EL's platform Python."""

@@ -225,6 +225,7 @@ ROOM: dict[str, object] = {"path": "/var", "mib": 4000}
         ("host.space", FULL, {"host_free_space": {"kernel": ROOM}}, "fail", "4000 MiB free in /var for kernel"),
         ("host.space", FULL, {"host_free_space": {"mps": ROOM}}, "pass", ""),
         ("host.space", FULL, {"host_free_space": {}}, "pass", ""),
+        ("host.space", {"space": "512000 /boot\n10485760 /var\n64 /tmp\n"}, {}, "fail", "16 MiB free in /tmp"),
         ("nvidia_driver.space", FULL, {}, "fail", "3000 MiB free in /var"),
         ("nvidia_driver.space", FULL, {"host_free_space": {"nvidia_driver": {"path": "/var", "mib": 2000}}}, "pass",
             ""),

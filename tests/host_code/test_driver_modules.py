@@ -265,6 +265,20 @@ def test_check_mode_says_which_kernels_lack_modules(host: Path, ask: Any) -> Non
         assert not ask(state, check=True)["changed"]
 
 
+@pytest.mark.parametrize(
+    ("message", "fix"),
+    [
+        ("write error: No space left on device", "df -h /tmp"),
+        ("/tmp/dkms: Read-only file system", "findmnt -no OPTIONS"),
+    ],
+)
+def test_a_build_without_room_is_no_fault_of_the_kernel(message: str, fix: str) -> None:
+    actions = on_host("driver.actions")
+    told = str(actions.describe_failed_build(actions.Failed(f"kernel 5.14: {message}")))
+    assert fix in told
+    assert "remove that kernel" not in told
+
+
 def test_what_was_built_aside_goes_also_where_the_modules_cannot_be_installed(host: Path, ask: Any) -> None:
     sources(host)
     (host / "broken").touch()

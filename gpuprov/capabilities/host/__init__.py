@@ -212,6 +212,10 @@ def package_database(ctx: Ctx) -> Outcome:
     return ok("left half-way by an apply, which will be completed" if complaint else "whole")
 
 
+TEMPORARY = 16
+"""Free MiB in /tmp that DKMS, package scripts and initramfs tools need."""
+
+
 def rooms(capabilities: Sequence[Capability]) -> dict[str, overrides.Room]:
     """Return the free space that each capability needs, if it needs any."""
     return {capability.name: capability.room for capability in capabilities if capability.room}
@@ -223,8 +227,8 @@ def space(capabilities: Sequence[Capability]) -> Check:
 
     @check("host.space", system.SPACE, system.OS_RELEASE, moment="preflight")
     def judge_space(ctx: Ctx) -> Outcome:
-        """/boot has room for a rebuilt initramfs, and /boot and /var for what the site says that a capability needs
-        (host_free_space)."""
+        """/boot has room for a rebuilt initramfs, /tmp for the work files of DKMS and package scripts, and /boot and /var for what
+        the site says that a capability needs (host_free_space)."""
         return _space(ctx, usual)
 
     return judge_space
@@ -233,6 +237,9 @@ def space(capabilities: Sequence[Capability]) -> Check:
 def _space(ctx: Ctx, usual: Mapping[str, overrides.Room]) -> Outcome:
     known = ctx.facts.get(system.SPACE)
     family = words(ctx.facts.get(system.OS_RELEASE))
+    if (free := known.get("/tmp", TEMPORARY)) < TEMPORARY:
+        hint = "du -xhd1 /tmp, and remove what is not needed: without room there package scripts and module builds fail half-way"
+        return fail(f"{TEMPORARY} MiB free in /tmp", f"{free} MiB", hint)
     for name, room in overrides.free_space(ctx.host.site, usual).items():
         free = known.get(room.path, 0)
         if name == "nvidia_driver" or name not in ctx.host.capabilities or free >= room.mib:

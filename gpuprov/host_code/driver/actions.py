@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from typing import Any, Callable, Dict, Mapping, Sequence
 
@@ -106,9 +108,12 @@ ACTIONS: dict[str, Callable[[str, Asked, bool], Answer]] = {
 
 
 def describe_failed_build(error: Failed) -> Failed:
-    return Failed(
-        f"the kernel modules could not be built: {error}. Fix: remove that kernel, or choose a version that builds for it"
-    )
+    fix = "remove that kernel, or choose a version that builds for it"
+    if os.strerror(errno.ENOSPC) in str(error):
+        fix = "df -h /tmp /var /boot; df -i /tmp /var, and free space; the kernel and the driver may fit"
+    elif os.strerror(errno.EROFS) in str(error):
+        fix = "findmnt -no OPTIONS -T /tmp; findmnt -no OPTIONS -T /var, and mount them rw; the kernel and the driver may fit"
+    return Failed(f"the kernel modules could not be built: {error}. Fix: {fix}")
 
 
 def sign_modules(params: Asked) -> list[str]:

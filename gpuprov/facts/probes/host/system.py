@@ -83,9 +83,9 @@ CLOCK = Probe("clock", "date +%s", parse_clock, "date", speaks=True)
 """The host's clock, in seconds since 1970; to be compared with the time the facts were read (`Facts.read_at`)."""
 SPACE = Probe(
     "space",
-    'for d in /boot /var; do set -- $d $(df -Pk $d | tail -n 1); echo "$5 $1"; done',
+    'for d in /boot /var /tmp; do set -- $d $(df -Pk $d | tail -n 1); echo "$5 $1"; done',
     parse_space,
-    "df -h /boot /var",
+    "df -h /boot /var /tmp",
     speaks=True,
 )
-"""Free MiB in /boot and /var."""
+"""Free MiB in /boot, /var and /tmp."""
