@@ -14,6 +14,7 @@ from gpuprov.facts.probes.host import system, systemd
 from gpuprov.facts.probes.kernel import boot, modules
 from gpuprov.facts.probes.kernel.modules import underscored
 from gpuprov.host_code.lasting import BOOT
+from gpuprov.host_code.running_kernel import SYSCTL_FILE
 from gpuprov.resources import KernelModule, Modules, Setting
 from gpuprov.resources.kernel_module import MODPROBE_FILE, MODULES_FILE
 from gpuprov.spec.kernel import Kernel, Scalar
@@ -50,11 +51,12 @@ def module_options(ctx: Ctx) -> Group | Outcome:
     if not declared:
         return not_asked()
     texts = {name: {key: as_text(value) for key, value in options.items()} for name, options in declared.items()}
+    known = ctx.facts.get(modules.MODPROBE)
     return Group(
         tuple(KernelModule(name=name, options=options, label=name) for name, options in texts.items()),
-        modules=Modules(options=ctx.facts.get(modules.MODPROBE).options),
+        modules=Modules(options=known.options),
         expected="; ".join(f"{name}: {listed(options)}" for name, options in texts.items()),
-        fix=f"{APPLY} writes {MODPROBE_FILE}; another file in /etc/modprobe.d may set the same option",
+        fix="; ".join([f"{APPLY} writes {MODPROBE_FILE}", *known.list_moves(texts)]),
     )
 
 
@@ -88,7 +90,7 @@ def modules_load(ctx: Ctx) -> Group | Outcome:
         right=f"configured: {names}",
         files={MODULES_FILE: names},
         beside=tuple(_find_kept_out(facts, [module.kernel_name for module in desired])),
-        fix=f"{APPLY}; grep -rnE 'blacklist|install' /etc/modprobe.d /usr/lib/modprobe.d, for what keeps a module out",
+        fix=f"{APPLY}; grep -rnE 'blacklist|install' /etc/modprobe.d /run/modprobe.d /usr/lib/modprobe.d, for what keeps a module out",
     )
 
 
@@ -100,9 +102,11 @@ def _find_kept_out(facts: Facts, names: Iterable[str]) -> Iterator[str]:
         if name in built_in:
             continue
         if name in known.blacklist:
-            yield f"{name} is blacklisted (modprobe.d), so that no boot loads it"
+            places = ", ".join(known.places.get(("blacklist", name), ["modprobe.d"]))
+            yield f"{name} is blacklisted ({places}), so that no boot loads it"
         elif modules.loads_nothing(known.install.get(name, "")):
-            yield f"install {name} {known.install[name]} (modprobe.d), so that no boot loads it"
+            places = ", ".join(known.places.get(("install", name), ["modprobe.d"]))
+            yield f"install {name} {known.install[name]} ({places}), so that no boot loads it"
 
 
 def sysctls(kernel: Kernel) -> tuple[Setting, ...]:
@@ -130,7 +134,12 @@ def sysctl(ctx: Ctx) -> Group | Outcome:
         for setting in right
     ]
     listing = listed({setting.key: setting.value for setting in expected})
-    fix = f"{APPLY}; if it stays, a later file in /etc/sysctl.d sets it: take its line out; or the kernel rounds it: ask for that"
+    others = {
+        f"take {setting.key} out of {kept[setting.key][1]}"
+        for setting in expected
+        if setting.key in kept and kept[setting.key][0] != setting.value and kept[setting.key][1] != SYSCTL_FILE
+    }
+    fix = "; ".join([*sorted(others), f"{APPLY}; if it stays, the kernel rounds it: ask for that"])
     return Group((*expected, *later), values, expected=listing, fix=fix)
 
 

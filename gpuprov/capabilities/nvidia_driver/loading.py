@@ -96,7 +96,9 @@ def _not_loaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]
     applies whatever loads the module (https://docs.kernel.org/admin-guide/kernel-parameters.html)."""
     for name, command in sorted(ctx.facts.get(modules.MODPROBE).install.items()):
         if name in NEEDED and modules.loads_nothing(command):
-            yield f"install {name} {command} (modprobe.d)", f"grep -rn install {PLACES}, and take it out"
+            places = " ".join(ctx.facts.get(modules.MODPROBE).places.get(("install", name), []))
+            fix = f"take install {name} out of {places}" if places else f"grep -rn install {PLACES}, and take it out"
+            yield f"install {name} {command} (modprobe.d)", fix
     if entries and all(NEEDED & _names(entry.get("module_blacklist", "")) for entry in entries):
         yield (
             f"module_blacklist={entries[0]['module_blacklist']} (boot entries)",

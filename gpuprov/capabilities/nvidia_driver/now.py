@@ -223,9 +223,9 @@ def module_parameters(ctx: Ctx) -> Outcome:
     ]
     if wrong:
         change = Change(kind="file", name="/etc/modprobe.d/gpuprov.conf", before=" ".join(wrong), after=listed)
-        return fail(
-            listed, f"configured: {' '.join(wrong)}", "gpuprov apply; modprobe -c | grep nvidia", changes=[change]
-        )
+        others = ctx.facts.get(modules.MODPROBE).list_moves({module: parameters})
+        hint = "; ".join([*others, "gpuprov apply", "modprobe -c | grep nvidia"])
+        return fail(listed, f"configured: {' '.join(wrong)}", hint, changes=[change])
     effective = {} if ctx.facts.get(system.CONTAINER) else ctx.facts.get(nvidia.PARAMETERS)
     unknown = [key for key in parameters if effective and key not in effective]
     if unknown:

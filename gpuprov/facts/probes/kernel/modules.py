@@ -1,6 +1,7 @@
 """Kernel modules: those loaded, the configuration of modprobe, and those of each installed kernel."""
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
@@ -13,12 +14,26 @@ NAME = re.compile(r"[\w.+-]+", re.ASCII)
 
 class Modprobe(msgspec.Struct, frozen=True):
     """modprobe's merged configuration. Module names have underscores, as the kernel writes them. `install`: commands in
-    place of modules. `before`: modules loaded before a module (softdep)."""
+    place of modules. `before`: modules loaded before a module (softdep). `places`: the files with a line of that kind about a
+    module, or with that option of it, in the order of their names, which is modprobe's."""
 
     blacklist: frozenset[str]
     options: dict[str, dict[str, str]]
     install: dict[str, str] = {}
     before: dict[str, frozenset[str]] = {}
+    places: dict[tuple[str, ...], list[str]] = {}
+
+    def list_moves(self, declared: Mapping[str, Mapping[str, str]]) -> list[str]:
+        """List what is to be taken out of files that are not gpuprov's: options with another value than the declared one."""
+        wrong = {
+            f"take {key} of {name} out of {path}"
+            for name, options in declared.items()
+            for key, value in options.items()
+            if self.options.get(underscored(name), {}).get(key) != value
+            for path in self.places.get(("options", underscored(name), key), [])
+            if path.rpartition("/")[2] != "gpuprov.conf"
+        }
+        return sorted(wrong)
 
 
 class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,8 +99,15 @@ def parse_modprobe(output: Output) -> Modprobe:
     options: dict[str, dict[str, str]] = {}
     install: dict[str, str] = {}
     before: dict[str, frozenset[str]] = {}
+    places: dict[tuple[str, ...], list[str]] = {}
     for line in output.text.splitlines():
         kind, _, rest = line.strip().partition(" ")
+        if kind == "in":
+            path, _, text = rest.partition(":")
+            kind, name, *words = [*text.split(), "", ""]
+            for key in [word.partition("=")[0] for word in words if kind == "options" and word] or [""]:
+                places.setdefault(tuple(filter(None, (kind, underscored(name), key))), []).append(path)
+            continue
         name, _, values = rest.strip().partition(" ")
         if kind == "blacklist":
             blacklist.add(underscored(name))
@@ -97,7 +119,7 @@ def parse_modprobe(output: Output) -> Modprobe:
         elif kind == "softdep":
             first = values.partition("post:")[0].replace("pre:", " ").split()
             before[underscored(name)] = frozenset(map(underscored, first))
-    return Modprobe(frozenset(blacklist), options, install, before)
+    return Modprobe(frozenset(blacklist), options, install, before, places)
 
 
 BESIDE = "2"
@@ -142,7 +164,12 @@ BUILT_IN = Probe(
 """Modules that are part of the running kernel itself: always present, never in lsmod."""
 MODPROBE = Probe(
     "modprobe_config",
-    "modprobe -c 2>/dev/null | grep -E '^(blacklist|options|install|softdep) '",
+    """x=$(modprobe -c 2>/dev/null | grep -E '^(blacklist|options|install|softdep) ') || exit; echo "$x"
+for f in /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/local/lib/modprobe.d/*.conf /usr/lib/modprobe.d/*.conf; do
+  [ -e "$f" ] && echo "${f##*/}|$f"
+done | LC_ALL=C sort -s -u -t'|' -k1,1 | while IFS='|' read -r n f; do
+  sed -n "s#^[[:space:]]*\\(\\(options\\|blacklist\\|install\\)[[:space:]].*\\)#in $f:\\1#p" "$f" 2>/dev/null
+done; true""",
     parse_modprobe,
     "modprobe -c",
 )
