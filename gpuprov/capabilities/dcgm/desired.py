@@ -6,7 +6,7 @@ from gpuprov.capabilities.answers import HEADER, TRY_BY_HAND
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, find_installed, installed
-from gpuprov.capabilities.driver import branch_now
+from gpuprov.capabilities.driver import branch_wanted
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
@@ -63,7 +63,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
         yield Absent(ENGINE)
     read = reads(ctx.host, ctx.fragment)
     yield from (Unit(name=name, enabled=True, active=True, reads=paths) for name, paths in read.items())
-    cuda = builds(ctx.fragment, branch_now(ctx.facts), ctx.facts)
+    cuda = builds(ctx.fragment, branch_wanted(ctx.host, ctx.facts), ctx.facts)
     if catalogue.find_line(ctx.fragment.version, installed(ctx.facts), cuda) == "3":
         yield Unit(name=catalogue.OLD_UNIT, enabled=False, active=False)
 

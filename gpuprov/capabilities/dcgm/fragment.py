@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from gpuprov.capabilities.driver import branch_now
+from gpuprov.capabilities.driver import branch_wanted
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver import nvidia
@@ -12,7 +12,7 @@ from gpuprov.facts.probes.gpus import dcgm
 from gpuprov.facts.probes.host import pci
 from gpuprov.facts.probes.software.packages import Package
 from gpuprov.spec.described import describe
-from gpuprov.spec.model import Fragment
+from gpuprov.spec.model import Fragment, HostSpec
 
 VERSION = r"^(any|3|4|[34]\.[0-9]{1,2}\.[0-9]{1,2})$"
 ADDRESS = r"^((ALL|[0-9]{1,3}(\.[0-9]{1,3}){3}):[0-9]{1,5}|/[A-Za-z0-9._/-]+)$"
@@ -86,11 +86,11 @@ def installed(facts: Facts) -> dict[str, str]:
     return {name: package.version for name, package in facts.get(dcgm.PACKAGES).items()}
 
 
-def needed(fragment: Dcgm, facts: Facts) -> list[str]:
-    """Return the packages that the host needs with its current driver; without a known driver, with the installed CUDA
-    builds."""
+def needed(host: HostSpec, fragment: Dcgm, facts: Facts) -> list[str]:
+    """Return the packages that the host needs with the driver of its spec, else its current one; without a known driver, with
+    the installed CUDA builds."""
     versions = installed(facts)
-    cuda = builds(fragment, branch_now(facts), facts)
+    cuda = builds(fragment, branch_wanted(host, facts), facts)
     line = catalogue.find_line(fragment.version, versions, cuda)
     present = [major for major in catalogue.CUDA if f"datacenter-gpu-manager-4-cuda{major}" in versions]
     return catalogue.list_names(line, parts(fragment), cuda or present)

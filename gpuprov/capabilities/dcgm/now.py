@@ -7,7 +7,7 @@ from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import restart_unit
 from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, find_installed, installed, listens, needed
-from gpuprov.capabilities.driver import branch_now, machine_without_driver
+from gpuprov.capabilities.driver import branch_wanted, machine_without_driver
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import fabric as board
 from gpuprov.core.sanitize import counted
@@ -32,7 +32,7 @@ PACKAGES = "dpkg -l 'datacenter-gpu-manager*'; rpm -qa 'datacenter-gpu-manager*'
 def version(ctx: Ctx) -> Outcome:
     """All packages that the host needs are installed in one version, which is the one that the spec asks for, and the
     program has it."""
-    names, present = needed(ctx.fragment, ctx.facts), find_installed(ctx.facts)
+    names, present = needed(ctx.host, ctx.fragment, ctx.facts), find_installed(ctx.facts)
     expected = f"{', '.join(names)} in one version ({ctx.fragment.version})"
     missing = [name for name in names if name not in present]
     if missing:
@@ -45,7 +45,9 @@ def version(ctx: Ctx) -> Outcome:
     if len(versions) > 1 or not resolve.satisfies(core, ctx.fragment.version):
         listed = ", ".join(f"{name} {present[name].version}" for name in names)
         return fail(expected, listed, "gpuprov apply")
-    line = catalogue.find_line(ctx.fragment.version, present, builds(ctx.fragment, branch_now(ctx.facts), ctx.facts))
+    line = catalogue.find_line(
+        ctx.fragment.version, present, builds(ctx.fragment, branch_wanted(ctx.host, ctx.facts), ctx.facts)
+    )
     others = (name for name in present if re.fullmatch(catalogue.PATTERNS[line], name) and name != catalogue.CONFIG)
     astray = [f"{name} {present[name].version}" for name in others if resolve.upstream(present[name].version) != core]
     if astray:
@@ -62,7 +64,7 @@ def leftovers(ctx: Ctx) -> Outcome:
     """Nothing of the other release line is installed (3 and 4 bring the same programs and units), nor a build for
     another CUDA."""
     present = find_installed(ctx.facts)
-    cuda = builds(ctx.fragment, branch_now(ctx.facts), ctx.facts)
+    cuda = builds(ctx.fragment, branch_wanted(ctx.host, ctx.facts), ctx.facts)
     line = catalogue.find_line(ctx.fragment.version, present, cuda)
     other = [name for name in present if not re.fullmatch(catalogue.PATTERNS[line], name)]
     other += [name for name in catalogue.list_other_builds(present, cuda) if cuda and name not in other]
