@@ -20,6 +20,10 @@ BROKEN = ("bad-setting", "error")
 """States of loading in which systemd starts nothing: systemd.unit(5)."""
 
 
+SITE = ("/etc/systemd/", "/run/systemd/")
+"""Folders whose unit files are in the place of a package's: systemd.unit(5)."""
+
+
 class Value(NamedTuple):
     """A value that a file sets."""
 
@@ -29,10 +33,11 @@ class Value(NamedTuple):
 
 def explain_idle(unit: Loaded, contents: Contents, own: Collection[str]) -> str:
     """Return why a unit that is enabled does nothing at the next boot, with the file that makes it so; "" if no drop-in
-    of others does. `own`: files of gpuprov's."""
+    of others does, nor a unit file of theirs in the place of a package's. `own`: files of gpuprov's."""
     if unit.load in BROKEN:
         return f"{unit.load}: systemd takes its files for faulty"
-    foreign = [path for path in unit.drop_ins if path not in own]
+    of_site = (unit.fragment,) if unit.fragment.startswith(SITE) else ()
+    foreign = [path for path in (*of_site, *unit.drop_ins) if path not in own]
     for path in foreign:
         if unmet := contents.unmet.get(path):
             return f"kept from starting by {path}, whose {unmet[0]} is not met"

@@ -71,6 +71,18 @@ def test_conditions_and_faulty_files() -> None:
     assert "faulty" in explain_idle(unit._replace(load="bad-setting"), state(""), [])
 
 
+@pytest.mark.parametrize("folder", ["/etc/systemd/system", "/run/systemd/system"])
+def test_a_unit_file_of_the_site_in_place_of_a_packages(folder: str) -> None:
+    path = f"{folder}/{UNIT}"
+    unit = Loaded("loaded", path, (), active="active", file="enabled")
+    lines = [f"dropin|{path}", "text|[Unit]", "text|[Service]", "text|ExecStart=/bin/true"]
+    idle = contents.parse(Output("\n".join(["@contents", *lines]), 0))
+    assert explain_idle(unit, idle, []) == f"made idle by {path}, whose ExecStart is /bin/true"
+    assert not explain_idle(unit, idle, [path]), "gpuprov's own"
+    unmet = contents.parse(Output("\n".join(["@contents", *lines, f"unmet|{path}|ConditionPathExists=/no"]), 0))
+    assert f"kept from starting by {path}" in explain_idle(unit, unmet, [])
+
+
 def judge(check: str, *more: str, drop_in: str = "", rival: str = "") -> Outcome:
     """One check of a host that has all that its spec asks for, with this drop-in of each unit, and these lines."""
     name = check.partition(".")[0]

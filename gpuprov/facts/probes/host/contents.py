@@ -142,7 +142,7 @@ o=$(echo "$s" | sed -nE 's/^({"|".join(RIVALS)})=(.)/\\2/p' | tr ' ' '\\n' | gre
 [ -z "$o" ] || systemctl {" ".join(SHOW)} $o | sed 's/^/other|/'
 for d in $(echo "$s" | sed -n '{DROP_INS}' | tr ' ' '\\n' | sort -u); do
 [ ! -f "$d" ] || {{ echo "dropin|$d"; head -c 65536 -- "$d" | sed 's/^/text|/'; echo; }}
-case $d in *.conf) sed -nE 's/^((Condition|Assert)[A-Za-z]+=[^|%].*)/\\1/p' "$d" | while read -r c; do
+case $d in *.conf|/etc/*|/run/*) sed -nE 's/^((Condition|Assert)[A-Za-z]+=[^|%].*)/\\1/p' "$d" | while read -r c; do
 met "$c" || echo "unmet|$d|$c"; done ;; esac
 done
 for l in $s; do case $l in
