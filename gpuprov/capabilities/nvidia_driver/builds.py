@@ -90,22 +90,21 @@ def modules_built(ctx: Ctx) -> Outcome:
     return ok(f"{version} for {' '.join(kernel.release for kernel in targets)}{without(ctx)}")
 
 
-@check(
-    "nvidia_driver.autobuild", *BASE_PROBES, NO_AUTOINSTALL, moment="next-boot", evidence="ls /etc/dkms/no-autoinstall"
-)
+@check("nvidia_driver.autobuild", *BASE_PROBES, NO_AUTOINSTALL, moment="next-boot", evidence=NO_AUTOINSTALL.evidence)
 def autobuild(ctx: Ctx) -> Outcome:
-    """DKMS builds for the next kernel by itself: /etc/dkms/no-autoinstall would silently switch that off."""
+    """DKMS builds for the next kernel by itself: /etc/dkms/no-autoinstall, AUTOINSTALL in the driver's dkms.conf, or a hook of
+    kernel packages that does not run would silently switch that off."""
     if served(ctx.host, ctx.fragment):
         return ok(
             f"DKMS builds nothing here: the modules come from {ctx.fragment.build_host}, and the kernels are held"
         )
     if ctx.fragment.build == "precompiled":
         return not_asked("DKMS builds nothing here: the modules are precompiled")
-    if ctx.facts.get(NO_AUTOINSTALL):
+    if off := ctx.facts.get(NO_AUTOINSTALL):
         return fail(
             "DKMS builds for new kernels",
-            "/etc/dkms/no-autoinstall exists",
-            "rm /etc/dkms/no-autoinstall; dkms autoinstall",
+            "; ".join(each.message for each in off),
+            "; ".join(each.fix for each in off),
         )
     return ok("DKMS builds for new kernels")
 

@@ -5,6 +5,7 @@ DKMS keeps build/make.log after a failed build, and moves it to KERNEL/ARCH/log/
 """
 
 import re
+from typing import NamedTuple
 
 import msgspec
 
@@ -47,11 +48,62 @@ done; true""",
     parse,
     "tail /var/lib/dkms/nvidia*/*/build/make.log",
 )
+
+
+class SwitchedOff(NamedTuple):
+    """What keeps DKMS from building for a new kernel, and the fix."""
+
+    message: str
+    fix: str
+
+
+def parse_autoinstall(output: Output) -> tuple[SwitchedOff, ...]:
+    rows = output.rows(bare=True)
+    found = [SwitchedOff("/etc/dkms/no-autoinstall exists", "rm /etc/dkms/no-autoinstall; dkms autoinstall")] * (
+        "1" in rows
+    )
+    for row in rows.get("conf", []):
+        path, _, value = row.partition("|")
+        message = f"{path} has AUTOINSTALL={value}" if value else f"{path} has no AUTOINSTALL"
+        found.append(SwitchedOff(message, f'AUTOINSTALL="yes" in {path}; dkms autoinstall'))
+    hooks = [row.partition("|")[::2] for row in rows.get("hook", [])]
+    if hooks and "service" not in rows and not any(state == "on" for state, _ in hooks):
+        words = {"mode": "{} is not executable", "mask": "{} masks that of dkms"}
+        fixes = {"mode": "chmod +x {}", "mask": "rm {}"}
+        found.append(
+            SwitchedOff(
+                "; ".join(words[state].format(path) for state, path in hooks),
+                "; ".join(fixes[state].format(path) for state, path in hooks),
+            )
+        )
+    return tuple(found)
+
+
 NO_AUTOINSTALL = Probe(
     "dkms_no_autoinstall",
-    "[ -e /etc/dkms/no-autoinstall ] && echo 1; true",
-    lambda output: output.text.strip() == "1",
-    "ls /etc/dkms/no-autoinstall",
+    r"""[ -e /etc/dkms/no-autoinstall ] && echo 1
+for c in /var/lib/dkms/nvidia*/*/source/dkms.conf; do
+  [ -e "$c" ] || continue
+  v=${c%/source/dkms.conf}; m=${v%/*}; m=${m##*/}; v=${v##*/}; w='' p=$c
+  for f in "$c" "/etc/dkms/$m.conf" "/etc/dkms/$m-$v.conf"; do
+    x=$(tr -d "\"'" 2>/dev/null <"$f" | sed -n 's/^[[:space:]]*AUTOINSTALL=\([A-Za-z0-9]*\).*/\1/p' | tail -n 1)
+    [ -n "$x" ] && w=$x p=$f
+  done
+  case $w in [yY]*) ;; *) echo "conf|$p|$w" ;; esac
+done
+for f in /etc/kernel/postinst.d/dkms /etc/kernel/header_postinst.d/dkms /usr/lib/kernel/install.d/*dkms*.install; do
+  [ -e "$f" ] || continue
+  o=/etc/kernel/install.d/${f##*/} s=on
+  case $f in /usr/*) [ -L "$o" ] && [ "$(readlink "$o")" = /dev/null ] && s=mask f=$o ;; esac
+  [ $s = mask ] || [ -x "$f" ] || s=mode
+  echo "hook|$s|$f"
+done
+[ "$(systemctl is-enabled dkms.service 2>/dev/null)" = enabled ] && echo service
+true""",
+    parse_autoinstall,
+    "ls -l /etc/dkms/no-autoinstall /etc/kernel/*/*dkms*; grep AUTOINSTALL /var/lib/dkms/nvidia*/*/source/dkms.conf",
+    blank=r"hook\||service$",
 )
-"""True if DKMS is configured not to build by itself; a package's postinst then leaves a host without modules and
-reports success."""
+"""What keeps DKMS from building by itself: its settings, and hooks of kernel packages that do not run (run-parts leaves out
+what is not executable, kernel-install(8) what is masked); dkms.service builds at a boot in their place. A package's postinst
+then leaves a host without modules and reports success."""

@@ -1,0 +1,48 @@
+"""What keeps DKMS from building for a new kernel: the script itself, over files."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.driver.dkms_logs import NO_AUTOINSTALL
+
+
+def switched_off(root: Path) -> list[str]:
+    """Run the script over files below a folder, with a systemctl that knows no dkms.service."""
+    script = NO_AUTOINSTALL.script
+    for folder in ("/etc/", "/var/lib/dkms", "/usr/lib/kernel"):
+        script = script.replace(folder, f"{root}{folder}")
+    script = f"systemctl() {{ echo disabled; }}\n{script.replace('case $f in /usr/*)', 'case $f in */usr/*)')}"
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
+    return [each.message.replace(str(root), "") for each in NO_AUTOINSTALL.parse(Output(done.stdout))]
+
+
+def write(path: Path, text: str, mode: int = 0o755) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(mode)
+
+
+def test_settings_and_hooks(tmp_path: Path) -> None:
+    settings, hook = "/var/lib/dkms/nvidia/580.95.05/source/dkms.conf", "/etc/kernel/postinst.d/dkms"
+    plugin, mask = "/usr/lib/kernel/install.d/40-dkms.install", "/etc/kernel/install.d/40-dkms.install"
+    at = {path: Path(f"{tmp_path}{path}") for path in (settings, hook, plugin, mask)}
+    write(at[settings], 'PACKAGE_NAME="nvidia"\nAUTOINSTALL="yes"\n')
+    write(at[hook], "")
+    assert switched_off(tmp_path) == []
+    at[hook].chmod(0o644)
+    assert switched_off(tmp_path) == [f"{hook} is not executable"]
+    write(at[plugin], "")
+    assert switched_off(tmp_path) == []
+    at[mask].parent.mkdir(parents=True)
+    at[mask].symlink_to("/dev/null")
+    assert switched_off(tmp_path) == [f"{hook} is not executable; {mask} masks that of dkms"]
+    at[hook].chmod(0o755)
+    write(Path(f"{tmp_path}/etc/dkms/nvidia.conf"), "AUTOINSTALL='no'\n")
+    assert switched_off(tmp_path) == ["/etc/dkms/nvidia.conf has AUTOINSTALL=no"]
+    Path(f"{tmp_path}/etc/dkms/nvidia.conf").unlink()
+    write(at[settings], "PACKAGE_NAME=nvidia\n")
+    write(Path(f"{tmp_path}/etc/dkms/no-autoinstall"), "")
+    assert switched_off(tmp_path) == ["/etc/dkms/no-autoinstall exists", f"{settings} has no AUTOINSTALL"]
