@@ -99,6 +99,8 @@ ROWS = [
     ("imex_domain", {"imex": tray(told=domain("READY", "READY", lost=True))}, "fail", f"{HERE} is not connected to {THERE}"),
     ("imex_domain", {"imex": tray(told=domain("READY"))}, "fail", f"{THERE} is not told of"),
     ("imex_domain", {"imex": tray(told=domain("READY", "READY", state="DOWN"))}, "fail", "DOWN: no member says why"),
+    ("imex_domain", {"imex": tray(told=domain("READY", "READY").replace(THERE, "192.0.2.99"))}, "fail",
+     "192.0.2.99 is a member that the spec does not name"),
     ("imex_domain", {"imex": tray(told="Failed to connect")}, "fail", "does not tell: Failed to connect"),
     ("imex_domain", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
     ("imex_fabric", {}, "pass", "1 GPU attached, clique 4026 of 9c6f5af3-53bf-49b5-a436-b66766c413c3"),

@@ -144,6 +144,7 @@ def domain(ctx: Ctx) -> Outcome:
     ]
     told_of = {member.host for member in state.domain.members}
     bad += [f"{node} is not told of" for node in members if node not in told_of]
+    bad += [f"{host} is a member that the spec does not name" for host in sorted(told_of - set(members))]
     if bad or state.domain.status != "UP":
         hint = (
             "on these: systemctl status nvidia-imex, one version and one list of nodes, TCP ports 50000 and 50005 open"
