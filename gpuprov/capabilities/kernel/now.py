@@ -180,7 +180,7 @@ def limits(ctx: Ctx) -> Group | Outcome:
         return not_asked()
     login, services = ctx.facts.get(boot.LOGIN_LIMITS), service_limits(ctx.facts, ctx.fragment.limits)
     values = {("login", key): value for key, value in login.items()}
-    declared = {key: str(value) for key, value in ctx.fragment.limits.items()}
+    declared: dict[str, str] = {key: str(value) for key, value in ctx.fragment.limits.items()}
     lower = [text for key, value in declared.items() for text in login.list_lower(key, value)]
     users = [text for key, value in declared.items() for text in login.list_lower(key, value, users=True)]
     return Group(
@@ -190,15 +190,15 @@ def limits(ctx: Ctx) -> Group | Outcome:
         right="; but ".join([listed(declared), *users]),
         beside=tuple(f"login of {text}" for text in lower),
         fix="; ".join(
-            [f"{APPLY}; running services keep their limits until restarted", *_list_lines_out(login, ctx.fragment)]
+            [f"{APPLY}; running services keep their limits until restarted", *_list_lines_out(login, declared)]
         ),
     )
 
 
-def _list_lines_out(login: boot.LoginLimits, kernel: Kernel) -> Iterator[str]:
+def _list_lines_out(login: boot.LoginLimits, declared: Mapping[str, str]) -> Iterator[str]:
     """Yield what is to be taken out of files of others, which outdo gpuprov's: later ones, and limits of single users."""
     for (who, key), path in login.places.items():
-        value = str(kernel.limits.get(key, ""))
+        value = declared.get(key, "")
         lower = who != "*" and login.list_lower(key, value)
         other = who == "*" and path > LOGIN_FILE and login[key] != value
         if value and path and (other or any(text.startswith(f"{who} has") for text in lower or ())):

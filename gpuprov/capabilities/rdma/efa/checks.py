@@ -12,7 +12,8 @@ from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver import nvidia
-from gpuprov.facts.probes.host import environment, pci
+from gpuprov.facts.probes.host import pci
+from gpuprov.facts.probes.host.environment import SHOWN
 from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.efa import EFA
 from gpuprov.host_code import efa as onhost
@@ -233,7 +234,7 @@ def gpudirect(ctx: Ctx) -> Outcome:
     return ok(", ".join(sorted(set(state.p2p.values()))), expected)
 
 
-@check("rdma.efa_environment", EFA, fields=("efa",), evidence=f"grep -rE '(FI|RDMAV)_' {environment.SHOWN}")
+@check("rdma.efa_environment", EFA, fields=("efa",), evidence=f"grep -rE '(FI|RDMAV)_' {SHOWN}")
 @of_efa
 def environment(ctx: Ctx) -> Outcome:
     """No login sets a variable that makes libfabric skip EFA, or do without RDMA."""

@@ -34,7 +34,7 @@ def find_excluded(known: Iterable[Excluded], names: Iterable[str]) -> dict[str, 
     """Return the packages among these names that dnf does not see, each with the place that says so. A pattern may go
     on with a version or an architecture, as in `kernel*.x86_64`."""
     excluded = list(known)
-    places = {}
+    places: dict[str, str] = {}
     for name in names:
         for entry in excluded:
             if fnmatch.fnmatchcase(name, entry.pattern) or _is_of(name, entry.pattern):
