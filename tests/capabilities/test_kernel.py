@@ -145,6 +145,22 @@ ROWS = [
     Row("an older kernel's entry lacks one; rescue entries do not count", ENTRIES, WORDS,
         {"boot_entries": captured("boot_entries", "grub")}, "fail", "iommu=missing", "update-grub",
         change="file /etc/default/grub.d/90-gpuprov.cfg:  -> iommu=pt quiet"),
+    Row("the next update-grub would drop it", ENTRIES, WORDS,
+        {"boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 ro quiet iommu=pt\n"
+         "later /etc/default/grub GRUB_CMDLINE_LINUX_DEFAULT='quiet'\n"
+         'later /etc/default/grub.d/90-gpuprov.cfg GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=pt"\n'
+         'later /etc/default/grub.d/99-site.cfg GRUB_CMDLINE_LINUX=""\n'}, "fail",
+        "the next kernel's entry would lack iommu=pt: /etc/default/grub.d/99-site.cfg", 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX'),
+    Row("a file after gpuprov's adds to it", ENTRIES, WORDS,
+        {"boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 ro quiet iommu=pt\n"
+         'later /etc/default/grub.d/90-gpuprov.cfg GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=pt quiet"\n'
+         'later /etc/default/grub.d/99-site.cfg GRUB_CMDLINE_LINUX="${GRUB_CMDLINE_LINUX} splash" # a word\n'}, "pass"),
+    Row("what only a shell can tell", ENTRIES, WORDS,
+        {"boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 ro quiet iommu=pt\n"
+         'later /etc/default/grub GRUB_CMDLINE_LINUX="$(site words)"\n'}, "pass"),
+    Row("entries of the next kernel are made from another file", ENTRIES, WORDS,
+        {"boot_entries": "linux /vmlinuz-5.14.0 ro quiet iommu=pt\nlater /etc/kernel/cmdline ro quiet iommu=on \n"}, "fail",
+        "would lack iommu=pt: /etc/kernel/cmdline", "gpuprov apply adds it to /etc/kernel/cmdline"),
     Row("no grub", ENTRIES, WORDS, {"boot_entries": ""}, "fail", "no grub entries found", "only grub"),
     Row("a container boots nothing", ENTRIES, WORDS, {**PODMAN, "boot_entries": ""}, "skip", "no bootloader"),
     Row("nothing to carry in the initramfs", INITRAMFS, NOTHING, {"initramfs": initrd(fresh=False)}, "n/a",

@@ -1,5 +1,7 @@
 """Checks of the running kernel's start, and of the next boot: command line, boot entries, initramfs."""
 
+from collections.abc import Mapping
+
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.booting import coming, none_boots
@@ -63,13 +65,15 @@ def command_line(ctx: Context[Kernel]) -> Group | Outcome:
     evidence=boot.BOOT_ENTRIES.evidence,
 )
 def boot_entries(ctx: Context[Kernel]) -> Group | Outcome:
-    """Every entry of the bootloader (rescue entries aside) carries every wanted parameter."""
+    """Every entry of the bootloader (rescue entries aside) carries every wanted parameter, and so do the settings from which
+    those of later kernels are made."""
     desired = ctx.fragment.command_line
     if not desired:
         return not_asked()
     if ctx.facts.get(system.CONTAINER):
         return skip("a container has no bootloader")
-    entries = [entry for entry in ctx.facts.get(boot.BOOT_ENTRIES) if not {"single", "recovery"} & set(entry)]
+    known = ctx.facts.get(boot.BOOT_ENTRIES)
+    entries = [entry for entry in known if not {"single", "recovery"} & set(entry)]
     file, remake = ENTRIES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"]
     if not entries:
         return fail(listed(desired), "no grub entries found", "only grub is supported; set the parameters by hand")
@@ -79,9 +83,32 @@ def boot_entries(ctx: Context[Kernel]) -> Group | Outcome:
         {(f"entry {number}", key): value for number, entry in enumerate(entries) for key, value in entry.items()},
         expected=listed(desired),
         right=f"{listed(desired)} in {counted(len(entries), 'boot entry')}",
-        fix=remake.format(listed(desired)),
+        fix="; ".join([remake.format(listed(desired)), *_explain_templates(known.templates, desired)]),
+        beside=tuple(
+            f"the next kernel's entry would lack {words}: {path}"
+            for path, words in _list_lacking(known.templates, desired).items()
+        ),
         changed=file,
     )
+
+
+def _list_lacking(templates: Mapping[str, boot.BootEntry], desired: Mapping[str, str]) -> dict[str, str]:
+    """Return the parameters that a template of later entries lacks, by its file."""
+    lacking = {
+        path: listed({key: value for key, value in desired.items() if template.get(key) != value})
+        for path, template in templates.items()
+    }
+    return {path: words for path, words in lacking.items() if words}
+
+
+def _explain_templates(templates: Mapping[str, boot.BootEntry], desired: Mapping[str, str]) -> list[str]:
+    """Return how each of these files is corrected."""
+    return [
+        f'{path}: GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX ...", which keeps what other files say'
+        if path.startswith("/etc/default/grub.d/")
+        else f"{APPLY} adds it to {path}"
+        for path in _list_lacking(templates, desired)
+    ]
 
 
 @check(

@@ -1,7 +1,8 @@
 """Kernel command line, sysctl, limits and modules-load: the running values, and those of the next boot."""
 
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
 
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
@@ -30,12 +31,45 @@ class BootEntry(dict[str, str]):
     kernel: str = ""
 
 
-def parse_boot_entries(output: Output) -> tuple[BootEntry, ...]:
+class BootEntries(tuple[BootEntry, ...]):
+    """All entries. `templates`: the command lines that entries of later kernels get, by the file that says so last; without
+    those that only a shell could tell."""
+
+    templates: Mapping[str, BootEntry] = {}
+
+
+def parse_templates(lines: Iterable[str]) -> dict[str, BootEntry]:
+    """Parse /etc/kernel/cmdline, and the assignments of GRUB's defaults in the order in which they are read."""
+    templates, variables, last = {}, {"GRUB_CMDLINE_LINUX": "", "GRUB_CMDLINE_LINUX_DEFAULT": ""}, ""
+    for line in lines:
+        path, _, text = line.partition(" ")
+        name, equals, value = text.partition("=")
+        if path == "/etc/kernel/cmdline":
+            templates[path] = BootEntry(parse_command_line(Output(text)))
+        elif equals:
+            key = name.removesuffix("+")
+            try:
+                value = " ".join(shlex.split(value, comments=True)[:1])
+            except ValueError:
+                return templates
+            value = re.sub(r"\$\{?(GRUB_CMDLINE_LINUX(_DEFAULT)?)\b\}?", lambda match: variables[match[1]], value)
+            if "$" in value or "`" in value:
+                return templates
+            variables[key] = f"{variables[key]}{value}" if name.endswith("+") else value
+            last = path if key == "GRUB_CMDLINE_LINUX" or not last else last
+    if last:
+        templates[last] = BootEntry(parse_command_line(Output(" ".join(variables.values()))))
+    return templates
+
+
+def parse_boot_entries(output: Output) -> BootEntries:
     variables: dict[str, str] = {}
-    entries = []
+    entries, later = [], []
     for line in output.text.splitlines():
         words = line.split(None, 2)
-        if words[:1] == ["set"] and len(words) > 1:
+        if words[:1] == ["later"]:
+            later.append(line.removeprefix("later "))
+        elif words[:1] == ["set"] and len(words) > 1:
             variables.setdefault(words[1], words[2] if len(words) == 3 else "")
         elif words and not words[0].startswith("linux"):
             raise ProbeFailed(f"boot entries have a line that is none of theirs: {line.strip()[:80]!r}")
@@ -44,7 +78,9 @@ def parse_boot_entries(output: Output) -> tuple[BootEntry, ...]:
             expanded = [variables.get(word[1:], "") if word.startswith("$") else word for word in options]
             entries.append(BootEntry(parse_command_line(Output(" ".join(expanded)))))
             entries[-1].kernel = parse_kernel(words[1])
-    return tuple(entries)
+    parsed = BootEntries(entries)
+    parsed.templates = parse_templates(later)
+    return parsed
 
 
 def parse_sysctl(output: Output) -> dict[str, str]:
@@ -157,9 +193,15 @@ for e in /boot/loader/entries/*.conf; do
   [ -f "$e" ] && n=1 && awk '$1=="linux"{l=$2} $1=="options"{$1="";o=o $0} END{print "linux", l o}' "$e"
 done
 [ $n = 1 ] || grep -hE '^[[:space:]]*linux(efi|16)?[[:space:]]' /boot/grub/grub.cfg $g /boot/efi/EFI/*/grub.cfg 2>/dev/null
+[ -e /etc/kernel/cmdline ] && echo "later /etc/kernel/cmdline $(tr '\n' ' ' </etc/kernel/cmdline)"
+d=; [ -e /usr/sbin/update-grub ] && d=/etc/default/grub.d
+for f in /etc/default/grub ${d:+"$d"/*.cfg}; do
+  [ -f "$f" ] && sed -nE "s#^[[:space:]]*(export[[:space:]]+)?(GRUB_CMDLINE_LINUX(_DEFAULT)?[+]?=.*)#later $f \2#p" "$f"
+done
 true""",
     parse_boot_entries,
-    "grep 'linux' /boot/grub*/grub.cfg; grubby --info=ALL",
+    "grep 'linux' /boot/grub*/grub.cfg; grubby --info=ALL; grep -r CMDLINE_LINUX /etc/default/grub*; cat /etc/kernel/cmdline",
+    blank=r"later ",
 )
 """The command line of each bootloader entry, with its kernel; empty without GRUB.
 
