@@ -12,14 +12,10 @@ NOTHING = frozenset({"", ":", "true", "false", "echo", "printf", "sleep", "test"
 IDLE_OPTIONS = frozenset({"--no-persistence-mode"})
 """Options with which a daemon does none of what a spec asks it for."""
 SHELLS = frozenset({"sh", "bash", "dash", "busybox", "env"})
-SITES = ("/etc/", "/run/")
-"""Where unit files of a site's are, or those that a generator made, in place of a package's."""
 BINDING = ("BindsTo", "PartOf", "StopPropagatedFrom")
 """Settings by which a unit is stopped with another one: systemd.unit(5)."""
 BROKEN = ("bad-setting", "error")
 """States of loading in which systemd starts nothing: systemd.unit(5)."""
-
-
 SITE = ("/etc/systemd/", "/run/systemd/")
 """Folders whose unit files are in the place of a package's: systemd.unit(5)."""
 
@@ -41,8 +37,6 @@ def explain_idle(unit: Loaded, contents: Contents, own: Collection[str]) -> str:
     for path in foreign:
         if unmet := contents.unmet.get(path):
             return f"kept from starting by {path}, whose {unmet[0]} is not met"
-    if unit.fragment.startswith(SITES) and unit.fragment not in own:
-        foreign.append(unit.fragment)
     texts = {path: contents.drop_ins.get(path, "") for path in (unit.fragment, *unit.drop_ins)}
     for key in BINDING:
         for value in _last(key, texts):
