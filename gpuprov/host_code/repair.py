@@ -16,6 +16,7 @@ from typing import Callable, Mapping, Sequence, TypedDict
 
 from . import clients, lock, process, repairs
 from .fence import Owner, Taken
+from .files import read
 from .systemd import is_active, systemctl
 
 RESET_SECONDS = 300
@@ -28,6 +29,15 @@ CLOCK_STEP = 2.0
 """Seconds that a clock may be set back by between two looks at it."""
 
 
+class Listing(TypedDict):
+    """A unit that writes down the GPUs and their MIG devices, the file, and the service that reads it at its start only;
+    "" for none."""
+
+    unit: str
+    file: str
+    reader: str
+
+
 class Request(TypedDict, total=False):
     """A request. `known`: services that may hold GPUs, `services`: those of them that are stopped for a reset."""
 
@@ -36,6 +46,7 @@ class Request(TypedDict, total=False):
     known: list[str]
     services: list[str]
     boot_units: list[str]
+    listings: list[Listing]
     gpus: list[str]
     ids: list[str]
     checks: list[str]
@@ -110,6 +121,7 @@ def reset(request: Request) -> Answer:
         problem = str(error)
     at, done = time.time(), not problem and not holders
     failed = _start_again(request["services"], request["boot_units"] if done else ())
+    failed.update(_list_again(request["listings"]) if done else {})
     why = problem or "a process holds a GPU" * (not done)
     unrecorded = _record(run, "reset", gpus, checks, why, at)
     return {"problem": problem, "holders": holders, "failed": failed, "unrecorded": unrecorded}
@@ -137,6 +149,22 @@ def _start_again(services: Sequence[str], boot_units: Sequence[str]) -> dict[str
             failed.update({unit: errors or f"systemctl ended with {status}"} if status else {})
     _, more = clients.start_services([unit for unit in stopped if unit not in FIRST])
     return {**failed, **more}
+
+
+def _list_again(listings: Sequence[Listing]) -> dict[str, str]:
+    """Have units write down the GPUs as they are after a reset: MIG devices made anew have other names. Return why some
+    do not start."""
+    failed = {}
+    for listing in listings:
+        unit, before = listing["unit"], read(listing["file"])
+        if systemctl("is-enabled", "--quiet", "--", unit)[0]:
+            continue
+        status, _, errors = systemctl("restart", "--", unit)
+        if not status and listing["reader"] and read(listing["file"]) != before:
+            unit = listing["reader"]
+            status, _, errors = systemctl("try-restart", "--", unit)
+        failed.update({unit: errors or f"systemctl ended with {status}"} if status else {})
+    return failed
 
 
 def _run_reset(ids: Sequence[str]) -> str:

@@ -9,15 +9,19 @@ import msgspec
 from gpuprov import __version__
 from gpuprov.capabilities import CAPABILITIES
 from gpuprov.capabilities.health import watched
+from gpuprov.capabilities.slurm import desired
+from gpuprov.catalog.container_toolkit import OWN_UNITS, REFRESH_UNITS
 from gpuprov.catalog.drivers.sets import list_gpu_services
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.collect.pace import Pace
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.gpus import gpu_settings, mig
+from gpuprov.facts.probes.host import slurm
 from gpuprov.facts.probes.host.repairs import REPAIRS
 from gpuprov.facts.probes.host.system import CLOCK
 from gpuprov.hardware.topology.fabric import UNIT as FABRIC_MANAGER
 from gpuprov.host_code import process, repair
+from gpuprov.host_code.at_boot.slurm import GRES
 from gpuprov.host_code.fence import Owner
 from gpuprov.plan.host_code import run_on_hosts
 from gpuprov.plan.host_lock import of_host
@@ -36,6 +40,12 @@ RESTORED = frozenset(capability.name for capability in CAPABILITIES if capabilit
 """Capabilities whose state units have to bring back after a reset."""
 BOOT_UNITS = (mig.UNIT, gpu_settings.UNIT)
 """Units that set GPUs up at boot, in their order: a reset takes that from the GPUs."""
+LISTINGS: tuple[repair.Listing, ...] = (
+    {"unit": REFRESH_UNITS[-1], "file": "", "reader": ""},
+    {"unit": OWN_UNITS[-1], "file": "", "reader": ""},
+    {"unit": desired.UNIT, "file": GRES, "reader": slurm.UNIT},
+)
+"""Units that list the GPUs for containers and for jobs of Slurm."""
 REBOOT_TIMEOUT = "host_reboot_timeout"
 USUAL_REBOOT = 1800.0
 """As in roles/host."""
@@ -126,6 +136,7 @@ class ReachedHosts:
             "known": known,
             "services": select_services(known, plan),
             "boot_units": [*BOOT_UNITS],
+            "listings": [*LISTINGS],
             "gpus": [gpu.address for gpu in plan.scope.all] if not plan.scope.whole else [],
             "ids": [gpu.id for gpu in plan.scope.all] if not plan.scope.whole else [],
             "checks": [*plan.checks],

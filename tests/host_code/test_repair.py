@@ -18,7 +18,7 @@ from gpuprov.facts.probes.host.repairs import REPAIRS
 from gpuprov.host_code import clients, lock, process, reasons, repair, repairs
 from gpuprov.host_code.fence import Owner
 from gpuprov.plan.host_code import program as carried
-from gpuprov.repair.hosts import BOOT_UNITS
+from gpuprov.repair.hosts import BOOT_UNITS, LISTINGS
 from tests.here import program
 from tests.host_code.test_clients import SYSTEMCTL, user  # noqa: F401 (a fixture)
 
@@ -27,6 +27,10 @@ OWNER: Owner = {
     "controller": "elsewhere", "pid": 77, "pid_start": "1", "user": "kim", "host": "ops1", "since": "now", "run": "r1",
     "lease": 300,
 }  # fmt: skip
+MORE = """restart) echo "restart $3" >> "$STATE/log"; case $3 in *slurm*) cat "$STATE/devices" > "$STATE/gres.conf" ;; esac ;;
+try-restart) echo "try-restart $3" >> "$STATE/log" ;;
+is-enabled) [ -e "$STATE/enabled/$4" ] ;;
+"""
 Ask = Callable[..., dict[str, Any]]
 
 
@@ -41,9 +45,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(repair, "REBOOT", 'exec shutdown -r 0 "$1"')
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "sync", lambda: None)
-    program(
-        tmp_path, "systemctl", SYSTEMCTL.replace("start) ", 'restart) echo "restart $3" >> "$STATE/log" ;;\nstart) ')
-    )
+    program(tmp_path, "systemctl", SYSTEMCTL.replace("start) ", f"{MORE}start) "))
     smi = 'echo "smi $*" >> "$STATE/log"; [ ! -e "$STATE/refuses" ] || { echo "GPU is in use by\nanother client"; exit 255; }'
     program(tmp_path, "nvidia-smi", smi)
     program(tmp_path, "shutdown", 'printf "%s|" "$@" > "$STATE/booted"')
@@ -61,13 +63,18 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def ask(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
     def answer_one(action: str, **more: Any) -> dict[str, Any]:
         request = {"action": action, "owner": OWNER, "known": SERVICES, "services": SERVICES[:2], "gpus": ["0000:19:00.0"],
-                   "ids": ["GPU-1"], "checks": ["health.recovery"], "message": "why", "boot_units": BOOT_UNITS, **more}  # fmt: skip
+                   "ids": ["GPU-1"], "checks": ["health.recovery"], "message": "why", "boot_units": BOOT_UNITS,
+                   "listings": listings(place), **more}  # fmt: skip
         monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))
         repair.main()
         answer: dict[str, Any] = json.loads(capsys.readouterr().out)
         return answer
 
     return answer_one
+
+
+def listings(place: Path) -> list[repair.Listing]:
+    return [{**entry, "file": entry["file"] and str(place / "gres.conf")} for entry in LISTINGS]
 
 
 def log(place: Path) -> list[str]:
@@ -98,6 +105,21 @@ def test_a_reset_with_services_stopped_and_started_and_gpus_set_up_between(place
     assert record(place) == [("reset", "", ("0000:19:00.0",))]
     assert ask("release")["problem"] == ""
     assert not (place / "run" / "lock").exists()
+
+
+def test_mig_devices_made_anew_are_listed_for_containers_and_jobs(place: Path, ask: Ask) -> None:
+    """slurmd reads gres.conf at its start alone, and is left alone where the file is the same."""
+    (place / "enabled").mkdir()
+    for unit in ("nvidia-cdi-refresh.service", "gpuprov-slurm.service"):
+        (place / "enabled" / unit).touch()
+    ask("take")
+    for devices, more in (("cap12", ["try-restart slurmd.service"]), ("cap12", [])):
+        (place / "devices").write_text(devices)
+        (place / "log").unlink(missing_ok=True)
+        assert ask("reset", services=[])["failed"] == {}
+        assert log(place) == [
+            "smi --gpu-reset -i GPU-1", "restart nvidia-cdi-refresh.service", "restart gpuprov-slurm.service", *more
+        ]  # fmt: skip
 
 
 def test_all_gpus_at_once(place: Path, ask: Ask) -> None:
