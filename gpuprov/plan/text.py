@@ -177,7 +177,7 @@ def _but(plan: HostPlan) -> str:
 
 def _unmended(plan: HostPlan) -> Iterator[Line]:
     for result in plan.unmended:
-        before = "would stop an apply: " if result.moment == "preflight" else ""
+        before = "would stop an apply: " if result.moment == "preflight" and result.refuses else ""
         yield Line(
             f"{before}{result.check}: {result.found}" + (f"; wanted: {result.expected}" if result.expected else ""), 2
         )

@@ -361,13 +361,15 @@ def test_what_fails_although_nothing_is_to_do_is_named() -> None:
     clock = msgspec.structs.replace(root, check="host.clock", moment="preflight", gate=False, found="9 s ahead")
     decision = Decision({}, {"kernel": "every check passes"})
     spec = HostSpec(name="b")
-    plans = [host_plan(spec, results, Facts({}), decision, NOW) for results in ([root], [clock])]
-    first, second = (planning.as_text([one], width=200).splitlines() for one in plans)
+    unread = msgspec.structs.replace(clock, status="error", found="nobody knows")
+    plans = [host_plan(spec, results, Facts({}), decision, NOW) for results in ([root], [clock], [unread])]
+    first, second, third = (planning.as_text([one], width=200).splitlines() for one in plans)
     assert first[0].startswith("b: nothing to do, but host.root fails, and apply cannot fix that (last apply:")
     assert first[1:3] == ["  host.root: user id 1; wanted: root", "    fix: become"]
     assert second[0].startswith("b: nothing to do (last apply:")
     assert second[1] == "  would stop an apply: host.clock: 9 s ahead; wanted: root"
-    assert [planning.build_document([one]).exit_code for one in plans] == [1, 0]
+    assert third[1] == "  host.clock: nobody knows; wanted: root", "apply goes on where something cannot be read"
+    assert [planning.build_document([one]).exit_code for one in plans] == [1, 0, 0]
     busy = host_plan(spec, [root], Facts({}), Decision({"kernel": "--full"}, {}), NOW)
     assert [one.check for one in busy.blocked] == ["host.root"]
     assert busy.unmended == ()

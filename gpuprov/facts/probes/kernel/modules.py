@@ -153,7 +153,13 @@ def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
     return tuple(kernels)
 
 
-LOADED = Probe("loaded_modules", "cat /proc/modules", parse_loaded, "lsmod")
+LOADED = Probe(
+    "loaded_modules",
+    "[ ! -e /proc/version ] || [ -e /proc/modules ] || [ -e /proc/sys/kernel/modprobe ] || exit 0; cat /proc/modules",
+    parse_loaded,
+    "lsmod",
+)
+"""None on a kernel built without modules, as small virtual machines have it: it has neither file."""
 """Loaded modules by name, with their use counts."""
 BUILT_IN = Probe(
     "built_in_modules",

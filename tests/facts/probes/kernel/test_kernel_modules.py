@@ -6,10 +6,11 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
+from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.kernel import modules
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
-from tests.facts.probes import run_well
+from tests.facts.probes import run_script, run_well
 
 OLD, NEW = "5.14.0-503.40.1.el9_5.x86_64", "5.14.0-570.12.1.el9_6.x86_64"
 KMOD = """[ "$1" = --dump-modversions ] && { cat "$2.asks"; exit; }
@@ -151,3 +152,22 @@ def test_the_sites_modules_are_asked_for_of_each_kernel(tmp_path: Path) -> None:
         (NEW, "fuse"): True,
     }
     assert found[NEW, "lustre"].kernel == OLD
+
+
+def test_a_kernel_built_without_modules_has_loaded_none(tmp_path: Path) -> None:
+    """Not the same as /proc that cannot be read: nobody would know which modules are loaded."""
+    proc = tmp_path / "proc"
+    (proc / "sys/kernel").mkdir(parents=True)
+
+    def ask() -> Output:
+        return run_script(
+            modules.LOADED.script, tmp_path, {}, ("/proc/version", "/proc/modules", "/proc/sys/kernel/modprobe")
+        )
+
+    assert ask().status, "no /proc at all"
+    (proc / "version").touch()
+    assert modules.parse_loaded(ask()) == {}
+    (proc / "sys/kernel/modprobe").touch()
+    assert ask().status, "it has modules, and hides them"
+    (proc / "modules").write_text("nvidia 56823808 3 nvidia_uvm, Live 0x0000000000000000\n")
+    assert modules.parse_loaded(ask()) == {"nvidia": 3}
