@@ -1,7 +1,7 @@
 """Shared outcomes and texts of several capabilities: held packages, units that start or configure something at boot,
 file headers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpuprov.capabilities.base import Change, Context, Outcome, fail, not_asked, ok
@@ -27,6 +27,7 @@ BEFORE = f"Before={' '.join(STARTING[:7])}\nBefore={' '.join(STARTING[7:])}\n"
 HOLDING = (system.OS_RELEASE, LOCKING)
 """Probes of `held`, besides the packages."""
 TRY_BY_HAND = "see what apt-get -s install, or dnf install --assumeno, says of these packages on the host"
+HELD, NOT_HELD = "held", "not held"
 SHOWN = "apt-mark showhold; dnf versionlock list; zypper locks"
 
 
@@ -34,13 +35,13 @@ def held(facts: Facts, installed: Mapping[str, Package], what: str, *, hold: boo
     """Return whether each of these packages is held and holding works; or, if they are not to be held, whether none is
     held."""
     commands, complaint = words(facts.get(system.OS_RELEASE)), facts.get(LOCKING)
-    word, other, command = ("held", "not held", commands.hold) if hold else ("not held", "held", commands.unhold)
+    word, other, command = (HELD, NOT_HELD, commands.hold) if hold else (NOT_HELD, HELD, commands.unhold)
     if not installed:
         return fail(word, f"no package of {what} is installed", APPLY)
     expected = f"{len(installed)} package{'' if len(installed) == 1 else 's'} {word}"
     states = [state for name, package in installed.items() for state in package.each or ((name, package.held),)]
     wrong = sorted({called for called, is_held in states if is_held != hold})
-    changes = [Change(kind="setting", name=f"{command} {name}") for name in wrong]
+    changes = list_holds(wrong, word, other)
     problems = [f"{other}: {' '.join(wrong)}"] * bool(wrong)
     if hold and complaint:
         way = "correct that setting: upgrades move what is held"
@@ -50,6 +51,11 @@ def held(facts: Facts, installed: Mapping[str, Package], what: str, *, hold: boo
     if wrong:
         return fail(expected, problems[0], f"{command} {' '.join(wrong)}", changes=changes)
     return ok(expected)
+
+
+def list_holds(names: Iterable[str], word: str = HELD, other: str = NOT_HELD) -> list[Change]:
+    """Return the changes that hold these packages, or release them, as the package manager reports them."""
+    return [Change(kind="hold", name=name, before=other, after=word) for name in names]
 
 
 CAN_BE_ENABLED = ("disabled", "indirect", "linked", "linked-runtime", "enabled-runtime", "masked", "masked-runtime")

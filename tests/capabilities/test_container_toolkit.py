@@ -38,7 +38,7 @@ ROWS = [
         "comes first"),
     row("held", "held", None, {}, "pass", "4 packages held"),
     row("not held", "held", None, {"packages": packages(state="ii ")}, "fail", "not held: libnvidia", "apt-mark hold",
-        "setting apt-mark hold nvidia-container-toolkit:  -> "),
+        "hold nvidia-container-toolkit: not held -> held"),
     row("free, as asked", "held", ContainerToolkit(hold=False), {"packages": packages(state="ii ")}, "pass",
         "not held"),
     row("held against the spec", "held", ContainerToolkit(hold=False), {}, "fail", "held:", "apt-mark unhold"),

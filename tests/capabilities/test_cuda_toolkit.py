@@ -108,7 +108,7 @@ ROWS = [
         kits(header=""), "pass", "cudnn 9.5.1.17"),
     row("held", "held", None, {}, "pass", "12 packages held"),
     row("not held", "held", None, {"cuda_packages": packages(state="ii ")}, "fail", "not held: cuda-cudart-12-4",
-        "apt-mark hold", change="setting apt-mark hold cuda-nvcc-13-0:  -> "),
+        "apt-mark hold", change="hold cuda-nvcc-13-0: not held -> held"),
     row("Rocky, not held", "held", CudaToolkit(versions=("12.4",)), {"cuda_packages": rpms(), **ROCKY}, "fail",
         "not held", "dnf versionlock add"),
     row("held against the spec", "held", CudaToolkit(hold=False), {}, "fail", "held: cuda", "apt-mark unhold"),

@@ -70,7 +70,7 @@ ROWS = [
     Row("held", "dcgm.held", None, {}, "pass", "4 packages held"),
     Row("one is not", "dcgm.held", None,
         {"dcgm_packages": packages().replace(f"hi |{CUDA}", f"ii |{CUDA}")}, "fail", f"not held: {CUDA}", f"apt-mark hold {CUDA}",
-        change=f"setting apt-mark hold {CUDA}:  -> "),
+        change=f"hold {CUDA}: not held -> held"),
     Row("in dnf's words", "dcgm.held", None, {"dcgm_packages": packages(state="ii ")} | RED_HAT, "fail", CORE, "dnf versionlock add"),
     Row("released", "dcgm.held", Dcgm(hold=False), {"dcgm_packages": packages(state="ii ")}, "pass", "not held"),
     Row("held against the spec", "dcgm.held", Dcgm(hold=False), {}, "fail", "held:", "apt-mark unhold"),

@@ -90,7 +90,7 @@ ROWS = [
     Row("a driver of a runfile", fm("version"), None, {"packages": "", "loaded_driver": driver(VERSION)}, "pass"),
     Row("held", fm("held"), None, {}, "pass", "1 package held"),
     Row("not held", fm("held"), None, {"fabric_packages": installed(state="ii ")}, "fail", f"not held: {NAME}",
-        f"apt-mark hold {NAME}", change=f"setting apt-mark hold {NAME}:  -> "),
+        f"apt-mark hold {NAME}", change=f"hold {NAME}: not held -> held"),
     Row("nvlsm is not held", fm("held"), None, {"fabric_packages": B200_PACKAGES.replace("hi |nvlsm", "ii |nvlsm")},
         "fail", "nvlsm"),
     Row("nothing to hold", fm("held"), None, {"fabric_packages": ""}, "fail", "no package of Fabric Manager"),

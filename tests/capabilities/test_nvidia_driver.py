@@ -63,7 +63,7 @@ ROWS = [
     Row("no modules are installed", FLAVOUR, None, {"packages": ""}, "fail", "none installed"),
     Row("held as a set", HELD, None, {}, "pass", "12 packages held"),
     Row("one package is not held", HELD, None, {"packages": packages(libcuda1=("ii ", VERSION))}, "fail",
-        "not held: libcuda1", "apt-mark hold libcuda1", change="setting apt-mark hold libcuda1:  -> "),
+        "not held: libcuda1", "apt-mark hold libcuda1", change="hold libcuda1: not held -> held"),
     Row("not held, as asked", HELD, NvidiaDriver(hold=False), {"packages": packages(state="ii ")}, "pass", "not held"),
     Row("held, against the spec", HELD, NvidiaDriver(hold=False), {}, "fail", "held: firmware-nvidia-gsp",
         "apt-mark unhold"),

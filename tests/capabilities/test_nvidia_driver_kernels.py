@@ -67,7 +67,7 @@ ROWS = [
     Row("an alert", NEXT, ALERT, came(), "fail", f"the next boot starts {NEW}, running is {OLD}", "plan a reboot"),
     Row("held", NEXT, HOLD, images("hi "), "pass", "held: linux-image-6.1.0-47-amd64 linux-image-amd64"),
     Row("not held", NEXT, HOLD, images("ii "), "fail", "not held: linux-image-6.1.0-47-amd64", "apt-mark hold linux-image-6",
-        change=f"setting apt-mark hold linux-image-{OLD} linux-image-amd64:  -> "),
+        change="hold linux-image-amd64: not held -> held"),
     Row("nothing to hold", NEXT, HOLD, {}, "fail", "no package of a kernel is known", "alert"),
     Row("no kernel here", NEXT, HOLD, NO_KERNEL, "n/a", "no kernel can boot"),
     Row("no kernel on a machine", NEXT, HOLD, NO_IMAGE, "skip", "is /boot mounted?"),

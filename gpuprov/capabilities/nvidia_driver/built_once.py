@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from gpuprov.capabilities.answers import list_holds
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, build_targets, served
 from gpuprov.core.sanitize import counted
@@ -68,7 +69,7 @@ def built_once(ctx: Ctx) -> Outcome:
     loose = [name for name in installed if name.startswith("linux-image-") and not installed[name].held]
     if loose and ctx.fragment.hold:
         command = f"{words(ctx.facts.get(system.OS_RELEASE)).hold} {' '.join(loose)}"
-        changes = [Change(kind="setting", name=command)]
+        changes = list_holds(loose)
         return fail(
             "kernels held: a new one would have no modules", f"not held: {' '.join(loose)}", command, changes=changes
         )

@@ -4,7 +4,8 @@ boots."""
 import shlex
 from collections.abc import Collection, Iterable
 
-from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
+from gpuprov.capabilities.answers import list_holds
+from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.booting import Coming, coming, none_boots
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, built_here, served
 from gpuprov.capabilities.nvidia_driver.holding import holds_kernels
@@ -66,8 +67,8 @@ def of_next_boot(ctx: Ctx) -> Outcome:
         loose = sorted(name for name, held in known.items() if not held)
         command = f"{words(ctx.facts.get(system.OS_RELEASE)).hold} {' '.join(loose)}"
         if loose:
-            change = Change(kind="setting", name=command)
-            return fail(f"{expected}, and kernels held", f"not held: {' '.join(loose)}", command, changes=[change])
+            message = f"not held: {' '.join(loose)}"
+            return fail(f"{expected}, and kernels held", message, command, changes=list_holds(loose))
         if not known:
             return fail(
                 f"{expected}, and kernels held",

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+from gpuprov.capabilities.answers import list_holds
 from gpuprov.capabilities.base import Change, Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.nvidia_driver.fragment import (
     BASE_PROBES,
@@ -84,7 +85,7 @@ def precompiled(ctx: Ctx) -> Outcome:
     loose = [name for name in (*own_names, *kernels) if not installed[name].held]
     if loose and ctx.fragment.hold:
         command = f"{words(ctx.facts.get(system.OS_RELEASE)).hold} {' '.join(loose)}"
-        return fail(expected, f"not held: {' '.join(loose)}", command, changes=[Change(kind="setting", name=command)])
+        return fail(expected, f"not held: {' '.join(loose)}", command, changes=list_holds(loose))
     return ok(f"{' '.join(own_names)}", expected)
 
 
