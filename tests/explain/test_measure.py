@@ -15,7 +15,7 @@ from gpuprov.explain.messages import symptoms_in
 from tests.explain.corpus import Line, lines, may_be_held_out
 from tests.explain.measure import PARTS, judge, summarize
 
-WRITTEN, ASIDE, FRESH, THIN, NEWEST, KINDS, SOURCES, FIRST, LATEST, FAMILIES = PARTS.values()
+WRITTEN, ASIDE, FRESH, THIN, NEWEST, KINDS, SOURCES, FIRST, LATEST, FAMILIES, FORUMS = PARTS.values()
 LIMITS = Path(__file__).parents[2] / "docs/explanation/limits.md"
 
 
