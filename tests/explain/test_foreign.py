@@ -57,6 +57,9 @@ dhcpd: DHCPACK xid 79 to 10.0.0.7
 rpc.statd: reply to xid 48 lost
 sshd[99]: error: kex_exchange_identification: Connection closed by peer
 client_loop: send disconnect: Software caused connection abort
+sshd[24227]: Disconnecting: Too many authentication failures for root [preauth]
+[ 1527.588] (EE) Caught signal 11 (Segmentation fault). Server aborting
+pop-system-updater[2734]: The following signatures were invalid: EXPKEYSIG 2F7F0DA5FD5B64B9 home:strycore OBS Project
 nginx[3]: recv() failed : Connection reset by peer
 nginx[3]: send() failed : Broken pipe
 redis: Call to connect failed: retry

@@ -61,6 +61,12 @@ def test_a_harmless_message_that_is_pasted_is_explained() -> None:
     assert keys(f"{taint}\n{taint}") == []
 
 
+def test_a_driver_that_leaves_a_gpu_to_another_is_silent_in_a_log() -> None:
+    line = "[ 3.026979] nouveau 0000:04:00.0: unknown chipset (132000a1)"
+    assert keys(line) == [("nouveau-unknown-gpu", line)]
+    assert keys(f"{line}\n[ 9.84] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  361.42") == []
+
+
 def test_a_device_without_room_is_told_beside_bridges_without() -> None:
     device = "pci 0000:41:00.0: BAR 1: no space for [mem size 0x2000000000 64bit pref]"
     bridge = "pci 0000:40:01.0: BAR 13: no space for [io  size 0x1000]"
