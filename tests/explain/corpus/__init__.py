@@ -47,7 +47,8 @@ builds, drivers of adapters. One line that had been set aside was seen in a fail
 more. Those gathered "of forums", 66 of pastebins, forums and trackers that the corpus had no line of, had their answers
 written down when most of these rows were done, and none had been written by them: 43 were right, 20 silent and 3 wrong (41, 22
 and 3 before these rows). Of these 3, read then, all were answered with the right cause by a row other than the one
-written down, whose key was added: 46 right. They are divided by source as the others; rows were then written by those that are not set aside.
+written down, whose key was added: 46 right. They are divided by source as the others; rows were then written by those
+that are not set aside.
 """
 
 from __future__ import annotations
