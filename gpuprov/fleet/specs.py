@@ -53,7 +53,7 @@ def load_fleet(
     if has_secrets():
         reveal(_vocabulary())
     unread = [problem for name in inventory.extra for problem in _unread(name)]
-    fleet = judge(inventory.hosts, [*beside, *inventory.warnings, *unread], whole=limit is None)
+    fleet = judge(inventory.hosts, [*beside, *inventory.warnings, *unread], whole=limit is None and not beside)
     return msgspec.structs.replace(fleet, children=inventory.children, left_out=inventory.left_out)
 
 

@@ -1,6 +1,8 @@
 """Values of --extra-vars, read as Ansible does: `key=value` words, YAML or JSON, or @FILE. They come last, and override
 the others."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,7 +11,8 @@ from ansible.cli.arguments import option_helpers
 from ansible.errors import AnsibleError
 from ansible.parsing.splitter import parse_kv
 
-from gpuprov.core.safe_parse import Tree
+from gpuprov.core.safe_parse import Tree, Unreadable, parse_yaml
+from gpuprov.core.sanitize import has_secrets
 from gpuprov.inventory.data import DOTTED, format_nested
 from gpuprov.inventory.findings import Findings
 from gpuprov.inventory.loader import Loader
@@ -37,7 +40,7 @@ def read(loader: Loader, given: Sequence[str], findings: Findings) -> Tree:
             )
             continue
         if not isinstance(parsed, Mapping) or RAW in parsed or not all(isinstance(name, str) for name in parsed):
-            hint = f"allowed: NAME=VALUE, a mapping in YAML or JSON ({EXAMPLE}), or @FILE"
+            hint = f"allowed: NAME=VALUE, a mapping in YAML or JSON ({EXAMPLE}), or @FILE" + suggest_whole(text)
             bad = (
                 strip_tags(parsed[RAW]) if isinstance(parsed, Mapping) and RAW in parsed else text
             )  # what stands beside may be secret
@@ -53,6 +56,18 @@ def read(loader: Loader, given: Sequence[str], findings: Findings) -> Tree:
         # A name is looked up as it was written, without the tags of where.
         variables |= {str(strip_tags(name)): value for name, value in parsed.items()}
     return variables
+
+
+def suggest_whole(text: str) -> str:
+    """Return how to write a mapping given as NAME={...}, whose values end at the first space; empty for others."""
+    seen = re.fullmatch(r"([A-Za-z_]\w*)=(\{.*\})", text.strip())
+    try:
+        value = parse_yaml(seen[2]) if seen and not is_secret(seen[1]) else None
+    except Unreadable:
+        return ""
+    if not seen or not isinstance(value, dict) or has_secrets():
+        return ""
+    return f"; write -e '{json.dumps({seen[1]: value}, ensure_ascii=False, default=str)}'"
 
 
 def parse_option(loader: Loader, text: str) -> Any:

@@ -32,6 +32,9 @@ class Loader(DataLoader):  # type: ignore[misc]
         self.faults: list[Problem] = []
         self.mended: list[Problem] = []
         """Mistakes in files that were read without the values in question."""
+        self.faulty: set[str] = set()
+        self.missed = False
+        """True once a file of variables was needed and could not be read."""
         self.blanked: set[Origin | None] = set()
         """Places of values that could not be read."""
         self.patched: dict[str, str] = {}
@@ -67,9 +70,11 @@ class Loader(DataLoader):  # type: ignore[misc]
                 self.failed[path] = error
         if path in self.failed:
             if self.tolerant:
+                self.missed = True
                 return {}
             raise self.failed[path]
         document = self._documents[path]
+        self.missed = self.missed or path in self.faulty
         if isinstance(document, Mapping) and "plugin" in document:
             return super().load_from_file(path, cache, unsafe, json_only, trusted_as_template)
         self.opened.append((path, document))
@@ -133,12 +138,14 @@ class Loader(DataLoader):  # type: ignore[misc]
                 *find_misplaced(document, "in a file of variables"),
             ]
             self.faults += faults
+            self.faulty.update([path] if faults else [])
             for name, value in document.items():
                 self.note(name, value)
             return {} if faults else document
         if not self.tolerant or not document:
             return document
         place = find_origin(document) or Origin(show_path(path))
+        self.faulty.add(path)
         self.faults.append(
             Problem(
                 message=f"a file of variables is {show(document)}", origin=place, hint="allowed: a mapping of variables"

@@ -34,7 +34,7 @@ from gpuprov.inventory.templates import Templates
 from gpuprov.inventory.unreached import find_unreached
 from gpuprov.inventory.variables import Own, Variables, list_variable_folders
 from gpuprov.inventory.vault import set_secrets, use_secrets
-from gpuprov.spec.model import RawHost
+from gpuprov.spec.model import BLOCKS, RawHost
 from gpuprov.spec.problem import Origin, Path, Problem, SpecError, format_path
 from gpuprov.spec.shown import show
 
@@ -73,7 +73,7 @@ def _read(sources: list[str], heard: Heard, options: ReadOptions) -> Resolved:
     if play or options.get("alone"):
         loader.set_basedir(play.folder if play else os.path.dirname(sources[0]))
     for name, value in given.items():
-        manager.data.unread.note(name, value)
+        manager.data.unread.note(name, None if name in BLOCKS else value)  # -e nvidia_driver=580 means the block
     loader.note = manager.data.unread.note
     loader.tolerant = True
     hosts = _Hosts(loader, manager, findings, given, options.get("also") or ())
@@ -137,13 +137,13 @@ class _Hosts:
         hosts = list(self._manager.hosts.values())
         entries = [(host, self._chain(host), self.variables.of_host(host)) for host in hosts]
         for path, error in self._loader.failed.items():
-            self._findings.take(convert_error(error, path))
-        self._findings.take_all(self._loader.faults)
+            self._findings.take(convert_error(error, path), fatal=False)
+        self._findings.take_all(self._loader.faults, fatal=False)
         self._findings.take_all(self._loader.mended, fatal=False)
-        usable = (
-            not self._findings.fatal
-        )  # with files missing, every templated value would be a second, misleading problem
-        return [self._host(host, chain, own, usable) for host, chain, own in entries]
+        # Without a file of its variables, a host would have second, misleading problems.
+        whole = [entry for entry in entries if not (entry[1].variables.partial or entry[2].partial)]
+        usable = not self._findings.fatal
+        return [self._host(host, chain, own, usable) for host, chain, own in whole]
 
     def _chain(self, host: Any) -> _Chain:
         key = tuple(map(id, host.groups))

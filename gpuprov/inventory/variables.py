@@ -39,6 +39,8 @@ class Own:
     connection: Tree = field(default_factory=dict)
     places: dict[str, Origin | None] = field(default_factory=dict)
     """Places of the variables that are judged beside the spec."""
+    partial: bool = False
+    """True if a file of variables could not be read: what depends on it cannot be judged."""
     variables: list[TreeView] = field(default_factory=list)
     """All variables of the place, in order, for use by templates."""
 
@@ -47,6 +49,7 @@ class Own:
         self.layers += other.layers
         self.connection |= other.connection
         self.places |= other.places
+        self.partial = self.partial or other.partial
         self.variables += other.variables
 
 
@@ -125,12 +128,14 @@ class Variables:
 
     def _files(self, read: Callable[[], TreeView]) -> Own:
         own = Own()
+        self._loader.missed = False
         with self._loader.watch() as used:
             try:
                 result = read()
             except AnsibleError as error:
                 self._findings.take(convert_error(error, ""))
                 return own
+        own.partial = self._loader.missed
         last: Any = None
         for path, document in used:
             if isinstance(document, Mapping) and "gpuprov" in document:

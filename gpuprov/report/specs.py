@@ -77,8 +77,25 @@ def _print_problems(form: CheckFormat, fleet: Fleet | None, problems: Sequence[P
         for problem in problems:
             terminal.result(annotations.as_github(problem), order="::")
     else:
-        for problem in problems:
-            terminal.result(str(problem), wrap=True)
+        for text in fold_alike(problems):
+            terminal.result(text, wrap=True)
+
+
+ALIKE = 10
+"""Number of places with one message that are named on a terminal; the other formats have all."""
+
+
+def fold_alike(problems: Sequence[Problem]) -> Iterator[str]:
+    """Yield problems as text; of many places with the same message, the first ones and the number of the others."""
+    places: dict[tuple[str, str], int] = {}
+    for problem in problems:
+        key = (problem.message, problem.hint)
+        places[key] = places.get(key, 0) + 1
+        if places[key] <= ALIKE:
+            yield str(problem)
+    for (message, _), count in places.items():
+        if count > ALIKE:
+            yield f"{message}: at {count - ALIKE:,} more places; --json has all"
 
 
 FEW = 4
@@ -149,8 +166,19 @@ def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:
                 terminal.progress("\n".join(wrapped(message, terminal.room(sys.stderr))))
             terminal.progress("\n".join(wrapped(table.legend, terminal.room(sys.stderr))))
     if not rows:
-        raise GpuprovError(f'catalogue {name} has no row with "{word}"', f"gpuprov catalog {name} lists all")
+        raise GpuprovError(f'catalogue {name} has no row with "{word}"', suggest_row(name, word or ""))
     return 0
+
+
+def suggest_row(name: str, word: str) -> str:
+    """Return what to type in place of a word that no row of a table has."""
+    from gpuprov.catalog.gpus import explain_unknown, find_gpu
+
+    lists = f"gpuprov catalog {name} lists all"
+    if name == "mig" and (gpu := find_gpu(word)) and not gpu.mig.capable:
+        return f"{gpu.key} has no MIG; {lists}"
+    hint = explain_unknown(word)[1] if name in ("gpus", "mig") else ""
+    return f"{hint}; {lists}" if hint.startswith("did you mean") else lists
 
 
 def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_parted: Path | None = None) -> int:

@@ -125,5 +125,12 @@ def test_what_nothing_would_read_is_refused(given: str, said: str) -> None:
 
 
 def test_a_block_beside_gpuprov_is_told() -> None:
-    warnings = load_fleet(["inventory.yaml"], extra_vars=['{"nvidia_driver": {"version": "580"}}']).warnings
-    assert "nvidia_driver stands beside gpuprov" in "".join(map(str, warnings))
+    for given in ('{"nvidia_driver": {"version": "580"}}', "nvidia_driver=580"):
+        warnings = load_fleet(["inventory.yaml"], extra_vars=[given]).warnings
+        assert "nvidia_driver stands beside gpuprov" in "".join(map(str, warnings))
+
+
+def test_a_mapping_that_spaces_cut_is_offered_whole() -> None:
+    with pytest.raises(SpecError) as caught:
+        load_fleet(["inventory.yaml"], extra_vars=['gpuprov={"nvidia_driver": {"version": 580}}'])
+    assert str(caught.value).endswith("""write -e '{"gpuprov": {"nvidia_driver": {"version": 580}}}'""")

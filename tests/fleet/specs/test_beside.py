@@ -52,6 +52,30 @@ def test_form_hides_nothing(
         assert any(words in line for line in lines), lines
 
 
+def test_a_file_of_one_group_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hosts whose variables cannot be read are not judged: the file that is not read may be what they lack."""
+    monkeypatch.chdir(tmp_path)
+    Path("inventory.yaml").write_text(
+        "all:\n  children:\n    a: {hosts: {a1: }}\n    b: {hosts: {b1: , b2: }}\n    c: {hosts: {c1: }}\n"
+    )
+    for folder, name, text in (
+        ("group_vars", "a.yml", "gpuprov:\n\tnouveau: {}\n"),
+        ("group_vars", "b.yml", "gpuprov: {moose: {}}\n"),
+        ("group_vars", "c.yml", "gpuprov: {mig: {layout: [{gpus: [x], instances: {1g.10gb: 1}}]}}\n"),
+        ("host_vars", "a1.yml", "gpuprov: {kernel: {elk: 1}}\n"),
+        ("host_vars", "c1.yml", "- x\n"),
+    ):
+        Path(folder).mkdir(exist_ok=True)
+        Path(folder, name).write_text(text)
+    with pytest.raises(SpecError) as caught:
+        load_fleet(["inventory.yaml"])
+    assert [line.partition("; ")[0] for line in str(caught.value).splitlines()] == [
+        "group_vars/a.yml:2:1: a tab is not allowed here",
+        'group_vars/b.yml:1:11: unknown key "moose"',
+        "host_vars/c1.yml:1:1: a file of variables is a list",
+    ]
+
+
 def test_mended_files_are_refused_without_a_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads hosts alone gets none from an inventory with mistakes."""
     from gpuprov.inventory import load
