@@ -20,6 +20,9 @@ from tests.rows import run_each
         ("verify x --hosts a", "--limit PATTERN chooses hosts"),
         ("apply x --auto-approve", "-y answers its question"),
         ("check x --capability mig", "No such option '--capability'."),
+        ("version", "gpuprov --version"),
+        ("status", "gpuprov verify says whether hosts are as wanted"),
+        ("frobnicate", "No such command 'frobnicate'."),
     ],
 )
 def test_an_option_by_another_name(words: str, hint: str) -> None:

@@ -6,6 +6,22 @@ _TO_PLAN = "gpuprov plan shows what apply would change, and changes nothing"
 _HARMLESS = "leave it out: this command changes nothing on hosts"
 _ONLY = "--only NAME,... chooses capabilities"
 _JSON = "--json prints JSON"
+_CHECK = "gpuprov check says whether an inventory is valid"
+_FACTS = "gpuprov export writes what hosts are now, gpuprov show HOST what is known of one"
+OTHER_COMMANDS = {
+    "help": "gpuprov --help, or gpuprov COMMAND --help",
+    "version": "gpuprov --version",
+    **dict.fromkeys(("validate", "lint", "syntax-check"), _CHECK),
+    **dict.fromkeys(
+        ("deploy", "install", "provision", "run", "converge"), "gpuprov apply makes hosts what they should be"
+    ),
+    **dict.fromkeys(("status", "test-hosts", "assert"), "gpuprov verify says whether hosts are as wanted"),
+    **dict.fromkeys(("list", "facts", "describe", "get", "inspect"), _FACTS),
+    **dict.fromkeys(
+        ("destroy", "uninstall", "remove"), "nvidia_absent: {} in a spec, and gpuprov apply, removes NVIDIA's software"
+    ),
+}
+"""Commands of other tools, and what does the same here."""
 _LIMIT = "--limit PATTERN chooses hosts"
 _YES = "-y answers its question"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gpuprov.cli.other_options import suggest_option
+from gpuprov.cli.other_options import OTHER_COMMANDS, suggest_option
 
 PURPOSES = {
     "Everyday commands": ("init", "check", "plan", "apply", "verify", "rehearse"),
@@ -209,6 +209,14 @@ class Purposes(Group):
         for word in RENAMED[cmd_name].split():
             inner = inner.get_command(ctx, word) if isinstance(inner, click.Group) else None
         return Renamed(inner, cmd_name, RENAMED[cmd_name]) if inner else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a command; one that another tool has is named with what does the same here."""
+        if args and args[0] in OTHER_COMMANDS and self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command '{args[0]}': {OTHER_COMMANDS[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write everyday commands with a line each, the others by name: all fits on one screen."""

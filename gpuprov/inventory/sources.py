@@ -63,7 +63,7 @@ def find_default_sources() -> tuple[str, ...]:
             return split_paths(listed, os.path.dirname(config))
     raise GpuprovError(
         "no inventory was named",
-        "name one (gpuprov check inventory.yaml), set GPUPROV_INVENTORY, write ./inventory.yaml,"
+        "write its file at the end of the command, set GPUPROV_INVENTORY, write ./inventory.yaml,"
         " or set `inventory` under [defaults] in ansible.cfg (or ANSIBLE_INVENTORY)",
     )
 

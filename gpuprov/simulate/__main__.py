@@ -146,7 +146,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m gpuprov.simulate", description=__doc__)
+    parser = _Parser(prog="gpuprov simulate", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     prepare = commands.add_parser("setup", help="install the programs that simulated hosts need (apt-get, as root)")
     prepare.add_argument("--machines", action="store_true", help="also those that machines (QEMU) need")
@@ -159,7 +159,7 @@ def _parser() -> argparse.ArgumentParser:
     start.add_argument("--file", type=Path, metavar="FILE", help="the description of the hosts, in YAML")
     start.add_argument("--kind", choices=["container", "machine"], help="instead of the description's")
     start.add_argument("--user", choices=[image.USER, "root"], help="who logs in")
-    start.add_argument("--distribution", choices=list(distributions.DISTRIBUTIONS))
+    start.add_argument("--distribution", choices=list(distributions.DISTRIBUTIONS), metavar="NAME")
     start.add_argument("--gpu", metavar="MODEL[:COUNT]", help="the GPUs of each, instead of the description's")
     start.add_argument("--inventory", type=Path, metavar="FILE", help="write an Ansible inventory of them")
     stop = commands.add_parser("down", help="remove hosts")
