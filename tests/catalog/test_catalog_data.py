@@ -55,13 +55,27 @@ def sources_of(name: str) -> set[str]:
     return used
 
 
+def list_unknown_sources(name: str) -> Iterator[str]:
+    """Yield sources that an entry names and no table has, each with its entry."""
+    known = set(raw(name)["sources"]).union(*(raw(other)["sources"] for other in raw(name).get("sources_of", [])))
+    for path, entry in facts(name):
+        for source in entry.get("source", []):
+            if source not in known:
+                what = entry.get("key") or entry.get("name") or path.lstrip(".")
+                yield f'{name}.yaml: {what}: source "{source}" is not in the table `sources` of this file: add it there'
+
+
+def test_every_source_resolves() -> None:
+    unknown = [problem for name in FILES for problem in list_unknown_sources(name)]
+    assert not unknown, "\n".join(unknown)
+
+
 @pytest.mark.install
 @pytest.mark.parametrize("name", FILES)
-def test_every_source_resolves_and_every_source_is_used(name: str) -> None:
-    known, lent = set(raw(name)["sources"]), raw(name).get("sources_of", [])
-    assert sources_of(name) <= known.union(*(raw(other)["sources"] for other in lent))
+def test_every_source_is_used(name: str) -> None:
     users = [name, *(other for other in FILES if name in raw(other).get("sources_of", []))]
-    assert known <= set().union(*(sources_of(other) for other in users))
+    unused = set(raw(name)["sources"]) - set().union(*(sources_of(other) for other in users))
+    assert not unused, f"{name}.yaml: no entry names {', '.join(sorted(unused))}: take it out of `sources`"
 
 
 @run_each("name", FILES)

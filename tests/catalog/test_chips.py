@@ -62,10 +62,12 @@ def test_models_of_the_catalogue_agree_with_their_chips() -> None:
     for gpu in list_gpus():
         for pci in gpu.pci_ids:
             chip, generation = chip_of(pci.id), generation_of(pci.id)
-            assert chip, pci.id
+            assert chip, (
+                f"{gpu.key}: {pci.id} is within no row of chips.yaml: widen the chip's first or last, or add one"
+            )
             assert generation
             stricter = gpu.form_factor == "superchip" and gpu.kernel_modules.flavour == "open-required"
-            assert chip.arch == gpu.arch, pci.id
+            assert chip.arch == gpu.arch, f"{gpu.key}: {pci.id} is of a {chip.arch} chip in chips.yaml"
             assert generation.flavour == gpu.kernel_modules.flavour or stricter, pci.id
             assert (gpu.last_branch.branch if gpu.last_branch else "") == generation.last_branch, pci.id
             assert chip.compute_capability in ("", gpu.compute_capability), pci.id
