@@ -86,6 +86,10 @@ def sets(changes: Iterable[Change]) -> list[Set]:
     return sorted(folded, key=lambda entry: -len(entry.names))
 
 
+DIFF_HEAD = ("--- before", "+++ after")
+"""The first lines of each diff, which are always the same."""
+
+
 def by_folder(changes: Iterable[Item]) -> list[Item]:
     """Return the changes; files of one folder with the same outcome become one, FOLDER/{A,B}, in shell syntax."""
     folders: dict[object, list[Item]] = {}

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpuprov.capabilities.base import Change
 from gpuprov.capabilities.mig.partitions import Part, Partition
 from gpuprov.host_code.json_members import Json
-from gpuprov.plan.fold import Cut, Group, bare, cuts, groups
+from gpuprov.plan.fold import DIFF_HEAD, Cut, Group, bare, cuts, groups
 from gpuprov.plan.items import by_capability, sizes
 from gpuprov.plan.model import HostPlan, Item
 from gpuprov.plan.rows import Row, describe, rows
@@ -248,13 +248,13 @@ def signed(row: Row) -> Signed:
 
 def diff_of(change: Change) -> Diff:
     """Return the diff of a file, its lines with their colours."""
-    lines = tuple((_colour(line), line) for line in change.diff.splitlines())
+    lines = tuple((_colour(line), line) for line in change.diff.splitlines() if line not in DIFF_HEAD)
     kinds = [kind for kind, _ in lines]
     return Diff(change.name, lines, kinds.count("add"), kinds.count("remove"))
 
 
 def _colour(line: str) -> str:
-    if line.startswith(("---", "+++", "@@")):
+    if line.startswith("@@"):
         return "soft"
     return {"+": "add", "-": "remove"}.get(line[:1], "")
 

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from gpuprov.capabilities.base import Change
 from gpuprov.plan.fold import Sign, by_folder, sets, sign
 from gpuprov.plan.model import Item
@@ -13,6 +15,9 @@ NOTHING_HELD = ("", "held", "not held")
 ALIKE = 3
 """Number of devices from which equal changes share a row."""
 _DEVICE = re.compile(r"GPU \d+(?: \([^()]*\))?|(?<![\w:.])(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?!\w)")
+
+
+_FOLDED = re.compile(r"(/.*)/\{([^{}]+)\}")
 
 
 class Row(NamedTuple):
@@ -105,7 +110,13 @@ def _devices(items: Sequence[Item]) -> Iterator[Row]:
             kept += group
     shared = {id(item) for item in kept}
     for item in by_folder(item for item in items if id(item) in shared):
-        yield Row(sign(item), describe(item))
+        folded = _FOLDED.fullmatch(item.name)
+        members = tuple(folded[2].split(",")) if folded else ()
+        if folded and len(members) > ALIKE:
+            text = describe(msgspec.structs.replace(item, name=f"{len(members)} files in {folded[1]}"))
+            yield Row(sign(item), text, members)
+        else:
+            yield Row(sign(item), describe(item))
     for group in alike.values():
         if id(group[0]) not in shared:
             yield Row(sign(group[0]), _summary(group), tuple(_device(item.name) for item in group))

@@ -7,7 +7,7 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.core import sanitize as shown
 from gpuprov.core.sanitize import BOLD, CYAN, GREEN, RED, YELLOW, cleaned, wrapped
 from gpuprov.inventory.names import fold_names as names
-from gpuprov.plan.fold import Group, groups, sign
+from gpuprov.plan.fold import DIFF_HEAD, Group, groups, sign
 from gpuprov.plan.items import by_capability
 from gpuprov.plan.model import HostPlan, Item
 from gpuprov.plan.rows import describe, is_long, rows, size
@@ -137,7 +137,7 @@ def _changes(items: Sequence[Item], verbose: bool) -> Iterator[Line]:
             yield Line(f"{item.name}: {size(item.diff)} (-v shows them)", 4, sign(item))
         elif item.diff:
             yield Line(f"{item.name}: {size(item.diff)}", 4, sign(item))
-            shown = (line for line in item.diff.splitlines() if not line.startswith(("---", "+++")))
+            shown = (line for line in item.diff.splitlines() if line not in DIFF_HEAD)
             yield from (Line(line, 6, whole=_diff_colour(line)) for line in shown)
 
 

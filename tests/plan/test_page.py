@@ -105,7 +105,8 @@ def test_pictures_and_diffs_have_their_signs_beside_their_colours() -> None:
     assert re.search(r'<li class="s4 created" title="3g.40gb"><span><b>\+</b> 3g\.<wbr>40gb', text)
     assert '<span class="remove">-old\n</span>' in text
     assert '<span class="add">+new\n</span>' in text
-    assert '<span class="soft">--- before\n</span>' in text
+    assert '<span class="soft">@@ -1 +1,2 @@\n</span>' in text
+    assert "--- before" not in text, "which says nothing"
 
 
 def test_a_refused_host_without_changes_has_no_empty_plan() -> None:

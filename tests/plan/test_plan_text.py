@@ -74,6 +74,10 @@ def test_files_of_one_folder_are_one_line() -> None:
     told = planning.as_text([msgspec.structs.replace(FULL, changes=changes, diffs=())], width=0)
     assert "    + /usr/local/lib/gpuprov/mig/{act.py,plan.py}: absent -> written\n" in told
     assert "1 host: 3 files, " in told
+    many = tuple(msgspec.structs.replace(changes[0], name=f"/usr/local/lib/gpuprov/mig/{n}.py") for n in range(9))
+    told = planning.as_text([msgspec.structs.replace(FULL, changes=many, diffs=())], width=80)
+    assert "    + 9 files in /usr/local/lib/gpuprov/mig: absent -> written\n" in told
+    assert max(map(len, told.splitlines())) <= 80
 
 
 def test_a_file_is_told_by_its_diff_and_holds_in_a_line() -> None:
