@@ -84,7 +84,8 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
     of the inventory. Errors among the `warnings` are raised with all others."""
     pairs: list[tuple[RawHost, HostSpec]] = []
     unmanaged: list[str] = []
-    problems: list[Problem] = list(warnings)
+    given = tuple(warnings)
+    problems: list[Problem] = list(given)
     unreadable = {
         problem.origin
         for problem in problems
@@ -116,8 +117,8 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
     pairs, broken_rules = _check_across_hosts(pairs, unmanaged, whole=whole)
     problems += broken_rules
     errors = [problem for problem in problems if problem.severity == "error"]
-    if errors:
-        raise SpecError(errors)
+    if errors:  # what was written and reaches no host may be the cause of an error
+        raise SpecError([*errors, *(problem for problem in given if problem.severity == "warning")])
     if not pairs:
         hint = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
         # What was written and is not read is the cause, as a rule.

@@ -76,6 +76,18 @@ def test_a_file_of_one_group_hides_no_other(tmp_path: Path, monkeypatch: pytest.
     ]
 
 
+def test_a_file_that_reaches_no_host_is_told_beside_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("host_vars").mkdir()
+    Path("host_vars/gpu1.yml").write_text("gpuprov: {nouveau: {}}\n")
+    Path("inventory.yaml").write_text(f"all:\n  hosts: {{gpu01: }}\n{VARS}")
+    with pytest.raises(SpecError) as caught:
+        load_fleet(["inventory.yaml"])
+    first, *errors = str(caught.value).splitlines()
+    assert first.startswith("host_vars/gpu1.yml:1:1: warning: the gpuprov in this file reaches no host")
+    assert len(errors) == len(SPEC)
+
+
 def test_mended_files_are_refused_without_a_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads hosts alone gets none from an inventory with mistakes."""
     from gpuprov.inventory import load
