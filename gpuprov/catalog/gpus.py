@@ -172,7 +172,8 @@ def explain_unknown(text: str) -> tuple[str, str]:
         modules = NEEDS[generation.flavour]
         last = f", branch {generation.last_branch} is its last" if generation.last_branch else ""
         return f"is {described(text)}: no model of the catalogue", f"leave gpu out; its driver: {modules}{last}"
-    near = find_nearest_types(text) or find_nearest(strip_system(text))
+    named = text.rpartition("=")[2] if "/" in text else text  # nvidia.com/gpu.product=H100
+    near = find_nearest_types(named) or find_nearest(strip_system(named))
     names = ", ".join(f'"{key}"' for key in near)
     if not near and is_type(text):
         return "is an instance type that is not in the catalogue", "write the model of its GPUs, and count"

@@ -149,6 +149,10 @@ def test_names_of_machines_and_cards_that_people_type() -> None:
         assert gpu.key == key
 
 
+def test_the_value_of_a_label_is_what_is_looked_for() -> None:
+    assert '"H100-PCIE"' in explain_unknown("nvidia.com/gpu.product=H100")[1]
+
+
 def test_a_family_of_ecs_is_not_offered_for_another() -> None:
     assert find_nearest_types("ecs.gn8ia.2xlarge") == []
     assert find_nearest_types("ecs.gn8is.3xlarge") != []
