@@ -76,6 +76,7 @@ ADVICE = {
     ("scratch", "devices"): "write disks",
     ("scratch", "level"): "take it out: several disks are a RAID 0",
     ("rdma.nccl", "nccl_ib_hca"): "take it out: it follows from the devices; rdma.devices chooses them",
+    ("nvidia_driver", "checksum"): "it is a field of runfile: write runfile: {sha256: ...}",
     ("nouveau", "blacklist"): "take it out: nouveau: {} alone keeps nouveau out",
     ("nouveau", "disabled"): "take it out: nouveau: {} alone keeps nouveau out",
     ("nouveau", "enabled"): "take it out: nouveau: {} keeps nouveau out, and nouveau: false leaves it alone",

@@ -20,6 +20,16 @@ from tests.rows import run_each
         ("- hosts: all\n  roles: [x]\n", ":1:1: this is a playbook, and no inventory; "),
         ("[gpu]\na01 ansible_host=192.0.2.1\n\n[gpu:vars]\nx=1\n", ":1:1: a section in brackets is INI, "),
         ("# x\nall:\n  hosts: {a: }\n---\nall: {}\n", ":4:1: a second document begins here, and an inventory is one; "),
+        ('{"ips": {"sensitive": false, "type": "list", "value": ["192.0.2.1"]}}', ": this is the output of Terraform"),
+        ("#cloud-config\nhostname: a\npackages: [b]\n", ":2:1: this is a cloud-init configuration, and no inventory; "),
+        ("network: {version: 2, ethernets: {}}\n", ":1:1: this is a netplan configuration, and no inventory; "),
+        ("version: v1\nmig-configs: {a: []}\n", ":1:1: this is a configuration of mig-parted, and no inventory; "),
+        (
+            "driver: {enabled: true}\ntoolkit: {}\n",
+            ":1:1: this is a values file of the GPU operator, and no inventory; ",
+        ),
+        ("nouveau: {}\nmig: {}\n", ":1:1: this is a spec without its hosts, and no inventory; "),
+        ("NodeName=gpu[01-08] Gres=gpu:h100:8\n", ":1:1: this is a file of Slurm's, and no inventory; "),
         ('{"_meta": {"hostvars": {}}, "gpu": {"hosts": ["a"]}}', ": this is the output of an inventory script, "),
     ],
 )
@@ -29,6 +39,12 @@ def test_what_is_no_inventory_is_called_by_its_name(tmp_path: Path, text: str, m
     with pytest.raises(SpecError) as error:
         load_fleet([str(path)], cache=False)
     assert str(error.value).startswith(f"{path}{message}")
+
+
+def test_groups_may_be_called_as_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "inventory.yaml"
+    path.write_text("mig: {hosts: {a: }}\ntoolkit: {}\nall: {vars: {gpuprov: {nouveau: {}}}}\n", encoding="utf-8")
+    assert load_fleet([str(path)], cache=False).pairs
 
 
 @run_each(
