@@ -80,4 +80,6 @@ def test_no_check_takes_a_unit_that_no_probe_asks_for_for_one_that_is_missing() 
 
 
 def test_what_a_spec_may_ask_for_is_the_registry() -> None:
-    assert {one.name for one in CAPABILITIES} == BLOCKS
+    names = {one.name for one in CAPABILITIES}
+    assert not names - BLOCKS, f"add to BLOCKS in gpuprov/spec/model.py: {', '.join(sorted(names - BLOCKS))}"
+    assert not BLOCKS - names, f"take out of BLOCKS in gpuprov/spec/model.py: {', '.join(sorted(BLOCKS - names))}"

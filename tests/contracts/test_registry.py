@@ -54,7 +54,9 @@ PROVES_ONLY = {"health", "topology"}
 
 @run_each("name", [capability.name for capability in CAPABILITIES])
 def test_a_role_has_something_to_do(name: str) -> None:
-    assert checkout.stages(name) or name in PROVES_ONLY, f"roles/{name}/tasks has none of {', '.join(checkout.STAGES)}"
+    assert checkout.stages(name) or name in PROVES_ONLY, (
+        f"{name}: its TASKS have no stage, so that its role does nothing; stages: {', '.join(checkout.STAGES)}"
+    )
 
 
 @run_each("name", [c.name for c in CAPABILITIES if c.carried])

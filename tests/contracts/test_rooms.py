@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from gpuprov.capabilities import BY_NAME, CAPABILITIES
 from gpuprov.explain import all_checks, fields
 from gpuprov.fleet.specs import load_fleet
@@ -25,7 +27,7 @@ DOORS = (
 def test_every_door_is_there() -> None:
     paths = [door.format(name=name) for name in NAMES for door in DOORS]
     missing = [path for path in paths if not (ROOT / path).is_file()]
-    assert not missing, f"capabilities without {missing}"
+    assert not missing, f"missing: {', '.join(missing)}; make docs writes all but the tests"
 
 
 def test_the_module_has_the_capabilitys_name() -> None:
@@ -46,7 +48,10 @@ def test_a_scenario_shows_it_or_tests_that_it_names() -> None:
             assert not capability.shown_by, f"{capability.name}: a scenario shows it"
         else:
             file = ROOT / (capability.shown_by or "nothing")
-            assert file.is_file(), f"{capability.name}: neither a scenario's host has it, nor does shown_by name tests"
+            assert file.is_file(), (
+                f"{capability.name}: no host of molecule/*/inventory.yaml has it: add it to one, or name the tests that"
+                " show it in the field shown_by of its Capability"
+            )
             assert capability.name in file.read_text(encoding="utf-8"), file
 
 
@@ -54,6 +59,14 @@ def test_no_room_without_a_capability() -> None:
     houses = {"host"}
     assert {path.name for path in (ROOT / "roles").iterdir()} == {*NAMES, *houses}
     assert {path.stem for path in (ROOT / "playbooks").glob("*.yml")} == {*NAMES, "site"}
+
+
+@run_each("name", list(BY_NAME))
+def test_an_empty_block_takes_defaults(name: str) -> None:
+    """`NAME: {}` is a whole block in every capability: the first fields of a block have defaults."""
+    fragment = BY_NAME[name].fragment
+    lacking = [field.name for field in msgspec.structs.fields(fragment) if field.required]
+    assert not lacking, f"{name}: {{}} must be a whole block: give {', '.join(lacking)} a default in its fragment"
 
 
 @run_each("name", list(BY_NAME))
