@@ -6,6 +6,7 @@ from functools import cache
 import msgspec
 
 from gpuprov.catalog.context import compile_any, fold, strip_host
+from gpuprov.catalog.dcgm_errors import DCGM, DcgmError, find_dcgm_error, list_names
 from gpuprov.catalog.kernel import Context, KernelLine, kernel_file
 from gpuprov.catalog.nics import NicLine, read_nics_file
 from gpuprov.catalog.rdma.gpudirect import Message, read_gpudirect_file
@@ -111,6 +112,13 @@ def list_symptoms() -> tuple[Symptom, ...]:
     files = (load(name, SymptomsFile).symptoms for name in FILES)
     nics = (build_from_nic_line(line) for line in read_nics_file().lines if line.verdict != "recovered" and line.cause)
     of_files = [_with_more(symptom) for file in files for symptom in file]
+    named = {text for symptom in of_files for text in symptom.signatures}
+    of_files = [
+        msgspec.structs.replace(symptom, signatures=(*symptom.signatures, *(n for n in list_names() if n not in named)))
+        if symptom.key == DCGM[0]
+        else symptom
+        for symptom in of_files
+    ]
     keys = {symptom.key for symptom in of_files}
     kernel = (_of_kernel_line(line) for line in kernel_file().lines if line.cause and line.key not in keys)
     return (*of_files, *map(build_from_xid, read_xids_file().xids), *spoken, *nics, *kernel)
@@ -135,6 +143,9 @@ def build_from_xid(xid: Xid) -> Symptom:
 
 def resolve_for_line(symptom: Symptom, number: int, line: str) -> Symptom:
     """Return a symptom with the action and the cause of this very line, if the line specifies them."""
+    if symptom.key in DCGM:
+        error = find_dcgm_error(line)
+        return _with_dcgm_error(symptom, error) if error else symptom
     if symptom.key == SXIDS:
         meaning = describe_sxid(number)
         return msgspec.structs.replace(symptom, cause=meaning[0], fix=meaning[1]) if meaning else symptom
@@ -142,6 +153,11 @@ def resolve_for_line(symptom: Symptom, number: int, line: str) -> Symptom:
     if known is None:
         return _put_first(symptom, line)
     return msgspec.structs.replace(symptom, fix=known.words, action=f"{known.key}: {known.words}")
+
+
+def _with_dcgm_error(symptom: Symptom, error: DcgmError) -> Symptom:
+    told = {"cause": error.cause, "check": error.check, "fix": error.fix}
+    return fill(Symptom, symptom, **told, confidence="confirmed")
 
 
 def _put_first(symptom: Symptom, line: str) -> Symptom:
