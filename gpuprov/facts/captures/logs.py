@@ -47,13 +47,15 @@ def is_one(text: str) -> bool:
     if not lines:
         return False
     stamped = sum(1 for line in resolve_deltas(lines) if _entry(line) or read_stamp(line, 2000).at is not None)
-    return stamped * 2 >= len(lines) or (not stamped and _is_untimed(lines))
+    return stamped * 2 >= len(lines) or (not stamped and _is_untimed(map(read_stamp, lines)))
 
 
-def _is_untimed(lines: Iterable[str]) -> bool:
-    """Return whether these lines are the kernel's, without a stamp: most begin as its lines do, and gpuprov knows one."""
-    lines = [*lines]
-    return any(map(_KNOWN.match, lines)) and sum(map(bool, map(_SHAPE.match, lines))) * 2 >= len(lines)
+def _is_untimed(lines: Iterable[Stamped]) -> bool:
+    """Return whether these lines are the kernel's, without a time: most say so or begin as its lines do, and gpuprov
+    knows one."""
+    own = [line for line in lines if line.of_kernel]
+    shaped = sum(line.program == "kernel" or _SHAPE.match(line.text) is not None for line in own)
+    return any(_KNOWN.match(line.text) for line in own) and shaped * 2 >= len(own)
 
 
 def host(text: str) -> str:
@@ -127,7 +129,7 @@ def kernel_log(text: str, made: float = 0, *, searched: bool = False) -> str | N
     """
     made = made or time.time()
     lines = [line for line in _last_boot(_kernel_lines(text, made)) if line.text.strip()]
-    if all(line.at is None for line in lines) and _is_untimed(line.text for line in lines):
+    if all(line.at is None for line in lines) and _is_untimed(lines):
         lines = [
             msgspec.structs.replace(line, at=UNTIMED + number * BETWEEN, since_boot=True)
             for number, line in enumerate(lines)

@@ -210,6 +210,25 @@ def test_a_log_without_stamps_has_the_order_of_its_lines(tmp_path: Path) -> None
     assert found(tmp_path / "saved")["health.xid"].status == "pass", "before the boot"
 
 
+@pytest.mark.parametrize(
+    "stamp", ["août 25 19:38:03", "11月 16 13:31:02", "дек 01 00:00:01", "Dez 24 00:00:01", "nov. 03 01:02:03.5"]
+)
+def test_a_journal_in_another_language_has_the_order_of_its_lines(tmp_path: Path, stamp: str) -> None:
+    """Of https://github.com/marwank270/nvidia-bug-report: journalctl prints months in the language of who asks."""
+    texts = ("kernel: Linux version 5.18.0", "ufw[1]: x", f"kernel: {LOST}", "kernel: [UFW AUDIT] IN= OUT=lo")
+    (tmp_path / "saved").write_text("".join(f"{stamp} gpu017 {text}\n" for text in texts), encoding="utf-8")
+    assert only(tmp_path / "saved").host == "gpu017"
+    assert found(tmp_path / "saved")["health.xid"].found.startswith("Xid 79 on 0000:1b:00, at an unknown time")
+
+
+def test_a_programs_own_log_is_not_the_kernels(tmp_path: Path) -> None:
+    """Of https://github.com/NVIDIA/DCGM/issues/303: times, and neither a host nor a program's name."""
+    text = "2026-06-10 03:10:16.478 ERROR [69:98] [[Profiling]] Got error from GetSamples: -37\n"
+    (tmp_path / "saved").write_text(text * 3, encoding="utf-8")
+    with pytest.raises(GpuprovError, match="without lines of the kernel"):
+        read(tmp_path / "saved")
+
+
 def test_a_line_of_december_read_in_january_is_of_the_year_before() -> None:
     output = logs.kernel_log("Dec 31 23:59:59 gpu017 kernel: x\n", 1_798_761_600.0) or ""
     assert "line|1798761599.000000" in output

@@ -14,7 +14,7 @@ BETWEEN = 3.0
 
 class Stamped(msgspec.Struct, frozen=True, kw_only=True):
     """A line without its stamp. `at`: seconds since 1970, or since the boot if `since_boot`; None if it has no time.
-    `program`: what wrote it, and `host`: where, both empty if the line does not say."""
+    `program`: what wrote it, and `host`: where, both empty if the line does not say; ?: a program's own log."""
 
     text: str
     at: float | None = None
@@ -44,6 +44,10 @@ _DAY = re.compile(
     r"\[?(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?(?: (\d{4}))?(?:\] ?| )"
 )
 """`Nov 29 01:34:49 ` of syslog, and `[Sat Nov 29 01:34:49 2026] ` of dmesg -T."""
+_OTHER_DAY = re.compile(
+    r"(?:[^\W\d_]{2,10}\.?|\d{1,2}月) +\d{1,2} \d{2}:\d{2}:\d{2}(?:[.,]\d{1,9})? (?=[\w.@-]{1,255} [\w.@/()-]{1,64}(?:\[\d|:))"
+)
+"""`août 25 19:38:03 ` of a journal in another language: the lines have their order, and no time that is known here."""
 _ISO = re.compile(
     r"\[?(?:[A-Z][a-z]{2} )?(\d{4})-(\d{2})-(\d{2})[T ](\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?"
     r"( ?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2}|[A-Z]{2,5}))?(?:\] ?| )"
@@ -72,13 +76,16 @@ def read_stamp(line: str, year: int = 0) -> Stamped:
         return _after(line[match.end() :], float(match[1]), host=True)
     if match := _ISO.match(line):
         numbers = [int(match[number]) for number in range(1, 7)]
-        return _after(
-            line[match.end() :], _time(numbers, match[7], match[8] or ""), host="," not in match[0] and line[0] != "["
-        )
+        host = "," not in match[0] and line[0] != "["
+        stamped = _after(line[match.end() :], _time(numbers, match[7], match[8] or ""), host=host)
+        own = stamped.program or not host or _KERNEL.match(stamped.text)
+        return stamped if own else msgspec.structs.replace(stamped, program="?")
     if (match := _DAY.match(line)) and match[1] in _MONTHS:
         of = int(match[7] or year)
         numbers = [of, _MONTHS[match[1]], *(int(match[number]) for number in range(2, 6))]
         return _after(line[match.end() :], _time(numbers, match[6], "") if of else None, host=line[0] != "[")
+    if match := _OTHER_DAY.match(line):
+        return _after(line[match.end() :], None, host=True)
     if match := _KERNEL.match(line):
         return _after(line, None, host=False)
     return Stamped(text=line)
