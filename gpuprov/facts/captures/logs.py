@@ -39,6 +39,15 @@ class _Entry(msgspec.Struct):
     host: str = msgspec.field(name="_HOSTNAME", default="")
 
 
+def unquote(text: str) -> str:
+    """Return a text without what stands before all of its lines, as in a quoted message: > or blanks."""
+    lines = [line for line in text.splitlines() if line.strip("> \t")]
+    mark = re.match(r"[> \t]*", lines[0]) if lines else None
+    if not mark or not mark[0] or not all(line.startswith(mark[0]) for line in lines):
+        return text
+    return "".join(f"{line.removeprefix(mark[0])}\n" for line in lines)
+
+
 def is_one(text: str) -> bool:
     """Return whether most lines of a text are of a log."""
     lines = [

@@ -65,7 +65,7 @@ def _name_file(path: Path) -> tuple[str, ...]:
 
 def _read_file(path: Path) -> Iterator[Record]:
     contents = archives.read_unpacked(path)
-    text = archives.decode_text(contents.data)
+    text = logs.unquote(archives.decode_text(contents.data))
     parts = logs.split(text) if not bug_report.is_one(text) and plain.identify(text)[0] == plain.LOG else {}
     if parts:
         shared = list(outputs.build_shared(str(path), parts, path.stat().st_mtime, cut=contents.cut))

@@ -221,6 +221,14 @@ def test_a_journal_in_another_language_has_the_order_of_its_lines(tmp_path: Path
     assert found(tmp_path / "saved")["health.xid"].found.startswith("Xid 79 on 0000:1b:00, at an unknown time")
 
 
+@pytest.mark.parametrize("mark", ["> ", " ", "> > ", "    "])
+def test_a_log_as_a_message_quotes_it(tmp_path: Path, mark: str) -> None:
+    """Of https://github.com/NVIDIA/open-gpu-kernel-modules/issues/795 and a thread of kvm@vger.kernel.org."""
+    for lines in ((f"[ 1.5] {LOST}", "[ 2.5] usb 1-1: x"), (f"kernel: {LOST}", "kernel: usb 1-1: x")):
+        (tmp_path / "saved").write_text("".join(f"{mark}{line}\n{mark.strip()}\n" for line in lines), encoding="utf-8")
+        assert found(tmp_path / "saved")["health.xid"].found.startswith("Xid 79 on 0000:1b:00")
+
+
 def test_a_programs_own_log_is_not_the_kernels(tmp_path: Path) -> None:
     """Of https://github.com/NVIDIA/DCGM/issues/303: times, and neither a host nor a program's name."""
     text = "2026-06-10 03:10:16.478 ERROR [69:98] [[Profiling]] Got error from GetSamples: -37\n"
