@@ -20,6 +20,8 @@ SAFE = {
     ("gpuprov/host_code/rootless.py", "/run/user"): "in the environment of a program that runs as that user",
     ("gpuprov/host_code/efa.py", "/var/tmp"): "a new folder of a random name (tempfile)",
     ("gpuprov/host_code/mps/daemon.py", "/dev/shm"): "its size is read and set; nothing is written there",
+    ("gpuprov/host_code/driver/actions.py", "/tmp"): "named in a message",
+    ("gpuprov/rules/reach.py", "/tmp"): "whether it can be written; nothing is written there",
     ("gpuprov/bundle/resolve.py", "/var/tmp"): "a new folder of a random name (mktemp -d)",
 }
 ROOMS = ("host_code", "bundle", "checkpoints", "accept", "apply", "pull", "rules", "fleet/drain")

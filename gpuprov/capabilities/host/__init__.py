@@ -10,6 +10,7 @@ from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check
 from gpuprov.capabilities.host import board, login, others, recipe
 from gpuprov.capabilities.host.absence import find_contradictions
 from gpuprov.capabilities.host.nvswitches import nvswitch_fabric
+from gpuprov.capabilities.host.space import list_rooms, space
 from gpuprov.capabilities.package_sources import package_sources
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog import gpus as catalogue
@@ -212,44 +213,6 @@ def package_database(ctx: Ctx) -> Outcome:
     return ok("left half-way by an apply, which will be completed" if complaint else "whole")
 
 
-TEMPORARY = 16
-"""Free MiB in /tmp that DKMS, package scripts and initramfs tools need."""
-
-
-def rooms(capabilities: Sequence[Capability]) -> dict[str, overrides.Room]:
-    """Return the free space that each capability needs, if it needs any."""
-    return {capability.name: capability.room for capability in capabilities if capability.room}
-
-
-def space(capabilities: Sequence[Capability]) -> Check:
-    """Return the check of free space, which knows the needs of the capabilities."""
-    usual = rooms(capabilities)
-
-    @check("host.space", system.SPACE, system.OS_RELEASE, moment="preflight")
-    def judge_space(ctx: Ctx) -> Outcome:
-        """/boot has room for a rebuilt initramfs, /tmp for the work files of DKMS and package scripts, and /boot and /var for what
-        the site says that a capability needs (host_free_space)."""
-        return _space(ctx, usual)
-
-    return judge_space
-
-
-def _space(ctx: Ctx, usual: Mapping[str, overrides.Room]) -> Outcome:
-    known = ctx.facts.get(system.SPACE)
-    family = words(ctx.facts.get(system.OS_RELEASE))
-    if (free := known.get("/tmp", TEMPORARY)) < TEMPORARY:
-        hint = "du -xhd1 /tmp, and remove what is not needed: without room there package scripts and module builds fail half-way"
-        return fail(f"{TEMPORARY} MiB free in /tmp", f"{free} MiB", hint)
-    for name, room in overrides.free_space(ctx.host.site, usual).items():
-        free = known.get(room.path, 0)
-        if name == "nvidia_driver" or name not in ctx.host.capabilities or free >= room.mib:
-            continue  # nvidia_driver.space asks, where there is something to install
-        boot = f"remove old kernels: {family.old_kernels}"
-        hint = boot if room.path == "/boot" else f"free space: {family.clean}; journalctl --vacuum-size=200M"
-        return fail(f"{room.mib} MiB free in {room.path} for {name}", f"{free} MiB", hint)
-    return ok(", ".join(f"{known.get(folder, 0)} MiB free in {folder}" for folder in overrides.FOLDERS))
-
-
 @check("host.receipt", house.RECEIPT, moment="preflight")
 def receipt(ctx: Ctx) -> Outcome:
     """The receipt of earlier applies can be read; a damaged one is put aside and everything is applied again."""
@@ -271,7 +234,7 @@ def tables(capabilities: Sequence[Capability]) -> Mapping[str, Json]:
     return {
         "gpu_services": GPU_SERVICES,
         "max_clock_skew": overrides.MAX_CLOCK_SKEW,
-        "free_space": msgspec.to_builtins(rooms(capabilities)),
+        "free_space": msgspec.to_builtins(list_rooms(capabilities)),
         "packaged": [capability.name for capability in capabilities if capability.packages],
     }
 
