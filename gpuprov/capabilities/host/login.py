@@ -6,6 +6,7 @@ from typing import Any
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.facts.probes.host.login import LOGIN, PYTHON
+from gpuprov.facts.probes.host.system import CONTAINER
 from gpuprov.facts.probes.host.systemd import BOOT_TARGET
 from gpuprov.rules import reach
 
@@ -45,10 +46,15 @@ def systemd_runs(ctx: Ctx) -> Outcome:
     )
 
 
-@check("host.boot_target", BOOT_TARGET, moment="next-boot", evidence="systemctl get-default")
+@check("host.boot_target", BOOT_TARGET, CONTAINER, moment="next-boot", evidence=BOOT_TARGET.evidence)
 def boot_target(ctx: Ctx) -> Outcome:
-    """A boot goes on to the services of a host that works: the default target is not one for repairs or for the end."""
-    target = ctx.facts.get(BOOT_TARGET)
+    """A boot goes on to the services of a host that works: the default target is not one for repairs or for the end, and none
+    of the units is masked that load modules, set sysctls and apply udev's rules."""
+    boot = ctx.facts.get(BOOT_TARGET)
+    target = boot.name
+    if boot.masked and not ctx.facts.get(CONTAINER):  # a container leaves these to its machine
+        units = " ".join(boot.masked)
+        return fail("no unit of every boot masked", f"masked: {units}", f"systemctl unmask {units}")
     if not target:
         return skip("systemd does not say to which target a boot goes")
     if target.removesuffix(".target") in NO_SERVICES:

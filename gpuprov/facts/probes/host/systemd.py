@@ -67,11 +67,19 @@ def parse_units(output: Output) -> dict[str, Unit]:
     return units
 
 
-def parse_target(output: Output) -> str:
-    name = output.text.strip()
+class BootTarget(msgspec.Struct, frozen=True):
+    """The target that a boot goes to, empty where systemd does not say, and the units that set up every boot but are masked."""
+
+    name: str = ""
+    masked: tuple[str, ...] = ()
+
+
+def parse_target(output: Output) -> BootTarget:
+    masked = tuple(output.rows().get("masked", []))
+    name = "".join(line for line in output.text.splitlines() if not line.startswith("masked|")).strip()
     if name and not re.fullmatch(r"[A-Za-z0-9:_.@\\-]{1,250}\.target", name):
         raise ValueError(f"systemctl get-default printed {name[:60]!r}")
-    return name
+    return BootTarget(name, masked)
 
 
 NO_LIMIT = str(2**64 - 1)
@@ -98,5 +106,22 @@ DEFAULT_LIMITS = Probe(
 )
 """Resource limits of services by lower-case name (`memlock`), `infinity` for no limit; `memlocksoft` is the soft limit.
 """
-BOOT_TARGET = Probe("boot_target", "systemctl get-default 2>/dev/null; true", parse_target, "systemctl get-default")
-"""The target that a boot goes to; empty where systemd does not say."""
+SET_UP = (
+    *(
+        "systemd-modules-load.service",
+        "systemd-sysctl.service",
+        "systemd-udevd.service",
+        "systemd-udev-trigger.service",
+    ),
+    *("sysinit.target", "basic.target", "multi-user.target"),
+)
+"""Units of every boot, of which the first four put into effect what modules-load.d, sysctl.d, modprobe.d and udev's rules say."""
+BOOT_TARGET = Probe(
+    "boot_target",
+    f"""systemctl get-default 2>/dev/null
+for u in {" ".join(SET_UP)}; do
+  [ "$(systemctl is-enabled $u 2>/dev/null)" = masked ] && echo "masked|$u"
+done; true""",
+    parse_target,
+    f"systemctl get-default; systemctl is-enabled {' '.join(SET_UP[:4])}",
+)
