@@ -103,7 +103,7 @@ def nvlinks(ctx: Ctx) -> Outcome:
 @check("health.port_state", *PROBES, evidence="rdma link; ibstat; cat /sys/class/infiniband/*/ports/*/{state,rate}")
 def port_state(ctx: Ctx) -> Outcome:
     """No port of an RDMA device is down or slow while similar ports on this host are up, or faster. With rdma in the
-    spec, every port of its devices is up."""
+    spec, every port of its devices is up, at the rate that it asks for."""
     expected = "each port ACTIVE, as fast as its like"
     try:
         wiring = read(ctx.facts)

@@ -102,11 +102,9 @@ def _find_kept_out(facts: Facts, names: Iterable[str]) -> Iterator[str]:
         if name in built_in:
             continue
         if name in known.blacklist:
-            places = ", ".join(known.places.get(("blacklist", name), ["modprobe.d"]))
-            yield f"{name} is blacklisted ({places}), so that no boot loads it"
+            yield f"{name} is blacklisted ({known.show_places('blacklist', name)}), so that no boot loads it"
         elif modules.loads_nothing(known.install.get(name, "")):
-            places = ", ".join(known.places.get(("install", name), ["modprobe.d"]))
-            yield f"install {name} {known.install[name]} ({places}), so that no boot loads it"
+            yield f"install {name} {known.install[name]} ({known.show_places('install', name)}), so that no boot loads it"
 
 
 def sysctls(kernel: Kernel) -> tuple[Setting, ...]:

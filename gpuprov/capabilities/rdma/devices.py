@@ -203,11 +203,11 @@ def kept_away(ctx: Ctx) -> Outcome:
     wrong = []
     for name in (driver for driver in drivers if driver not in built_in):
         if name in known.blacklist and ctx.fragment.own_stack == "inbox":
-            wrong.append(f"{name} is blacklisted (modprobe.d)")
+            wrong.append(f"{name} is blacklisted ({known.show_places('blacklist', name)})")
         elif modules.loads_nothing(known.install.get(name, "")):
-            wrong.append(f"install {name} {known.install[name]} (modprobe.d)")
+            wrong.append(f"install {name} {known.install[name]} ({known.show_places('install', name)})")
     if wrong:
-        hint = "grep -rnE 'blacklist|install' /etc/modprobe.d /usr/lib/modprobe.d, and take it out"
+        hint = "grep -rnE 'blacklist|install' /etc/modprobe.d /run/modprobe.d /usr/lib/modprobe.d, and take it out"
         return fail("nothing that keeps the drivers out", "; ".join(wrong), hint)
     if not drivers:
         return not_asked("no such device: see rdma.devices")

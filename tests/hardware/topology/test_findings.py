@@ -7,10 +7,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.rdma.nccl_topology import TopologyFile, parse
 from gpuprov.hardware.topology.judge import assign_hcas, list_findings
 from gpuprov.hardware.topology.model import Wiring, list_nccl_defects
+from gpuprov.hardware.topology.ports import find_bad_ports
 from gpuprov.hardware.topology.rails import build_rails
 from tests.hardware.topology.machines import CX6, H100, Machine, hgx_h100, port, rail
 from tests.hardware.topology.others import crowded, dgx2, dgx_a100, grace, hgx_b200, l40s, shared, swapped, vm
@@ -306,6 +308,17 @@ def test_a_port_that_is_slower_than_its_like() -> None:
     warnings, _ = told(machine)
     assert len(warnings) == 1
     assert warnings[0].endswith("runs at 100 Gb/s, its like here at 400")
+
+
+def test_ports_that_are_slower_than_the_spec_asks_for() -> None:
+    """All of them, so that none has a faster like: Reproduced with one of two ports at 100 of 400 Gb/s, "fit for work"."""
+    machine = hgx_h100()
+    machine.devices = [row.replace("400 Gb", "100 Gb") for row in machine.devices]
+    devices = machine.read().devices
+    assert find_bad_ports(devices, Rdma(rate=100)) == []
+    slow = find_bad_ports(devices, Rdma(rate=400))
+    assert {str(port).partition(") ")[2] for port in slow} == {"runs at 100 Gb/s, the spec asks for 400"}
+    assert len(slow) == 8
 
 
 def test_no_pair_of_gpus_has_more_nvlinks_than_either_has_up() -> None:

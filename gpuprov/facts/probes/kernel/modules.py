@@ -23,6 +23,10 @@ class Modprobe(msgspec.Struct, frozen=True):
     before: dict[str, frozenset[str]] = {}
     places: dict[tuple[str, ...], list[str]] = {}
 
+    def show_places(self, kind: str, name: str) -> str:
+        """Return the files that blacklist a module, or install a command in its place."""
+        return ", ".join(self.places.get((kind, name), ["modprobe.d"]))
+
     def list_moves(self, declared: Mapping[str, Mapping[str, str]]) -> list[str]:
         """List what is to be taken out of files that are not gpuprov's: options with another value than the declared one."""
         wrong = {
