@@ -85,5 +85,10 @@ def list_unread(names: Sequence[str], own: Collection[str]) -> list[str]:
 
 def _have(verb: str, name: str) -> None:
     status, _, errors = systemd.systemctl(verb, "--", name)
+    if status and (mask := systemd.systemctl("is-enabled", "--", name)[1]).startswith("masked"):
+        briefly = " --runtime" if mask == "masked-runtime" else ""
+        raise OSError(
+            f"{name} is masked, and a mask is a person's. Fix: systemctl unmask{briefly} {name}, then apply again"
+        )
     if status:
         raise OSError(f"systemctl {verb} {name} failed: {errors or f'it ended with {status}'}")

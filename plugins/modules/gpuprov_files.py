@@ -197,7 +197,8 @@ def main() -> None:
         module.fail_json(msg=str(error))
     except OSError as error:
         message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        module.fail_json(msg=f"{message}. Fix: see the file system of the host, or systemctl status of the unit")
+        fix = "" if "Fix:" in message else ". Fix: see the file system of the host, or systemctl status of the unit"
+        module.fail_json(msg=f"{message}{fix}")
     module.exit_json(
         changed=bool(done.moved or done.late or done.turned),
         paths=[change.path for change in done.changed],

@@ -125,7 +125,9 @@ def main() -> None:
     except unit_states.Failed as error:
         module.fail_json(msg=str(error), **error.details)
     except (OSError, ValueError) as error:
-        module.fail_json(msg=f"{error}. Fix: systemctl status {name}, on the host")
+        module.fail_json(
+            msg=f"{error}" + ("" if "Fix:" in str(error) else f". Fix: systemctl status {name}, on the host")
+        )
     if warning:
         module.warn(warning)
     module.exit_json(**answer)

@@ -223,6 +223,10 @@ def test_it_is_enabled_with_its_file_as_it_is_now(place: Path, ask: Ask, process
     (place / "enabled").unlink()
     (place / "masked").touch()
     assert "systemctl enable thing.service failed: Unit is masked." in ask(state="alive", enabled=True)["msg"]
+    for said, flag in (("masked", ""), ("masked-runtime", " --runtime")):
+        put(place, "enabled", said)
+        refused = ask(state="alive", enabled=True)["msg"]
+        assert refused.endswith(f"a person's. Fix: systemctl unmask{flag} thing.service, then apply again")
 
 
 def test_nothing_is_done_where_nothing_differs(place: Path, ask: Ask) -> None:
