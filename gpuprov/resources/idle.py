@@ -14,6 +14,18 @@ IDLE_OPTIONS = frozenset({"--no-persistence-mode"})
 SHELLS = frozenset({"sh", "bash", "dash", "busybox", "env"})
 BINDING = ("BindsTo", "PartOf", "StopPropagatedFrom")
 """Settings by which a unit is stopped with another one: systemd.unit(5)."""
+TRUE = ("1", "yes", "true", "on")
+AWAY: dict[str, tuple[str, ...]] = {
+    "PrivateDevices": TRUE,
+    "DevicePolicy": ("closed", "strict"),
+    "RuntimeMaxSec": (),
+}
+"""Settings, with the values that count (none: any time), by which a unit, and every container that it starts, has no GPU,
+or that end it: systemd.exec(5), systemd.resource-control(5), systemd.service(5)."""
+AWAY_WORDS = {
+    **dict.fromkeys(("PrivateDevices", "DevicePolicy"), "kept from the GPUs' device files"),
+    "RuntimeMaxSec": "ended some time after its start",
+}
 BROKEN = ("bad-setting", "error")
 """States of loading in which systemd starts nothing: systemd.unit(5)."""
 SITE = ("/etc/systemd/", "/run/systemd/")
@@ -38,16 +50,28 @@ def explain_idle(unit: Loaded, contents: Contents, own: Collection[str]) -> str:
         if unmet := contents.unmet.get(path):
             return f"kept from starting by {path}, whose {unmet[0]} is not met"
     texts = {path: contents.drop_ins.get(path, "") for path in (unit.fragment, *unit.drop_ins)}
-    for key in BINDING:
-        for value in _last(key, texts):
-            if value.path in foreign and (others := [name for name in value.text.split() if name.endswith(KINDS)]):
-                return f"stopped with {' '.join(others)}, by {key} in {value.path}"
+    if why := _find_setting(foreign, texts):
+        return why
     for value in _last("ExecCondition", texts):
         if value.path in foreign:
             return f"kept from starting by {value.path} unless its ExecCondition={value.text} agrees"
     commands = list(_last("ExecStart", texts))
     if commands and commands[-1].path in foreign and all(_does_nothing(command.text) for command in commands):
         return f"made idle by {commands[-1].path}, whose ExecStart is {commands[-1].text}"
+    return ""
+
+
+def _find_setting(foreign: Collection[str], texts: Mapping[str, str]) -> str:
+    """Return how a setting of others stops a unit, or keeps it from GPUs; "" if none does."""
+    for key in BINDING:
+        for value in _last(key, texts):
+            if value.path in foreign and (others := [name for name in value.text.split() if name.endswith(KINDS)]):
+                return f"stopped with {' '.join(others)}, by {key} in {value.path}"
+    for key, idle_values in AWAY.items():
+        for value in list(_last(key, texts))[-1:]:
+            counts = value.text.lower() in idle_values if idle_values else value.text != "infinity"
+            if value.path in foreign and counts:
+                return f"{AWAY_WORDS[key]} by {value.path}, whose {key} is {value.text}"
     return ""
 
 

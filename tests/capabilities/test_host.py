@@ -76,6 +76,7 @@ BEFORE: dict[str, Any] = {
     "off": True,
     "words": ["quiet"],
 }
+ENTRY = "linux /vmlinuz-1 quiet"
 BASE, HIDES = "nvidia-container-toolkit-base", "/usr/local/bin/nvidia-ctk"
 PROFILE, PLAIN, UNITS = (f"env|/etc/{file}|" for file in ("profile.d/x.sh", "environment", "systemd/system.conf"))
 HIDES_ALL = "CUDA programs do not see all 2 GPUs"
@@ -178,6 +179,11 @@ ROWS = [
     Row("somebody's folder", "host.root_only", None, {"others_write": "read|\nopen|d|755|1000|/etc/modprobe.d\n"}, "fail",
         "/etc/modprobe.d: mode 755, of uid 1000", "chown root: /etc/modprobe.d"),
     Row("a boot goes to the services", "host.boot_target", None, {"boot_target": "multi-user.target\n"}, "pass"),
+    Row("a boot entry masks a unit", "host.boot_target", None, {"boot_entries": f"{ENTRY} systemd.mask=nvidia-dcgm.service\n"},
+        "fail", "systemd.mask=nvidia-dcgm.service (boot entries)"),
+    Row("every entry is a rescue shell", "host.boot_target", None, {"boot_entries": f"{ENTRY} systemd.unit=rescue.target\n"}, "fail",
+        "systemd.unit=rescue.target (boot entries)", "take systemd.unit=rescue.target out of the boot entries"),
+    Row("an entry for repairs", "host.boot_target", None, {"boot_entries": f"{ENTRY}\n{ENTRY} recovery single\n"}, "pass"),
     Row("a site's own target", "host.boot_target", None, {"boot_target": "gpu-node.target\n"}, "pass", "gpu-node.target"),
     Row("a boot ends in a rescue shell", "host.boot_target", None, {"boot_target": "rescue.target\n"}, "fail",
         "rescue.target", "systemctl set-default multi-user.target"),

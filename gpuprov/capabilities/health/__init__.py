@@ -80,6 +80,7 @@ PRESUPPOSES: dict[str, tuple[str, ...]] = {
     "recovery": ("health.gpus", "health.xid", *LOADED),
     **dict.fromkeys(
         (
+            "compute_mode",
             "ecc_mode",
             "ecc_errors",
             "remapped_rows",

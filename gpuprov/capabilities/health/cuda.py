@@ -4,12 +4,15 @@ for everybody hides GPUs."""
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from gpuprov.capabilities.answers import environment_outcome
-from gpuprov.capabilities.base import Outcome, check, fail, not_asked, skip
+from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.computing import OBSTACLES, judge_runs
 from gpuprov.capabilities.health.fragment import HERE, Ctx
+from gpuprov.capabilities.health.reported import describe_gpus, shown
 from gpuprov.facts.probes.gpus.cuda_runs import CUDA_RUNS
+from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.hardware import environment
 from gpuprov.spec.model import HostSpec
 
@@ -40,10 +43,22 @@ def cuda(ctx: Ctx) -> Outcome:
     return judge_runs(seen.runs, f"as {user}")
 
 
+@check("health.compute_mode", GPU_HEALTH, evidence="nvidia-smi --query-gpu=pci.bus_id,compute_mode --format=csv")
+def compute_mode(ctx: Ctx) -> Outcome:
+    """No GPU is in compute mode Prohibited, in which no program may compute on it, unless the spec asks for it."""
+    block: Any = ctx.host.capabilities.get("gpu_settings")
+    if block is not None and any(entry.compute_mode == "prohibited" for entry in (block, *block.per_gpu)):
+        return not_asked("gpu_settings asks for prohibited")
+    gpus, expected = shown(ctx), "compute modes in which programs can compute"
+    if bad := [(gpu, "is in mode Prohibited") for gpu in gpus if gpu.prohibited]:
+        return fail(expected, describe_gpus(bad), "nvidia-smi -c 0")
+    return ok(expected) if gpus else not_asked("no GPU is shown")
+
+
 @check("health.environment", *environment.PROBES, evidence=environment.ENVIRONMENT.evidence)
 def variables(ctx: Ctx) -> Outcome:
     """No variable that is set for everybody hides GPUs from programs, or gives them another libcuda than the driver's."""
     return environment_outcome(ctx)
 
 
-CHECKS = (cuda, variables)
+CHECKS = (cuda, compute_mode, variables)

@@ -275,4 +275,14 @@ def power(ctx: Ctx) -> Outcome:
     return judge_rest(relevant, gpus, "a limit", most, "the limit that is set")
 
 
-CHECKS = (gpus_answer, recovery, ecc_mode, ecc_errors, remapped_rows, retired_pages, slowdown, temperature, power)
+CHECKS = (
+    gpus_answer,
+    recovery,
+    ecc_mode,
+    ecc_errors,
+    remapped_rows,
+    retired_pages,
+    slowdown,
+    temperature,
+    power,
+)

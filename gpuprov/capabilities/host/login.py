@@ -1,5 +1,7 @@
 """Checks of the login and the basic system, which must pass before anything else of a host can be judged or changed."""
 
+import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -8,6 +10,8 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.facts.probes.host.login import LOGIN, PYTHON
 from gpuprov.facts.probes.host.system import CONTAINER
 from gpuprov.facts.probes.host.systemd import BOOT_TARGET
+from gpuprov.facts.probes.kernel.boot import BOOT_ENTRIES, BootEntry
+from gpuprov.host_code.first_boot_tools import KEPT
 from gpuprov.rules import reach
 
 WORKS = "multi-user.target"
@@ -15,6 +19,8 @@ NO_SERVICES = frozenset(
     {"rescue", "emergency", "sysinit", "basic", "halt", "poweroff", "reboot", "kexec", "exit", "shutdown"}
 )
 """Targets that start none of the services of multi-user.target: systemd.special(7)."""
+REPAIRS = {"single", "s", "S", "1", "emergency", "rescue", "-b"}
+MASKED = re.compile(r"systemd\.mask=(?:nvidia|gpuprov|docker|containerd|crio|openibd|slurmd|kubelet)")
 Ctx = Context[Any]
 
 
@@ -46,10 +52,18 @@ def systemd_runs(ctx: Ctx) -> Outcome:
     )
 
 
-@check("host.boot_target", BOOT_TARGET, CONTAINER, moment="next-boot", evidence=BOOT_TARGET.evidence)
+@check(
+    "host.boot_target",
+    *(BOOT_TARGET, BOOT_ENTRIES, CONTAINER),
+    moment="next-boot",
+    evidence=f"{BOOT_TARGET.evidence}; grep -E 'systemd[.](unit|mask)' /boot/grub*/grub.cfg /boot/loader/entries/*",
+)
 def boot_target(ctx: Ctx) -> Outcome:
-    """A boot goes on to the services of a host that works: the default target is not one for repairs or for the end, and none
-    of the units is masked that load modules, set sysctls and apply udev's rules."""
+    """A boot goes on to the services of a host that works: the default target is not one for repairs or for the end, none
+    of the units is masked that load modules, set sysctls and apply udev's rules, and no boot entry asks otherwise, or
+    masks a unit of GPUs or containers."""
+    if wrong := _overridden(ctx.facts.known(BOOT_ENTRIES) or ()):
+        return fail(WORKS, f"{' '.join(wrong)} (boot entries)", f"take {' '.join(wrong)} out of the boot entries")
     boot = ctx.facts.get(BOOT_TARGET)
     target = boot.name
     if boot.masked and not ctx.facts.get(CONTAINER):  # a container leaves these to its machine
@@ -60,6 +74,16 @@ def boot_target(ctx: Ctx) -> Outcome:
     if target.removesuffix(".target") in NO_SERVICES:
         return fail(WORKS, target, f"systemctl set-default {WORKS}; nothing that a boot should start, starts without")
     return ok(target, WORKS)
+
+
+def _overridden(entries: Sequence[BootEntry]) -> list[str]:
+    """Return the words by which every entry, but those for repairs, starts no services, or not those of GPUs:
+    kernel-command-line(7)."""
+    usual = [entry for entry in entries if "recovery" not in entry and KEPT not in entry]
+    each = [{f"{key}={value}" if value else key for key, value in entry.items()} for entry in usual]
+    common = set.intersection(*each) if each else set()
+    stops = {f"systemd.unit={name}.target" for name in NO_SERVICES} | REPAIRS
+    return sorted(word for word in common if word in stops or MASKED.match(word))
 
 
 @check("host.python", PYTHON, moment="preflight", evidence="python3 --version")

@@ -51,6 +51,8 @@ TABLE: tuple[Fault, ...] = (
     _gpu("gpu-power-held", "a GPU is held at half of the power limit that is set, as by the BMC", "health.power"),
     _gpu("gpu-pcie-replays", "a GPU has had 67 PCIe replays since its reset", "health.pcie_replays"),
     _gpu("gpu-slow-clock", "a GPU computes at the clock of an idle one, and nothing is said to lower it", "health.clocks"),
+    Fault("gpus-prohibited", "the GPUs are in compute mode Prohibited: no program may compute on them", "health.compute_mode",
+          plant="nvidia-smi -c 2 >/dev/null", heal="nvidia-smi -c 0 >/dev/null"),
     Fault("gpus-hidden", "CUDA_VISIBLE_DEVICES is set to nothing for everybody", "health.environment",
           plant="echo 'CUDA_VISIBLE_DEVICES=' >> /etc/environment", heal="sed -i '/^CUDA_VISIBLE_DEVICES=$/d' /etc/environment"),
     Fault("gpu-memory-held", "half of a GPU's memory is in use, and no process is on it (parameter: the GPU's index)",

@@ -105,6 +105,7 @@ def _parse_gpu(address: str, values: Values) -> GpuHealth:
         used=_parse_used_memory(values),
         processes=_has_processes(values),
         coherent=values.get(("Addressing Mode",)) == "ATS",
+        prohibited=values.get(("Compute Mode",)) == "Prohibited",
     )
 
 

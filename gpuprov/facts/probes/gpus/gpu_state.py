@@ -81,6 +81,7 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
     used: int | None = None
     processes: bool | None = None
     coherent: bool = False
+    prohibited: bool = False
 
     @property
     def kind(self) -> tuple[str, str]:
