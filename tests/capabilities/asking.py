@@ -203,6 +203,7 @@ GOOD: dict[str, Output | str] = {
     "programs": "count|24\n",
     "others_write": "read|\n",
     "environment": "read|\n",
+    "rivals": "read|\n",
     "default_limits": "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n",
     "command_line": captured("command_line", "grub"),
     "boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 root=UUID=5f6c ro quiet iommu=pt\n",

@@ -1,5 +1,6 @@
 """Checks of what others than gpuprov and the packages did to a host: programs replaced, folders opened to every user."""
 
+import re
 from typing import Any
 
 from gpuprov.capabilities.answers import environment_outcome
@@ -9,6 +10,7 @@ from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.environment import ENVIRONMENT
 from gpuprov.facts.probes.host.family import words
 from gpuprov.facts.probes.host.hands import HANDS
+from gpuprov.facts.probes.host.rivals import RIVALS
 from gpuprov.facts.probes.software.programs import PROGRAMS
 from gpuprov.hardware import environment
 
@@ -58,4 +60,58 @@ def variables(ctx: Ctx) -> Outcome:
     return environment_outcome(ctx)
 
 
-CHECKS = (programs, root_only, variables)
+EFFECTS: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
+    (capability, re.compile(pattern), what)
+    for capability, pattern, what in (
+        (
+            "mig",
+            r"nvidia-smi\b.*\s(?:(?:-mig|--multi-instance-gpu)[= ]|mig\s.*-[cd][cg]i)|nvidia-mig-(?:parted\s+apply|manager)",
+            "changes MIG",
+        ),
+        (
+            "persistence",
+            r"nvidia-smi\b.*\s(?:-pm|--persistence-mode)[= ](?:0|DISABLED)",
+            "switches persistence mode off",
+        ),
+        (
+            "gpu_settings",
+            r"nvidia-smi\b.*\s(?:-pl|-[lr]gc|-[lr]mc|-r?ac|-e|--power-limit|--ecc-config)\b",
+            "changes settings",
+        ),
+        ("gpu_settings", r"nvidia-smi\b.*\s(?:-c|--compute-mode)[= ]", "changes the compute mode"),
+        ("mps", r"nvidia-smi\b.*\s(?:-c|--compute-mode)[= ]", "changes the compute mode"),
+        ("mps", r"nvidia-cuda-mps-control\s+-[df]", "starts another MPS daemon"),
+        ("nvidia_driver", r"(?:rmmod|modprobe\s+-r)\s.*\bnvidia", "unloads the driver"),
+        *(
+            (capability, rf"(?:systemctl\s.*\b(?:stop|disable|mask|kill)\s.*|service\s+)\b{unit}", "stops a unit of it")
+            for capability, unit in (
+                ("persistence", r"nvidia-persistenced(?!.*\sstart)"),
+                ("fabric_manager", r"nvidia-(?:fabricmanager|imex)(?!.*\sstart)"),
+                ("dcgm", r"(?:nvidia-)?dcgm(?!.*\sstart)"),
+                ("container_toolkit", r"(?:docker|containerd|crio|nvidia-cdi-refresh)(?!.*\sstart)"),
+                ("rdma", r"openibd(?!.*\sstart)"),
+            )
+        ),
+    )
+)
+"""By capability, commands against it, and what they do: nvidia-smi(1), systemctl(1)."""
+
+
+@check("host.rivals", RIVALS, moment="next-boot", evidence=RIVALS.evidence)
+def rivals(ctx: Ctx) -> Outcome:
+    """Nothing that others have a boot or cron run (rc.local, crontabs, units of a site) changes on GPUs what the spec sets,
+    or stops the units of its capabilities."""
+    expected = "no command of others against what the spec sets"
+    wrong = {
+        f"{each.file} {what} ({capability}): {each.line[:120]}": each.file
+        for each in ctx.facts.get(RIVALS)
+        for capability, pattern, what in EFFECTS
+        if capability in ctx.host.capabilities and pattern.search(each.line)
+    }
+    if not wrong:
+        return ok(expected)
+    files = ", ".join(dict.fromkeys(wrong.values()))
+    return fail(expected, "; ".join(wrong), f"take the command out of {files}, and say it in the spec")
+
+
+CHECKS = (programs, root_only, variables, rivals)
