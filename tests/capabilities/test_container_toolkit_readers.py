@@ -45,7 +45,21 @@ CONTAINERS = """\
  [engine]
  cdi_spec_dirs = ["{}"]
 """
+CONFIG = '\n [nvidia-container-runtime]\n mode = "auto"\n {}'
 ROWS = [
+    row("closed to users, and podman is here", "cdi", None, {"cdi_specifications": f"{cdi()}@closed\n"}, "fail",
+        f"{FILE} can be read by root alone: engines of users have no GPU by it", f"chmod o+r {FILE}"),
+    row("closed to users, who have no engine", "cdi", None, {"cdi_specifications": f"{cdi()}@closed\n", **engines(docker())}, "pass"),
+    *(row(f"the runtime's config: {line}", "mode", None, {"container_toolkit": toolkit(config=CONFIG.format(line))}, status, words)
+      for line, status, words in (
+        ("[nvidia-ctk]\n path = '/bin/true'", "fail", "nvidia-ctk.path is /bin/true, not nvidia-ctk"),
+        ("[nvidia-ctk]\n path = '/usr/bin/nvidia-ctk'", "pass", ""),
+        ("[nvidia-container-cli]\n root = '/run/nvidia/driver'", "fail", "nvidia-container-cli.root is /run/nvidia/driver"),
+        ("[nvidia-container-runtime-hook]\n path = '/opt/hook'", "fail", "nvidia-container-runtime-hook.path is /opt/hook"),
+      )),
+    row("containers get no CUDA", "mode", None,
+        {"container_toolkit": toolkit(config=' supported-driver-capabilities = "utility,video"' + CONFIG.format(""))}, "fail",
+        "supported-driver-capabilities has no compute"),
     row("in another folder, by daemon.json", "cdi", None, engines(docker({**DAEMON, "cdi-spec-dirs": ["/srv/cdi"]}, version="28.3.0")),
         "fail", "docker looks for CDI specifications in /srv/cdi alone",
         "put /var/run/cdi into cdi-spec-dirs (/etc/docker/daemon.json), or take it out, and restart the engine"),

@@ -66,6 +66,13 @@ def specification(ctx: Ctx) -> Outcome:
     )
     if wrong:
         return fail(expected, wrong, hint, changes=[change])
+    if own.closed and (ctx.fragment.rootless or "podman" in ctx.facts.get(ENGINES)):
+        message = f"{own.path} can be read by root alone: engines of users have no GPU by it"
+        return fail(
+            f"{own.path}, which users can read",
+            message,
+            f"chmod o+r {own.path}; chmod o+rx {ctx.fragment.cdi_directory}",
+        )
     if misses := list(list_misses(ctx.fragment, ctx.facts)):
         settings = ", ".join(dict.fromkeys(setting for _, setting in misses))
         where = f"put {ctx.fragment.cdi_directory} into {settings}, or take it out, and restart the engine"

@@ -173,8 +173,8 @@ def in_config(key: str, value: str, words: str, before: str) -> Setting:
     evidence=f"grep -E 'mode|no-cgroups' {catalogue.CONFIG}",
 )
 def mode(ctx: Ctx) -> Group | Outcome:
-    """The runtime works in the mode that the spec asks for, and finds a program to run containers with; no-cgroups,
-    which is for rootless use in legacy mode, is off."""
+    """The runtime works in the mode that the spec asks for, finds a program to run containers with, and takes the host's
+    driver and its own programs; no-cgroups, which is for rootless use in legacy mode, is off."""
     toolkit, requested = ctx.facts.get(TOOLKIT), ctx.fragment.mode
     if toolkit.complaint:
         return fail(f"mode {requested}", f"{catalogue.CONFIG} is {toolkit.complaint}", f"fix it, then {APPLY}")
@@ -194,7 +194,7 @@ def mode(ctx: Ctx) -> Group | Outcome:
         ),
         {("", "mode"): str(actual or ""), ("", "no-cgroups"): "false" if isolated else "true"},
         expected=f"mode {requested}, no-cgroups off, a program to run containers with",
-        beside=tuple(_find_no_runner(ctx, toolkit, candidates)),
+        beside=(*_find_no_runner(ctx, toolkit, candidates), *_find_elsewhere(toolkit)),
         right=f"mode {requested} ({effective_mode(requested, toolkit.version)} with {toolkit.version})",
     )
 
@@ -208,6 +208,31 @@ def _find_no_runner(ctx: Ctx, toolkit: Toolkit, candidates: list[str]) -> Iterat
     if {"docker", "containerd"} & set(registrable(ctx.fragment, ctx.facts)):
         names = " ".join(map(str, named)) or "an empty list"
         yield f"nothing of nvidia-container-runtime.runtimes ({names}) is on the host's PATH: name {' and '.join(RUNNERS)}"
+
+
+PATHS = {
+    ("nvidia-ctk", "path"): "nvidia-ctk",
+    ("nvidia-container-runtime-hook", "path"): "nvidia-container-runtime-hook",
+    ("nvidia-container-cli", "path"): "nvidia-container-cli",
+}
+NEEDED = {"compute", "utility"}
+
+
+def _find_elsewhere(toolkit: Toolkit) -> Iterator[str]:
+    """Yield settings by which the runtime takes other programs or another driver than the host's, or gives containers no
+    CUDA: https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/config/config.go"""
+    for place, program in PATHS.items():
+        if (path := files.at(toolkit.settings, *place)) not in (None, "", program, f"/usr/bin/{program}"):
+            yield f"{'.'.join(place)} is {path}, not {program}"
+    if (root := files.at(toolkit.settings, "nvidia-container-cli", "root")) not in (None, "", "/"):
+        yield f"nvidia-container-cli.root is {root}: the driver is looked for there"
+    capabilities = files.at(toolkit.settings, "supported-driver-capabilities")
+    if (
+        isinstance(capabilities, str)
+        and "all" not in capabilities
+        and (lacking := NEEDED - set(capabilities.split(",")))
+    ):
+        yield f"supported-driver-capabilities has no {' '.join(sorted(lacking))}"
 
 
 @compared("container_toolkit.rootless", USERS, fields=("rootless",))

@@ -33,7 +33,8 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
 
 class Specification(msgspec.Struct, frozen=True, kw_only=True):
     """A CDI specification file: the devices it names, the driver versions in the file names it mounts; `uvm`: whether
-    it gives containers /dev/nvidia-uvm. `version`: its cdiVersion; `fields`: fields that older readers do not know."""
+    it gives containers /dev/nvidia-uvm. `version`: its cdiVersion; `fields`: fields that older readers do not know.
+    `closed`: only root can read it."""
 
     path: str
     kind: str = ""
@@ -42,6 +43,7 @@ class Specification(msgspec.Struct, frozen=True, kw_only=True):
     uvm: bool = False
     version: str = ""
     fields: tuple[str, ...] = ()
+    closed: bool = False
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +114,7 @@ def parse_specifications(output: Output) -> tuple[Specification, ...]:
                 re.findall(r"^[ \t{,]*+\"?cdiVersion\"?:\s*[\"']?(\d+(?:\.\d+)*+)", body, re.MULTILINE)[:1]
             ),
             fields=tuple(re.findall(r"^@field (\w+)$", body, re.MULTILINE)),
+            closed="@closed" in body.splitlines(),
         )
         made.append(spec)
     return tuple(made)
@@ -197,6 +200,7 @@ CDI = Probe(
   grep -E '^[[:space:]{,-]*"?(cdiVersion|kind|name)"?:' "$f"
   grep -ohE '(additionalGids|intelRdt|netDevices)"?[[:space:]]*:' "$f" | sed 's/[^A-Za-z].*//; s/^/@field /' | sort -u
   grep -qE '/dev/nvidia-uvm("|$)' "$f" && echo @uvm
+  [ -n "$(find -L "$f" -perm -0004)" ] && [ -n "$(find -L "${f%/*}" -maxdepth 0 -perm -0005)" ] || echo @closed
   grep -ohE 'lib(cuda|nvidia-ml)\.so\.[0-9]+(\.[0-9]+)+' "$f" | sort -u
 done; true""",
     parse_specifications,
