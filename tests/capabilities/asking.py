@@ -204,6 +204,7 @@ GOOD: dict[str, Output | str] = {
     "others_write": "read|\n",
     "environment": "read|\n",
     "rivals": "read|\n",
+    "device_files": "file|666|root:root|/dev/nvidia0\nfile|666|root:root|/dev/nvidiactl\n",
     "default_limits": "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n",
     "command_line": captured("command_line", "grub"),
     "boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 root=UUID=5f6c ro quiet iommu=pt\n",

@@ -17,6 +17,12 @@ def runs(*lines: str) -> dict[str, str]:
 
 
 ROWS = [
+    Row("device files of everybody's", "health.device_files", None, {}, "pass", "2 files"),
+    Row("device files of a group", "health.device_files", None, {"device_files": "file|660|root:video|/dev/nvidia0\n"}, "pass",
+        "of root:video alone"),
+    Row("device files of root's", "health.device_files", None, {"device_files": "file|600|root:root|/dev/nvidia0\n"}, "fail",
+        "/dev/nvidia0: mode 0600 (root:root), root's alone", "chmod 0666 /dev/nvidia0"),
+    Row("no device files", "health.device_files", None, {"device_files": ""}, "n/a"),
     Row("no variable in the way", "health.environment", None, {}, "pass"),
     Row("GPUs hidden", "health.environment", None, {"environment": "env|/etc/environment|CUDA_VISIBLE_DEVICES=\n"}, "fail",
         "/etc/environment sets CUDA_VISIBLE_DEVICES=", "take CUDA_VISIBLE_DEVICES out of /etc/environment; then log in again"),

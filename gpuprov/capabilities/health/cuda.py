@@ -11,7 +11,9 @@ from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.computing import OBSTACLES, judge_runs
 from gpuprov.capabilities.health.fragment import HERE, Ctx
 from gpuprov.capabilities.health.reported import describe_gpus, shown
+from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.gpus.cuda_runs import CUDA_RUNS
+from gpuprov.facts.probes.gpus.device_files import DEVICE_FILES
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.hardware import environment
 from gpuprov.spec.model import HostSpec
@@ -55,10 +57,25 @@ def compute_mode(ctx: Ctx) -> Outcome:
     return ok(expected) if gpus else not_asked("no GPU is shown")
 
 
+@check("health.device_files", DEVICE_FILES)
+def device_files(ctx: Ctx) -> Outcome:
+    """Others than root may open the device files of GPUs: everybody, or a group, as NVreg_DeviceFileMode says."""
+    files = ctx.facts.get(DEVICE_FILES)
+    if not files:
+        return not_asked("there is no device file of a GPU: the driver makes them when it is asked first")
+    expected = "device files of GPUs that users may open"
+    if closed := [each for each in files if not each.mode & 0o066]:
+        told = f"{' '.join(each.path for each in closed)}: mode {closed[0].mode:04o} ({closed[0].owner}), root's alone"
+        causes = "grep -rE 'NVreg_DeviceFile|nvidia' /etc/modprobe.d /etc/udev/rules.d"
+        return fail(expected, told, f"chmod 0666 {' '.join(each.path for each in closed)}; {causes}")
+    groups = dict.fromkeys(each.owner for each in files if each.mode & 0o006 != 0o006)
+    return ok(f"{counted(len(files), 'file')}" + (f", of {', '.join(groups)} alone" if groups else ""), expected)
+
+
 @check("health.environment", *environment.PROBES, evidence=environment.ENVIRONMENT.evidence)
 def variables(ctx: Ctx) -> Outcome:
     """No variable that is set for everybody hides GPUs from programs, or gives them another libcuda than the driver's."""
     return environment_outcome(ctx)
 
 
-CHECKS = (cuda, compute_mode, variables)
+CHECKS = (cuda, compute_mode, device_files, variables)

@@ -53,6 +53,8 @@ TABLE: tuple[Fault, ...] = (
     _gpu("gpu-slow-clock", "a GPU computes at the clock of an idle one, and nothing is said to lower it", "health.clocks"),
     Fault("gpus-prohibited", "the GPUs are in compute mode Prohibited: no program may compute on them", "health.compute_mode",
           plant="nvidia-smi -c 2 >/dev/null", heal="nvidia-smi -c 0 >/dev/null"),
+    Fault("gpu-files-closed", "root alone may open the GPUs' device files", "health.device_files",
+          plant="chmod 600 /dev/nvidia[0-9]*", heal="chmod 666 /dev/nvidia[0-9]*"),
     Fault("gpus-hidden", "CUDA_VISIBLE_DEVICES is set to nothing for everybody", "health.environment",
           plant="echo 'CUDA_VISIBLE_DEVICES=' >> /etc/environment", heal="sed -i '/^CUDA_VISIBLE_DEVICES=$/d' /etc/environment"),
     Fault("gpu-memory-held", "half of a GPU's memory is in use, and no process is on it (parameter: the GPU's index)",
