@@ -150,8 +150,8 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     if boot:
         unread = list_unread(managed, desired(capability, ctx), known)
         wrong += [wanted_units.Difference(name, moment, UNREAD, "read by systemd") for name in unread]
-        for name, words, rival in list_idle(managed, desired(capability, ctx), known):
-            wrong.append(wanted_units.Difference(name, moment, words, WITHOUT + rival if rival else WORKING))
+        for name, why, rival in list_idle(managed, desired(capability, ctx), known):
+            wrong.append(wanted_units.Difference(name, moment, why, WITHOUT + rival if rival else WORKING))
     if not wrong and not any(unit.enabled if boot else unit.active or _only_reads(unit, states) for unit in managed):
         if waits := [unit.waits for unit in units if unit.waits]:
             return skip(waits[0])

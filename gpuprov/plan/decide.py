@@ -26,6 +26,7 @@ class Decision(msgspec.Struct, frozen=True):
     skipped: dict[str, str]
 
 
+READ_ONLY = "apply sets up nothing of it; what fails is mended otherwise"
 FAILS = "fails: "
 """The reason of a capability that runs because checks of it fail."""
 
@@ -54,8 +55,8 @@ def decide(
     foreseen: Mapping[str, str] = {},
     prune: str = "",
 ) -> Decision:
-    """Decide what to run. A capability is skipped only if each of its checks passed or was skipped, nothing of it
-    differs, and the same was applied before. foreseen: differences, by capability. prune: removals, or empty.
+    """Decide what to run. A capability is skipped only if each of its checks passed or was skipped (or it has no task,
+    as health), nothing of it differs, and the same was applied before. foreseen: differences, by capability. prune: removals, or empty.
 
     A reboot that is required and permitted runs the capabilities that require it, because the playbook reboots only
     hosts that it works on.
@@ -70,14 +71,14 @@ def decide(
             skipped[name] = NOT_SELECTED
         elif options.full:
             run[name] = "--full"
-        elif name in bad:
+        elif name in bad and BY_NAME[name].tasks:
             run[name] = f"{FAILS}{', '.join(bad[name])}"
         elif reason := _find_reason_of_receipt(name, facts, present[name]) or foreseen.get(name):
             run[name] = reason
         elif permitted and name in waiting:
             run[name] = f"waits for a reboot: {waiting[name]}"
         else:
-            skipped[name] = _describe_applied(name, facts)
+            skipped[name] = READ_ONLY if name in bad else _describe_applied(name, facts)
     _follow(run, skipped)
     run = {name: run[name] for name in spec.capabilities if name in run}
     if prune and (options.prune or any(BY_NAME[name].prunes for name in run)):

@@ -286,8 +286,8 @@ def ordinary(name: str, engine: Engine) -> str:
         others = [at(table, "crio", "runtime", "default_runtime") or NAME for table in tables]
         own = "crun" if number(engine.version) >= CRUN_SINCE else "runc"
         return next((other for other in reversed(others) if other != NAME), own)
-    own = set(at(get_cri(config), "containerd", "runtimes") or {}) - {NAME}
-    return "runc" if "runc" in own else min(own, default="")
+    runtimes = set(at(get_cri(config), "containerd", "runtimes") or {}) - {NAME}
+    return "runc" if "runc" in runtimes else min(runtimes, default="")
 
 
 def lost_between(name: str, before: Engine, after: Engine) -> list[str]:

@@ -7,12 +7,13 @@ import json
 import msgspec
 
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
+from gpuprov.capabilities.health.fragment import Health
 from gpuprov.capabilities.nouveau import Nouveau
 from gpuprov.capabilities.nvidia_absent.fragment import NvidiaAbsent
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan import decide
-from gpuprov.plan.decide import PlanOptions
+from gpuprov.plan.decide import READ_ONLY, Decision, PlanOptions
 from gpuprov.render import digests
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost
@@ -63,6 +64,14 @@ def test_decide(results: list[Result], known: Facts, run: dict[str, str]) -> Non
     decision = decide((RawHost(name="gpu1"), SPEC), results, known)
     assert decision.run == run
     assert set(decision.run) | set(decision.skipped) == set(SPEC.capabilities)
+
+
+def test_what_sets_up_nothing_is_not_applied_for_what_fails() -> None:
+    """A dead NVLink fails health: no role of it would mend that, and a plan says so."""
+    spec = HostSpec(name="gpu1", capabilities={"health": Health()})
+    known = facts(receipt(**digests(spec)))
+    decision = decide((RawHost(name="gpu1"), spec), [result("health.nvlinks", "fail")], known)
+    assert decision == Decision({}, {"health": READ_ONLY})
 
 
 def test_other_variables_run_only_that_capability() -> None:

@@ -15,6 +15,7 @@ from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.gpus.cuda_runs import CUDA_RUNS
 from gpuprov.facts.probes.gpus.device_files import DEVICE_FILES
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
+from gpuprov.facts.probes.host.environment import ENVIRONMENT
 from gpuprov.hardware import environment
 from gpuprov.spec.model import HostSpec
 
@@ -72,7 +73,7 @@ def device_files(ctx: Ctx) -> Outcome:
     return ok(f"{counted(len(files), 'file')}" + (f", of {', '.join(groups)} alone" if groups else ""), expected)
 
 
-@check("health.environment", *environment.PROBES, evidence=environment.ENVIRONMENT.evidence)
+@check("health.environment", *environment.PROBES, evidence=ENVIRONMENT.evidence)
 def variables(ctx: Ctx) -> Outcome:
     """No variable that is set for everybody hides GPUs from programs, or gives them another libcuda than the driver's."""
     return environment_outcome(ctx)
