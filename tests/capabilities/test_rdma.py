@@ -6,6 +6,7 @@ from __future__ import annotations
 from gpuprov.capabilities.rdma.fragment import Opensm, Rdma, Selector, Soft
 from tests.capabilities.asking import PODMAN, Row, judge
 from tests.capabilities.rdma_host import BRIDGE, TWO, device, host, packages, rxe
+from tests.capabilities.toolkit_host import CLOCK, docker, podman
 from tests.rows import run_each
 
 DEVICES, PORTS, RATE = (f"rdma.{name}" for name in ("devices", "ports", "rate"))
@@ -177,6 +178,15 @@ AROUND = [
         change="file /etc/systemd/system/docker.service.d/50-gpuprov-rdma.conf: 65536 -> unlimited"),
     Row("none", MEMLOCK_BOOT, None, {}, "pass", "containerd.service: infinity"),
     Row("no such service", MEMLOCK_BOOT, None, {"rdma_host": host(daemons=())}, "pass", "none of these services runs"),
+    *(Row(f"containers' limits: {words or 'enough'}", MEMLOCK_BOOT, None, {"container_engines": CLOCK + text}, status, words, *more)
+      for text, status, words, *more in (
+        (docker({"default-ulimits": {"memlock": {"Name": "memlock", "Soft": 65536, "Hard": -1}}}), "fail",
+         "/etc/docker/daemon.json gives containers of docker 65536 bytes", "take memlock out of the ulimits"),
+        (docker({"default-ulimits": {"memlock": {"Soft": -1, "Hard": -1}, "nofile": {"Soft": 5}}}), "pass", ""),
+        (f'{podman()}@file /etc/containers/containers.conf 1\n [containers]\n default_ulimits = ["nofile=5:5", "memlock=64:64"]\n',
+         "fail", "/etc/containers/containers.conf gives containers of podman 64 bytes"),
+        (f'{podman()}@file /etc/containers/containers.conf 1\n [containers]\n default_ulimits = ["memlock=-1:-1"]\n', "pass", ""),
+      )),
     Row("units left alone", MEMLOCK_BOOT, Rdma(memlock=""), {}, "n/a", "not in the spec"),
     # Before anything is changed.
     Row("inbox packages", PACKAGES, None, {}, "pass", "rdma-core 44.0-2"),

@@ -1,6 +1,7 @@
 """Limits on the memory that programs may lock and register with an adapter: in login sessions, and in services and
 their containers."""
 
+from collections.abc import Iterator
 from typing import Literal, TypedDict
 
 import msgspec
@@ -11,12 +12,16 @@ from gpuprov.capabilities.compared import Group, compared, list_changes
 from gpuprov.capabilities.rdma.at_boot import UNITS
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.core.safe_parse import is_whole
-from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.base import Facts, Output, Probe
+from gpuprov.facts.probes.containers.container_engines import ENGINES
 from gpuprov.facts.probes.host import systemd
 from gpuprov.facts.probes.kernel import boot
 from gpuprov.facts.probes.rdma.surroundings import HOST, SERVICES, RdmaHost
 from gpuprov.host_code.settings import ENDLESS, LEAST, is_met
 from gpuprov.resources import Setting
+from gpuprov.rules import engines
+from gpuprov.rules.engine_output import Engine
+from gpuprov.rules.engine_runtimes import parse_toml
 
 Ctx = Context[Rdma]
 RAISE = 'prlimit --pid "$(systemctl show -p MainPID --value "$1")" --memlock="$2:$2"'
@@ -37,6 +42,7 @@ def _parse_drop_ins(output: Output) -> tuple[str, ...]:
     return tuple(output.text.split())
 
 
+CONTAINER_LIMITS = {"crio": ("crio", "runtime", "default_ulimits"), "podman": ("containers", "default_ulimits")}
 PATHS = tuple(map(drop_in, SERVICES))
 DROP_INS = Probe(
     "limits_drop_ins",
@@ -116,18 +122,48 @@ def daemon_limits(host: RdmaHost, least: str, moment: Literal["now", "next-boot"
     return Group(tuple(resources), values, expected=least, right=right)
 
 
+def list_container_limits(facts: Facts, least: str) -> dict[str, str]:
+    """Return the engines' own limits of containers that are too low, in words, each with the file that sets it."""
+    low: dict[str, str] = {}
+    for name, engine in (facts.known(ENGINES) or {}).items():
+        for path, limits in _find_container_limits(name, engine):
+            bad = [limit for limit in limits if not enough("unlimited" if limit == "-1" else limit, least)]
+            if bad:
+                low[f"{path} gives containers of {name} {bad[0]} bytes"] = path
+    return low
+
+
+def _find_container_limits(name: str, engine: Engine) -> Iterator[tuple[str, list[str]]]:
+    """Yield the file and the limits of memlock that an engine gives containers: daemon.json(5), crio.conf(5),
+    containers.conf(5)."""
+    try:
+        if name == "docker":
+            own = engines.at(engines.configuration(name, engine), "default-ulimits", "memlock")
+            yield engines.MAIN[name], [str(own[key]) for key in ("Soft", "Hard") if key in (own or {})]
+        for path, file in engine.files.items() if name in CONTAINER_LIMITS else ():
+            for word in engines.at(parse_toml(file.text, path), *CONTAINER_LIMITS[name]) or ():
+                if isinstance(word, str) and word.startswith("memlock="):
+                    yield path, word.partition("=")[2].split(":")
+    except ValueError:  # container_toolkit.configured says so
+        return
+
+
 @compared(
     "rdma.memlock_boot",
-    HOST,
+    *(HOST, ENGINES),
     fields=("memlock",),
     moment="next-boot",
-    evidence="systemctl show -p LimitMEMLOCK containerd",
+    evidence="systemctl show -p LimitMEMLOCK containerd; grep -r ulimits /etc/docker/daemon.json /etc/containers /etc/crio",
 )
 def memlock_boot(ctx: Ctx) -> Group | Outcome:
-    """No running service that starts containers or jobs has a lower limit in its unit, which the default does not
-    raise."""
+    """No running service that starts containers or jobs has a lower limit in its unit, which the default does not raise;
+    and no container engine gives containers a lower one."""
     limit = ctx.fragment.memlock
-    return daemon_limits(ctx.facts.get(HOST), limit, "next-boot") if limit else not_asked()
+    if not limit:
+        return not_asked()
+    group, low = daemon_limits(ctx.facts.get(HOST), limit, "next-boot"), list_container_limits(ctx.facts, limit)
+    ways = f"take memlock out of the ulimits in {', '.join(dict.fromkeys(low.values()))}"
+    return msgspec.structs.replace(group, beside=tuple(low), fix=ways) if low else group
 
 
 class Limits(TypedDict):
