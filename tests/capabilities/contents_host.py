@@ -24,6 +24,7 @@ ON = (
     *("nvidia-persistenced.service", "gpuprov-readings.timer", "gpuprov-gpudirect.service"),
     *("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service"),
     *("nvidia-dcgm.service", "nvidia-fabricmanager.service"),
+    *("docker.service", "containerd.service", "crio.service"),
 )
 """Units of the good host that run, and start at a boot."""
 

@@ -53,7 +53,12 @@ def test_a_machine_made_of_a_containers_image_is_none(facts: RecordedFacts) -> N
 
 def test_it_is_fit_for_work(facts: RecordedFacts) -> None:
     found = results(facts, health=Health())
-    for check, probe in (("open_files", "file_systems"), ("link_flaps", "link_flaps")):
+    for check, probe in (
+        ("open_files", "file_systems"),
+        ("link_flaps", "link_flaps"),
+        ("environment", "environment"),
+        ("device_files", "device_files"),
+    ):
         later = found.pop(f"health.{check}")
         assert (later.status, later.found) == ("skip", f"not in this capture: {probe}")
     told = {one.status for name, one in found.items() if name.startswith("health.")}
