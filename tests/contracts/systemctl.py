@@ -58,6 +58,8 @@ def show(name: str, state: dict[str, Any]) -> dict[str, str]:
         "UnitFileState": state["file"].get(name, "disabled") if found else "",
         "WantedBy": "multi-user.target" if state["file"].get(name) == "enabled" else "",
         "MainPID": "0",
+        "Conflicts": "shutdown.target",
+        "ConflictedBy": "",
         "ExecMainStartTimestampMonotonic": str(int(state.get("started", {}).get(name, 0) * 1e6)),
     }
 

@@ -35,12 +35,12 @@ from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.read_files import asks_reads
 from gpuprov.facts.probes.base import ProbeFailed
-from gpuprov.facts.probes.host.contents import CONTENTS
+from gpuprov.facts.probes.host.contents import CONTENTS, SHOW_ALL
 from gpuprov.facts.probes.host.house import RECEIPT_FILE
 from gpuprov.facts.probes.host.reads import READS
 from gpuprov.host_code.files import ABOVE
 from gpuprov.host_code.reads import LATE, NOTES, is_read
-from gpuprov.host_code.unit_files import SHOW, derive_unit, is_among
+from gpuprov.host_code.unit_files import derive_unit, is_among
 from gpuprov.plan.foresee import foresee
 from gpuprov.resources import Absent, File, Lines, Resource, Unit, role_values, started
 from gpuprov.spec.build import convert
@@ -162,7 +162,7 @@ class Tree:
         asked = asks(self.spec, BY_NAME)
         for key in ("paths", "lines", "folders"):
             asked[key] = "\n".join(f"{self.root}{path}" for path in asked[key].splitlines())
-        words = [*SHOW, *sorted(filter(None, set(asked["units"].splitlines())))]
+        words = [*SHOW_ALL, *sorted(filter(None, set(asked["units"].splitlines())))]
         self.write("/words", f"{' '.join(words)}\n")
         self.write("/shown", f"{systemctl.answer(*words)[1]}\n")
         environment = {**os.environ, **asked, "LC_ALL": "C"}

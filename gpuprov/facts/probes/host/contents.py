@@ -103,6 +103,7 @@ DROP_INS = "/^FragmentPath=/{s///;h;/^\\/\\(etc\\|run\\)\\//p};/^DropInPaths=./{
 """A sed expression that extracts the drop-ins of units, the files of the units that have some, and files of the site's."""
 RIVALS = ("Conflicts", "ConflictedBy")
 """Properties that name the units of which systemd runs none beside this one: systemd.unit(5)."""
+SHOW_ALL = (*SHOW[:-1], *(word for name in RIVALS for word in ("-p", name)), "--")
 INSTANCES = (
     "find /etc/systemd /run/systemd -mindepth 2 -maxdepth 2 -name 'gpuprov-*@?*.service.d' | sed 's#.*/##; s/\\.d$//'"
 )
@@ -136,7 +137,7 @@ done
 for p in $paths; do case $p in *.service) [ -L "$p" ] || [ ! -f "$p" ] || for y in $(sed -nE '{EXEC}' "$p" | sort -u); do
 echo "python|$p|$y"; find -L "$y" -maxdepth 0 -type f -perm -0100 -printf 'sound|%m|%U|%p\\n'; done ;; esac; done
 [ -z "$units" ] || {{
-s=$(systemctl {" ".join(SHOW[:-1])} {" ".join(f"-p {name}" for name in RIVALS)} -- $units)
+s=$(systemctl {" ".join(SHOW_ALL)} $units)
 echo "$s" | sed 's/^/unit|/'
 o=$(echo "$s" | sed -nE 's/^({"|".join(RIVALS)})=(.)/\\2/p' | tr ' ' '\\n' | grep -E '[.](service|timer|path|socket|mount)$' | sort -u)
 [ -z "$o" ] || systemctl {" ".join(SHOW)} $o | sed 's/^/other|/'
