@@ -47,13 +47,6 @@ ROWS = [
     Row("no GPU, so no module", LOADED, None, {**NO_GPU, "loaded_driver": ""}, "skip", "no NVIDIA GPU"),
     Row("a container cannot tell", LOADED, None, {**PODMAN, "loaded_driver": NEWER_LOADED}, "skip", "podman"),
     Row("one version in user space", USER, None, {}, "pass", "libcuda 535.261.03 libnvidia-ml 535.261.03"),
-    Row("logins load another one", USER, None,
-        {"driver_libraries": "/usr/lib/libcuda.so.535.261.03\n/usr/lib/libnvidia-ml.so.535.261.03\n"
-         "login|/etc/profile.d/zz.sh|/opt/old/libcuda.so.470.256.02\n"}, "fail",
-        "LD_LIBRARY_PATH of logins leads to /opt/old/libcuda.so.470.256.02 (/etc/profile.d/zz.sh)", "take the folder out"),
-    Row("the forward compatibility package", USER, None,
-        {"driver_libraries": "/usr/lib/libcuda.so.535.261.03\n/usr/lib/libnvidia-ml.so.535.261.03\n"
-         "login|/etc/profile.d/zz.sh|/usr/local/cuda-12.8/compat/libcuda.so.570.124.06\n"}, "pass"),
     Row("no libraries", USER, None, {"driver_libraries": ""}, "fail", "not found: libcuda libnvidia-ml", "ldconfig -p"),
     Row("a runfile's library wins", USER, None,
         {"driver_libraries": "/usr/lib/libcuda.so.580.95.05\n/usr/lib/libnvidia-ml.so.535.261.03\n"}, "fail",

@@ -165,9 +165,6 @@ def user_space(ctx: Ctx) -> Outcome:
         elsewhere = "another installation's libraries win: " + nvidia.LIBRARIES.evidence
         mixed = "the packages are of several versions, which no reboot fixes: gpuprov apply"
         return fail(newest, " ".join(wrong), mixed if len(present) > 1 else elsewhere)
-    if logins := [f"{path} ({file})" for file, path in libraries.logins if not path.endswith(f".{newest}")]:
-        hint = "take the folder out of LD_LIBRARY_PATH there: programs of a login load it in the place of the driver's"
-        return fail(newest, f"LD_LIBRARY_PATH of logins leads to {', '.join(logins)}", hint)
     return _answers(ctx, newest) or ok("; ".join((listed, *ctx.facts.get(nvidia.SMI).warnings)))
 
 

@@ -7,7 +7,6 @@ import re
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
-from gpuprov.facts.probes.host.environment import build_environment_script
 from gpuprov.facts.probes.host.systemd import UNIT_OF
 from gpuprov.rules.reload import shown_name
 
@@ -60,24 +59,12 @@ def parse_parameters(output: Output) -> dict[str, str]:
     return {shown_name(key): value for key, value in shown.items()}
 
 
-class Libraries(dict[str, str]):
-    """Versions of the user-space libraries that programs load. `logins`: other ones that LD_LIBRARY_PATH of a file puts before
-    them, as (file, path), except those of a folder `compat`: https://docs.nvidia.com/deploy/cuda-compatibility/"""
-
-    logins: tuple[tuple[str, str], ...] = ()
-
-
-def parse_libraries(output: Output) -> Libraries:
-    libraries = Libraries()
-    logins = []
+def parse_libraries(output: Output) -> dict[str, str]:
+    libraries: dict[str, str] = {}
     for line in output.text.splitlines():
         match = re.search(r"/(lib[\w-]+)\.so\.(\d+(?:\.\d+)+)\Z", line)
-        if line.startswith("login|"):
-            _, file, path = line.split("|", 2)
-            logins += [(file, path)] if "/compat" not in path else []
-        elif match:
+        if match:
             libraries.setdefault(match[1], match[2])  # the linker takes the first that its cache lists
-    libraries.logins = tuple(logins)
     return libraries
 
 
@@ -134,17 +121,11 @@ PARAMETERS = Probe(
 """Parameters of the loaded module, named as modprobe takes them; numbers are unsigned 32-bit decimals."""
 LIBRARIES = Probe(
     "driver_libraries",
-    f"""ldconfig -p | sed -n 's/.*=> //p' | grep -E '/lib(cuda|nvidia-ml)\\.so\\.1$' | xargs -r readlink -f
-( {build_environment_script("ld", "LD_LIBRARY_PATH")} ) | while IFS='|' read -r n f v; do
-  v=${{v#*=}}; echo "$v" | tr -d '"' | tr ':$' '\\n\\n' | while read -r d; do
-    for x in "$d/libcuda.so.1" "$d/libnvidia-ml.so.1"; do
-      case $d in /*) [ -e "$x" ] && echo "login|$f|$(readlink -f "$x")" ;; esac
-    done
-  done
-done; true""",
+    "ldconfig -p | sed -n 's/.*=> //p' | grep -E '/lib(cuda|nvidia-ml)\\.so\\.1$' | xargs -r readlink -f",
     parse_libraries,
     "readlink -f $(ldconfig -p | grep -oE '/.*lib(cuda|nvidia-ml).so.1$')",
 )
+"""Versions of the user-space libraries that programs load: `libcuda`, `libnvidia-ml`."""
 SMI_QUERY = "nvidia-smi --query-gpu=pci.bus_id,name,uuid,driver_version,persistence_mode --format=csv,noheader"
 SMI = Probe(
     "nvidia_smi",
