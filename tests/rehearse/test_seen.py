@@ -38,6 +38,14 @@ def test_what_useradd_keeps_of_old_files_is_no_change() -> None:
     assert seen.files == ("/etc/group: changed",)
 
 
+def test_units_that_fail_before_the_driver_is_loaded_are_none_of_productions() -> None:
+    text = "# enabled\n{}# active\n{}"
+    before = Snapshot.of(text.format("", ""))
+    after = Snapshot.of(text.format("a.service enabled\n", "a.service failed\nb.service active\n"))
+    seen = find_changes(before, after, None, HostOutcome(host="gpu01", state="changed"))
+    assert seen.services == ("a.service: enabled", "b.service: active")
+
+
 class Mute(Noting):
     """It cannot be looked at."""
 
