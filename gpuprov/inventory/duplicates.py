@@ -2,17 +2,20 @@
 *base`)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import yaml
 
 from gpuprov.inventory.origin import find_origin
 from gpuprov.inventory.quiet import Heard
+from gpuprov.inventory.sources import show_path
 from gpuprov.spec.problem import Origin, Problem
 
 
-def split_messages(heard: Heard) -> tuple[list[Problem], list[Problem]]:
-    """Split Ansible's messages into problems and warnings: duplicate keys are problems."""
+def split_messages(heard: Heard, patched: Mapping[str, str]) -> tuple[list[Problem], list[Problem]]:
+    """Split Ansible's messages into problems and warnings: duplicate keys are problems. `patched`: texts that were read
+    in place of files with mistakes."""
     problems: list[Problem] = []
     warnings: list[Problem] = []
     files: dict[str, None] = {}
@@ -24,20 +27,23 @@ def split_messages(heard: Heard) -> tuple[list[Problem], list[Problem]]:
         elif message.startswith("Found both group and host with same name"):
             name = message.rpartition(":")[2].strip()
             warnings.append(Problem(message=f'"{name}" is a group and a host', severity="warning"))
+    texts = {show_path(path): text for path, text in patched.items()}
     for file in files:
-        problems += find_duplicates(file)
+        problems += find_duplicates(file, texts.get(file))
     return problems, warnings
 
 
-def find_duplicates(file: str) -> Iterator[Problem]:
+def find_duplicates(file: str, patched: str | None) -> Iterator[Problem]:
     """Yield a problem for each key that is written twice in one mapping of the file, with the line of the first."""
-    with open(file, encoding="utf-8", errors="replace") as text:
-        content = text.read()
+    content = Path(file).read_text(encoding="utf-8", errors="replace") if patched is None else patched
     if content.startswith("$ANSIBLE_VAULT"):
         yield Problem(message="a key is written twice in one mapping", origin=Origin(file), hint="remove one of them")
         return
     seen: set[int] = set()
-    waiting: list[yaml.Node | None] = [yaml.compose(content, Loader=make_loader())]
+    try:
+        waiting: list[yaml.Node | None] = [yaml.compose(content, Loader=make_loader())]
+    except yaml.YAMLError:  # the file is refused for that
+        return
     while waiting:
         node = waiting.pop()
         if node is None or id(node) in seen:

@@ -100,6 +100,7 @@ class Loader(DataLoader):  # type: ignore[misc]
                 self.patched[path] = blanked.text
                 self.blanked.add(place)
         assert first
+        self.patched.pop(path, None)
         raise first
 
     def load(self, data: str, *given: Any, **named: Any) -> Any:

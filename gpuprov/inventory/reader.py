@@ -78,7 +78,7 @@ def _read(sources: list[str], heard: Heard, options: ReadOptions) -> Resolved:
     loader.tolerant = True
     hosts = _Hosts(loader, manager, findings, given, options.get("also") or ())
     rows = hosts.all()
-    loud, warnings = split_messages(heard)
+    loud, warnings = split_messages(heard, loader.patched)
     warnings += manager.warnings
     findings.take_all(loud, fatal=False)
     warnings += find_unreached(manager, loader, list_variable_folders(manager._sources, loader.get_basedir()), findings)

@@ -130,7 +130,7 @@ def find_ini_assignment(error_text: str, place: Origin, lines: Sequence[str]) ->
         message = f'"{pair[1]}:" is YAML, and this file is INI'
         return Problem(message=message, origin=Origin(place.file, number, 1), hint=f"write {pair[1]}={pair[2]}")
     for number, line in enumerate(lines, 1):
-        name, *words = line.split()
+        name, *words = line.split() or [""]
         if word is None or not name or word not in words or line.lstrip().startswith(("#", ";", "[")):
             continue
         column = line.index(word, len(name)) + 1

@@ -31,6 +31,12 @@ ROWS: list[tuple[str, str, tuple[str, ...]]] = [
     ("hosts.ini", f"[a]\ngpu01\ngpu02 b\n{INI}", ('hosts.ini:3:7: "b" is no variable', SPEC[1])),
     ("hosts.ini", f"[a]\ngpu01\n{INI}ansible_user: x\n", ("write ansible_user=x", SPEC[1])),
     ("hosts.ini", f"\ufeff[a]\ngpu01\n{INI}", ("byte order mark", SPEC[1])),
+    (
+        "inventory.yaml",
+        f"all:\n  hosts:\n    gpu01: {{a: *b}}\n    gpu02:\n    gpu02:\n{VARS}",
+        (":3:16: the file refers", '"gpu02" is written twice', *SPEC),
+    ),
+    ("hosts.ini", f"[a]\n\ngpu01\n\ngpu02 b\n{INI}", ('hosts.ini:5:7: "b" is no variable', SPEC[1])),
     ("hosts.ini", f"[a]\ngpu01\n[b c]\n{INI}", ("write [b_c]", SPEC[1])),
     ("hosts.ini", f"[a]\ngpu01\n{INI.replace(':vars', ':var')}", ("write [a:vars]", SPEC[1])),
     ("hosts.ini", f'[a]\ngpu01 gpuprov={{"mig": {{}}}}\n{INI}', ("gpuprov='{", SPEC[1])),
