@@ -193,8 +193,10 @@ def holdable(ctx: Ctx) -> Outcome:
     if not ctx.fragment.hold or ctx.fragment.source == "runfile":
         return not_asked("nothing is held")
     if complaint and complaint != NO_LOCK_PLUGIN and family(ctx.facts.get(system.OS_RELEASE)) != "debian":
-        hint = "plugins=1 in /etc/dnf/dnf.conf, enabled = 1 in /etc/dnf/plugins/versionlock.conf, locksfile.apply = yes in "
-        return fail("locks that are heeded", complaint, f"{hint}/etc/zypp/zypp.conf; or hold: false")
+        hint = "plugins=1 in /etc/dnf/dnf.conf, enabled = 1 in /etc/dnf/plugins/versionlock.conf"
+        if family(ctx.facts.get(system.OS_RELEASE)) == "suse":
+            hint = "locksfile.apply = yes there: grep -rn locksfile.apply /etc/zypp"
+        return fail("locks that are heeded", complaint, f"{hint}; or hold: false")
     return not_asked("no setting switches its locks off")
 
 

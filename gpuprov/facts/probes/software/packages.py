@@ -189,7 +189,7 @@ def parse_locking(output: Output) -> str:
     ):
         return "apt is told to move held packages: APT::Get::allow-change-held-packages in /etc/apt"
     if "suse" in rows and rows.get("apply", ["yes"])[-1].casefold() not in ("", "yes", "true", "1", "on", "always"):
-        return "zypper is told to heed no lock: locksfile.apply in /etc/zypp/zypp.conf"
+        return "zypper is told to heed no lock: locksfile.apply in /etc/zypp/zypp.conf or /etc/zypp/zypp.conf.d"
     return _explain_no_locking(rows) if "redhat" in rows else ""
 
 

@@ -13,7 +13,7 @@ from gpuprov.facts.probes.software import excluded
 from gpuprov.facts.probes.software.excluded import Excluded, find_excluded
 from tests.capabilities import contexts
 from tests.capabilities.asking import ask
-from tests.capabilities.test_nvidia_driver_source import R580, ROCKY, repoquery, rpm
+from tests.capabilities.test_nvidia_driver_source import LEAP, R580, ROCKY, repoquery, rpm
 
 NAME = "kmod-nvidia-open-dkms"
 AWAY = f"away|/etc/dnf/dnf.conf|main|{NAME} kernel*\n"
@@ -71,3 +71,10 @@ def test_a_driver_that_is_installed_stays_and_no_source_is_added() -> None:
     assert repository(contexts.context("nvidia_driver", spec, host)) == {}
     open_to_dnf = contexts.context("nvidia_driver", spec, {**host, "package_index": rest})
     assert repository(open_to_dnf)["name"] == "nvidia"
+
+
+def test_locks_that_zypper_does_not_heed_are_set_right_in_zypps_files() -> None:
+    host = {"os_release": LEAP, "package_locking": "suse|\napply|no\n"}
+    answer = ask("nvidia_driver.holdable", NvidiaDriver(version="580"), **host)
+    assert (answer.status, "zypp.conf.d" in answer.found) == ("fail", True)
+    assert answer.hint == "locksfile.apply = yes there: grep -rn locksfile.apply /etc/zypp; or hold: false"
