@@ -34,6 +34,9 @@ ROWS = [
     ("dcgm", "service nvidia-dcgm start", ""),
     ("fabric_manager", "0 3 * * * root systemctl --now disable nvidia-fabricmanager.service", "stops a unit of it"),
     ("container_toolkit", "systemctl stop docker.socket docker", "stops a unit of it (container_toolkit)"),
+    ("container_toolkit", "ExecStart=/usr/local/bin/myservice docker run x; systemctl stop foo; docker pull y", ""),
+    ("container_toolkit", "systemctl stop docker-registry.service", ""),
+    ("container_toolkit", "systemctl start docker", ""),
     ("nvidia_driver", "modprobe -r nvidia_uvm nvidia", "unloads the driver"),
     ("nvidia_driver", "modprobe nvidia_uvm", ""),
 ]

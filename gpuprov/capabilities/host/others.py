@@ -83,13 +83,18 @@ EFFECTS: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
         ("mps", r"nvidia-cuda-mps-control\s+-[df]", "starts another MPS daemon"),
         ("nvidia_driver", r"(?:rmmod|modprobe\s+-r)\s.*\bnvidia", "unloads the driver"),
         *(
-            (capability, rf"(?:systemctl\s.*\b(?:stop|disable|mask|kill)\s.*|service\s+)\b{unit}", "stops a unit of it")
-            for capability, unit in (
-                ("persistence", r"nvidia-persistenced(?!.*\sstart)"),
-                ("fabric_manager", r"nvidia-(?:fabricmanager|imex)(?!.*\sstart)"),
-                ("dcgm", r"(?:nvidia-)?dcgm(?!.*\sstart)"),
-                ("container_toolkit", r"(?:docker|containerd|crio|nvidia-cdi-refresh)(?!.*\sstart)"),
-                ("rdma", r"openibd(?!.*\sstart)"),
+            (
+                capability,
+                rf"systemctl\s[^;|&]*\b(?:stop|disable|mask|kill)\s(?:[^;|&]*\s)?(?:{units})(?:\.\w+)?(?![\w-])"
+                rf"|\bservice\s+(?:{units})\s+stop\b",
+                "stops a unit of it",
+            )
+            for capability, units in (
+                ("persistence", "nvidia-persistenced"),
+                ("fabric_manager", "nvidia-fabricmanager|nvidia-imex"),
+                ("dcgm", "nvidia-dcgm|dcgm"),
+                ("container_toolkit", "docker|containerd|crio|nvidia-cdi-refresh"),
+                ("rdma", "openibd"),
             )
         ),
     )

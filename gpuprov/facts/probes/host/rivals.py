@@ -5,6 +5,9 @@ import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
 
+LONGEST = 500
+"""Characters of a line that count."""
+
 
 class Command(msgspec.Struct, frozen=True):
     """A line that starts such a command, and its file."""
@@ -15,7 +18,7 @@ class Command(msgspec.Struct, frozen=True):
 
 def parse(output: Output) -> tuple[Command, ...]:
     rows = (row.partition("|") for row in output.rows().get("command", ()))
-    return tuple(Command(file, " ".join(line.split())) for file, _, line in rows)
+    return tuple(Command(file, " ".join(line[:LONGEST].split())) for file, _, line in rows)
 
 
 RIVALS = Probe(
