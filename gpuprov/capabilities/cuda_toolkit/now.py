@@ -6,7 +6,7 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.compared import Group, compared, move_packages
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import BASE, decide, default, driver_of, find_installed, kind, wanted_minors
-from gpuprov.capabilities.cuda_toolkit.preflight import judged
+from gpuprov.capabilities.cuda_toolkit.preflight import IN_THE_WAY, judged
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
 from gpuprov.facts.probes.driver.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
@@ -108,7 +108,9 @@ def the_default(ctx: Ctx) -> Group | Outcome:
         expected=f"{target}, set by hand" if others else target,
         right=target,
         message=choice if others else actual,
-        fix=f"update-alternatives --set cuda {target} ({APPLY} does)",
+        fix=f"{IN_THE_WAY[state.by]}; then {APPLY}"
+        if state.by in IN_THE_WAY
+        else f"update-alternatives --set cuda {target} ({APPLY} does)",
     )
 
 

@@ -119,6 +119,13 @@ def metapackages(ctx: Ctx) -> Outcome:
     return ok(f"removed by apply: {' '.join(sorted(purposes))}" if purposes else "no metapackage of NVIDIA's")
 
 
+IN_THE_WAY = {
+    "directory": f"move it away: mv {catalogue.LINK} {catalogue.LINK}.old, and look for a toolkit of a runfile with ls /usr/local",
+    "link": f"rm {catalogue.LINK}",
+}
+"""What a person does about what is in the place of the alternatives' link, by what it is; no apply does."""
+
+
 @check(
     "cuda_toolkit.place",
     TOOLKITS,
@@ -129,15 +136,9 @@ def metapackages(ctx: Ctx) -> Outcome:
 def place(ctx: Ctx) -> Outcome:
     """/usr/local/cuda is free, or a link of the alternatives: no file or link made by hand is in the way."""
     state = ctx.facts.get(TOOLKITS)
-    if state.by == "directory":
-        hint = f"move it away: mv {catalogue.LINK} {catalogue.LINK}.old, and look for a toolkit of a runfile with ls /usr/local"
-        return fail("a link of the alternatives, or nothing", f"{catalogue.LINK} is a directory", hint)
-    if state.by == "link":
-        return fail(
-            "a link of the alternatives, or nothing",
-            f"{catalogue.LINK} is a link by hand to {state.link}",
-            f"rm {catalogue.LINK}",
-        )
+    if state.by in IN_THE_WAY:
+        kind_of = "a directory" if state.by == "directory" else f"a link by hand to {state.link}"
+        return fail("a link of the alternatives, or nothing", f"{catalogue.LINK} is {kind_of}", IN_THE_WAY[state.by])
     return ok(f"{catalogue.LINK} is {'a link of the alternatives' if state.by else 'free'}")
 
 
