@@ -91,9 +91,11 @@ class Loader(DataLoader):  # type: ignore[misc]
                 return document
             except AnsibleError as error:
                 first = first or error
+                if not path.endswith(YAML_NAMES):
+                    break
                 whole = " | ".join(str(cause) for cause in list_chain(error))
                 blanked = mend.blank_value(whole, super().get_text_file_contents(path))
-                if not path.endswith(YAML_NAMES) or not blanked:
+                if not blanked:
                     break
                 place = Origin(show_path(path), blanked.line, blanked.column)
                 mended.append(structs.replace(convert_error(error, path), origin=place))
