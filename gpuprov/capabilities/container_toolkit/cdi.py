@@ -66,23 +66,27 @@ def specification(ctx: Ctx) -> Outcome:
     )
     if wrong:
         return fail(expected, wrong, hint, changes=[change])
-    if own.closed and (ctx.fragment.rootless or "podman" in ctx.facts.get(ENGINES)):
-        message = f"{own.path} can be read by root alone: engines of users have no GPU by it"
-        return fail(
-            f"{own.path}, which users can read",
-            message,
-            f"chmod o+r {own.path}; chmod o+rx {ctx.fragment.cdi_directory}",
-        )
-    if misses := list(list_misses(ctx.fragment, ctx.facts)):
-        settings = ", ".join(dict.fromkeys(setting for _, setting in misses))
-        where = f"put {ctx.fragment.cdi_directory} into {settings}, or take it out, and restart the engine"
-        return fail(f"{own.path}, where engines look", "; ".join(words for words, _ in misses), where)
+    if missed := _judge_place(ctx, own):
+        return missed
     unreadable, newer = unread(ctx.fragment, ctx.facts, own)
     if unreadable:
         flags = needed_flags(ctx.fragment, ctx.facts, ctx.facts.get(TOOLKIT).version)
         again = f"{hint}{''.join(f' --feature-flag={flag}' for flag in flags)}"
         return fail(f"{own.path}, which engines can read", unreadable, f"{again}; or {newer}", changes=[change])
     return ok(f"{own.path}: {' '.join(devices.names) or 'no device, as MIG mode without instances'}", expected)
+
+
+def _judge_place(ctx: Ctx, own: Specification) -> Outcome | None:
+    """Return the failure where users cannot read the specification, or engines look elsewhere; None if neither is so."""
+    folder = ctx.fragment.cdi_directory
+    if own.closed and (ctx.fragment.rootless or "podman" in ctx.facts.get(ENGINES)):
+        message = f"{own.path} can be read by root alone: engines of users have no GPU by it"
+        return fail(f"{own.path}, which users can read", message, f"chmod o+r {own.path}; chmod o+rx {folder}")
+    if misses := list(list_misses(ctx.fragment, ctx.facts)):
+        settings = ", ".join(dict.fromkeys(setting for _, setting in misses))
+        where = f"put {folder} into {settings}, or take it out, and restart the engine"
+        return fail(f"{own.path}, where engines look", "; ".join(words for words, _ in misses), where)
+    return None
 
 
 def stale(cdi_spec: Specification, devices: Devices) -> str:
