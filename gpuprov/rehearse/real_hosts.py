@@ -11,6 +11,7 @@ from gpuprov.capabilities.health.fragment import Health
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.catalog import dcgm as catalogue
+from gpuprov.catalog.gds import MODULE as NVIDIA_FS
 from gpuprov.host_code.json_members import Json
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
@@ -27,9 +28,10 @@ def leave_out_names(blocks: dict[str, Fragment], left: list[str]) -> None:
     """Remove from the blocks what only the real host has."""
     _remove_named_gpus(blocks, left)
     kernel, health, dcgm = blocks.get("kernel"), blocks.get("health"), blocks.get("dcgm")
-    if isinstance(kernel, Kernel) and kernel.modules_built:
-        left.append(f"kernel.modules_built {', '.join(kernel.modules_built)}: built by others, and here by nobody")
-        blocks["kernel"] = msgspec.structs.replace(kernel, modules_built=())
+    if isinstance(kernel, Kernel) and (others := [name for name in kernel.modules_built if name != NVIDIA_FS]):
+        left.append(f"kernel.modules_built {', '.join(others)}: built by others, and here by nobody")
+        own = tuple(name for name in kernel.modules_built if name == NVIDIA_FS)  # gds builds it, and asks for it
+        blocks["kernel"] = msgspec.structs.replace(kernel, modules_built=own)
     if isinstance(health, Health):
         usual = {field: getattr(Health(), field) for field in OF_HARDWARE}
         asked = {field: value for field, value in usual.items() if getattr(health, field) != value}

@@ -39,6 +39,12 @@ def layout(gpus: object) -> Mig:
     ("block", "kept", "left"),
     [
         (Kernel(modules_built=("lustre",)), Kernel(), "kernel.modules_built lustre: built by others"),
+        (
+            Kernel(modules_built=("nvidia_fs", "lustre")),
+            Kernel(modules_built=("nvidia_fs",)),
+            "kernel.modules_built lustre: built",
+        ),
+        (Kernel(modules_built=("nvidia_fs",)), Kernel(modules_built=("nvidia_fs",)), ""),
         (Health(cores=96, swap="none"), Health(), "health.cores, swap: of the real host's hardware"),
         (
             Health(firmware_versions=FirmwareVersions(vbios={"a": "1"})),
