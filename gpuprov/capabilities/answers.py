@@ -85,8 +85,8 @@ def environment_outcome(ctx: Context[Any]) -> Outcome:
     if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return not_asked("no NVIDIA GPU on the PCI bus")
     expected = "no variable of everybody's in the way of CUDA"
-    found = list_obstacles(ctx.facts, mps="mps" in ctx.host.capabilities)
-    if not found:
+    obstacles = list_obstacles(ctx.facts, mps="mps" in ctx.host.capabilities)
+    if not obstacles:
         return ok(expected)
-    ways = dict.fromkeys(way for _, way in found)
-    return fail(expected, "; ".join(words for words, _ in found), f"take {', '.join(ways)}; then log in again")
+    ways = dict.fromkeys(way for _, way in obstacles)
+    return fail(expected, "; ".join(words for words, _ in obstacles), f"take {', '.join(ways)}; then log in again")

@@ -52,10 +52,8 @@ class DcgmError(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def cause(self) -> str:
-        said = f': "{_PLACEHOLDER.sub("...", self.text.rstrip("."))}"' if self.text else ""
-        return (
-            f"Error {self.code} of DCGM, {self.name}{said} ({self.about.replace('_', ' ')}, severity {self.severity})."
-        )
+        quoted = f': "{_PLACEHOLDER.sub("...", self.text.rstrip("."))}"' if self.text else ""
+        return f"Error {self.code} of DCGM, {self.name}{quoted} ({self.about.replace('_', ' ')}, severity {self.severity})."
 
     @property
     def check(self) -> str:
@@ -63,9 +61,9 @@ class DcgmError(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     @property
     def fix(self) -> str:
-        told = f"{self.next}{'' if self.next.endswith('.') else '.'} " if self.next else ""
+        advice = f"{self.next}{'' if self.next.endswith('.') else '.'} " if self.next else ""
         severity = "" if self.severity == "reset" and "reset" in self.next.casefold() else SEVERITIES[self.severity]
-        return f"{told}{severity}".strip() or "nvidia-bug-report.sh, to NVIDIA."
+        return f"{advice}{severity}".strip() or "nvidia-bug-report.sh, to NVIDIA."
 
 
 class DcgmErrorsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -93,9 +91,9 @@ def find_dcgm_error(line: str) -> DcgmError | None:
         return next((error for error in errors if name[0] in (error.name, *error.earlier)), None)
     if number := _NUMBER.search(line):
         return next((error for error in errors if error.code == int(number[1])), None)
-    said = [error for error, pattern in _compile_texts() if pattern.search(line)]
-    longest = max((len(error.plain) for error in said), default=0)
-    best = [error for error in said if len(error.plain) == longest]
+    matching = [error for error, pattern in _compile_texts() if pattern.search(line)]
+    longest = max((len(error.plain) for error in matching), default=0)
+    best = [error for error in matching if len(error.plain) == longest]
     return best[0] if len(best) == 1 else None
 
 

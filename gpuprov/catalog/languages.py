@@ -47,8 +47,8 @@ def _build_phrase(printed: str, english: str) -> _Phrase:
     after = r"(?!\w)" if printed[-1] < _IDEOGRAPHS and printed[-1].isalnum() else ""
     inner = _NAME.join(map(re.escape, printed.split(_ANY)))
     numbers = iter(range(1, 10))
-    said = re.sub(r"\*", lambda _: f"\\{next(numbers)}", english)
-    return _Phrase(max(printed.split(_ANY), key=len), re.compile(f"{before}{inner}{after}"), said)
+    phrase = re.sub(r"\*", lambda _: f"\\{next(numbers)}", english)
+    return _Phrase(max(printed.split(_ANY), key=len), re.compile(f"{before}{inner}{after}"), phrase)
 
 
 @cache

@@ -156,8 +156,8 @@ def resolve_for_line(symptom: Symptom, number: int, line: str) -> Symptom:
 
 
 def _with_dcgm_error(symptom: Symptom, error: DcgmError) -> Symptom:
-    told = {"cause": error.cause, "check": error.check, "fix": error.fix}
-    return fill(Symptom, symptom, **told, confidence="confirmed")
+    texts = {"cause": error.cause, "check": error.check, "fix": error.fix}
+    return fill(Symptom, symptom, **texts, confidence="confirmed")
 
 
 def _put_first(symptom: Symptom, line: str) -> Symptom:

@@ -86,11 +86,7 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
     unmanaged: list[str] = []
     given = tuple(warnings)
     problems: list[Problem] = list(given)
-    unreadable = {
-        problem.origin
-        for problem in problems
-        if problem.severity == "error" and problem.origin and problem.origin.column > 1  # INI's places are lines
-    }
+    unreadable = _find_unreadable(given)
     known: dict[int, tuple[HostSpec | None, list[Problem]]] = {}
     hosts = tuple(hosts)  # keeps every `values` alive: its identity is the key below
     for raw in hosts:
@@ -124,6 +120,12 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         # What was written and is not read is the cause, as a rule.
         raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint), *problems])
     return Fleet(tuple(pairs), tuple(unmanaged), tuple(collect(problems)))
+
+
+def _find_unreadable(problems: Iterable[Problem]) -> set[Origin]:
+    """Return the places that cannot be read; INI's places are lines, and leave the rest of theirs readable."""
+    errors = (problem for problem in problems if problem.severity == "error")
+    return {problem.origin for problem in errors if problem.origin and problem.origin.column > 1}
 
 
 def _check_across_hosts(

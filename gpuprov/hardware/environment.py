@@ -63,5 +63,5 @@ def _shows_all(each: Variable, count: int) -> bool:
 
 
 def _find_version(library: str) -> str:
-    found = re.search(r"\.so\.([0-9]{3}(?:\.[0-9]+)+)\Z", library)
-    return found[1] if found else ""
+    version = re.search(r"\.so\.([0-9]{3}(?:\.[0-9]+)+)\Z", library)
+    return version[1] if version else ""

@@ -51,7 +51,6 @@ def load(
     `cache` lets a resolved inventory be kept and reused; it is never used for sources with vaults, scripts, plugin
     configurations, templates or secrets (see `gpuprov.inventory.cache`).
     """
-    import gpuprov.inventory.cache as store
     from gpuprov.inventory.limit import select
     from gpuprov.inventory.sources import resolve_sources
 
@@ -59,14 +58,7 @@ def load(
     paths, missing = resolve_sources(sources)
     if missing:
         raise SpecError(missing)
-    also = options.get("also")
-    plain = also is None and not any(options.get(name) for name in ("extra_vars", "alone", "play"))
-    key = store.compute_key(paths) if cache and plain else None
-    resolved = store.read(key) if key else None
-    if resolved is None:
-        resolved = load_reader()(paths, **options)
-        if key and key == store.compute_key(paths):
-            store.write(key, resolved)
+    resolved = _resolve(paths, cache=cache, **options)
     if resolved.problems and beside is None:
         raise SpecError(resolved.problems)
     if beside is not None:
@@ -82,9 +74,22 @@ def load(
         hosts,
         resolved.warnings,
         resolved.extra,
-        children={} if also is None else resolved.children,
+        children={} if options.get("also") is None else resolved.children,
         left_out=tuple(raw.name for raw in resolved.hosts if raw.name not in chosen),
     )
+
+
+def _resolve(paths: list[str], *, cache: bool, **options: Unpack[ReadOptions]) -> Resolved:
+    import gpuprov.inventory.cache as store
+
+    plain = not any(options.get(name) for name in ("extra_vars", "alone", "play")) and options.get("also") is None
+    key = store.compute_key(paths) if cache and plain else None
+    resolved = store.read(key) if key else None
+    if resolved is None:
+        resolved = load_reader()(paths, **options)
+        if key and key == store.compute_key(paths):
+            store.write(key, resolved)
+    return resolved
 
 
 def describe_unopened(file: str, why: str) -> SpecError:

@@ -43,13 +43,13 @@ def blank_value(error: str, text: str) -> Blanked | None:
     for kind, value in _VALUES:
         for place in reversed(_POSITION.findall(error) if re.search(kind, error) else []):
             line, column = (int(number) for number in place)
-            found = re.compile(value).match(lines[line - 1], column - 1) if line <= len(lines) else None
-            if found and len(found[0]) >= 2:
-                before, after = found.string[: column - 1], found.string[found.end() :]
+            match = re.compile(value).match(lines[line - 1], column - 1) if line <= len(lines) else None
+            if match and len(match[0]) >= 2:
+                before, after = match.string[: column - 1], match.string[match.end() :]
                 empty = "{}" if re.search(r"<<[ ]*:[ ]+\Z", before) else '""'
-                if found[0].startswith("!") and " " not in found[0] and after.lstrip(" ")[:1] in tuple("[{\"'\n"):
+                if match[0].startswith("!") and " " not in match[0] and after.lstrip(" ")[:1] in tuple("[{\"'\n"):
                     empty = ""  # a collection or a quoted text, without its tag
-                lines[line - 1] = before + empty.ljust(len(found[0])) + after
+                lines[line - 1] = before + empty.ljust(len(match[0])) + after
                 return Blanked("".join(lines), line, column)
     return None
 

@@ -34,9 +34,9 @@ def leave_out_names(blocks: dict[str, Fragment], left: list[str]) -> None:
         blocks["kernel"] = msgspec.structs.replace(kernel, modules_built=own)
     if isinstance(health, Health):
         usual = {field: getattr(Health(), field) for field in OF_HARDWARE}
-        asked = {field: value for field, value in usual.items() if getattr(health, field) != value}
-        blocks["health"] = msgspec.structs.replace(health, **asked)
-        left += [f"health.{', '.join(asked)}: of the real host's hardware"] * bool(asked)
+        changed = {field: value for field, value in usual.items() if getattr(health, field) != value}
+        blocks["health"] = msgspec.structs.replace(health, **changed)
+        left += [f"health.{', '.join(changed)}: of the real host's hardware"] * bool(changed)
     if isinstance(dcgm, Dcgm) and not dcgm.listen.startswith(EVERYWHERE):
         left.append(f"dcgm.listen {dcgm.listen}: the simulated host has another address")
         blocks["dcgm"] = msgspec.structs.replace(dcgm, listen=catalogue.LISTEN)

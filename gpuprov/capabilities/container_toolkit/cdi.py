@@ -50,15 +50,9 @@ def specification(ctx: Ctx) -> Outcome:
     own = next((candidate for candidate in specifications if candidate.path == specification_file(ctx.fragment)), None)
     if own is None:
         return fail(expected, "no such file", hint, changes=[change])
-    others = [
-        candidate.path for candidate in specifications if candidate.path != own.path and candidate.kind == own.kind
-    ]
+    others = [other.path for other in specifications if other.path != own.path and other.kind == own.kind]
     if others:
-        # apply leaves files of other names to the site
-        going = [path for path in others if path.endswith(f"/{SPECIFICATION}")]
-        gone = [Change(kind="file", name=path, after="removed") for path in going]
-        message = f"a second specification of {own.kind}: {' '.join(others)}"
-        return fail("one specification", message, f"rm {' '.join(others)}: engines take both", changes=gone)
+        return _refuse_others(own, others)
     wrong = (
         stale(own, devices)
         or without_uvm(own)
@@ -74,6 +68,13 @@ def specification(ctx: Ctx) -> Outcome:
         again = f"{hint}{''.join(f' --feature-flag={flag}' for flag in flags)}"
         return fail(f"{own.path}, which engines can read", unreadable, f"{again}; or {newer}", changes=[change])
     return ok(f"{own.path}: {' '.join(devices.names) or 'no device, as MIG mode without instances'}", expected)
+
+
+def _refuse_others(own: Specification, others: list[str]) -> Outcome:
+    going = [path for path in others if path.endswith(f"/{SPECIFICATION}")]  # others are left to the site
+    gone = [Change(kind="file", name=path, after="removed") for path in going]
+    message = f"a second specification of {own.kind}: {' '.join(others)}"
+    return fail("one specification", message, f"rm {' '.join(others)}: engines take both", changes=gone)
 
 
 def _judge_place(ctx: Ctx, own: Specification) -> Outcome | None:

@@ -63,15 +63,15 @@ def _find_folders(name: str, engine: Engine) -> Iterator[tuple[str, list[str]]]:
 
 def _find_last(engine: Engine) -> Iterator[tuple[str, list[str]]]:
     """Yield podman's folders: the last file that names some counts, unless it only adds to them."""
-    found: list[tuple[str, list[str]]] = []
+    folders_set: list[tuple[str, list[str]]] = []
     for path, file in engine.files.items():
         try:
             folders = files.at(parse_toml(file.text, path), *KEYS["podman"])
         except ValueError:
             continue
         if isinstance(folders, list) and not any(isinstance(each, Mapping) and each.get("append") for each in folders):
-            found = [(path, [str(each) for each in folders if not isinstance(each, Mapping)])]
-    yield from found
+            folders_set = [(path, [str(each) for each in folders if not isinstance(each, Mapping)])]
+    yield from folders_set
 
 
 def _resolve(folder: str) -> str:

@@ -59,32 +59,34 @@ def judge_engine(block: ContainerToolkit, name: str, engine: InEngine) -> Outcom
 
 def explain_answer(block: ContainerToolkit, name: str, engine: InEngine) -> Outcome:
     """Explain why there is no container: the image is not there, or the engine's words."""
-    image, said = block.cuda_image or "", engine.said
-    if engine.failed == "image" and ABSENT.search(said):
+    image, printed = block.cuda_image or "", engine.printed
+    if engine.failed == "image" and ABSENT.search(printed):
         program = "ctr images" if name == "containerd" else name
         change = Change(kind="setting", name=f"{name}: image {image}", before="not there", after="pulled")
         pulled = f"{APPLY}, which pulls it" if block.cuda_pull else f"{program} pull {image}, or cuda_pull: true"
         return fail("", f"{name} has no image {image}", pulled, changes=[change] if block.cuda_pull else [])
     if engine.failed == "image":
-        return fail("", f"{name} does not answer: {said or 'it says nothing'}", "see container_toolkit.registered")
-    if match := STALE.search(said):
+        return fail("", f"{name} does not answer: {printed or 'it says nothing'}", "see container_toolkit.registered")
+    if match := STALE.search(printed):
         message = f"{name}: the CDI specification has files of driver {match[1]}, which are gone: it is stale"
         return fail("", message, "systemctl restart nvidia-cdi-refresh; see container_toolkit.cdi")
     for pattern, words, fix in ANSWERS:
-        if re.search(pattern, said, re.I):
-            return fail("", f"{name}: {words} ({said[-200:]})", fix)
-    return fail("", f"{name} starts no container: {said or 'it says nothing'}", "gpuprov explain reads such messages")
+        if re.search(pattern, printed, re.I):
+            return fail("", f"{name}: {words} ({printed[-200:]})", fix)
+    return fail(
+        "", f"{name} starts no container: {printed or 'it says nothing'}", "gpuprov explain reads such messages"
+    )
 
 
 def merge(results: dict[str, Outcome], expected: str) -> Outcome:
     """Return one outcome of those of all engines: what fails goes before what is not proven."""
     for make, status in ((fail, "fail"), (skip, "skip")):
         if those := {name: one for name, one in results.items() if one.status == status}:
-            found = "; ".join(dict.fromkeys(say(those)))
+            message = "; ".join(dict.fromkeys(say(those)))
             hint = "; ".join(dict.fromkeys(one.hint for one in those.values() if one.hint))
             if make is skip:
-                return skip(found, hint)
-            return fail(expected, found, hint, changes=[change for one in those.values() for change in one.changes])
+                return skip(message, hint)
+            return fail(expected, message, hint, changes=[change for one in those.values() for change in one.changes])
     return ok(f"CUDA runs on each device in {', '.join(results)}", expected)
 
 

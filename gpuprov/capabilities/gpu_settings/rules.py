@@ -65,11 +65,11 @@ def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
 
 def hidden_entries(block: GpuSettings) -> Iterable[Problem]:
     """Yield settings without effect: later entries say the same setting of each of their GPUs."""
-    said = [dict[str, Any](settings(entry)) for entry in block.per_gpu]
+    entries = [dict[str, Any](settings(entry)) for entry in block.per_gpu]
     chosen = [_chosen(entry) for entry in block.per_gpu]
     for number, own in enumerate(chosen):
-        for name, value in said[number].items():
-            covering = [n for n in range(number + 1, len(said)) if covers(said[n].get(name), value)]
+        for name, value in entries[number].items():
+            covering = [n for n in range(number + 1, len(entries)) if covers(entries[n].get(name), value)]
             later = {gpu for n in covering for gpu in chosen[n]}
             if own and later and ("all" in later or own <= later):
                 message = f".{name} has no effect: later entries say it of the same GPUs, and the last one counts"

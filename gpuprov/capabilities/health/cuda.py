@@ -66,9 +66,9 @@ def device_files(ctx: Ctx) -> Outcome:
         return not_asked("there is no device file of a GPU: the driver makes them when it is asked first")
     expected = "device files of GPUs that users may open"
     if closed := [each for each in files if not each.mode & 0o066]:
-        told = f"{' '.join(each.path for each in closed)}: mode {closed[0].mode:04o} ({closed[0].owner}), root's alone"
+        modes = f"{' '.join(each.path for each in closed)}: mode {closed[0].mode:04o} ({closed[0].owner}), root's alone"
         causes = "grep -rE 'NVreg_DeviceFile|nvidia' /etc/modprobe.d /etc/udev/rules.d"
-        return fail(expected, told, f"chmod 0666 {' '.join(each.path for each in closed)}; {causes}")
+        return fail(expected, modes, f"chmod 0666 {' '.join(each.path for each in closed)}; {causes}")
     groups = dict.fromkeys(each.owner for each in files if each.mode & 0o006 != 0o006)
     return ok(f"{counted(len(files), 'file')}" + (f", of {', '.join(groups)} alone" if groups else ""), expected)
 

@@ -39,13 +39,15 @@ def programs(ctx: Ctx) -> Outcome:
 def root_only(ctx: Ctx) -> Outcome:
     """Root alone can write the folders, and the files in them, that root runs or reads at a boot: systemd's units and
     drop-ins, settings of modules, rules of udev, /usr/local/bin. Who else can is root after the next boot."""
-    found, expected = ctx.facts.get(HANDS), "units, settings of a boot and programs that root alone can write"
-    if not found:
+    writable, expected = ctx.facts.get(HANDS), "units, settings of a boot and programs that root alone can write"
+    if not writable:
         return ok(expected)
-    told = [f"{each.path}: mode {each.mode}" + (f", of uid {each.owner}" * (each.owner != "0")) for each in found]
-    shown = "; ".join(told[:6]) + (f"; and {len(told) - 6} more" if len(told) > 6 else "")
-    paths = " ".join(each.path for each in found[:6])
-    owned = [each.path for each in found if each.owner != "0"]
+    described = [
+        f"{each.path}: mode {each.mode}" + (f", of uid {each.owner}" * (each.owner != "0")) for each in writable
+    ]
+    shown = "; ".join(described[:6]) + (f"; and {len(described) - 6} more" if len(described) > 6 else "")
+    paths = " ".join(each.path for each in writable[:6])
+    owned = [each.path for each in writable if each.owner != "0"]
     ways = [
         f"see who changed what in them (ls -la), then chmod o-w {paths}",
         *[f"chown root: {' '.join(owned[:6])}"] * bool(owned),

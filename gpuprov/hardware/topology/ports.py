@@ -57,7 +57,7 @@ def find_bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[B
         for slow in slow_ports(device for device in devices if is_rate_known(device))
         if not (slow.device in meant and required and slow.rate >= required)
     ]  # fmt: skip
-    told = {(port.device, port.port) for port in slow}
+    reported = {(port.device, port.port) for port in slow}
     slow += [
         BadPort(
             device=device.name, address=device.address, port=port.number,
@@ -66,7 +66,7 @@ def find_bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[B
         for device in real
         for port in device.ports
         if device.name in meant and 0 < port.rate < required and port.state == "ACTIVE"
-        if (device.name, port.number) not in told
+        if (device.name, port.number) not in reported
     ]  # fmt: skip
     legs = [
         BadPort(device=device.name, address=device.address, port=1, message=f"carries half of a bond: {leg}")

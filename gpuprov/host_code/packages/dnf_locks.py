@@ -62,10 +62,10 @@ def list_locks(base: Any, lines: Iterable[str]) -> Iterator[Tuple[bool, str, Any
 def _find_packages(base: Any, nevra: Any) -> Any:
     """Return the query of a lock's packages, with those that excludepkgs hides: they are installed, and held, all the same."""
     parts = {key: getattr(nevra, key) for key in ("name", "version", "release", "arch")}
-    wanted = {key + "__glob": value for key, value in parts.items() if value}
+    pattern = {key + "__glob": value for key, value in parts.items() if value}
     if nevra.epoch is not None:
-        wanted["epoch"] = nevra.epoch
-    return base.sack.query(flags=hawkey.IGNORE_EXCLUDES).filterm(**wanted)
+        pattern["epoch"] = nevra.epoch
+    return base.sack.query(flags=hawkey.IGNORE_EXCLUDES).filterm(**pattern)
 
 
 def apply(base: Any, own_names: Collection[str], pinned: Iterable[str]) -> None:

@@ -64,10 +64,10 @@ def list_mounts() -> Any:
     python = os.path.realpath(sys.executable)
     mounts = {f"{PLACE}/linker": linker, f"{PLACE}/python": python}
     for path in (python, getattr(sys.modules["_ctypes"], "__file__", "")):
-        for name, found in re.findall(r"(\S+) => (/\S+)", run((linker, "--list", path), 5)[1] if path else ""):
-            mounts[f"{PLACE}/{name}"] = os.path.realpath(found)
+        for name, library in re.findall(r"(\S+) => (/\S+)", run((linker, "--list", path), 5)[1] if path else ""):
+            mounts[f"{PLACE}/{name}"] = os.path.realpath(library)
             for other in SPLIT if name == SPLIT[0] else ():
-                beside = os.path.join(os.path.dirname(found), other)
+                beside = os.path.join(os.path.dirname(library), other)
                 if os.path.exists(beside):  # of one release with libc, as libcuda needs them
                     mounts[f"{PLACE}/{other}"] = os.path.realpath(beside)
     library = os.path.dirname(os.path.realpath(os.__file__))
@@ -107,13 +107,13 @@ def compose(engine: str, image: str, space: str, devices: Any) -> Any:
 def find_image(engine: str, image: str) -> Any:
     """Return the image's name in the engine, containerd's namespace with it, and why the engine does not have it."""
     if engine != "containerd":
-        status, said = run((engine, "image", "inspect", image), 5)
-        return image, "", "" if status == 0 else said
+        status, printed = run((engine, "image", "inspect", image), 5)
+        return image, "", "" if status == 0 else printed
     filters = [f"name=={registry}{image}" for registry in ("", "docker.io/", "docker.io/library/")]
     for space in ("default", "k8s.io"):
-        status, said = run((*CTR, space, "images", "ls", "-q", *filters), 5)
-        if status != 0 or said.strip():
-            return said.strip().rpartition("\n")[2], space, "" if status == 0 else said
+        status, printed = run((*CTR, space, "images", "ls", "-q", *filters), 5)
+        if status != 0 or printed.strip():
+            return printed.strip().rpartition("\n")[2], space, "" if status == 0 else printed
     return image, "", f"no such image: {image}"
 
 
@@ -138,8 +138,8 @@ def guard(engine: str, space: str, command: Any, seconds: float) -> str:
             for stream in (0, 1, 2, answers):
                 os.dup2(nothing, stream)
             remove(engine, space)
-            status, said = run(command, seconds)
-            os.write(into, f"{'end' if status is None else status}\n{said}".encode()[:LONGEST])
+            status, printed = run(command, seconds)
+            os.write(into, f"{'end' if status is None else status}\n{printed}".encode()[:LONGEST])
             os.close(into)
             remove(engine, space)
         finally:
@@ -153,12 +153,12 @@ def guard(engine: str, space: str, command: Any, seconds: float) -> str:
 def try_engine(engine: str, image: str, devices: Any, until: float) -> None:
     """Print what came of it in this engine: a line for each device, or one that says why there is none."""
     name, space, absent = find_image(engine, image)
-    said = absent or guard(engine, space, compose(engine, name, space, devices), until - time.time())
-    lines = [line for line in said.splitlines() if line.startswith("run|")]
+    printed = absent or guard(engine, space, compose(engine, name, space, devices), until - time.time())
+    lines = [line for line in printed.splitlines() if line.startswith("run|")]
     if lines and not absent:
         print("\n".join(f"{line[:3]}|{engine}{line[3:]}" for line in lines))
     else:
-        words = [word for word in (absent or said.partition("\n")[2]).split() if word != "[]"]
+        words = [word for word in (absent or printed.partition("\n")[2]).split() if word != "[]"]
         print(f"{'image' if absent else 'start'}|{engine}|{' '.join(words)[-600:]}")
 
 

@@ -59,24 +59,24 @@ class SwitchedOff(NamedTuple):
 
 def parse_autoinstall(output: Output) -> tuple[SwitchedOff, ...]:
     rows = output.rows(bare=True)
-    found = [SwitchedOff("/etc/dkms/no-autoinstall exists", "rm /etc/dkms/no-autoinstall; dkms autoinstall")] * (
+    switched_off = [SwitchedOff("/etc/dkms/no-autoinstall exists", "rm /etc/dkms/no-autoinstall; dkms autoinstall")] * (
         "1" in rows
     )
     for row in rows.get("conf", []):
         path, _, value = row.partition("|")
         message = f"{path} has AUTOINSTALL={value}" if value else f"{path} has no AUTOINSTALL"
-        found.append(SwitchedOff(message, f'AUTOINSTALL="yes" in {path}; dkms autoinstall'))
+        switched_off.append(SwitchedOff(message, f'AUTOINSTALL="yes" in {path}; dkms autoinstall'))
     hooks = [row.partition("|")[::2] for row in rows.get("hook", [])]
     if hooks and "service" not in rows and not any(state == "on" for state, _ in hooks):
         words = {"mode": "{} is not executable", "mask": "{} masks that of dkms"}
         fixes = {"mode": "chmod +x {}", "mask": "rm {}"}
-        found.append(
+        switched_off.append(
             SwitchedOff(
                 "; ".join(words[state].format(path) for state, path in hooks),
                 "; ".join(fixes[state].format(path) for state, path in hooks),
             )
         )
-    return tuple(found)
+    return tuple(switched_off)
 
 
 NO_AUTOINSTALL = Probe(

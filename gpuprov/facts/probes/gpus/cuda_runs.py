@@ -45,7 +45,7 @@ class InEngine(msgspec.Struct, frozen=True, kw_only=True):
 
     runs: tuple[Run, ...] = ()
     failed: Literal["", "image", "start"] = ""
-    said: str = ""
+    printed: str = ""
 
 
 class InContainers(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +88,7 @@ def parse_containers(output: Output) -> InContainers:
         if kind == "run":
             engines[name] = InEngine(runs=(*engines.get(name, InEngine()).runs, parse_run(cells)))
         elif kind in ("image", "start"):
-            engines[name] = InEngine(failed="image" if kind == "image" else "start", said=cells)
+            engines[name] = InEngine(failed="image" if kind == "image" else "start", printed=cells)
     return InContainers(engines=engines, obstacle="" if engines else "off")
 
 

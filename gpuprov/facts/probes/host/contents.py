@@ -60,12 +60,6 @@ def parse(output: Output) -> Contents:
     messages: dict[str, str] = {}
     for unit, _, text in (row.partition("|") for row in rows["said"]):
         messages[unit] = text.strip() or messages.get(unit, "")
-    pythons: dict[str, tuple[str, ...]] = {}
-    for path, _, python in (row.partition("|") for row in rows["python"]):
-        pythons[path] = tuple(dict.fromkeys((*pythons.get(path, ()), python)))
-    unmet: dict[str, tuple[str, ...]] = {}
-    for path, _, condition in (row.partition("|") for row in rows["unmet"]):
-        unmet[path] = (*unmet.get(path, ()), condition)
     sums = {path: digest for digest, _, path in (row.partition("  ") for row in rows["sum"])}
     return Contents(
         {
@@ -76,17 +70,24 @@ def parse(output: Output) -> Contents:
         parse_show("\n".join(rows["unit"])),
         texts["dropin"],
         texts["lines"],
-        pythons,
+        _group_by_path(rows["python"]),
         frozenset(
             path
             for mode, owner, path in (row.split("|", 2) for row in rows["sound"])
             if int(owner) == 0 and not int(mode, 8) & 0o022
         ),
         messages,
-        unmet,
+        _group_by_path(rows["unmet"]),
         dict(_list_rivals(rows["unit"])),
         parse_show("\n".join(rows["other"])),
     )
+
+
+def _group_by_path(rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    groups: dict[str, tuple[str, ...]] = {}
+    for path, _, text in (row.partition("|") for row in rows):
+        groups[path] = tuple(dict.fromkeys((*groups.get(path, ()), text)))
+    return groups
 
 
 def _list_rivals(rows: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
