@@ -83,7 +83,8 @@ def by_apt(packages: list[str]) -> Spent:
     script = (
         "export DEBIAN_FRONTEND=noninteractive autoinstall_all_kernels=1; "
         "apt-mark unhold $(apt-mark showhold) > /dev/null; apt-get clean; "
-        f"apt-get -y -q --no-install-recommends -o Dpkg::Options::=--force-confold install {' '.join(packages)} > /var/log/floor 2>&1"
+        f"apt-get -y -q --no-install-recommends -o Dpkg::Options::=--force-confold install {' '.join(packages)} > "
+        "/var/log/floor 2>&1"
     )
     return _on_a_copy("bench-floor", lambda _host: container.run("bench-floor", script))
 
@@ -111,7 +112,10 @@ def _on_a_copy(name: str, work: Callable[[SimulatedHost], object]) -> Spent:
 
 def _host_cpu(name: str) -> float:
     """Return the container's CPU time since it was started; with either version of control groups."""
-    read = "awk '/^usage_usec/ {print $2 * 1000}' /sys/fs/cgroup/cpu.stat 2> /dev/null || cat /sys/fs/cgroup/cpuacct/cpuacct.usage"
+    read = (
+        "awk '/^usage_usec/ {print $2 * 1000}' /sys/fs/cgroup/cpu.stat 2> /dev/null || cat "
+        "/sys/fs/cgroup/cpuacct/cpuacct.usage"
+    )
     return float(container.run(name, read)) / 1e9
 
 

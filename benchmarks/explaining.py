@@ -19,7 +19,8 @@ from gpuprov.explain.messages import symptoms_in
 LINES = (
     "Nov 28 10:{0:02d}:{1:02d} gpu{2:02d} systemd[1]: Started Session {0} of user root.",
     "[{0:5d}.{1:06d}] pcieport 0000:{2:02x}:01.0: bridge window [mem 0x{1:x}]",
-    "2026-11-28T10:{0:02d}:{1:02d} gpu{2:02d} kubelet[1234]: I1128 reconciler.go:{0} VerifyControllerAttachedVolume started",
+    "2026-11-28T10:{0:02d}:{1:02d} gpu{2:02d} kubelet[1234]: I1128 reconciler.go:{0} VerifyControllerAttachedVolume "
+    "started",
     "gpu{2:02d}:{0}:{1} [{2}] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
     "Nov 28 10:{0:02d}:{1:02d} gpu{2:02d} sshd[{0}]: Accepted publickey for root from 10.0.0.1 port 22 ssh2",
 )
@@ -56,8 +57,8 @@ def main() -> None:
     if {one.count for one in seen} != {hits}:
         raise SystemExit(f"the loop counts {hits}, explain {[(one.symptom.key, one.count) for one in seen]}")
     sys.stdout.write(
-        f"{mebibytes} MiB: a loop with one regular expression {loop:.2f} s; explain {took:.2f} s, {took / loop:.1f} times, "
-        f"{took / mebibytes:.3f} s a MiB, {more:.1f} MiB more memory\n"
+        f"{mebibytes} MiB: a loop with one regular expression {loop:.2f} s; explain {took:.2f} s, {took / loop:.1f} "
+        f"times, {took / mebibytes:.3f} s a MiB, {more:.1f} MiB more memory\n"
     )
 
 

@@ -33,14 +33,18 @@ def inventory(host: SimulatedHost, count: int, folder: Path, control: bool = Fal
 
 
 def up(count: int, folder: Path, gpuprov: Path) -> SimulatedHost:
-    """Start the converged host with `count` more sshd. Takes some minutes the first time: the driver is really built."""
+    """Start the converged host with `count` more sshd. Takes some minutes the first time: the driver is really
+    built."""
     host = container.up(NAME, Description(user="root"))
     sys.stderr.write("applying the spec to the simulated host (a real DKMS build) ...\n")
     single = inventory(host, 1, folder)
     subprocess.run([gpuprov, "apply", "--yes", single], check=True, stdout=subprocess.DEVNULL)
     # Each sshd admits as many logins at once as there are hosts; MaxStartups is per daemon.
     # A boot id of its own makes each a host of its own: apply works on a machine by one of its names alone.
-    own = "mount --bind /run/boot-$p /proc/sys/kernel/random/boot_id && exec /usr/sbin/sshd -D -p $p -o PidFile=/run/sshd-$p.pid"
+    own = (
+        "mount --bind /run/boot-$p /proc/sys/kernel/random/boot_id && exec /usr/sbin/sshd -D -p $p -o "
+        "PidFile=/run/sshd-$p.pid"
+    )
     sshd = f"p=$p setsid unshare --mount sh -c '{own}' </dev/null >/dev/null 2>&1 &"
     ports = f"$(seq {FIRST_PORT} {FIRST_PORT + count - 1})"
     script = f"for p in {ports}; do cat /proc/sys/kernel/random/uuid > /run/boot-$p; {sshd} done"

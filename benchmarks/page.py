@@ -34,8 +34,10 @@ def results(count: int) -> Iterator[Result]:
     for number in range(1, count + 1):
         host = f"gpu{number:05}"
         if number % 97 == 0:
-            yield Result(host=host, capability="host", check="host.reachable", status="unreachable", found="no route to host",
-                         expected="the host answers", evidence=f"ssh {host} true", hint="look at the machine's console")  # fmt: skip
+            yield Result(host=host, capability="host", check="host.reachable", status="unreachable",
+                         found="no route to host",
+                         expected="the host answers", evidence=f"ssh {host} true", hint="look at the machine's "
+                                                                                        "console")  # fmt: skip
             continue
         failing = {"nvidia_driver.loaded", "mig.mode", "mig.instances", "mps.daemons"} if number % 61 == 0 else set()
         failing |= {"fabric_manager.version"} if number % 150 == 0 else set()
@@ -120,7 +122,8 @@ def main(words: list[str]) -> int:
     took = time.process_time() - started
     out.write_text(page, encoding="utf-8")
     sys.stdout.write(
-        f"{count} hosts, {len(rows)} {'plans' if of_plan else 'results'}: {len(page.encode()) / 1e6:.1f} MB, written in {took:.1f} s\n"
+        f"{count} hosts, {len(rows)} {'plans' if of_plan else 'results'}: {len(page.encode()) / 1e6:.1f} MB, "
+        f"written in {took:.1f} s\n"
     )
     return 0
 

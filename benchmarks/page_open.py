@@ -47,7 +47,8 @@ def main(words: list[str]) -> int:
     told = ", ".join(f"{name} {median(run[name] for run in runs):.2f} s" for name in runs[0])
     least = min(run["wall"] for run in runs)
     sys.stdout.write(
-        f"median of {times}: {told}; least wall {least:.2f} s, load {os.getloadavg()[0]:.1f}; {page.stat().st_size / 1e6:.1f} MB\n"
+        f"median of {times}: {told}; least wall {least:.2f} s, load {os.getloadavg()[0]:.1f}; "
+        f"{page.stat().st_size / 1e6:.1f} MB\n"
     )
     return 0
 

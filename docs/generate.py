@@ -141,7 +141,8 @@ def distribution_page() -> str:
     header = ("distribution", "key", "ID", "sources of the driver", "NVIDIA's repository", "simulated as", "not known")
     lines = [
         "# Distributions\n",
-        "gpuprov runs on these, and refuses others in preflight. The ID is that of `/etc/os-release`. The first source is what",
+        "gpuprov runs on these, and refuses others in preflight. The ID is that of `/etc/os-release`. The first "
+        "source is what",
         "`source: auto` means; `source: runfile` works on all.\n",
         *([f"Read, never changed: {', '.join(read)}.\n"] if read else []),
         *table(header, rows),
@@ -189,7 +190,8 @@ def pages() -> dict[str, str]:
 
 
 def with_modules(lint: str) -> str:
-    """Return ansible-lint's settings, with gpuprov's own modules as the only ones beside Ansible's that a role may use."""
+    """Return ansible-lint's settings, with gpuprov's own modules as the only ones beside Ansible's that a role may
+    use."""
     names = sorted(path.stem for path in (assets.root() / "plugins" / "modules").glob("*.py"))
     return re.sub(r"(?<=allow_modules:\n)(?:  - \w+\n)*", "".join(f"  - {name}\n" for name in names), lint)
 

@@ -35,7 +35,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def read_menu(text: str) -> Menu:
-    """Return the menu described by a page of headings and lists of links: a tab for each `##`, a group for each `###`."""
+    """Return the menu described by a page of headings and lists of links: a tab for each `##`, a group for each
+    `###`."""
     menu: Menu = []
     into = menu
     for line in text.splitlines():

@@ -22,7 +22,8 @@ from gpuprov.core import sanitize
 from gpuprov.core.errors import GpuprovError
 from tests.documents import READER
 
-# Python starts hundreds of times in the tests; where this is set, as in many container images, each compiles gpuprov again.
+# Python starts hundreds of times in the tests; where this is set, as in many container images, each compiles gpuprov
+# again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -56,7 +57,8 @@ def _uses_images(file: str) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """End the run at a mistake in a file of the catalogue: it would make hundreds of tests fail with the same message."""
+    """End the run at a mistake in a file of the catalogue: it would make hundreds of tests fail with the same
+    message."""
     if not hasattr(config, "workerinput"):
         try:
             load_catalogue()

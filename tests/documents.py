@@ -1,4 +1,5 @@
-"""Documents of the checkout, and those printed by commands with --json, checked against the schemas in docs/reference."""
+"""Documents of the checkout, and those printed by commands with --json, checked against the schemas in
+docs/reference."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ def play(
 
 
 def moved(folder: Path, *paths: str) -> Path:
-    """Make plays in this folder use gpuprov's modules with these host paths moved below the folder. Returns the folder."""
+    """Make plays in this folder use gpuprov's modules with these host paths moved below the folder. Returns the
+    folder."""
     utils = folder / "module_utils" / "gpuprov_host_code"
     utils.mkdir(parents=True)
     whole = PLUGINS / "module_utils" / "gpuprov_host_code"

@@ -332,7 +332,8 @@ def reached(tmp_path: Path) -> Path:
         (tmp_path / "without" / name).symlink_to("/bin/true")
     file = tmp_path / "inventory.yaml"
     file.write_text(
-        f"all: {{hosts: {{'gpu[1:4]': {{ansible_ssh_executable: {tmp_path}/ssh}}}}, vars: {{gpuprov: {{nouveau: {{}}}}}}}}\n"
+        f"all: {{hosts: {{'gpu[1:4]': {{ansible_ssh_executable: {tmp_path}/ssh}}}}, vars: {{gpuprov: {{nouveau: "
+        f"{{}}}}}}}}\n"
     )
     return file
 

@@ -155,7 +155,8 @@ def test_a_pipe_hears_now_and_then_what_is_waited_for() -> None:
     lines = done.stderr.splitlines()
     assert 2 <= len(lines) <= 5
     assert lines[0] == (
-        "0:00, 1 of 2 hosts done: applying, 6 min the last time (4 hosts); gpu1: waits for its lock (Take the lock), for 0:00"
+        "0:00, 1 of 2 hosts done: applying, 6 min the last time (4 hosts); gpu1: waits for its lock (Take the "
+        "lock), for 0:00"
     )
     assert "\x1b" not in done.stderr
 
@@ -287,5 +288,6 @@ def test_what_runs_on_the_hosts_is_named_and_how_it_ends() -> None:
         "  gpu5: kernel: Step 5",
         "  gpu6: kernel: Step 6",
         "  gpu7: kernel: Step 7",
-        "What has begun on a host ends by itself, and its lock goes then, in 10 minutes at the latest. Ctrl-C again does not wait",
+        "What has begun on a host ends by itself, and its lock goes then, in 10 minutes at the latest. Ctrl-C again "
+        "does not wait",
     ]

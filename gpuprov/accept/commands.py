@@ -57,7 +57,10 @@ def make_unit(test: str, client: Host, server: Host, client_rail: Rail, server_r
         )
     if "efa" in (client_rail.driver, server_rail.driver):
         # Its queue pairs are UD and SRD: https://github.com/amzn/amzn-drivers/blob/master/kernel/linux/efa/SRD.txt
-        reason = f"{client_rail.device} is an EFA, which has no reliable connections (RC), as this test makes; the NCCL tests use it"
+        reason = (
+            f"{client_rail.device} is an EFA, which has no reliable connections (RC), as this test makes; the "
+            "NCCL tests use it"
+        )
         return msgspec.structs.replace(made, skipped=reason)
     if problem := client_rail.problem or server_rail.problem:
         where = client.name if client_rail.problem else server.name

@@ -79,7 +79,8 @@ def leave_out(
 
 
 def find_busy(hosts: Mapping[str, Host], kinds: Iterable[str], lock: Lock) -> dict[str, str | UnreachableError]:
-    """Find hosts whose GPUs or HCAs are held by processes that no test may disturb, as far as the tests concern them."""
+    """Find hosts whose GPUs or HCAs are held by processes that no test may disturb, as far as the tests concern
+    them."""
     kinds = set(kinds)
     # The scripts complain about a process that ends meanwhile.
     script = f"{{\n{acceptance.USERS.script}\necho '=='\n{nvidia.CLIENTS.script}\n}} 2>/dev/null"

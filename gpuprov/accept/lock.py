@@ -105,7 +105,8 @@ class Lock:
         return {host: result for host, result in ran.items() if host in steps or result.lost or result.status == LOST}
 
     def release(self, hosts: Iterable[str] | None = None) -> dict[str, str]:
-        """End running tests and release the locks. Returns the hosts that could not be reached for it, with the reason."""
+        """End running tests and release the locks. Returns the hosts that could not be reached for it, with the
+        reason."""
         names = list({**self.held, **self.away} if hosts is None else hosts)
         if not names:
             return {}

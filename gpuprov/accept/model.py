@@ -111,7 +111,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """Results of an acceptance, in the order in which they came; `notes` are for the reader. `seconds`: its duration."""
+    """Results of an acceptance, in the order in which they came; `notes` are for the reader. `seconds`: its
+    duration."""
 
     run: str
     hosts: tuple[str, ...]

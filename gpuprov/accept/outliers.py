@@ -129,7 +129,10 @@ def _describe_outlier(
     if worst == "slow":
         held = "not missed" if threshold else "no threshold is known"
         part = f"{chart.worse(median(values), chart.median):.0%}".replace("%", " %")
-        sentence = f"{who}: {shown}; {held}, but {part} worse than the median of all, {format_figure(chart.median)} {unit}{then}"
+        sentence = (
+            f"{who}: {shown}; {held}, but {part} worse than the median of all, {format_figure(chart.median)} "
+            f"{unit}{then}"
+        )
     elif threshold:
         bound = f"{'at most' if chart.less else 'at least'} {format_figure(threshold)} {unit}"
         others = (

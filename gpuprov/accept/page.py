@@ -197,7 +197,8 @@ def list_skipped(outcome: Outcome) -> list[tuple[str, str, str]]:
 
 
 def list_tests(outcome: Outcome) -> list[Figures]:
-    """List each test that has figures: their number, least, median and most, and the figures, the worst verdict first."""
+    """List each test that has figures: their number, least, median and most, and the figures, the worst verdict
+    first."""
     by_test: dict[str, list[Finding]] = {}
     for finding in outcome.findings:
         if finding.measurement and finding.status != "skip":

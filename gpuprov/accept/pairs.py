@@ -18,7 +18,8 @@ from gpuprov.facts.probes.acceptance.outputs import Unreadable, complaint, error
 
 
 def list_units(host: Host, other: Host) -> list[Unit]:
-    """List every test of a pair that both specs include, on every rail; bandwidth in both directions, the rest in one."""
+    """List every test of a pair that both specs include, on every rail; bandwidth in both directions, the rest in
+    one."""
     both = pair_rails(list_rails(host), list_rails(other))
     units = []
     for test in (test for test in host.block.rdma.tests if test in other.block.rdma.tests):

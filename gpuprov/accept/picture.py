@@ -15,15 +15,18 @@ COLUMNS, WIDE = 6, 1400
 """Pairs in a line, and width in pixels, of the list in which a sparse map (a ring of many hosts) is drawn."""
 SPARSE = 16
 STYLE = (
-    "text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1b1e22}.h{font-weight:600;font-size:15px}.s{font-size:12px;fill:#59616a}"
+    "text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1b1e22}.h{font-weight:600;"
+    "font-size:15px}.s{font-size:12px;fill:#59616a}"
     ".m{font-weight:700}.c,.l{text-anchor:middle}.e{text-anchor:end}.paper{fill:#fafaf9}.plate{fill:#fafaf9}"
     "rect.met,rect.skipped,rect.untested{fill:#fff;stroke:#d3d6da}rect.same{fill:#e9ebed}"
     "rect.slow{fill:#f8ebcd;stroke:#8a5a00}rect.missed{fill:#f6c3ad;stroke:#1b1e22;stroke-width:2.5}"
     "rect.far{fill:#b93000;stroke:#1b1e22;stroke-width:2.5}text.far{fill:#fff}"
     "rect.none{fill:url(#none);stroke:#1b1e22;stroke-width:2.5}"
     "@media(prefers-color-scheme:dark){text{fill:#e6e8ea}.s{fill:#9ca6af}.paper,.plate{fill:#111417}"
-    "rect.met,rect.skipped,rect.untested{fill:#191d21;stroke:#3a4148}rect.same{fill:#2c3238}rect.slow{fill:#463412;stroke:#e6b04c}"
-    "rect.missed{fill:#52230f;stroke:#e6e8ea}rect.far{fill:#ff8d6b;stroke:#e6e8ea}text.far{fill:#111417}rect.none{stroke:#e6e8ea}}"
+    "rect.met,rect.skipped,rect.untested{fill:#191d21;stroke:#3a4148}rect.same{fill:#2c3238}rect.slow{fill:#463412;"
+    "stroke:#e6b04c}"
+    "rect.missed{fill:#52230f;stroke:#e6e8ea}rect.far{fill:#ff8d6b;"
+    "stroke:#e6e8ea}text.far{fill:#111417}rect.none{stroke:#e6e8ea}}"
 )
 PATTERN = (
     '<defs><pattern id="none" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'

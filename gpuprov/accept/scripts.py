@@ -51,9 +51,11 @@ def serve(words: Sequence[str], *, listens: bool, limit: float) -> str:
 setsid timeout -k 5 {int(limit)} {_environment({})} {_words(words)} </dev/null >"$d/server.log" 2>&1 &
 {_START.replace("NAME", "server")}n=0
 while :; do
-  case $(sed 's/.*) //;s/ .*//' "/proc/$p/stat" 2>/dev/null) in ''|Z) cat "$d/server.log"; rm -f "$d/server.pid"; exit 1 ;; esac
+  case $(sed 's/.*) //;s/ .*//' "/proc/$p/stat" 2>/dev/null) in ''|Z) cat "$d/server.log"; rm -f "$d/server.pid"
+    exit 1 ;; esac
 {ready}
-  n=$((n + 1)); [ "$n" -ge {READY * 5} ] && {{ cat "$d/server.log"; echo 'it does not listen after {READY} s'; exit 1; }}
+  n=$((n + 1)); [ "$n" -ge {READY * 5} ] && {{ cat "$d/server.log"; echo 'it does not listen after {READY} s'; exit 1
+    }}
   sleep 0.2
 done
 echo "port $port"

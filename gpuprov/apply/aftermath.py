@@ -112,4 +112,7 @@ def describe_interruption(ledger: Ledger) -> str:
     listed = "".join(f"\n  {names(hosts)}: {task}" for task, hosts in running[:NAMED])
     listed += f"\n  and {len(running) - NAMED} more tasks" if len(running) > NAMED else ""
     ends = f"What has begun on a host ends by itself, and its lock goes then, in {MOST // 60} minutes at the latest"
-    return f"interrupted: Ansible is being ended{f'; running now:{listed}' if listed else ''}\n{ends}. Ctrl-C again does not wait"
+    return (
+        f"interrupted: Ansible is being ended{f'; running now:{listed}' if listed else ''}\n{ends}. Ctrl-C again "
+        "does not wait"
+    )

@@ -58,7 +58,8 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
 
 
 def _had_by(reading: Reading, name: str, options: Options) -> str:
-    """Return the other name under which this run has worked on the host, in an earlier job of a roll-out; "" if none."""
+    """Return the other name under which this run has worked on the host, in an earlier job of a roll-out; "" if
+    none."""
     last = reading.facts.known(house.FENCE)
     return fence.find_other_name(last, {"run": options.run, "name": name}) if last and options.run else ""
 

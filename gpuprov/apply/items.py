@@ -1,4 +1,5 @@
-"""Outcomes of the changes that the plan lists, from a reading after the run and from what modules report as done. Pure."""
+"""Outcomes of the changes that the plan lists, from a reading after the run and from what modules report as done.
+Pure."""
 
 from collections.abc import Collection, Iterable, Sequence
 

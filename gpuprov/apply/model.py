@@ -78,8 +78,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 Became = Literal["done", "not needed", "not done", "unforeseen", "taken back", "unknown"]
 """The outcome of a change that the plan lists. not needed: already so at its turn, or nothing had to be done for it.
-unforeseen: done, but not in the plan that was shown. taken back: done, and undone by the rollback of this run. unknown: the host was
-not read after the run."""
+unforeseen: done, but not in the plan that was shown. taken back: done, and undone by the rollback of this run. unknown:
+the host was not read after the run."""
 
 
 class AppliedItem(Item, frozen=True, kw_only=True):

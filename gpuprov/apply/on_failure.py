@@ -59,7 +59,10 @@ def _is_red(host_outcome: HostOutcome) -> bool:
 
 def _describe_rollback(host_outcome: HostOutcome) -> str:
     if host_outcome.state not in DONE:
-        return f"not rolled back: {host_outcome.state}: {': '.join(filter(None, (host_outcome.task, host_outcome.message)))}"
+        return (
+            f"not rolled back: {host_outcome.state}: "
+            f"{': '.join(filter(None, (host_outcome.task, host_outcome.message)))}"
+        )
     failing = ", ".join(each.check for each in host_outcome.failing)
     if host_outcome.reboot:
         return f"{host_outcome.rolled_back}, and waits for a reboot: {'; '.join(host_outcome.reboot)}"

@@ -9,8 +9,8 @@ HOST_STATUSES = (0, 2, 4)
 other status it ended before it started work: https://docs.ansible.com/ansible/latest/cli/ansible-playbook.html"""
 GONE = "see why it does not answer (its console, its network), then apply again, which completes it"
 NOT_BACK = (
-    "see its console. When it is up again, gpuprov verify says what it has started (host.first_boot); then apply again, "
-    "or gpuprov rollback"
+    "see its console. When it is up again, gpuprov verify says what it has started (host.first_boot); then apply "
+    "again, or gpuprov rollback"
 )
 
 

@@ -31,8 +31,8 @@ from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import SpecError
 
 NEVER = (
-    "not taken back: firmware and VBIOS, keys in the firmware, kernels that are gone, what others than gpuprov changed, "
-    "and what programs wrote"
+    "not taken back: firmware and VBIOS, keys in the firmware, kernels that are gone, what others than gpuprov "
+    "changed, and what programs wrote"
 )
 PRUNED = "goes, as far as the receipt lists it; packages stay, and settings whose value before is not known"
 STAYS = "stays as it is, for the checkpoint says nothing of it"

@@ -44,8 +44,8 @@ class Kept(NamedTuple):
 
 
 def before(root: Path, *, own_root: bool = False, everything: bool = False) -> Kept:
-    """Keep packages from starting services in the image; return what is not gpuprov's to remove: its ssh host keys; of the
-    machine that runs, its identity, unless everything is asked for."""
+    """Keep packages from starting services in the image; return what is not gpuprov's to remove: its ssh host keys; of
+    the machine that runs, its identity, unless everything is asked for."""
     keys = frozenset(place.run(root, _BEFORE, POLICY_TEXT.encode()).split())
     if not own_root:
         return Kept(keys)

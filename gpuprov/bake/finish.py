@@ -176,7 +176,8 @@ def _finish(pair: Pair, leader: Owner, host_outcome: HostOutcome, changed: list[
 
 
 def _stops(result: Result) -> bool:
-    """Return whether a check of the hardware, which baking has left to this boot, keeps the machine from being changed."""
+    """Return whether a check of the hardware, which baking has left to this boot, keeps the machine from being
+    changed."""
     return result.refuses and (result.check == JUDGED or images.waits(result.check, result.moment, stops=True))
 
 

@@ -26,7 +26,10 @@ from gpuprov.spec.model import HostSpec
 
 NEEDED = ("gpuprov", "msgspec", "pyyaml", "markupsafe")
 """Packages that reading and judging a host needs."""
-HINT = f'pip download --only-binary :all: --dest DIR "gpuprov=={__version__}", with --python-version of the image\'s Python'
+HINT = (
+    f'pip download --only-binary :all: --dest DIR "gpuprov=={__version__}", with --python-version of the '
+    "image's Python"
+)
 PYTHON, AFTER = "@PYTHON@", "@AFTER@"
 PATH = re.compile(r"/[\w./+-]+", re.ASCII)
 """A path that is a single word of a unit and of a shell: the image says it."""

@@ -1,4 +1,5 @@
-"""The hardware that an image sees while it is baked: the PCI functions of the GPUs that its spec names, and no other."""
+"""The hardware that an image sees while it is baked: the PCI functions of the GPUs that its spec names, and no
+other."""
 
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.simulate.description import MOST_GPUS, Description, Gpus

@@ -30,8 +30,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class Baked(msgspec.Struct, kw_only=True):
     """The outcome. `results`: checks that the image's files decide. `later`: checks by name that the first boot makes.
     `completed`: those that fail now, and whose differences the first boot removes. `left`: what of a host is still
-    there. `cleaned`: what was removed. `kept`: what the image had before that every clone would share: ssh host keys; with
-    --root / the machine's whole identity.
+    there. `cleaned`: what was removed. `kept`: what the image had before that every clone would share: ssh host keys;
+    with --root / the machine's whole identity.
     `changed`: tasks that changed something. `message`, `hint`: why it failed."""
 
     host: str

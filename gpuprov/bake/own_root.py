@@ -1,5 +1,5 @@
-"""A bake of the machine that it runs on, as Packer's provisioners, cloud-init and virt-customize build images: refused on
-a machine at work, and done in a bind mount of its root, so that nothing of what runs is touched."""
+"""A bake of the machine that it runs on, as Packer's provisioners, cloud-init and virt-customize build images: refused
+on a machine at work, and done in a bind mount of its root, so that nothing of what runs is touched."""
 
 import os
 import re
@@ -24,7 +24,8 @@ THIS = RawHost(name="this machine", connection={"ansible_connection": "local"})
 
 
 def refuse_at_work() -> None:
-    """Raise GpuprovError, with all reasons and their fixes, if this machine has a task, and is no image in the making."""
+    """Raise GpuprovError, with all reasons and their fixes, if this machine has a task, and is no image in the
+    making."""
     if reasons := list(_reasons()):
         signs, fixes = zip(*reasons, strict=True)
         message = f"--root / bakes an image of a machine that has no task yet, and here {'; '.join(signs)}"
@@ -105,7 +106,8 @@ def list_mounts(mountinfo: str) -> list[str]:
 
 
 def list_block_devices() -> dict[str, int | str]:
-    """Return this machine's disks and their links below /dev, by path: GRUB's programs look for the root's among them."""
+    """Return this machine's disks and their links below /dev, by path: GRUB's programs look for the root's among
+    them."""
     devices: dict[str, int | str] = {}
     for folder, _, names in os.walk("/dev"):
         for path in (os.path.join(folder, name) for name in names):

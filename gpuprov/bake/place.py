@@ -145,7 +145,8 @@ def _dev(place: Path, disks: Mapping[str, int | str]) -> None:
 
 
 def _resolver(root: Path) -> None:
-    """Have names resolved in the image as on this machine, where its /etc/resolv.conf is a file, or a link into /run."""
+    """Have names resolved in the image as on this machine, where its /etc/resolv.conf is a file, or a link into
+    /run."""
     path, own = root / RESOLVER.lstrip("/"), Path(RESOLVER)
     if not own.is_file():
         return
@@ -175,7 +176,8 @@ def unmount(place: Path) -> None:
 
 
 def run(root: Path, script: str, data: bytes | None = None) -> str:
-    """Run a script in the image, and return what it printed. data: its standard input. Raises GpuprovError if it fails."""
+    """Run a script in the image, and return what it printed. data: its standard input. Raises GpuprovError if it
+    fails."""
     done = subprocess.run(
         chroot.command(str(root), "/bin/sh", "-euc", script), input=data or b"", capture_output=True, check=False
     )

@@ -32,7 +32,10 @@ def _lines(made: Baked, verbose: bool) -> Iterator[str]:
     else:
         passed = [result for result in made.results if result.status == "pass"]
         kernels = f", for {', '.join(made.kernels)}" if made.kernels else ""
-        yield f"{made.host}: {made.root} baked{kernels}: {counted(len(passed), 'check')} passed, {len(made.failing)} failed"
+        yield (
+            f"{made.host}: {made.root} baked{kernels}: {counted(len(passed), 'check')} passed, "
+            f"{len(made.failing)} failed"
+        )
         yield from (
             f"  {result.status} {result.check}: {result.found}"
             for result in made.results

@@ -192,6 +192,7 @@ def _refuse_installed(name: str, made: Mapping[str, Mapping[str, Any]]) -> None:
             installed += [package for package in (*desired["hold"], *desired["release"]) if package not in requested]
     if installed:
         raise GpuprovError(
-            f"{name} has {', '.join(dict.fromkeys(installed))} already, so that it does not show what a fresh host needs",
+            f"{name} has {', '.join(dict.fromkeys(installed))} already, so that it does not show what a fresh host "
+            "needs",
             "resolve on a host of the same release without them: --limit HOST, or gpuprov rehearse's kind of host",
         )

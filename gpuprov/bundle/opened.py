@@ -25,10 +25,13 @@ from gpuprov.host_code.files import compute_digest
 from gpuprov.host_code.pull import signed
 from gpuprov.host_code.pull.refused import Refused
 
-AGAIN = "carry the whole folder over again, or make it again: gpuprov bundle INVENTORY --key KEY --out DIR; nothing was changed"
+AGAIN = (
+    "carry the whole folder over again, or make it again: gpuprov bundle INVENTORY --key KEY --out DIR; nothing "
+    "was changed"
+)
 TRUST = (
-    "--signers names a file of your own with the line of the key, which gpuprov bundle wrote beside the folder: bring it once, "
-    "another way than the bundle"
+    "--signers names a file of your own with the line of the key, which gpuprov bundle wrote beside the folder: "
+    "bring it once, another way than the bundle"
 )
 MOST = 64 << 20
 """Bytes of a manifest."""

@@ -187,7 +187,8 @@ def _refuse_full(name: str, load: Load, answer: Sequence[str]) -> None:
     free, needed = safe_parse.parse_whole(answer[-1]) if answer else None, load.size + MARGIN
     if free is not None and free * 1024 < needed:
         raise GpuprovError(
-            f"{name} has {free * 1024 / 1e6:.0f} MB free for {PLACE}, and the bundle's packages need {needed / 1e6:.0f} MB",
+            f"{name} has {free * 1024 / 1e6:.0f} MB free for {PLACE}, and the bundle's packages need "
+            f"{needed / 1e6:.0f} MB",
             f"make room there, or mount another file system at {PLACE}; nothing was carried",
         )
 

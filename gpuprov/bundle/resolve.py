@@ -147,7 +147,8 @@ def make_script(need: HostNeeds) -> str:
 
 
 def make_input(need: HostNeeds, known: Mapping[str, str]) -> str:
-    """Make the script's input: packages that are here already, by name with their SHA-256; for dnf its whole request."""
+    """Make the script's input: packages that are here already, by name with their SHA-256; for dnf its whole
+    request."""
     if need.family != "redhat":
         return "".join(f"{digest}  {name}\n" for name, digest in known.items())
     pin = {"version": need.pin["version"], "patterns": list(need.pin["patterns"])} if need.pin else {}

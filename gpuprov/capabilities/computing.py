@@ -16,10 +16,15 @@ OUT_OF_MEMORY, UNAVAILABLE, NO_DEVICE = 2, 46, 100
 https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"""
 OBSTACLES = {
     "no-user": ("the host has no user {}", "name a user of the host in health.cuda_user"),
-    "no-device": ("nvidia-smi lists no device on which CUDA could run: {}", "see health.gpus, and the instances that mig asks for"),
-    "no-uvm": ("there is no /dev/nvidia-uvm, without which no program of CUDA starts",
-               "modprobe nvidia_uvm; nvidia-modprobe -u -c=0; persistence: {} makes it at boot"),
-}  # fmt: skip
+    "no-device": (
+        "nvidia-smi lists no device on which CUDA could run: {}",
+        "see health.gpus, and the instances that mig asks for",
+    ),
+    "no-uvm": (
+        "there is no /dev/nvidia-uvm, without which no program of CUDA starts",
+        "modprobe nvidia_uvm; nvidia-modprobe -u -c=0; persistence: {} makes it at boot",
+    ),
+}
 STEPS = {
     "become": ("gpuprov cannot become this user: {}", "set ansible_become: true"),
     "load": ("{}", "see nvidia_driver.user_space: libcuda.so.1 comes with the driver"),
@@ -28,10 +33,14 @@ STEPS = {
     "hang": ("no answer within {} s", "journalctl -k -b says why; gpuprov explain reads its lines"),
 }
 OPENS = {
-    errno.EPERM: ("a cgroup denies {}", "systemctl show -p DevicePolicy -p DeviceAllow UNIT; see container_toolkit.daemon_reload"),
+    errno.EPERM: (
+        "a cgroup denies {}",
+        "systemctl show -p DevicePolicy -p DeviceAllow UNIT; see container_toolkit.daemon_reload",
+    ),
     errno.ENOENT: ("there is no {}", "nvidia-modprobe -u -c=0; in containers see container_toolkit.cdi"),
-}  # fmt: skip
-"""By the number of the error; systemd and engines deny device files by EPERM: https://docs.kernel.org/admin-guide/cgroup-v1/devices.html"""
+}
+"""By the number of the error; systemd and engines deny device files by EPERM:
+https://docs.kernel.org/admin-guide/cgroup-v1/devices.html"""
 MODES = "ls -l /dev/nvidia*; the driver's NVreg_DeviceFileMode and groups of the user decide"
 IN_CONTAINER = {
     ("load", 0): "nvidia-ctk cdi generate; see container_toolkit.cdi: the toolkit brings libcuda.so.1 into containers",
@@ -85,6 +94,9 @@ def find_fix(run: Run, within: bool = False) -> str:
     if run.mode == "Prohibited":
         return "gpu_settings.compute_mode, or nvidia-smi -c DEFAULT"
     if run.code == NO_DEVICE:
-        return "ls -l /dev/nvidia*, and the cgroup of the user's session: nvidia-smi shows the device, and libcuda does not"
+        return (
+            "ls -l /dev/nvidia*, and the cgroup of the user's session: nvidia-smi shows the device, and libcuda "
+            "does not"
+        )
     fixes = (symptom.fix for symptom in list_symptoms() if run.code in symptom.codes)
     return next(fixes, f'gpuprov explain "CUDA error {run.code}"')

@@ -48,7 +48,8 @@ def branch_wanted(host: HostSpec, facts: Facts) -> int:
 
 
 def judge_holders(ctx: Context[Any], changes: Iterable[Change]) -> Outcome:
-    """Return whether services alone hold GPUs, which apply stops for a driver that is unloaded. changes: its modules'."""
+    """Return whether services alone hold GPUs, which apply stops for a driver that is unloaded. changes: its
+    modules'."""
     holders = ctx.facts.get(nvidia.CLIENTS)
     moves = [*changes]
     moves += [

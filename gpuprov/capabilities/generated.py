@@ -37,13 +37,13 @@ def _text(path: Path) -> str:
 
 
 FILES = (
-    "Every file, unit and program that gpuprov writes for it is there with that text, root's, with its mode, and systemd has read "
-    "it; no drop-in of others changes what it says."
+    "Every file, unit and program that gpuprov writes for it is there with that text, root's, with its mode, and "
+    "systemd has read it; no drop-in of others changes what it says."
 )
 LINES = " The lines that it sets in files of others have their values, and root alone may write these."
 ENABLED = (
-    "Its units start at a boot, as systemd has read their files, and do their work: no drop-in of others leaves them idle, and no "
-    "unit of others stops them. Those that would compete with them do not start."
+    "Its units start at a boot, as systemd has read their files, and do their work: no drop-in of others leaves "
+    "them idle, and no unit of others stops them. Those that would compete with them do not start."
 )
 ACTIVE = "Its units run, and those that would compete with them do not."
 READ = " What they have read at their start, programs among it, has the same content still."

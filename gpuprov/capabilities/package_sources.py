@@ -145,7 +145,10 @@ def package_sources(ctx: Context[Any]) -> Outcome:
             f"{holder} trusts {retired.id}, which NVIDIA replaced by {after} on {retired.since}" for holder in holders
         ]
     if ours:
-        hint = "Signed-By, or gpgkey=file:// and gpgcheck=1, with the owner's key; a retired key: remove its file, or rpm -e it"
+        hint = (
+            "Signed-By, or gpgkey=file:// and gpgcheck=1, with the owner's key; a retired key: remove its file, "
+            "or rpm -e it"
+        )
         return fail("signed package sources", "; ".join(dict.fromkeys(ours)), hint)
     number = len(repo_state["sources"])
     also = f"; not of NVIDIA's packages, and unproven: {'; '.join(dict.fromkeys(foreign))}" if foreign else ""

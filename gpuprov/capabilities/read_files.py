@@ -42,8 +42,8 @@ def judge_age(unit: Unit, newer: Newer) -> Unit:
 
 
 def list_unread(units: Iterable[Unit], resources: Iterable[Resource], contents: Contents) -> Iterator[str]:
-    """Yield the units that are to start at a boot and whose files have changed since systemd read them; of gpuprov's own
-    files the check of files says so."""
+    """Yield the units that are to start at a boot and whose files have changed since systemd read them; of gpuprov's
+    own files the check of files says so."""
     own = {resource.path for resource in resources if isinstance(resource, File)}
     for unit in units:
         if unit.enabled and not is_among(unit.name, own) and contents.units.get(unit.name, Loaded()).stale:

@@ -44,8 +44,8 @@ def mentioned(capability: Capability, ctx: Context[Any], values: Mapping[str, An
 
 
 class Settings(NamedTuple):
-    """Settings that a capability brings to a host and that outlast their declaration; `unread`: the checks of those that
-    cannot be known now; `present`: devices that the host has."""
+    """Settings that a capability brings to a host and that outlast their declaration; `unread`: the checks of those
+    that cannot be known now; `present`: devices that the host has."""
 
     declared: dict[tuple[str, str, str], Lasting]
     unread: frozenset[str]

@@ -1,4 +1,5 @@
-"""Steps of roles, which are no state (a reset, a build, a MIG plan): whether a host needs one, and what it takes first."""
+"""Steps of roles, which are no state (a reset, a build, a MIG plan): whether a host needs one, and what it takes
+first."""
 
 from __future__ import annotations
 

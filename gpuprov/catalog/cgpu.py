@@ -10,8 +10,8 @@ from gpuprov.host_code.at_boot import cgpu as program
 ROOT, CONFIG = program.ROOT, program.CONFIG
 UNIT = "gpuprov-cgpu.service"
 INSTALLER = (
-    "gpuprov does not install cGPU, which is Alibaba's: on ACK, label the node ack.node.gpu.schedule=cgpu; elsewhere, install.sh of "
-    "Alibaba's package"
+    "gpuprov does not install cGPU, which is Alibaba's: on ACK, label the node ack.node.gpu.schedule=cgpu; "
+    "elsewhere, install.sh of Alibaba's package"
 )
 
 

@@ -36,8 +36,8 @@ QUOTES = str.maketrans(
 
 
 def fold(text: str) -> str:
-    """Normalise a text for comparison: without quotes, case and runs of blanks; web pages and programs write ' as a curved one or
-    as `, and logs put a backslash before a quote within quotes."""
+    """Normalise a text for comparison: without quotes, case and runs of blanks; web pages and programs write ' as a
+    curved one or as `, and logs put a backslash before a quote within quotes."""
     return " ".join(text.translate(QUOTES).split()).casefold()
 
 

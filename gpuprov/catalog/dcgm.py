@@ -1,4 +1,5 @@
-"""NVIDIA Data Center GPU Manager: its packages by release line, units and files, the matching CUDA build and exporter."""
+"""NVIDIA Data Center GPU Manager: its packages by release line, units and files, the matching CUDA build and
+exporter."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,7 +122,8 @@ def find_line(version: str, installed: Iterable[str], cuda: Sequence[str]) -> Li
 
 
 def list_names(of: Line, parts: Parts, cuda: Sequence[str]) -> list[str]:
-    """Return the packages of one version for these parts and builds. `parts`: by name, whether the part is requested."""
+    """Return the packages of one version for these parts and builds. `parts`: by name, whether the part is
+    requested."""
     package_names = [name for part, given in NAMES[of].items() if parts.get(part, True) for name in given]
     return fill_templates(package_names, cuda)
 
@@ -137,15 +139,24 @@ def list_all_names() -> tuple[str, ...]:
     return tuple(fill_templates((*templates, *PIECES, EXPORTER), tuple(CUDA)))
 
 
-def follow(version: str, of: Line, packages: Mapping[str, str], index: Mapping[str, Sequence[str]],
-           installed: Mapping[str, str], cuda: Sequence[str]) -> tuple[dict[str, str], list[str]]:  # fmt: skip
+def follow(
+    version: str,
+    of: Line,
+    packages: Mapping[str, str],
+    index: Mapping[str, Sequence[str]],
+    installed: Mapping[str, str],
+    cuda: Sequence[str],
+) -> tuple[dict[str, str], list[str]]:
     """Return the versions that move along with the set `packages` of package version `version`, and the packages of
     DCGM that must be removed instead."""
     strange = list_other_builds(installed, cuda)
     stale = [name for name in installed if re.fullmatch(PATTERNS[of], name) and name not in packages]
     pieces = [name for name in fill_templates(PIECES, cuda) if of == "4" and name not in packages]
-    along = {name: version for name in dict.fromkeys([*stale, *pieces])
-             if name not in strange and (version in index.get(name, ()) or installed.get(name) == version)}  # fmt: skip
+    along = {
+        name: version
+        for name in dict.fromkeys([*stale, *pieces])
+        if name not in strange and (version in index.get(name, ()) or installed.get(name) == version)
+    }
     other = [
         name for name in installed for candidate in LINES if candidate != of and re.fullmatch(PATTERNS[candidate], name)
     ]

@@ -53,7 +53,10 @@ class DcgmError(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def cause(self) -> str:
         quoted = f': "{_PLACEHOLDER.sub("...", self.text.rstrip("."))}"' if self.text else ""
-        return f"Error {self.code} of DCGM, {self.name}{quoted} ({self.about.replace('_', ' ')}, severity {self.severity})."
+        return (
+            f"Error {self.code} of DCGM, {self.name}{quoted} ({self.about.replace('_', ' ')}, severity "
+            f"{self.severity})."
+        )
 
     @property
     def check(self) -> str:

@@ -46,7 +46,8 @@ read_engines_file = partial(load, "engines", EnginesFile)
 
 
 def find_newest_cdi(engine: str, version: str) -> str:
-    """Return the newest version of a CDI file that this release reads; "" if it reads none, or its version is unknown."""
+    """Return the newest version of a CDI file that this release reads; "" if it reads none, or its version is
+    unknown."""
     own = BUNDLED.get(engine, engine)
     rows = [row for row in read_engines_file().reads if row.engine == own and number(row.since) <= number(version)]
     return rows[-1].cdi if rows else ""

@@ -61,7 +61,10 @@ def index_by_name() -> dict[str, Gpu]:
     for gpu in list_gpus():
         for name in {_fold(gpu.key), *(_fold(alias.name) for alias in gpu.aliases)}:
             if name in by_name:
-                message = f'gpuprov/catalog/data/gpus.yaml: gpus[{gpu.key}] has the name "{name}" of gpus[{by_name[name].key}]'
+                message = (
+                    f'gpuprov/catalog/data/gpus.yaml: gpus[{gpu.key}] has the name "{name}" of '
+                    f"gpus[{by_name[name].key}]"
+                )
                 raise GpuprovError(message, choose_fix())
             by_name[name] = gpu
     return by_name

@@ -9,7 +9,8 @@ from gpuprov.catalog.reader import Fact, File, load
 
 Fabric = Literal["", "infiniband", "roce", "efa", "erdma"]
 _TYPE = re.compile(
-    r"(ml\.)?[a-z][a-z0-9]*(-[a-z0-9]+)?\.[a-z0-9-]+|gx\d[a-z]*-\d+x\d+x.+|ecs\..+|standard_.+|[a-z]\d[a-z]*-[a-z]+-\d+g?(-metal)?|(bm|vm)\.gpu.+|gpu_\d+x_.+"
+    r"(ml\.)?[a-z][a-z0-9]*(-[a-z0-9]+)?\.[a-z0-9-]+|gx\d[a-z]*-\d+x\d+x.+|ecs\..+|standard_.+|"
+    r"[a-z]\d[a-z]*-[a-z]+-\d+g?(-metal)?|(bm|vm)\.gpu.+|gpu_\d+x_.+"
 )
 _HYPERPOD = "ml."
 """SageMaker HyperPod's, before EC2's instance type in the label node.kubernetes.io/instance-type:

@@ -53,8 +53,8 @@ def _build_phrase(printed: str, english: str) -> _Phrase:
 
 @cache
 def list_foreign_words() -> frozenset[str]:
-    """Return words in lower case, none of them in the English texts, of which a text has one if it is in another language
-    and has no letters but those of English."""
+    """Return words in lower case, none of them in the English texts, of which a text has one if it is in another
+    language and has no letters but those of English."""
     english = {
         word for text in load("languages", LanguagesFile).texts for word in _WORD.findall(text.english.casefold())
     }

@@ -15,8 +15,8 @@ ALL = "all"
 
 
 class NicLine(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message of one or more drivers, by the texts in it as printed. `cause` and `fix` are empty where a file of symptoms
-    has the key.
+    """A message of one or more drivers, by the texts in it as printed. `cause` and `fix` are empty where a file of
+    symptoms has the key.
 
     `clears`: keys of the entries whose earlier lines of the same device are obsolete after this one. `until`: other
     events that make the line obsolete: the driver's next loading of the device (or a boot), or a boot alone.
@@ -72,7 +72,8 @@ _ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
 SPOKEN = re.compile(
     rf"(?<![^\s])(?:(?P<driver>[\w-]{{1,40}}) (?P<address>{_ADDRESS})(?: (?P<name>[^\s:]{{1,40}}))?: "
     rf"|(?P<prober>[\w-]{{1,40}}): probe of (?P<probed>{_ADDRESS}) "
-    r"|NETDEV WATCHDOG: (?P<interface>\S{1,40}) \((?P<of_interface>\w{1,40})\): |infiniband (?P<device>[a-z][\w-]{0,63}): )",
+    r"|NETDEV WATCHDOG: (?P<interface>\S{1,40}) \((?P<of_interface>\w{1,40})\): |infiniband "
+    r"(?P<device>[a-z][\w-]{0,63}): )",
     re.IGNORECASE,
 )
 """The prefix of a line that names its driver: as __ibdev_printk does

@@ -50,6 +50,9 @@ def list_package_names(
     try:
         names = tuple(name.format(**fill) for name in entry.packages)
     except (KeyError, IndexError, ValueError) as error:
-        place = f"gpuprov/catalog/data/drivers.yaml: package_sets[{entry.part}].packages of {', '.join(entry.distributions)}"
+        place = (
+            f"gpuprov/catalog/data/drivers.yaml: package_sets[{entry.part}].packages of "
+            f"{', '.join(entry.distributions)}"
+        )
         raise GpuprovError(f"{place}: unknown placeholder {error}; allowed: {', '.join(fill)}", choose_fix()) from error
     return names

@@ -23,10 +23,12 @@ WORD = re.compile(r"[a-z0-9_]+")
 _OPEN = "0x"
 """The end of a signature that is followed by a number."""
 _COMMON = frozenset(
-    "address allocate another available cannot command connection container could couldn connect device devices disabled driver "
-    "enabled error exited failed found initialize initialization installed invalid kernel loaded loading memory module nvidia "
-    "operation package permission possible process provider register running server service status support supported system "
-    "this timeout unable unknown version without".split()
+    "address allocate another available cannot command connection container could couldn connect device devices "
+    "disabled driver "
+    "enabled error exited failed found initialize initialization installed invalid kernel loaded loading memory "
+    "module nvidia "
+    "operation package permission possible process provider register running server service status support "
+    "supported system this timeout unable unknown version without".split()
 )
 """Words in lines of every program: if possible, a signature is looked up by another of its words."""
 
@@ -60,8 +62,8 @@ def parse_signature(text: str, *, fallback: bool = False) -> Signature:
 
 @cache
 def build_pattern(text: str) -> re.Pattern[str]:
-    """Return a pattern for a signature, with a group for what each * stands for. Its words must begin and end where those
-    of the line do, except beside a *; a setting with the name of a single-word signature does not match."""
+    """Return a pattern for a signature, with a group for what each * stands for. Its words must begin and end where
+    those of the line do, except beside a *; a setting with the name of a single-word signature does not match."""
     inner = r"(\S*)".join(map(re.escape, text.split(ANY)))
     before = r"(?<!\w)" if re.match(r"\w", text) else ""
     after = (

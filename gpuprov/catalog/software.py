@@ -14,9 +14,11 @@ TOOLS = ("compiler", "dkms", "kernel-headers", "support")
 """Parts of package sets that build modules, and belong to the distribution; of the last, `group_patterns_by_family` has
 those that are NVIDIA's."""
 CLIENT = r"(lib|nvidia-lib)xnvctrl.*"
-"""A client of X, on which programs that are not NVIDIA's depend: https://packages.debian.org/bookworm/libhwloc-plugins"""
+"""A client of X, on which programs that are not NVIDIA's depend:
+https://packages.debian.org/bookworm/libhwloc-plugins"""
 SIGNATURES = "linux-signatures-nvidia-.*"
-"""What Ubuntu's precompiled modules are linked with: https://packages.ubuntu.com/noble/linux-modules-nvidia-580-server-generic"""
+"""What Ubuntu's precompiled modules are linked with:
+https://packages.ubuntu.com/noble/linux-modules-nvidia-580-server-generic"""
 
 
 @cache

@@ -19,8 +19,8 @@ SXIDS = "nvswitch-sxid"
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cause with the read-only command that shows it, and the fix. `when`: what a line has beside the message, a signal
-    or an error of the system for example, if this is its cause."""
+    """A cause with the read-only command that shows it, and the fix. `when`: what a line has beside the message, a
+    signal or an error of the system for example, if this is its cause."""
 
     cause: str
     check: str
@@ -34,8 +34,8 @@ class Symptom(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     `codes`: numbers of CUDA's errors, in whatever words a program prints them. `fallbacks`: text by which a part of a
     program is known; a line with it is of this symptom if no row has its message.
 
-    `cause`, `check` and `fix` are of the likeliest cause; `others` follow in order of likelihood, unless the line itself
-    decides for one of them. `action`: of an Xid,
+    `cause`, `check` and `fix` are of the likeliest cause; `others` follow in order of likelihood, unless the line
+    itself decides for one of them. `action`: of an Xid,
     the action that NVIDIA specifies. `decided_by`: keys of symptoms that decide its cause if they are seen beside it.
     `follows`: the message says that something failed, and another line says why: the answers to other lines come before
     it. `harmless`: those of its signatures that hosts print that are well, too: a message pasted by itself is answered,

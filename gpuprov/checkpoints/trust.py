@@ -1,4 +1,5 @@
-"""Limits of a checkpoint, which a host supplies: it may have this machine do no more than its inventory permits. Pure."""
+"""Limits of a checkpoint, which a host supplies: it may have this machine do no more than its inventory permits.
+Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -23,7 +24,8 @@ def trusted(raw: RawHost, back: Back) -> Back | Refused:
     for path, value in _find_beyond(back.values, ()):
         if value and known.get(path) != value:
             return Refused(
-                f"its checkpoint names {format_path(path)} {value!r}, and the inventory does not; a host's word is not enough",
+                f"its checkpoint names {format_path(path)} {value!r}, and the inventory does not; a host's word is "
+                "not enough",
                 f"name it in the inventory as it was, {format_path(path)}, then roll back again",
             )
     values = {name: value for name, value in back.values.items() if name not in POLICIES}

@@ -198,8 +198,27 @@ def export(
 
 
 REST = (
-    health, repair, rollout, fleet_commands, bake, diff, drift, explain, catalog, capture, accept, drain, undrain,
-    enroll, mig, topology, show, bundle, schema, simulate, test,
-)  # fmt: skip
+    health,
+    repair,
+    rollout,
+    fleet_commands,
+    bake,
+    diff,
+    drift,
+    explain,
+    catalog,
+    capture,
+    accept,
+    drain,
+    undrain,
+    enroll,
+    mig,
+    topology,
+    show,
+    bundle,
+    schema,
+    simulate,
+    test,
+)
 for command in REST:
     cli.add_command(command)

@@ -37,13 +37,15 @@ FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 @click.option("--log-dir", type=Written(folder=True), help="Folder for the log of the run.")
 @options.json_flag
 def bake(inventory: options.InventoryOptions, root: Path, wheels: Path, as_json: bool, **given: Any) -> int:
-    """Bring the image in a folder to the spec of one host, as far as no hardware is needed; its first boot does the rest.
+    """Bring the image in a folder to the spec of one host, as far as no hardware is needed; its first boot does the
+    rest.
 
-    --limit names the host whose spec it is. Needs root. Packages, kernel modules for the image's kernels, configuration and units are
-    applied in a chroot, which sees the GPUs that the spec names, whatever this machine has. Nothing is started. Then what belongs to
-    one machine is removed. On the first boot of each machine a unit judges the hardware, applies what is left, verifies and reports.
-    --root / bakes the machine that this runs on, such as Packer's: refused if it has a task; only what gpuprov left is removed.
-    Exit codes: 0 baked; 1 a check fails, or something of a host is left; 3 not baked.
+    --limit names the host whose spec it is. Needs root. Packages, kernel modules for the image's kernels, configuration
+    and units are applied in a chroot, which sees the GPUs that the spec names, whatever this machine has. Nothing is
+    started. Then what belongs to one machine is removed. On the first boot of each machine a unit judges the hardware,
+    applies what is left, verifies and reports. --root / bakes the machine that this runs on, such as Packer's: refused
+    if it has a task; only what gpuprov left is removed. Exit codes: 0 baked; 1 a check fails, or something of a host is
+    left; 3 not baked.
 
     \b
     Example: gpuprov bake inventory.yaml --limit gpu001 --root /srv/image --wheels wheels

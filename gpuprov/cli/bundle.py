@@ -61,16 +61,18 @@ OF_PULL = ("wheels", "source", "results", "mode", "reboot", "serial")
     help="With --pull: serial number, higher than any before (the time).",
 )
 def bundle(inventory: options.InventoryOptions, pull: bool, **given: Any) -> int:
-    """Write what hosts without internet access need, or, with --pull, what hosts need that apply their spec by themselves.
+    """Write what hosts without internet access need, or, with --pull, what hosts need that apply their spec by
+    themselves.
 
-    Without --pull: the packages that the specs need with all that they depend on, resolved now by the hosts' own apt, dnf or
-    zypper, at exact versions, in a signed repository for each release, and the files that specs name by their address;
-    gpuprov apply --bundle DIR takes all of it from there and from nowhere else. A bundle that is in DIR is replaced, and
-    what it has is not fetched again.
+    Without --pull: the packages that the specs need with all that they depend on, resolved now by the hosts' own apt,
+    dnf or zypper, at exact versions, in a signed repository for each release, and the files that specs name by their
+    address; gpuprov apply --bundle DIR takes all of it from there and from nowhere else. A bundle that is in DIR is
+    replaced, and what it has is not fetched again.
 
-    With --pull: a signed bundle for each host, the wheels that it needs, and user-data of cloud-init that makes it a puller.
-    The host is known by the variables pull_machine_id, pull_product_uuid, pull_product_serial or pull_declared. It refuses what is not
-    signed by the key, is another host's, has expired, or is older than what it had, before anything is unpacked.
+    With --pull: a signed bundle for each host, the wheels that it needs, and user-data of cloud-init that makes it a
+    puller. The host is known by the variables pull_machine_id, pull_product_uuid, pull_product_serial or pull_declared.
+    It refuses what is not signed by the key, is another host's, has expired, or is older than what it had, before
+    anything is unpacked.
 
     \b
     Example: gpuprov bundle staging.yaml --key bundle_key --out usb/bundle
@@ -105,7 +107,8 @@ def _write_packages(inventory: options.InventoryOptions, **given: Any) -> int:
         terminal.progress(f"{made.kept} files are those of the bundle before, and were not fetched again")
     size = sum(file.size for file in made.manifest.files.values())
     terminal.progress(
-        f"{chosen.out}: {size / 1e6:.0f} MB, for {counted(len(made.manifest.specs), 'spec')}; expires at {made.manifest.expires_at}"
+        f"{chosen.out}: {size / 1e6:.0f} MB, for {counted(len(made.manifest.specs), 'spec')}; expires at "
+        f"{made.manifest.expires_at}"
     )
     return 0
 
@@ -128,7 +131,8 @@ def _write_jobs(inventory: options.InventoryOptions, accepted: tuple[str, ...], 
     made = bundles.make(fleet, chosen, time.time())
     for host, files in made.files.items():
         terminal.warning(
-            f"{host}: its spec names files that no bundle carries; put them on the host, at the same place: {', '.join(files)}"
+            f"{host}: its spec names files that no bundle carries; put them on the host, at the same place: "
+            f"{', '.join(files)}"
         )
     terminal.progress(f"{made.hosts} bundles in {chosen.out}; serial {made.serial}; they expire at {made.expires_at}")
     return 0

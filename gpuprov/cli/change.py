@@ -51,8 +51,8 @@ def _check_prune(prune: bool, only: frozenset[str] | None) -> None:
 @click.option("--html", type=FILE, help="Also write the plan to this file, as one HTML page.")
 @habits.refused(
     "--from",
-    why="a plan asks the host's package manager; gpuprov verify --from says what differs in a record, gpuprov show --from lists "
-    "what the host should have",
+    why="a plan asks the host's package manager; gpuprov verify --from says what differs in a record, gpuprov show "
+    "--from lists what the host should have",
 )
 @options.act_limit
 @options.json_flag
@@ -123,7 +123,8 @@ def plan(
 @click.option(
     "--act",
     type=click.Choice(["prepare"]),
-    help="Only this part: prepare judges and downloads, changes nothing in service, and ends; a later apply uses what is there.",
+    help="Only this part: prepare judges and downloads, changes nothing in service, and ends; a later apply uses "
+    "what is there.",
 )
 @click.option("--full", is_flag=True, help="Run every role, even where every check passes.")
 @prune_option

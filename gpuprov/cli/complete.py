@@ -89,7 +89,8 @@ def _items(before: str, incomplete: str, names: Iterable[str]) -> list[Completio
 
 
 def _names(ctx: click.Context) -> list[str]:
-    """Return groups, then hosts. A source that would be executed, or that needs a password, is not read for completion."""
+    """Return groups, then hosts. A source that would be executed, or that needs a password, is not read for
+    completion."""
     from gpuprov.core.errors import GpuprovError
     from gpuprov.inventory import find_default_sources, load
 

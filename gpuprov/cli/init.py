@@ -173,7 +173,8 @@ def _draft_from_answers(answers: dict[str, str], recipe: str | None) -> Draft:
     if "hosts" not in answers:
         options.must_be_able_to_ask(
             "gpuprov init asks for hosts and GPUs",
-            "name them with --hosts, or where they are known from: --from-hosts HOST,..., --from-slurm FILE, --from-kubernetes FILE",
+            "name them with --hosts, or where they are known from: --from-hosts HOST,..., --from-slurm FILE, "
+            "--from-kubernetes FILE",
         )
     return recipes.draft(recipe, answers) if recipe is not None else questions.draft(answers)
 

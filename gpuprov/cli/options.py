@@ -82,8 +82,8 @@ reading = combine(
     common,
     take(InventoryOptions, "inventory"),
 )
-"""Add the options for reading an inventory: vault and cache options, and the common ones; the command receives them, and
-those of `reaching`, as `inventory`."""
+"""Add the options for reading an inventory: vault and cache options, and the common ones; the command receives them,
+and those of `reaching`, as `inventory`."""
 
 inventory = combine(
     click.argument("sources", metavar="[INVENTORY]...", nargs=-1, shell_complete=complete.files),
@@ -143,8 +143,8 @@ recorded = click.option(
     multiple=True,
     metavar="PATH",
     type=click.Path(exists=True, path_type=Path),
-    help="Judge this record instead of the host: bug report of NVIDIA, sosreport, must-gather, capture, kernel log, nvidia-smi -q "
-    "(also -x), nvidia-smi nvlink, ibstat, lspci -nn, or a folder of them.",
+    help="Judge this record instead of the host: bug report of NVIDIA, sosreport, must-gather, capture, kernel log, "
+    "nvidia-smi -q (also -x), nvidia-smi nvlink, ibstat, lspci -nn, or a folder of them.",
 )
 """--from: records of hosts; the command receives their paths as `records`."""
 

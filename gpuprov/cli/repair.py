@@ -34,7 +34,8 @@ from gpuprov.core.errors import GpuprovError
 @click.option("--ticket-dir", type=Written(folder=True), help="Folder for the tickets of hosts that are given up.")
 @habits.refused(
     "--from",
-    why="a record cannot be repaired; gpuprov health --from says what its host needs, gpuprov show --html makes its page",
+    why="a record cannot be repaired; gpuprov health --from says what its host needs, gpuprov show --html makes its "
+    "page",
 )
 @options.read_limit
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
@@ -47,8 +48,8 @@ def repair(
     run: str | None,
     **given: Any,
 ) -> int:
-    """Repair hosts that health calls unfit until a reset or a reboot: drain, reset the GPUs, reboot if that did not help,
-    and give the host back when it is fit. What no software repairs gets a ticket: a page and a JSON file.
+    """Repair hosts that health calls unfit until a reset or a reboot: drain, reset the GPUs, reboot if that did not
+    help, and give the host back when it is fit. What no software repairs gets a ticket: a page and a JSON file.
 
     The plan is shown first. Services that hold GPUs are stopped and started again; no job is ended: a host on whose
     GPUs a process runs is refused. Exit code 0: all are fit; 1: some are not, or it is not proven; 3: given up or

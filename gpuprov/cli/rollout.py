@@ -48,8 +48,8 @@ why = click.option("--why", default="", metavar="TEXT", help="The reason, for wh
 @habits.refused(
     "-K",
     "--ask-become-pass",
-    why="the processes of a roll-out ask nobody, and outlive this one; say ansible_become_password in the inventory, encrypted with "
-    "ansible-vault, and give --vault-password-file",
+    why="the processes of a roll-out ask nobody, and outlive this one; say ansible_become_password in the "
+    "inventory, encrypted with ansible-vault, and give --vault-password-file",
     is_flag=True,
 )
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")

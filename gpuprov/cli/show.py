@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 @click.option(
     "--html",
     type=Written(),
-    help="Also write a page about the one host: what it is, verdict and fixes, topology, MIG, what changed, kernel log.",
+    help="Also write a page about the one host: what it is, verdict and fixes, topology, MIG, what changed, kernel "
+    "log.",
 )
 @options.capabilities
 @options.read_limit
@@ -75,7 +76,8 @@ def show(
 
 
 def _write_page(fleet: Fleet, names: Any, records: tuple[Path, ...], timeout: float, page: Any) -> Any:
-    """Write the page of the one host; return the same as `_read`, of the same reading, and 1 unless the page is green."""
+    """Write the page of the one host; return the same as `_read`, of the same reading, and 1 unless the page is
+    green."""
     from gpuprov.capabilities import BY_NAME
     from gpuprov.core import terminal
     from gpuprov.facts.probes.base import Facts

@@ -118,8 +118,8 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
     "--repair",
     type=click.IntRange(0),
     metavar="N",
-    help="Before apply, repair at most so many hosts that health calls unfit until a reset or a reboot, each once in the "
-    "run; the others of them are left alone.",
+    help="Before apply, repair at most so many hosts that health calls unfit until a reset or a reboot, each once "
+    "in the run; the others of them are left alone.",
 )
 @options.break_lock
 @options.act_limit

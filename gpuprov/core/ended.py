@@ -10,8 +10,8 @@ WANT_OF_MEMORY = 'for want of memory ("journalctl -k" tells), or by somebody the
 UNREAD = re.compile(r"(?:(?:Task|Module|Action) failed: )*(?:MODULE FAILURE|Module result deserialization failed)")
 """Start of Ansible's message when a module gave no answer: a program that was killed prints nothing more."""
 NOISE = (
-    "its login prints lines that begin as a module's answer does, with {, before what it is asked for. Fix: have its startup files"
-    " (.bashrc, .profile, /etc/profile.d) print nothing where there is no terminal"
+    "its login prints lines that begin as a module's answer does, with {, before what it is asked for. Fix: have "
+    "its startup files (.bashrc, .profile, /etc/profile.d) print nothing where there is no terminal"
 )
 """Problem: Ansible starts to parse there:
 https://github.com/ansible/ansible/blob/v2.19.0/lib/ansible/module_utils/json_utils.py"""

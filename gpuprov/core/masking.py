@@ -1,9 +1,9 @@
 """Masking of secrets in the output of hosts and programs with `***`, so that it can be shown, or attached to a ticket.
 
-Everything that looks like a secret is masked, even if it is none: user and password before a host, values after names such
-as password, token or secret, environment variables that end with _KEY, authorization headers, cookies, private keys, JSON
-web tokens, tokens of services in their makers' formats, signatures of URLs, entries of netrc, keys and credentials of
-munge and Slurm, and passwords given to a command. Public keys and fingerprints stay.
+Everything that looks like a secret is masked, even if it is none: user and password before a host, values after names
+such as password, token or secret, environment variables that end with _KEY, authorization headers, cookies, private
+keys, JSON web tokens, tokens of services in their makers' formats, signatures of URLs, entries of netrc, keys and
+credentials of munge and Slurm, and passwords given to a command. Public keys and fingerprints stay.
 """
 
 import re
@@ -13,8 +13,8 @@ from gpuprov.core.sanitize import mask_bare_logins
 
 MASK = "***"
 _NAME = (
-    r"(?=[A-Za-z0-9_.-]*?(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|client-key-data|credential))"
-    r"[A-Za-z0-9_.-]++|(?:[A-Za-z0-9-]{0,40}[_-])?auth"
+    r"(?=[A-Za-z0-9_.-]*?(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|"
+    r"client-key-data|credential))[A-Za-z0-9_.-]++|(?:[A-Za-z0-9-]{0,40}[_-])?auth"
 )
 _VALUE = r"""(?P<quote>["'])(?P<quoted>(?:[^"'\\\n]|\\.)+)(?P=quote)|(?P<bare>[^\s,;}\]"']+)"""
 _NAMED = re.compile(rf"""(?i)(?P<head>(?<![A-Za-z0-9_.-])(?P<name>{_NAME})["']?[ \t]*[:=][ \t]*)(?:{_VALUE})""")

@@ -34,22 +34,26 @@ MASK = "********"
 SHORTEST = 6
 """Minimum length of a secret that is masked anywhere; a shorter one is masked only as a whole value."""
 _LOGIN = re.compile(
-    r"(?:(?<=://)|(?<=https:/)|(?<=http:/))(?![/])(?!\*\*\*|\[)(?:[^/\s\"'<>]+@|[^/\s\"'<>@:\[\]\\]{1,200}:(?![0-9]{1,5}(?:[/\s\"']|\Z))[^\s\"'<>@]{0,200}@)"
+    r"(?:(?<=://)|(?<=https:/)|(?<=http:/))(?![/])(?!\*\*\*|\[)(?:[^/\s\"'<>]+@|[^/\s\"'<>@:\[\]\\]{1,"
+    r"200}:(?![0-9]{1,5}(?:[/\s\"']|\Z))[^\s\"'<>@]{0,200}@)"
 )
 """User name and password in a URL, up to the last @ before the path; also a password with an unescaped slash, and a URL
 that was taken for a path, which then has one slash."""
 _BARE_LOGIN = re.compile(
-    r"[a-z][a-z0-9+.-]{1,20}://\S*|(?P<login>(?<![\w@/.%+-])(?!(?:mailto|sips?|xmpp|acct|from|to|by):)[a-z_][\w.%+-]{0,63}:"
+    r"[a-z][a-z0-9+.-]{1,20}://\S*|(?P<login>(?<![\w@/.%+-])(?!(?:mailto|sips?|xmpp|acct|from|to|by):)"
+    r"[a-z_][\w.%+-]{0,63}:"
     r"[^\s/\"'<>,;(){}\[\]]{1,100})@(?!sha[0-9]{3}:)(?=\[[0-9a-f:]|[a-z0-9])",
     re.IGNORECASE | re.ASCII,
 )
-"""The same before a host without a scheme, USER:PASSWORD@HOST, outside of URLs; not an image's tag before its digest."""
+"""The same before a host without a scheme, USER:PASSWORD@HOST, outside of URLs; not an image's tag before its
+digest."""
 _secrets: set[str] = set()
 _begins: dict[str, list[str]] = {}
 
 
 def hide(text: str) -> None:
-    """Mask this text from now on, wherever it appears: a value from a vault. If it has several lines, each line, too."""
+    """Mask this text from now on, wherever it appears: a value from a vault. If it has several lines, each line,
+    too."""
     import json
 
     for line in {text, *text.splitlines()}:

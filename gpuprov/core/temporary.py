@@ -19,7 +19,8 @@ _PLAIN = re.compile(r"/[\w./+@-]*")
 
 
 def settle() -> None:
-    """Switch this process and its children to another temporary folder if a program would misread the name of theirs."""
+    """Switch this process and its children to another temporary folder if a program would misread the name of
+    theirs."""
     with suppress(FileNotFoundError):
         if is_plain(tempfile.gettempdir()):
             return
@@ -71,7 +72,8 @@ def make_sockets(folder: Path) -> None:
                 return
     raise OSError(
         errno.ENAMETOOLONG,
-        f"no folder for ssh's sockets: the name of {folder} is too long, and none of {', '.join(usual())} can be written",
+        f"no folder for ssh's sockets: the name of {folder} is too long, and none of {', '.join(usual())} can be "
+        "written",
     )
 
 

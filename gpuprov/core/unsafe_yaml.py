@@ -22,7 +22,8 @@ _MAGIC = "__ansible_"
 
 
 def may_be_template(text: str) -> bool:
-    """Return whether Ansible could take a trusted text for a template: delimiters, or the header that defines others."""
+    """Return whether Ansible could take a trusted text for a template: delimiters, or the header that defines
+    others."""
     return _LIVE.search(text) is not None
 
 

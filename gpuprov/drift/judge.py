@@ -257,10 +257,14 @@ def _is_change(reading: Noted) -> bool:
 
 
 def _format_reading(reading: Noted) -> str:
-    """Format a reading: `/etc/modprobe.d/x.conf written by uid 0`, `docker.service enabled active → enabled inactive`."""
+    """Format a reading: `/etc/modprobe.d/x.conf written by uid 0`,
+    `docker.service enabled active → enabled inactive`."""
     if reading.kind == "file":
         owner = f", which is of uid {reading.owner}" if reading.owner else ""
-        return f"{reading.name} {'written' if reading.before and reading.after else 'made' if reading.after else 'removed'}{owner}"
+        return (
+            f"{reading.name} "
+            f"{'written' if reading.before and reading.after else 'made' if reading.after else 'removed'}{owner}"
+        )
     return f"{reading.kind} {reading.name} {reading.before or 'absent'} → {reading.after or 'absent'}".replace(
         "kernel kernel", "kernel"
     )

@@ -26,9 +26,10 @@ OUTCOMES: dict[State, Outcome] = {
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
-    """One command of a package manager, with those of its packages that concern a difference. `at`: in the host's own time, ISO
-    8601. For a reading of the host's own: it changed before `at` and after the reading at `after`; `spans_apply`: gpuprov applied
-    something between them, which may be what changed it."""
+    """One command of a package manager, with those of its packages that concern a difference. `at`: in the host's own
+    time, ISO
+    8601. For a reading of the host's own: it changed before `at` and after the reading at `after`; `spans_apply`:
+    gpuprov applied something between them, which may be what changed it."""
 
     at: str
     after: str = ""

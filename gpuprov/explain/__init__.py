@@ -145,7 +145,8 @@ def _answers(seen: list[Seen], where: str = "") -> list[Explanation]:
 
 CERTAINTY: dict[Confidence, str] = {
     "confirmed": "",
-    "inferred": "inferred: the sources show the message; that this is its cause is concluded from them, and they do not all say it",
+    "inferred": "inferred: the sources show the message; that this is its cause is concluded from them, and they do "
+    "not all say it",
     "unconfirmed": "unconfirmed: no source says that this is the cause",
 }
 """Caveat for a cause that no source documents."""

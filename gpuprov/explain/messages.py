@@ -41,8 +41,8 @@ class Seen(msgspec.Struct, frozen=True):
 
     `verdict`: of the first line that the kernel logged; `ended`: whether no such line asks for anything any more, since
     something ended them or an Xid 154 of the same GPU decides; `past`: what ended the last of them; `by_part`: whether
-    only the part of the program that printed it is known, not the message; `harmless`: whether hosts that are well print
-    all of its lines, too.
+    only the part of the program that printed it is known, not the message; `harmless`: whether hosts that are well
+    print all of its lines, too.
     """
 
     symptom: Symptom
@@ -56,8 +56,8 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class _Shown(NamedTuple):
-    """A symptom in one line, and its rank: Xids first, the gravest before the others, then by `Held.rank`; lines that only
-    follow from others last."""
+    """A symptom in one line, and its rank: Xids first, the gravest before the others, then by `Held.rank`; lines that
+    only follow from others last."""
 
     rank: Rank
     symptom: Symptom
@@ -188,7 +188,8 @@ def _shown_in(line: str) -> list[_Shown]:
 
 
 def _weigh(verdict: Verdict) -> int:
-    """Return the place of a verdict on an Xid among others: what makes a host unfit first, the severest action first."""
+    """Return the place of a verdict on an Xid among others: what makes a host unfit first, the severest action
+    first."""
     return _STANDINGS.index(verdict.standing) * len(SEVERITY) + len(SEVERITY) - 1 - SEVERITY.index(verdict.action)
 
 

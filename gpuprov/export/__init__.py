@@ -76,7 +76,8 @@ class Exported(msgspec.Struct, frozen=True):
 def export(
     hosts: Sequence[RawHost], *, mig_parted: bool = False, timeout: float = HOST_LIMIT, pace: Pace | None = None
 ) -> Exported:
-    """Read the hosts, in `timeout` seconds each. Connection variables are carried over, secrets left out with a note."""
+    """Read the hosts, in `timeout` seconds each. Connection variables are carried over, secrets left out with a
+    note."""
     gathered = gather([(raw, probes()) for raw in hosts], timeout=timeout, pace=pace)
     entries: Tree = {}
     notes: list[str] = []

@@ -36,7 +36,8 @@ OF_THE_PAGE: tuple[Probe[Any], ...] = (IDENTITY, CHECKPOINTS, MARKER, READINGS, 
 
 
 def probes() -> tuple[Probe[Any], ...]:
-    """Return every probe of every check, so that a capture can be checked against any spec, and those of a host's page."""
+    """Return every probe of every check, so that a capture can be checked against any spec, and those of a host's
+    page."""
     checks = [check for capability in (HOUSE, *CAPABILITIES) for check in capability.checks]
     return without_spec((*(probe for check in checks for probe in check.probes), *OF_THE_PAGE), BY_NAME)
 

@@ -54,7 +54,8 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 def compare(left: Side, right: Side) -> Compared:
-    """Compare field by field, in apply order. Unknown capabilities of a side do not count as different, and are listed."""
+    """Compare field by field, in apply order. Unknown capabilities of a side do not count as different, and are
+    listed."""
     unknown = {
         name: "; ".join(f"{side.name}: {side.unread[name]}" for side in (left, right) if name in side.unread)
         for name in {**left.unread, **right.unread}

@@ -274,7 +274,8 @@ def place(path: Path, origins: dict[Path, Origin]) -> Origin | None:
 
 
 def locate_request(spec: HostSpec, capability: str, fields: Sequence[str] = ()) -> str:
-    """Return the place in the inventory that requests a capability, or the first of its fields; "" if it is not known."""
+    """Return the place in the inventory that requests a capability, or the first of its fields; "" if it is not
+    known."""
     if capability not in spec.capabilities:
         return ""
     path = (capability, *(fields[0].split(".") if fields else ()))

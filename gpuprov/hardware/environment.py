@@ -1,5 +1,5 @@
-"""Variables of everybody that hide GPUs from programs, or give them other libraries than the driver's: one judge for host
-and health."""
+"""Variables of everybody that hide GPUs from programs, or give them other libraries than the driver's: one judge for
+host and health."""
 
 import re
 from collections.abc import Iterator

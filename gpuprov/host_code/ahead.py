@@ -81,8 +81,8 @@ class Ahead:
                 more = {**made[self._family](without), bundle.AHEAD: self._folder}
             except (OSError, configparser.Error, Refused) as error:
                 raise Refused(
-                    f"the package lists of this host could not be laid beside those of a new source: {error}. Fix: correct that; "
-                    "apply decides when the source is there"
+                    f"the package lists of this host could not be laid beside those of a new source: {error}. Fix: "
+                    "correct that; apply decides when the source is there"
                 ) from error
         with set_environment(more):
             yield
@@ -114,9 +114,12 @@ class Ahead:
         link_missing_files(apt_settings.SOURCES, parts, lambda path: os.path.basename(path) not in hidden)
         link_missing_files(APT_LISTS, lists)
         settings = {
-            "Dir::Etc::sourceparts": parts, "Dir::State::lists": lists, "APT::Get::List-Cleanup": "0",
-            "Dir::Cache::pkgcache": f"{self._folder}/pkgcache.bin", "Dir::Cache::srcpkgcache": f"{self._folder}/srcpkgcache.bin",
-        }  # fmt: skip
+            "Dir::Etc::sourceparts": parts,
+            "Dir::State::lists": lists,
+            "APT::Get::List-Cleanup": "0",
+            "Dir::Cache::pkgcache": f"{self._folder}/pkgcache.bin",
+            "Dir::Cache::srcpkgcache": f"{self._folder}/srcpkgcache.bin",
+        }
         path = os.path.join(self._folder, "apt.conf")
         _write(path, "".join(f'{name} "{value}";\n' for name, value in settings.items()))
         apt_files.judge_sources({"APT_CONFIG": path})
@@ -177,7 +180,8 @@ def open_sources(family: str) -> Iterator[Ahead]:
     free = shutil.disk_usage(place).free
     if free < ROOM:
         raise Refused(
-            f"{place} has {free >> 20} MiB free, and the index of a new package source may take {ROOM >> 20}. Fix: make room there"
+            f"{place} has {free >> 20} MiB free, and the index of a new package source may take {ROOM >> 20}. Fix: "
+            "make room there"
         )
     with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
         lock = os.open(folder, os.O_RDONLY)

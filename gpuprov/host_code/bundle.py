@@ -13,7 +13,10 @@ AHEAD = "GPUPROV_AHEAD"
 """Environment variable of a run that sees package sources still to be added: the folder of `ahead`."""
 READY = "ready"
 """The file in it that marks it as complete, and lists the contents of the bundle."""
-MISSING = "the bundle's packages are not on this host any more: somebody, or something, took away their folder or a part of it"
+MISSING = (
+    "the bundle's packages are not on this host any more: somebody, or something, took away their folder or a "
+    "part of it"
+)
 FIX = "apply again with --bundle, which carries them there"
 REQUIRED = f"""if [ -n "${{{VARIABLE}:-}}" ] && [ ! -e "${VARIABLE}/{READY}" ]; then
   echo "{MISSING}" >&2

@@ -101,7 +101,8 @@ def list_dependents(units: Sequence[str]) -> list[str]:
 
 
 def stop(units: Sequence[str], dependent: Sequence[str]) -> str:
-    """Record all, and stop the units. Return the error of the first that does not stop; the others are then left alone."""
+    """Record all, and stop the units. Return the error of the first that does not stop; the others are then left
+    alone."""
     for unit in dependent:
         write(f"{STOPPED}/{unit}", "")
     for unit in units:

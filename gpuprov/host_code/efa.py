@@ -74,9 +74,15 @@ def install(archive: str, sha256: str, options: list[str]) -> str:
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
         try:
             done = subprocess.run(
-                ["bash", "./" + PROGRAM, *options], cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE, check=False,
-            )  # fmt: skip
+                ["bash", "./" + PROGRAM, *options],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=PATIENCE,
+                check=False,
+            )
         except subprocess.TimeoutExpired as error:
             raise EfaError(f"{PROGRAM} did not end within {PATIENCE // 60} minutes") from error
     output = done.stdout.decode("utf-8", "replace")

@@ -70,8 +70,8 @@ def build(kernels: Sequence[str], environment: Mapping[str, str]) -> None:
     version = find_registered(_run(["dkms", "status"], {}).stdout)
     if not version:
         raise Failed(
-            "the eRDMA driver could not be built: dkms status does not know erdma: the installer has registered nothing. "
-            "Fix: an installer whose package has its sources"
+            "the eRDMA driver could not be built: dkms status does not know erdma: the installer has registered "
+            "nothing. Fix: an installer whose package has its sources"
         )
     with tempfile.TemporaryDirectory(prefix="gpuprov-erdma-") as aside:
         for kernel in kernels:
@@ -116,9 +116,16 @@ def restore_build(of: Sequence[str], kernel: str, built: str, kept: str, environ
 def _run(argv: Sequence[str], environment: Mapping[str, str], folder: str = "/") -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            list(argv), cwd=folder, env={**os.environ, "LC_ALL": "C.UTF-8", **environment}, stdin=subprocess.DEVNULL,
-            capture_output=True, encoding="utf-8", errors="replace", timeout=PATIENCE, check=False,
-        )  # fmt: skip
+            list(argv),
+            cwd=folder,
+            env={**os.environ, "LC_ALL": "C.UTF-8", **environment},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=PATIENCE,
+            check=False,
+        )
     except FileNotFoundError as error:
         return subprocess.CompletedProcess(list(argv), 127, "", f"{argv[0]} is not installed: {error.strerror}")
     except subprocess.TimeoutExpired as error:

@@ -24,7 +24,8 @@ class OtherDigest(Refused):
 
 
 class Wanted(NamedTuple):
-    """The file at `path` with this SHA-256, of at most so many bytes, readable by root only unless `mode` allows more."""
+    """The file at `path` with this SHA-256, of at most so many bytes, readable by root only unless `mode` allows
+    more."""
 
     path: str
     sha256: str

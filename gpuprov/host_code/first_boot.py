@@ -145,9 +145,11 @@ def came_up() -> str:
         details = f"; {state['found']}" if state.get("found") else ""
         kernel = state.get("kernel") or "the kernel that was kept"
         return (
-            f"the host did not come up with what this run changed ({state.get('tried') or 'the new kernel'} was to start{details}): "
-            f"{judge.find_loader().NAME} has started it again as it was before, with {kernel}{without}. Fix: see its console, and "
-            "journalctl --boot=-1 if it came so far; then gpuprov rollback, or correct the spec and apply"
+            f"the host did not come up with what this run changed ({state.get('tried') or 'the new kernel'} was to "
+            f"start{details}): "
+            f"{judge.find_loader().NAME} has started it again as it was before, with {kernel}{without}. Fix: see "
+            "its console, and journalctl --boot=-1 if it came so far; then gpuprov rollback, or correct the spec "
+            "and apply"
         )
     until = time.monotonic() + judge.PATIENCE
     while time.monotonic() < until:

@@ -1,4 +1,5 @@
-"""Boot counting with the GRUB of Debian and Ubuntu: a variable of its environment. The site's default is not touched."""
+"""Boot counting with the GRUB of Debian and Ubuntu: a variable of its environment. The site's default is not
+touched."""
 
 from __future__ import annotations
 
@@ -107,11 +108,16 @@ def prepare(known: Record, words: Sequence[str]) -> Record:
     tools.write(
         ENTRY,
         ENTRY_TEXT.format(
-            run=known["run"], kernel=known["kernel"], variable=VARIABLE, once=ONCE, back=BACK, first=" ".join(FIRST),
+            run=known["run"],
+            kernel=known["kernel"],
+            variable=VARIABLE,
+            once=ONCE,
+            back=BACK,
+            first=" ".join(FIRST),
             words=" ".join(f"'{word}'" for word in words),
         ),
         0o600,
-    )  # fmt: skip
+    )
     return {}
 
 

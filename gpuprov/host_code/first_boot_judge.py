@@ -48,7 +48,10 @@ def judge() -> str:
         return "this is no first boot: somebody chose the entry"
     if known.get("settled") and not has_newer_kernel(known["kernel"]):
         settle()
-        return f"the kernel that did not come up is gone: the next boot starts {find_loader().NAME}'s own default, and is counted"
+        return (
+            f"the kernel that did not come up is gone: the next boot starts {find_loader().NAME}'s own default, "
+            "and is counted"
+        )
     return "started as it was before: what was changed did not come up"
 
 

@@ -65,7 +65,10 @@ def why_not(
     if saved:
         return "systemd-boot's default is @saved, what was chosen last in its menu"
     if not line:
-        return f"kernel-install would write a counted boot's command line into new entries: the site's belongs into {LINES[0]}"
+        return (
+            "kernel-install would write a counted boot's command line into new entries: the site's belongs into "
+            f"{LINES[0]}"
+        )
     default = next((entry for entry in entries(listing) if "default" in entry), None)
     if default is None:
         return "bootctl lists no default entry"
@@ -120,7 +123,8 @@ def prepare(known: Record, words: Sequence[str]) -> Record:
 
 
 def again(known: Record) -> Record:
-    """Return the site's default: bootctl's, with the site's own settings, for which gpuprov's are removed for a moment."""
+    """Return the site's default: bootctl's, with the site's own settings, for which gpuprov's are removed for a
+    moment."""
     own = bool(counted())
     if own:
         forget(known)
@@ -186,7 +190,8 @@ def kernels() -> list[str]:
 
 
 def words_of(line: Sequence[str]) -> list[str]:
-    """Return the words of the command line without those that the loader adds: it passes the initramfs as an argument."""
+    """Return the words of the command line without those that the loader adds: it passes the initramfs as an
+    argument."""
     return [word for word in line if not word.startswith(("BOOT_IMAGE=", "initrd="))]
 
 

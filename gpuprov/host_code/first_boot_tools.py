@@ -19,7 +19,8 @@ KEPT = "gpuprov.kept"
 
 
 class Record(TypedDict, total=False):
-    """The kept state, with the loader's notes (`kept`, `first`: texts of its entries; `site`: the site's own default)."""
+    """The kept state, with the loader's notes (`kept`, `first`: texts of its entries; `site`: the site's own
+    default)."""
 
     run: str
     boot_id: str
@@ -59,7 +60,8 @@ class Loader(Protocol):
         """Return the folder in which kernel and initramfs are kept."""
 
     def prepare(self, known: Record, words: Sequence[str]) -> Record:
-        """Prepare a counted boot, with this command line for the kept state; return the loader's notes for the record."""
+        """Prepare a counted boot, with this command line for the kept state; return the loader's notes for the
+        record."""
 
     def again(self, known: Record) -> Record:
         """Do the same if only the site's own default is to be tried once more."""

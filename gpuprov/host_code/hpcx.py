@@ -1,4 +1,5 @@
-"""NVIDIA's HPC-X on this host: an archive that the spec names, unpacked to its own folder, and the link that leads to it.
+"""NVIDIA's HPC-X on this host: an archive that the spec names, unpacked to its own folder, and the link that leads to
+it.
 
 Name and layout of the archive: https://docs.nvidia.com/networking/display/hpcx222/Installing+and+Loading+HPC-X
 """
@@ -46,7 +47,8 @@ def explain_installation(link: str, mark: str, folder: str, sha256: str) -> str:
 
 
 def install(archive: str, sha256: str, folder: str) -> None:
-    """Unpack the archive beside its place, move it there, and set the link. Raises HpcxError; nothing is changed then."""
+    """Unpack the archive beside its place, move it there, and set the link. Raises HpcxError; nothing is changed
+    then."""
     place, link = os.path.join(HOME, folder), os.path.join(HOME, LINK)
     if os.path.lexists(link) and not os.path.islink(link):
         raise HpcxError(f"{link} is no link: move it away")

@@ -26,7 +26,8 @@ class NotJson(ValueError):
 
 
 def differing(text: str, keys: Mapping[str, str]) -> dict[str, str]:
-    """Return the members that have another value, as `PATH=TEXT`, by path; "" for one that is not set. Raises NotJson."""
+    """Return the members that have another value, as `PATH=TEXT`, by path; "" for one that is not set. Raises
+    NotJson."""
     document = _Document(text)
     wrong = {}
     for key, value in keys.items():
@@ -69,7 +70,8 @@ def _with_member(text: str, names: Names, value: str) -> str:
 
 
 class _Document:
-    """The values of a document by the names that lead to them, where each is in the text, and where each object begins."""
+    """The values of a document by the names that lead to them, where each is in the text, and where each object
+    begins."""
 
     def __init__(self, text: str) -> None:
         self.text = text

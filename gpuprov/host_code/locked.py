@@ -34,7 +34,8 @@ def explain_refusal(answer: Mapping[str, object], broken: Collection[str], comma
     if not isinstance(holder, dict) or not holder:
         return (
             f"locked, and {lock.LOCK}/owner.json is damaged or missing, so nobody can say by whom; lock {name}{other}",
-            f"make sure that no gpuprov or ansible-playbook works there, then {command} --break-lock {name}, or {by_hand}",
+            f"make sure that no gpuprov or ansible-playbook works there, then {command} --break-lock {name}, or "
+            f"{by_hand}",
         )
     user, host, since, pid = (holder.get(key, "?") for key in ("user", "host", "since", "pid"))
     message = f"locked by {user} on {host} since {since} (pid {pid}), lock {name}{other}"
@@ -49,7 +50,8 @@ def explain_refusal(answer: Mapping[str, object], broken: Collection[str], comma
         later = ": apply again after that time"
     return (
         message,
-        f"wait until that run ends, or stop it{later}; if it is gone for good, {command} --break-lock {name}, or {by_hand}",
+        f"wait until that run ends, or stop it{later}; if it is gone for good, {command} --break-lock {name}, or "
+        f"{by_hand}",
     )
 
 

@@ -10,8 +10,8 @@ from .texts import make_readable
 
 
 class AnsibleModule(basic.AnsibleModule):  # type: ignore[misc]
-    """Ansible's own module class, with readable texts in its results, errors and warnings. `step`: that of gpuprov_step,
-    which its result names."""
+    """Ansible's own module class, with readable texts in its results, errors and warnings. `step`: that of
+    gpuprov_step, which its result names."""
 
     step = ""
 

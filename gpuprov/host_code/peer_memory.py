@@ -1,4 +1,5 @@
-"""A module for peer memory in the running kernel: loaded by its unit, with its parameters, and without its alternative."""
+"""A module for peer memory in the running kernel: loaded by its unit, with its parameters, and without its
+alternative."""
 
 from __future__ import annotations
 
@@ -52,8 +53,8 @@ def load(unit: str, name: str, other: str, parameters: Mapping[str, str], causes
     # A module in use does not leave, and keeps its parameters: the unit has nothing to do then, and does not fail.
     if remaining := list_differences(name, other, parameters):
         raise Failed(
-            f"{name} stays as it was loaded ({', '.join(remaining)}), for it is in use. Fix: end what uses RDMA on the host, or "
-            "reboot it; then apply again"
+            f"{name} stays as it was loaded ({', '.join(remaining)}), for it is in use. Fix: end what uses RDMA on "
+            "the host, or reboot it; then apply again"
         )
 
 
@@ -62,8 +63,8 @@ def unload_both(name: str, other: str) -> None:
     problem = unload_module(other)
     if problem:
         raise Failed(
-            f"{other} does not leave: {problem}; it and {name} register the same client. Fix: end what uses RDMA on the host, or "
-            "reboot it; then apply again"
+            f"{other} does not leave: {problem}; it and {name} register the same client. Fix: end what uses RDMA on "
+            "the host, or reboot it; then apply again"
         )
 
 

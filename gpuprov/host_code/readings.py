@@ -53,7 +53,10 @@ FILES = """
     /var/lib/dkms/nvidia*/*/*/*/module/* /lib/modules/*/updates/dkms/nvidia* /lib/modules/*/extra/nvidia*
 """.split()
 MODULES = ("nvidia", "nvidia_peermem", "nv_peer_mem", "mlx5_core", "ib_core", "erdma", "nouveau")
-UNITS = "nvidia* gpuprov* dcgm* docker.service containerd.service crio.service kubelet.service slurmd.service openibd.service"
+UNITS = (
+    "nvidia* gpuprov* dcgm* docker.service containerd.service crio.service kubelet.service slurmd.service "
+    "openibd.service"
+)
 PACKAGES = (
     ("/usr/bin/dpkg-query", "-W", "-f", "${db:Status-Abbrev}\\t${Package}\\t${Version}\\n"),
     ("/usr/bin/rpm", "-qa", "--qf", "ii \\t%{NAME}\\t%{EVR}\\n"),

@@ -35,4 +35,7 @@ def keep(capability: str, reason: str, *, check: bool = False) -> tuple[str, str
 def describe_forbidden(lines: Sequence[str]) -> str:
     """Return the message for a host that must be rebooted and may not."""
     why = "; ".join(lines)
-    return f'reboot required: {why}. gpuprov.reboot is "never": reboot the host yourself, or allow it with reboot: if-needed'
+    return (
+        f'reboot required: {why}. gpuprov.reboot is "never": reboot the host yourself, or allow it with reboot: '
+        "if-needed"
+    )

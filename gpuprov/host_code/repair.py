@@ -30,8 +30,8 @@ CLOCK_STEP = 2.0
 
 
 class Listing(TypedDict):
-    """A unit that writes down the GPUs and their MIG devices, the file, and the service that reads it at its start only;
-    "" for none."""
+    """A unit that writes down the GPUs and their MIG devices, the file, and the service that reads it at its start
+    only; "" for none."""
 
     unit: str
     file: str
@@ -139,8 +139,8 @@ def _record(
 
 
 def _start_again(services: Sequence[str], boot_units: Sequence[str]) -> dict[str, str]:
-    """Start what was stopped; before those that read the GPUs' MIG devices, have units set the GPUs up as at boot. Return
-    why some do not start."""
+    """Start what was stopped; before those that read the GPUs' MIG devices, have units set the GPUs up as at boot.
+    Return why some do not start."""
     stopped = clients.list_stopped(services)
     _, failed = clients.start_services([unit for unit in stopped if unit in FIRST])
     for unit in boot_units:

@@ -24,15 +24,20 @@ LESS, GREATER, EQUAL = 2, 4, 8
 GHOST = 64
 """rpmfileAttrs: a file that the package owns but does not contain."""
 FLAGS = {
-    LESS: "LT", GREATER: "GT", EQUAL: "EQ", LESS | EQUAL: "LE", GREATER | EQUAL: "GE",
-}  # fmt: skip
+    LESS: "LT",
+    GREATER: "GT",
+    EQUAL: "EQ",
+    LESS | EQUAL: "LE",
+    GREATER | EQUAL: "GE",
+}
 NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 """Characters that rpm prints unchanged, and that XML forbids: https://www.w3.org/TR/xml/#charsets"""
 Header = Mapping[str, Sequence[str]]
 
 
 def write_index(folder: str, files: Mapping[str, str]) -> None:
-    """Write `repodata` into the folder for these files of it, by name with their SHA-256. Raises ValueError, OSError."""
+    """Write `repodata` into the folder for these files of it, by name with their SHA-256. Raises ValueError,
+    OSError."""
     top = ElementTree.Element("metadata", {"xmlns": COMMON, "xmlns:rpm": RPM, "packages": str(len(files))})
     for file, digest in sorted(files.items()):
         top.append(describe_package(read_header(f"{folder}/{file}"), file, digest, os.path.getsize(f"{folder}/{file}")))

@@ -102,10 +102,12 @@ def try_repository(desired: sources.Source, planned: sources.Plan, family: str, 
         fix = (
             "the key that its owner signs it with now (key_file or key_url, and fingerprint)"
             if UNPROVEN.search(problem)
-            else f"fix the URL, the network or the host's proxy ({PROXIES[family]}), or name a mirror that the host can reach"
+            else f"fix the URL, the network or the host's proxy ({PROXIES[family]}), or name a mirror that the host "
+            "can reach"
         )
         raise Refused(
-            f"{desired['of']}: this host cannot use {desired['url']} with the key {', '.join(planned['fingerprints'])}; nothing was "
+            f"{desired['of']}: this host cannot use {desired['url']} with the key "
+            f"{', '.join(planned['fingerprints'])}; nothing was "
             f"written. {shorten_end(problem, 600)}. Fix: {fix}"
         )
 

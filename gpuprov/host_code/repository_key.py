@@ -41,7 +41,8 @@ def fetch_key(desired: Source, environment: Mapping[str, str], fetch: Callable[[
         raise Refused(
             f"{of}: the key of {desired['url']}, {desired.get('key_file') or url or 'as given'}, is "
             f"refused: {verdict['problem']}; nothing "
-            "was written. Fix: the right key, or, if its owner publishes another fingerprint now, that one in the inventory"
+            "was written. Fix: the right key, or, if its owner publishes another fingerprint now, that one in the "
+            "inventory"
         )
     return data, [f"{of}: {'; '.join(verdict['warnings'])}"] if verdict["warnings"] else []
 
@@ -76,7 +77,8 @@ def fetch_bytes(desired: Source, place: str, fetch: Callable[[str], bytes]) -> s
         raise Refused(
             f"{of}: the key of {desired['url']} is {url or 'nowhere'}; it comes from a file or over "
             "https only, since anybody on the way "
-            "can change it otherwise. Fix: key_file, a file beside the inventory, or key_url with https and its fingerprint"
+            "can change it otherwise. Fix: key_file, a file beside the inventory, or key_url with https and its "
+            "fingerprint"
         )
     if not fingerprint:
         raise Refused(

@@ -48,7 +48,8 @@ def find_sysctl_path(name: str) -> str:
 
 
 def list_differing(desired: Mapping[str, str]) -> dict[str, str]:
-    """Return the sysctls with another value, each with its actual value; spaces between the values of one count as one."""
+    """Return the sysctls with another value, each with its actual value; spaces between the values of one count as
+    one."""
     values = {}
     for name, value in desired.items():
         try:

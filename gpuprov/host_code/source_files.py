@@ -16,8 +16,8 @@ _FILES = rf"""for f in %s; do
 done
 """
 _DEBIAN = (
-    _FILES
-    % "/etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources /etc/apt/keyrings/gpuprov-*.asc"
+    _FILES % "/etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources "
+    "/etc/apt/keyrings/gpuprov-*.asc"
     + r"""for f in /etc/apt/trusted.gpg /etc/apt/trusted.gpg.d/*.gpg /etc/apt/trusted.gpg.d/*.asc; do
   case "$f" in */debian-archive-*|*/ubuntu-keyring-*) continue ;; esac
   [ -s "$f" ] || continue
@@ -40,7 +40,8 @@ _REDHAT = (
 _SUSE = (
     _FILES % "/etc/zypp/repos.d/*.repo /etc/zypp/gpuprov-*.asc"
     + _RPM
-    + "grep -qsE '^[[:space:]]*gpgcheck[[:space:]]*=[[:space:]]*(0|no|false|off)' /etc/zypp/zypp.conf || echo '@gpgcheck 1'\n"
+    + "grep -qsE '^[[:space:]]*gpgcheck[[:space:]]*=[[:space:]]*(0|no|false|off)' /etc/zypp/zypp.conf || echo "
+    "'@gpgcheck 1'\n"
 )
 
 SCRIPTS = {"debian": _DEBIAN, "redhat": _REDHAT, "suse": _SUSE}

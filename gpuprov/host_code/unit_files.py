@@ -193,7 +193,8 @@ def set_aside(texts: Mapping[str, str], *, check: bool) -> list[str]:
     place; return their paths. `texts`: the files by path.
 
     A site's file is renamed. A file of a package or of a generator stays, and is masked by a link of the same name in
-    /etc. A drop-in of several units (service.d, gpuprov-.service.d) stays for the others, and is masked for the unit alone.
+    /etc. A drop-in of several units (service.d, gpuprov-.service.d) stays for the others, and is masked for the unit
+    alone.
     """
     replaced: dict[str, None] = {}
     masks: dict[str, str] = {}

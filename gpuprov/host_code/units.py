@@ -76,7 +76,8 @@ def restart(unit: str, verb: str = "restart") -> tuple[int, list[str]]:
 
 
 def wait_for_answer(argv: Sequence[str], pattern: str, tries: int = 15, pause: float = 2) -> str:
-    """Query a program until its output matches the pattern: return its last output if it never does, and "" if it does."""
+    """Query a program until its output matches the pattern: return its last output if it never does, and "" if it
+    does."""
     output = ""
     for number in range(tries):
         time.sleep(pause if number else 0)

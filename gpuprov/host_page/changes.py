@@ -30,7 +30,8 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_changes(host: ReadHost, facts: Facts, results: Sequence[Result]) -> Changes:
-    """List them. `results`: those of what the spec asks for. Without a receipt that could be read, nothing is claimed."""
+    """List them. `results`: those of what the spec asks for. Without a receipt that could be read, nothing is
+    claimed."""
     try:
         facts.get(house.RECEIPT)
     except ProbeFailed as error:

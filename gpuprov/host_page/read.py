@@ -28,9 +28,20 @@ from gpuprov.verify.listing import probes_of
 from gpuprov.verify.verify import Pairs, unreachable, verify_each
 
 PROBES: tuple[Probe[Any], ...] = (
-    identity.IDENTITY, hardware.HARDWARE, checkpoints.CHECKPOINTS, repairs.REPAIRS, KERNEL_LOG, packages.PACKAGES, nvidia.DRIVER,
-    fabric.DAEMON, gpu_health.GPU_HEALTH, mig.STATE, *WIRING, *known.PROBES, *DRIFT,
-)  # fmt: skip
+    identity.IDENTITY,
+    hardware.HARDWARE,
+    checkpoints.CHECKPOINTS,
+    repairs.REPAIRS,
+    KERNEL_LOG,
+    packages.PACKAGES,
+    nvidia.DRIVER,
+    fabric.DAEMON,
+    gpu_health.GPU_HEALTH,
+    mig.STATE,
+    *WIRING,
+    *known.PROBES,
+    *DRIFT,
+)
 
 
 class ReadHost(msgspec.Struct, kw_only=True):

@@ -153,8 +153,9 @@ def _group(draft: Draft, product: str, count: int | None, deployed: str, driver:
         spec["nvidia_driver"] = False
         spec["persistence"] = False
         notes.append(
-            f"nvidia_driver: GPU operator brings {driver or 'it'} in a container (nvidia.com/gpu.deploy.driver=true), and gpuprov"
-            " leaves it alone; to have it on the host: driver.enabled=false in the operator, and nvidia_driver here"
+            f"nvidia_driver: GPU operator brings {driver or 'it'} in a container "
+            "(nvidia.com/gpu.deploy.driver=true), and gpuprov leaves it alone; to have it on the host: "
+            "driver.enabled=false in the operator, and nvidia_driver here"
         )
         spec.pop("fabric_manager", None)
     elif driver:

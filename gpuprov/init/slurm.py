@@ -167,7 +167,8 @@ def _expanded(cluster: Told, place: str, text: str) -> list[str]:
 
 
 def _gpus(cluster: Told, node: Node) -> dict[str, int]:
-    """Return the GPUs of a node by type: those that Slurm schedules, by the types of gres.conf if slurm.conf has none."""
+    """Return the GPUs of a node by type: those that Slurm schedules, by the types of gres.conf if slurm.conf has
+    none."""
     devices = node.devices or cluster.everywhere.devices
     if set(node.scheduled) == {""} and len(devices) == 1:
         return dict.fromkeys(devices, node.scheduled[""])

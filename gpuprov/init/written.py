@@ -20,8 +20,10 @@ def written(draft: Draft) -> str:
     """Return the whole file."""
     lines = [*_comment(f"Written by gpuprov init from {draft.source}: a standard Ansible inventory.", 0)]
     lines += [
-        "# The variable gpuprov says what hosts should be; inner groups and hosts win over outer ones. A block that is absent",
-        "# is not managed, {} takes defaults, false turns off what an outer group turned on. gpuprov explain WORD has more.",
+        "# The variable gpuprov says what hosts should be; inner groups and hosts win over outer ones. A block that "
+        "is absent",
+        "# is not managed, {} takes defaults, false turns off what an outer group turned on. gpuprov explain WORD "
+        "has more.",
     ]
     if draft.notes:
         lines += ["#", "# Not taken over:"]

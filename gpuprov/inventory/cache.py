@@ -48,7 +48,8 @@ class Unkept(Exception):
 
 
 def compute_key(paths: list[str]) -> str | None:
-    """Return the name of the entry, a digest of all that the answer depends on; None for sources that are never kept."""
+    """Return the name of the entry, a digest of all that the answer depends on; None for sources that are never
+    kept."""
     digest = hashlib.sha256()
 
     def tell(*parts: str | bytes) -> None:

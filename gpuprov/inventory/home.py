@@ -23,7 +23,8 @@ def build_environment() -> dict[str, str]:
 
 @contextmanager
 def set_environment() -> Iterator[None]:
-    """Set this environment in the process while Ansible is imported: that is when Ansible makes its temporary folder."""
+    """Set this environment in the process while Ansible is imported: that is when Ansible makes its temporary
+    folder."""
     given: Mapping[str, str] = build_environment()
     os.environ.update(given)
     try:

@@ -24,7 +24,8 @@ _SUBSCRIPT = re.compile(r"^(.+)\[(?:(-?[0-9]+)|([0-9]+)[:-]([0-9]*))\]\Z")
 
 
 def select(hosts: Sequence[RawHost], groups: Sequence[str], limit: str) -> tuple[tuple[RawHost, ...], list[Problem]]:
-    """Return the hosts that the pattern matches, in inventory order, and a problem for each part that matches nothing."""
+    """Return the hosts that the pattern matches, in inventory order, and a problem for each part that matches
+    nothing."""
     patterns, problems = split_patterns(limit)
     universe = _Universe(hosts, groups)
     inclusive = [p for p in patterns if p[0] not in "!&"] or ([] if problems else ["all"])

@@ -57,8 +57,8 @@ def judge(name: str) -> None:
 
 
 def correct_names(name: str) -> list[str]:
-    """Return the correct spelling of hosts written as for the shell or Slurm: gpu[01-16], gpu{01..16}, gpu[1,4-6]; empty
-    if it is none of these."""
+    """Return the correct spelling of hosts written as for the shell or Slurm: gpu[01-16], gpu{01..16}, gpu[1,4-6];
+    empty if it is none of these."""
     if several := _LIST.fullmatch(name):
         before, items, after = several.groups()
         parts = [re.sub(r"(\d+)-(\d+)", r"[\1:\2]", item.strip()) for item in items.split(",")]

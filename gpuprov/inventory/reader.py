@@ -40,7 +40,8 @@ from gpuprov.spec.shown import show
 
 
 def read(sources: list[str], **options: Unpack[ReadOptions]) -> Resolved:
-    """Return all hosts of the sources (absolute paths or host lists). Raises SpecError with every problem. See `load`."""
+    """Return all hosts of the sources (absolute paths or host lists). Raises SpecError with every problem. See
+    `load`."""
     with silence_ansible() as heard, disable_collection():
         for memory in (host_group_vars.FOUND, host_group_vars.NAK, host_group_vars.CANONICAL_PATHS):
             memory.clear()

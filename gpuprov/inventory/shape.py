@@ -118,7 +118,8 @@ def check_section(key: Any, section: Any, group: str, place: Origin | None) -> I
 
 
 def check_names(variables: Mapping[Any, Any], what: str, above: Origin | None) -> Iterator[Problem]:
-    """Yield a fault for each variable whose name is not text: YAML reads an unquoted 5, true or null as something else."""
+    """Yield a fault for each variable whose name is not text: YAML reads an unquoted 5, true or null as something
+    else."""
     for name in variables:
         if not isinstance(name, str):
             message = f"{what}: the name {show(strip_tags(name))} is no text"

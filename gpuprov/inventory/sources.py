@@ -12,7 +12,8 @@ MOST_FILES = 200
 BESIDE = ("group_vars", "host_vars", "vars_plugins")
 """Folders in an inventory folder that hold variables; Ansible never reads files in them as inventories."""
 SYSTEM = frozenset(
-    "/ /etc /home /media /mnt /opt /root /run /srv /tmp /usr /usr/local /usr/share /var /var/lib /var/log /var/tmp".split()
+    "/ /etc /home /media /mnt /opt /root /run /srv /tmp /usr /usr/local /usr/share /var /var/lib /var/log "
+    "/var/tmp".split()
 )
 SYSTEM_TREES = tuple(
     "/bin /boot /dev /lib /lib32 /lib64 /proc /sbin /sys /usr/bin /usr/lib /usr/lib32 /usr/lib64 /usr/libexec /usr/sbin"

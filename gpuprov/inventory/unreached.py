@@ -92,7 +92,8 @@ def find_skipped(manager: Manager) -> Iterator[Problem]:
                 file = os.path.join(place, name)
                 if _is_written(file):
                     yield Problem(
-                        message=f"the gpuprov in this file reaches no host: Ansible skips {os.path.splitext(name)[1]} in a folder",
+                        message="the gpuprov in this file reaches no host: Ansible skips "
+                        f"{os.path.splitext(name)[1]} in a folder",
                         origin=Origin(show_path(file)),
                         hint="give it an end that is not in inventory_ignore_extensions, or take it out of the folder",
                         severity="warning",

@@ -1,4 +1,5 @@
-"""The variables of a chain of groups and of a host, in Ansible's order of precedence: `gpuprov` layers and `ansible_*`."""
+"""The variables of a chain of groups and of a host, in Ansible's order of precedence: `gpuprov` layers and
+`ansible_*`."""
 
 from __future__ import annotations
 

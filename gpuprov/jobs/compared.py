@@ -1,4 +1,5 @@
-"""What depends on all hosts of a report, whichever job had them: firmware, and the racks that share an NVLink fabric."""
+"""What depends on all hosts of a report, whichever job had them: firmware, and the racks that share an NVLink
+fabric."""
 
 import msgspec
 
@@ -24,7 +25,8 @@ class Kept(msgspec.Struct, frozen=True, gc=False):
 
 
 def complete_hosts(kept: dict[str, Kept]) -> tuple[Rack, ...]:
-    """Complete the checks that depend on other hosts, in place; return the racks of which several hosts report errors."""
+    """Complete the checks that depend on other hosts, in place; return the racks of which several hosts report
+    errors."""
     _compare_firmware(kept)
     racks = list_racks((host, entry.nvlink_errors) for host, entry in kept.items())
     referred: dict[tuple[Alike, str], Alike] = {}

@@ -1,4 +1,5 @@
-"""--extra-vars of a worker: connection variables from here, which override the job's. The spec stays that of the job."""
+"""--extra-vars of a worker: connection variables from here, which override the job's. The spec stays that of the
+job."""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +20,8 @@ def over(
     vault_password_files: Sequence[str] = (),
     ask_vault_pass: bool = False,
 ) -> list[RawHost]:
-    """Return the hosts with these variables. Raises GpuprovError if they change the spec, SpecError if they are wrong."""
+    """Return the hosts with these variables. Raises GpuprovError if they change the spec, SpecError if they are
+    wrong."""
     if not given:
         return list(hosts)
     # In a folder of their own: group_vars of the one that somebody happens to work in may be vaulted, and say nothing

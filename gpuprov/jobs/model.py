@@ -68,7 +68,8 @@ class Fleet(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """A slice of a fleet, with everything a worker needs. It never has two domains, if the fleet was sliced by domain."""
+    """A slice of a fleet, with everything a worker needs. It never has two domains, if the fleet was sliced by
+    domain."""
 
     gpuprov_job: Annotated[int, describe("Version of this format")] = JOB_FORMAT
     gpuprov_version: str = __version__

@@ -93,7 +93,8 @@ class Results:
 
 
 def contents(name: str, folder: int) -> bytes:
-    """Return the bytes of a result in an open folder. Follows no link, and never blocks. Raises OSError, or Unreadable."""
+    """Return the bytes of a result in an open folder. Follows no link, and never blocks. Raises OSError, or
+    Unreadable."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(name, flags, dir_fd=folder), "rb", buffering=0) as file:
         about = os.fstat(file.fileno())

@@ -12,7 +12,8 @@ NAMED = 5
 
 
 def given(hosts: Sequence[RawHost], job: Iterable[Host], known: Mapping[str, RawHost]) -> list[RawHost]:
-    """Return the hosts with the secrets that the job names, if `known` hosts have them; nothing else of these is used."""
+    """Return the hosts with the secrets that the job names, if `known` hosts have them; nothing else of these is
+    used."""
     completed = []
     for raw, host in zip(hosts, job, strict=True):
         connection = known[raw.name].connection if raw.name in known else {}
@@ -34,8 +35,8 @@ def refuse_missing(hosts: Sequence[RawHost], job: Iterable[Host]) -> None:
         also = f" (as are {', '.join([*missing][1:])})" if len(missing) > 1 else ""
         raise GpuprovError(
             f"{name} is not in the job{also}: it is a secret of {', '.join(lacking[:NAMED])}{more}",
-            "--secrets INVENTORY takes it from an inventory here, with its vault; -e @FILE has it; -K asks for the password of sudo; "
-            "--without-secrets, where keys or an agent are enough",
+            "--secrets INVENTORY takes it from an inventory here, with its vault; -e @FILE has it; -K asks for the "
+            "password of sudo; --without-secrets, where keys or an agent are enough",
         )
 
 
@@ -47,6 +48,7 @@ def refuse_others(hosts: Iterable[RawHost], frozen: Iterable[Host], known: Mappi
         for name in host.secrets:
             if connection.get(name) != raw.connection[name]:
                 raise GpuprovError(
-                    f"{name} of {host.name} is of -e: the processes of a roll-out read secrets from the inventory again",
+                    f"{name} of {host.name} is of -e: the processes of a roll-out read secrets from the inventory "
+                    "again",
                     "say it in the inventory, in a vault; or in a second inventory: -i INVENTORY -i FILE",
                 )

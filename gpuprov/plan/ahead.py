@@ -87,7 +87,8 @@ def _judged_anew(
     spec: HostSpec, facts: Facts, results: Iterable[Result], foreseen: Foreseen, only: frozenset[str] | None
 ) -> Iterable[Result]:
     """Return the results; preflight checks of capabilities are evaluated again, as each role does when the sources are
-    there: with the driver that the run installs, except for the driver's own checks. Everything else is as on the host."""
+    there: with the driver that the run installs, except for the driver's own checks. Everything else is as on the
+    host."""
     every = frozenset(spec.capabilities if only is None else only)
     own = frozenset((judging.DRIVER,)) & every
     runs = [(spec, own), (judging.with_driver(spec, foreseen.driver["coming"]["version"]), every - own)]

@@ -16,7 +16,10 @@ MOST = 2 << 30
 MiB."""
 WITHOUT_WORD = "Task failed."
 """Ansible's only message about its own process that ran out of memory."""
-SPENT = f"Ansible says no more, as where its process had no memory left ({MOST >> 30} GiB): the host may have printed without end"
+SPENT = (
+    f"Ansible says no more, as where its process had no memory left ({MOST >> 30} GiB): the host may have "
+    "printed without end"
+)
 
 
 def bound_memory() -> None:

@@ -55,8 +55,8 @@ def decide(
     foreseen: Mapping[str, str] = {},
     prune: str = "",
 ) -> Decision:
-    """Decide what to run. A capability is skipped only if each of its checks passed or was skipped (or it has no task, as
-    health), nothing of it differs, and the same was applied before. foreseen: differences; prune: removals.
+    """Decide what to run. A capability is skipped only if each of its checks passed or was skipped (or it has no task,
+    as health), nothing of it differs, and the same was applied before. foreseen: differences; prune: removals.
 
     A reboot that is required and permitted runs the capabilities that require it, because the playbook reboots only
     hosts that it works on.

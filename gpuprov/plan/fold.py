@@ -1,4 +1,5 @@
-"""Condenses plans: groups hosts with the same plan, packages that move as one set, and additions, removals and changes."""
+"""Condenses plans: groups hosts with the same plan, packages that move as one set, and additions, removals and
+changes."""
 
 import re
 from collections.abc import Iterable, Sequence

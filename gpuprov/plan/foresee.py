@@ -66,7 +66,8 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def differing(self) -> dict[str, str]:
-        """Return, by capability, the first difference and the number of further ones. A check judges package sources."""
+        """Return, by capability, the first difference and the number of further ones. A check judges package
+        sources."""
         reasons = dict[str, str]()
         for name, each in self.packages.items():
             moved = [spec for transaction in each for spec in (*transaction.install, *transaction.remove)]

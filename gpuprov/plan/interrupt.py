@@ -1,4 +1,5 @@
-"""SIGINT, SIGTERM and SIGHUP while Ansible runs: Ansible gets SIGINT, then SIGTERM, then is killed with its children."""
+"""SIGINT, SIGTERM and SIGHUP while Ansible runs: Ansible gets SIGINT, then SIGTERM, then is killed with its
+children."""
 
 import os
 import signal

@@ -17,7 +17,8 @@ def key(item: Item) -> Key:
 
 
 def items(plan: HostPlan) -> tuple[Item, ...]:
-    """Return the items of a host: a file with its difference replaces the file alone, and a GPU's layout its instances."""
+    """Return the items of a host: a file with its difference replaces the file alone, and a GPU's layout its
+    instances."""
     compared = {diff.name for diff in plan.diffs}
     drawn = {*plan.section("setting")} - {*settings(plan)}
     changes = [

@@ -59,7 +59,8 @@ def until_boot(name: str) -> str:
 
 
 def _packages(here: Checkpoint, packages: dict[str, str]) -> Iterator[str]:
-    """Yield packages. If the checkpoint names no package (`hold: false`), rollback requests versions by the spec alone."""
+    """Yield packages. If the checkpoint names no package (`hold: false`), rollback requests versions by the spec
+    alone."""
     kept = {name for name in packages for file in here.files if file.startswith(f"{name}_")}
     known = here.packages or packages
     if lacking := sorted(name for name in packages if name in known and name not in kept):

@@ -36,9 +36,9 @@ def plan(
     show: Show | None = None,
     on_read: Callable[[dict[str, Reading]], None] | None = None,
 ) -> list[HostPlan]:
-    """Return what apply would do on each host. One gather decides it; unless `options.exact` is off, hosts that would change
-    are contacted again, for the transactions of their package managers and the differences of files, and before that,
-    if a package source is to be added, for what its index decides.
+    """Return what apply would do on each host. One gather decides it; unless `options.exact` is off, hosts that would
+    change are contacted again, for the transactions of their package managers and the differences of files, and before
+    that, if a package source is to be added, for what its index decides.
 
     timeout: seconds for each of these answers. on_read: called with the readings that the plans are based on.
     """

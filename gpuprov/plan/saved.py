@@ -1,4 +1,5 @@
-"""A plan in a file: `gpuprov apply FILE` does exactly what was read and approved, or refuses and names what has changed since."""
+"""A plan in a file: `gpuprov apply FILE` does exactly what was read and approved, or refuses and names what has changed
+since."""
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,8 +33,8 @@ SHORTEST = 4
 
 
 class Judged(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """The part of a check's result that decides anything. `expected` and `found` are set only if it failed: values of a passing check
-    may differ each time, and the spec is bound separately."""
+    """The part of a check's result that decides anything. `expected` and `found` are set only if it failed: values of a
+    passing check may differ each time, and the spec is bound separately."""
 
     check: str
     status: str
@@ -169,7 +170,8 @@ def left_out(saved: Saved) -> list[str]:
 
 
 def of_plan(saved: Saved, pairs: Sequence[Pair]) -> list[Pair]:
-    """Return the hosts of the plan among those of the inventory. Raises GpuprovError if the inventory has changed since."""
+    """Return the hosts of the plan among those of the inventory. Raises GpuprovError if the inventory has changed
+    since."""
     known = {raw.name: (raw, spec) for raw, spec in pairs}
     wrong = []
     for host in saved.hosts:
@@ -192,8 +194,9 @@ def of_plan(saved: Saved, pairs: Sequence[Pair]) -> list[Pair]:
 def agree(
     saved: Saved, readings: Mapping[str, Reading], run: Mapping[str, Mapping[str, str]], compare: Compare
 ) -> dict[str, HostPlan]:
-    """Return the plans by host. Raises GpuprovError if a host has changed since the plan, or if something else would be done. A host
-    that is unreachable now is left alone, and reports that itself. compare: asks hosts again about settings that plans put back."""
+    """Return the plans by host. Raises GpuprovError if a host has changed since the plan, or if something else would be
+    done. A host that is unreachable now is left alone, and reports that itself. compare: asks hosts again about
+    settings that plans put back."""
     moved = compare([host.plan for host in saved.hosts], readings)
     wrong: list[str] = []
     already: dict[str, str] = {}

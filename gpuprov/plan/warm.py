@@ -1,7 +1,8 @@
-"""Does once what Ansible would repeat in the process of each task, or in each run: in the process of `ansible-playbook`, before it
-forks task processes, which inherit it; and cached from run to run.
+"""Does once what Ansible would repeat in the process of each task, or in each run: in the process of
+`ansible-playbook`, before it forks task processes, which inherit it; and cached from run to run.
 
-* A module is packed with everything that it imports, and Ansible parses the same sixty files of its own again for every module.
+* A module is packed with everything that it imports, and Ansible parses the same sixty files of its own again for every
+module.
 * The first filter that a task names makes Ansible load all filters.
 * A module packed by an earlier run of the same gpuprov and the same Ansible is packed already (`Packed`).
 * Polling for a host's answer becomes less frequent the longer it takes (`Patience`).

@@ -1,4 +1,5 @@
-"""A capability's desired state as the arguments of gpuprov's modules: the tasks of its role only name the capability."""
+"""A capability's desired state as the arguments of gpuprov's modules: the tasks of its role only name the
+capability."""
 
 from typing import Any
 

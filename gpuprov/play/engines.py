@@ -1,9 +1,12 @@
-"""Configure NVIDIA's runtime in container engines, by the host's own nvidia-ctk; undo and refuse changes that lose a site's setting.
+"""Configure NVIDIA's runtime in container engines, by the host's own nvidia-ctk; undo and refuse changes that lose a
+site's setting.
 
-The probe of the checks reads an engine's effective settings, and the same functions judge them here; the host does single steps. A
-host without differences is read once, and nothing on it is changed. Check mode reports what an engine lacks.
+The probe of the checks reads an engine's effective settings, and the same functions judge them here; the host does
+single steps. A host without differences is read once, and nothing on it is changed. Check mode reports what an engine
+lacks.
 
-state: registered has the runtime in the engines' files; in_force has the daemons apply it, docker by reload, the others by restart;
+state: registered has the runtime in the engines' files; in_force has the daemons apply it, docker by reload, the others
+by restart;
     restarted also restarts docker, if it needs that.
 names: docker, containerd, crio, k3s, rke2 or microk8s; k3s and rke2 register it by themselves, when they are restarted.
 users: Users whose own docker gets the runtime, too (registered).

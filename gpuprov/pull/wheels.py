@@ -11,7 +11,10 @@ from gpuprov.host_code.pull.bundle import is_wheel
 from gpuprov.host_code.pull.limits import WHEEL, WHEELS
 from gpuprov.pull.model import Wheel
 
-HINT = f'pip download --only-binary :all: --dest DIR "gpuprov=={__version__}", once for each Python of the hosts (--python-version)'
+HINT = (
+    f'pip download --only-binary :all: --dest DIR "gpuprov=={__version__}", once for each Python of the hosts '
+    "(--python-version)"
+)
 NEEDED = ("gpuprov", "ansible_core", "ansible_runner", "msgspec")
 
 

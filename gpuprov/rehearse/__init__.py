@@ -1,4 +1,5 @@
-"""Rehearse an inventory on simulated hosts: apply, verify, reboot, verify, apply again. Real hosts are never contacted."""
+"""Rehearse an inventory on simulated hosts: apply, verify, reboot, verify, apply again. Real hosts are never
+contacted."""
 
 from gpuprov.rehearse.acts import rehearse
 from gpuprov.rehearse.command import run

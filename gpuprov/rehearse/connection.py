@@ -18,7 +18,8 @@ from gpuprov.spec.model import RawHost, select_site_variables
 
 
 def pair_of(shape: Shape, host: SimulatedHost) -> Pair:
-    """Return the shape's spec on the simulated host: of the real host's variables only those that roles read are left."""
+    """Return the shape's spec on the simulated host: of the real host's variables only those that roles read are
+    left."""
     connection: dict[str, object] = {
         **select_site_variables(shape.raw.connection),
         "ansible_connection": "ssh",

@@ -34,8 +34,8 @@ class Thing(msgspec.Struct, kw_only=True):
 
 
 class SimulatedHost(msgspec.Struct, kw_only=True):
-    """One simulated host. `hosts`: the real ones it stands for. `verdict`: in words. `left_out`: what of their spec was not
-    rehearsed, with reasons. `problem`: why there was no
+    """One simulated host. `hosts`: the real ones it stands for. `verdict`: in words. `left_out`: what of their spec was
+    not rehearsed, with reasons. `problem`: why there was no
     rehearsal, with its `hint`. `steps`: the acts, with seconds. `seen`: what production would see of the apply; null
     where it did not succeed. `judged`: what was proved, waived with a reason, and not proved. `login`: with --keep, how
     to log in."""

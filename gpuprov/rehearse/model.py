@@ -20,7 +20,8 @@ FAST = 60.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to rehearse. kind, distribution: "" leaves them to the inventory's `simulated_host`. forks: hosts at a time."""
+    """How to rehearse. kind, distribution: "" leaves them to the inventory's `simulated_host`. forks: hosts at a
+    time."""
 
     kind: Kind | Literal[""] = ""
     distribution: str = ""
@@ -53,8 +54,8 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Rehearsal(msgspec.Struct, kw_only=True):
-    """One simulated host, and the real hosts it stands for. left_out: of their spec, with reasons. problem: why there was
-    no rehearsal. login: with --keep."""
+    """One simulated host, and the real hosts it stands for. left_out: of their spec, with reasons. problem: why there
+    was no rehearsal. login: with --keep."""
 
     name: str
     hosts: tuple[str, ...]

@@ -89,7 +89,10 @@ def name_host(rehearsal: Rehearsal) -> str:
 def build_headline(whole: Rehearsed) -> Headline:
     """Summarize in a sentence whether it is green, and what was rehearsed for which hosts."""
     real, simulated = sum(len(rehearsal.hosts) for rehearsal in whole.rehearsals), len(whole.rehearsals)
-    more = f"{simulated} simulated host{'s' * (simulated != 1)} for {real} real host{'s' * (real != 1)}; {whole.seconds:.0f} s. "
+    more = (
+        f"{simulated} simulated host{'s' * (simulated != 1)} for {real} real host{'s' * (real != 1)}; "
+        f"{whole.seconds:.0f} s. "
+    )
     more += "No real host was contacted."
     if not whole.rehearsals:
         return Headline(state="unproven", sentence="Nothing was rehearsed", more=more)

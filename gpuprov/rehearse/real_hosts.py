@@ -1,4 +1,5 @@
-"""What of a spec is true of the real host alone: its addresses, its GPUs by name, its firmware, and modules of others."""
+"""What of a spec is true of the real host alone: its addresses, its GPUs by name, its firmware, and modules of
+others."""
 
 import re
 from collections.abc import Iterator

@@ -20,8 +20,8 @@ STATUS: dict[Verdict, ResultStatus] = {
 
 
 def list_results(whole: Rehearsed) -> list[Result]:
-    """List what was left out and the acts of every simulated host, then the results of the last verify on it; waived ones are
-    skipped, with the reason."""
+    """List what was left out and the acts of every simulated host, then the results of the last verify on it; waived
+    ones are skipped, with the reason."""
     return [row for rehearsal in whole.rehearsals for row in (*list_acts(rehearsal), *list_verified(rehearsal))]
 
 

@@ -21,7 +21,8 @@ if command -v rpm >/dev/null; then rpm -qa --qf '%{NAME} %{EVR}\n'; fi
 echo '# held'; apt-mark showhold
 echo '# files'; find /etc /boot -xdev -type f -printf '%p %s-%T@\n' | sort
 echo '# enabled'; systemctl list-unit-files --no-legend --no-pager --type service,timer,socket | awk '{ print $1, $2 }'
-echo '# active'; systemctl list-units --no-legend --no-pager --plain --type service,timer,socket | awk '{ print $1, $3 }'
+echo '# active'; systemctl list-units --no-legend --no-pager --plain --type service,timer,socket |
+  awk '{ print $1, $3 }'
 """
 BACKUPS = ("/etc/group-", "/etc/gshadow-", "/etc/passwd-", "/etc/shadow-", "/etc/subgid-", "/etc/subuid-")
 NOISE = ("/etc/ld.so.cache", "/etc/mtab", "/etc/.pwd.lock", "/etc/gpuprov-sim/", *BACKUPS)

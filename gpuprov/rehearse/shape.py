@@ -73,7 +73,8 @@ def plan_shapes(pairs: Sequence[Pair], options: Options, run: str) -> list[Shape
 
 
 def compute_likeness(raw: RawHost, spec: HostSpec) -> bytes:
-    """Key that is equal for hosts that a rehearsal cannot distinguish: all of the spec but its name, groups and places."""
+    """Key that is equal for hosts that a rehearsal cannot distinguish: all of the spec but its name, groups and
+    places."""
     parts = [spec.gpu, spec.reboot, spec.capabilities, spec.site, raw.connection.get(VARIABLE)]
     return msgspec.json.encode(parts, order="sorted")
 
@@ -122,7 +123,8 @@ def read_override(raw: RawHost, spec: HostSpec, options: Options) -> dict[str, A
 
 
 def find_own_distribution(spec: HostSpec) -> str:
-    """Find the first distribution of the spec's recipe; empty if Debian is near enough to it, whose userland is real."""
+    """Find the first distribution of the spec's recipe; empty if Debian is near enough to it, whose userland is
+    real."""
     recipe = find_recipe(spec.recipe)
     rows = [entry for entry in distributions.TABLE if recipe and entry.catalogue == recipe.distributions[0]]
     return rows[0].key if rows and rows[0].family != "debian" else ""

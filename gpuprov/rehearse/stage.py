@@ -31,7 +31,8 @@ class Backend(Protocol):
 
 
 class Stage:
-    """Hosts of one rehearsal. Every name is remembered before its host is begun, so that no half-made one is forgotten."""
+    """Hosts of one rehearsal. Every name is remembered before its host is begun, so that no half-made one is
+    forgotten."""
 
     def __init__(self, backend: Backend, workers: int) -> None:
         self._backend, self._workers = backend, workers
@@ -48,7 +49,8 @@ class Stage:
         return self._each(lambda name, _: self._backend.reboot(name), dict.fromkeys(names))
 
     def clear(self) -> tuple[str, ...]:
-        """Remove every host that was begun, first waiting for those under way. Returns the names of those that stayed."""
+        """Remove every host that was begun, first waiting for those under way. Returns the names of those that
+        stayed."""
         self._over.set()
         for pool in self._pools:
             pool.shutdown(wait=True, cancel_futures=True)

@@ -153,6 +153,9 @@ def format_summary(whole: Rehearsed) -> str:
     real = sum(len(rehearsal.hosts) for rehearsal in whole.rehearsals)
     verdicts = [format_verdict(rehearsal) for rehearsal in whole.rehearsals]
     words = [f"{verdicts.count(word)} {word}" for word in (*VERDICTS.values(), INTERRUPTED) if word in verdicts]
-    done = f"{len(verdicts)} simulated host{'s' if len(verdicts) != 1 else ''} for {real} real host{'s' if real != 1 else ''}"
+    done = (
+        f"{len(verdicts)} simulated host{'s' if len(verdicts) != 1 else ''} for {real} real "
+        f"host{'s' if real != 1 else ''}"
+    )
     less = sum(bool(rehearsal.left_out) for rehearsal in whole.rehearsals)
     return f"{done}: {', '.join(words)}" + (f"; parts of {counted(less, 'spec')} left out" if less else "")

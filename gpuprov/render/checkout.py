@@ -51,7 +51,8 @@ def files() -> dict[str, str]:
 
 
 def stages(name: str) -> list[str]:
-    """Return the stages in which a role has something to do: those declared, or, of a role by hand, those with a file."""
+    """Return the stages in which a role has something to do: those declared, or, of a role by hand, those with a
+    file."""
     if declared := BY_NAME[name].tasks:
         return [stage for stage in STAGES if stage in declared]
     folder = assets.root() / "roles" / name / "tasks"

@@ -67,7 +67,8 @@ def read_host(sources: Sequence[str], play: Play, name: str, known: TreeView, ro
         fields = _role_variables(role, own)
         if declared and not fields:
             raise GpuprovError(
-                f"{name}: the role {role} is applied, and the spec of this host has no {role} (it has: {', '.join(declared)})",
+                f"{name}: the role {role} is applied, and the spec of this host has no {role} (it has: "
+                f"{', '.join(declared)})",
                 f"write {role}: {{}} into its gpuprov, or leave the role out for it",
             )
         roles[role] = fields

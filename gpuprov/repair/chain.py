@@ -105,8 +105,8 @@ class Chain:
             self._hosts.act("release", self._plan)
 
     def _is_as_planned(self) -> bool:
-        """Read the host again, now that nobody else changes it: the plan may be hours old. Return whether health asks for
-        the same of the same GPUs."""
+        """Read the host again, now that nobody else changes it: the plan may be hours old. Return whether health asks
+        for the same of the same GPUs."""
         results = self._hosts.judge([self._plan.host])[self._plan.host][0]
         (judged,) = fitness(results) or (Fitness(host=self._plan.host, fit="not proven"),)
         gpus = {address for cause in judged.causes if cause.action == "reset" for address in cause.devices}

@@ -1,4 +1,5 @@
-"""`gpuprov repair`: read the hosts' health, show what would be done, ask, do it host by host within the budget, report."""
+"""`gpuprov repair`: read the hosts' health, show what would be done, ask, do it host by host within the budget,
+report."""
 
 import threading
 import time

@@ -100,8 +100,8 @@ class ReachedHosts:
         self.owner: Owner = {**process.describe(options.run, __version__), "lease": lease}
 
     def judge(self, names: Sequence[str]) -> dict[str, Judged]:
-        """Read the hosts once, many at a time, and compare them with one another and with what others were when they were
-        last read."""
+        """Read the hosts once, many at a time, and compare them with one another and with what others were when they
+        were last read."""
         judged: dict[str, Judged] = {}
 
         def note(name: str, results: list[Result], facts: Facts | UnreachableError) -> None:

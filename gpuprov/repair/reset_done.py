@@ -1,5 +1,5 @@
-"""`gpuprov health --reset-done`: record a reset that somebody else has done, where the kernel logs none: Xids before it are
-past."""
+"""`gpuprov health --reset-done`: record a reset that somebody else has done, where the kernel logs none: Xids before it
+are past."""
 
 import re
 import time
@@ -29,7 +29,8 @@ class LockedError(GpuprovError):
 
 
 class Mark(NamedTuple):
-    """A reset to be recorded. `at`: by the host's clock; `gpus`: PCI addresses, empty for all; `findings`: what it ends."""
+    """A reset to be recorded. `at`: by the host's clock; `gpus`: PCI addresses, empty for all; `findings`: what it
+    ends."""
 
     at: float
     gpus: tuple[str, ...]
@@ -107,8 +108,8 @@ def _read_log(name: str, results: Sequence[Result], facts: Facts | None) -> Kern
 
 
 def _choose_gpus(name: str, asking: Sequence[Result], gpus: Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses that a reset is recorded for; none where it is of the whole host: a finding of the fabric, or
-    one that names no GPU. Raises GpuprovError for a GPU that nothing asks a reset of."""
+    """Return the addresses that a reset is recorded for; none where it is of the whole host: a finding of the fabric,
+    or one that names no GPU. Raises GpuprovError for a GPU that nothing asks a reset of."""
     named = dict.fromkeys(address for result in asking for address in result.devices)
     given = [_complete(address) for address in gpus]
     if strange := [address for address in given if address not in named]:
@@ -144,7 +145,8 @@ def _refuse_what_stays(name: str, asking: Sequence[Result], log: KernelLog, at: 
         if line_at > at and _is_of(verdict, chosen):
             what = f"Xid {verdict.number}" if verdict.number else verdict.key
             raise GpuprovError(
-                f"{name}: {what} on {verdict.device or 'this host'} came at {moment(line_at)}, after a reset at {moment(at)}",
+                f"{name}: {what} on {verdict.device or 'this host'} came at {moment(line_at)}, after a reset at "
+                f"{moment(at)}",
                 "give the time of a reset after it, or reset the GPU",
             )
 

@@ -41,7 +41,8 @@ def write_tickets(pairs: Pairs, run: Repaired, folder: Path | None, about: About
 
 
 def make_folder(folder: Path | None) -> Path:
-    """Make the folder of the tickets, by default one of this user's. Raises GpuprovError if no file can be written there."""
+    """Make the folder of the tickets, by default one of this user's. Raises GpuprovError if no file can be written
+    there."""
     place = folder or state_folder("tickets")
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)

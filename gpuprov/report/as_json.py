@@ -56,7 +56,8 @@ class Boot(msgspec.Struct, kw_only=True):
 
 
 class VerifiedHost(HostDocument, frozen=True, kw_only=True):
-    """`counts`: results by status; `follow` are failures caused by another. `seconds`: to read it; null from a record."""
+    """`counts`: results by status; `follow` are failures caused by another. `seconds`: to read it; null from a
+    record."""
 
     verdict: Verdict
     counts: dict[str, int]

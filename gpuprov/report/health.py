@@ -142,8 +142,8 @@ METRICS = {
     "gpuprov_host_fit": "1 if the host is fit for work, 0 if not, -1 if that is not proven.",
     "gpuprov_host_action": "1 for the most severe action that is asked for on the host.",
     "gpuprov_health_check_failed": "1 for each check of the host that fails and follows from no other.",
-    "gpuprov_rdma_errors": "Errors of RDMA's transport that a port has counted since its driver was loaded (hw_counters); "
-    "port 0: the device.",
+    "gpuprov_rdma_errors": "Errors of RDMA's transport that a port has counted since its driver was loaded "
+    "(hw_counters); port 0: the device.",
 }
 """Name and help of each metric, in the order of the file; all are gauges, and none is shared with `gpuprov verify`."""
 FIT = {"yes": 1, "until": 0, "no": 0, "not proven": -1}

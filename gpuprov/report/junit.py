@@ -11,9 +11,13 @@ from gpuprov.report.many import Many
 from gpuprov.verify.evaluate import Result
 
 _NOTHING = Result(
-    host="gpuprov", capability="gpuprov", check="proven", status="error", expected="a check that passes",
+    host="gpuprov",
+    capability="gpuprov",
+    check="proven",
+    status="error",
+    expected="a check that passes",
     found="nothing was proven: every check was skipped, or there was none",
-)  # fmt: skip
+)
 _TAGS = {"fail": "failure", "error": "error", "unreachable": "error", "skip": "skipped"}
 
 

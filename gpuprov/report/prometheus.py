@@ -21,11 +21,14 @@ METRICS = {
     "gpuprov_build_info": "The gpuprov that verified, as the label version.",
     "gpuprov_verify_timestamp_seconds": "When the verify that wrote this file ended, in Unix time.",
     "gpuprov_host_reachable": "1 if the host could be read.",
-    "gpuprov_host_ok": "1 if something was proven on the host and nothing is wrong; 0 otherwise, also where nothing was proven.",
-    "gpuprov_checks": "Checks of the host by status: unreachable, fail, error, skip, pass; follow are failures that only follow "
-    "from another.",
-    "gpuprov_check_failed": "1 for each check of the host that fails or cannot be judged, but for those that only follow.",
-    "gpuprov_next_boot_ok": "1 if the host will be as its spec wants it after the next boot, 0 if not, -1 if nobody knows.",
+    "gpuprov_host_ok": "1 if something was proven on the host and nothing is wrong; 0 otherwise, also where nothing "
+    "was proven.",
+    "gpuprov_checks": "Checks of the host by status: unreachable, fail, error, skip, pass; follow are failures that "
+    "only follow from another.",
+    "gpuprov_check_failed": "1 for each check of the host that fails or cannot be judged, but for those that only "
+    "follow.",
+    "gpuprov_next_boot_ok": "1 if the host will be as its spec wants it after the next boot, 0 if not, -1 if nobody "
+    "knows.",
     "gpuprov_reboot_required": "1 if a check fails that only a reboot fixes.",
     "gpuprov_verify_duration_seconds": "How long reading the host took.",
 }

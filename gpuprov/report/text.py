@@ -28,8 +28,8 @@ def render(
     width: int = 100,
     room: int | None = None,
 ) -> str:
-    """Render racks; then findings, the worst first, each once with its hosts; then a line per host or per set of equal hosts; then
-    a summary.
+    """Render racks; then findings, the worst first, each once with its hosts; then a line per host or per set of equal
+    hosts; then a summary.
 
     Lines to copy (evidence) are never wrapped. `verbose` also shows passed and n/a results, and every host's name.
     room: maximum width of lists of hosts and of counts, `width` by default; 0: unlimited, so that they can be searched.

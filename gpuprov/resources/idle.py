@@ -20,8 +20,8 @@ AWAY: dict[str, tuple[str, ...]] = {
     "DevicePolicy": ("closed", "strict"),
     "RuntimeMaxSec": (),
 }
-"""Settings, with the values that count (none: any time), by which a unit, and every container that it starts, has no GPU,
-or that end it: systemd.exec(5), systemd.resource-control(5), systemd.service(5)."""
+"""Settings, with the values that count (none: any time), by which a unit, and every container that it starts, has no
+GPU, or that end it: systemd.exec(5), systemd.resource-control(5), systemd.service(5)."""
 AWAY_WORDS = {
     **dict.fromkeys(("PrivateDevices", "DevicePolicy"), "kept from the GPUs' device files"),
     "RuntimeMaxSec": "ended some time after its start",

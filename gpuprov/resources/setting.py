@@ -1,4 +1,5 @@
-"""A setting of the kernel, of a device or of a service as a resource: a value that holds until something sets another."""
+"""A setting of the kernel, of a device or of a service as a resource: a value that holds until something sets
+another."""
 
 from collections.abc import Mapping
 from typing import Literal

@@ -13,8 +13,8 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     in place of what the journal has, which is told where it failed; `note`: what else is told where it does not run as
     it should. `fix`: what to do where it failed, `missing`: where there is no such unit; empty: apply.
 
-    `reads`: what a daemon has read at its start: its program and the libraries that it loads, files of its settings, and
-    folders of such files. While it runs, it is outdated if the content of one of them is newer than its start.
+    `reads`: what a daemon has read at its start: its program and the libraries that it loads, files of its settings,
+    and folders of such files. While it runs, it is outdated if the content of one of them is newer than its start.
     `process`: the daemon's program among the unit's processes; empty: the main process.
     """
 

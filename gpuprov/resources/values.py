@@ -39,8 +39,8 @@ def role_values(resources: Iterable[object], *kinds: str) -> dict[str, Any]:
 
 
 def started(unit: Unit, fix: str = "") -> dict[str, Any]:
-    """Return the options of gpuprov_unit for a unit that should run: what reads files is restarted after them. fix: what to
-    do where it does not."""
+    """Return the options of gpuprov_unit for a unit that should run: what reads files is restarted after them. fix:
+    what to do where it does not."""
     more = {"fix": fix} if fix else {}
     if not unit.reads:
         return {"name": unit.name, "state": "restarted" if unit.outdated else "started", **more}

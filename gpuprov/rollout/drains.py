@@ -25,7 +25,8 @@ def ask_adapter(adapter: Adapter, ask: Ask, host: str, run: str) -> Step:
 
 
 def follows(ask: Ask, host: str, step: Step, now: float) -> Event | None:
-    """Return the event to record for an answer; None to ask again, or, once a host is out, to ask whether it is free."""
+    """Return the event to record for an answer; None to ask again, or, once a host is out, to ask whether it is
+    free."""
     reason = step.message or step.read
     if ask in ("return", "keep"):
         if step.state not in ("done", "refused"):

@@ -114,6 +114,7 @@ def _where_it_began(folder: str, tell: Tell) -> Iterator[None]:
             stack.enter_context(chdir(folder or "."))
         except OSError as error:
             tell(
-                f"{folder}, where it was begun, cannot be entered ({error.strerror}): what is named from there is not found"
+                f"{folder}, where it was begun, cannot be entered ({error.strerror}): what is named from there is "
+                "not found"
             )
         yield

@@ -36,9 +36,9 @@ VERDICTS: dict[str, Word] = {"green": "green", "waits": "waits for a reboot", "f
 
 
 class HostStatus(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """A host. `result`: the last result's state. `kept_out`: drained, and not given back. `repaired`: reset or rebooted to
-    repair it. `untold`: why the host's own note about being out of service is out of date, which makes verify's result
-    wrong on that point."""
+    """A host. `result`: the last result's state. `kept_out`: drained, and not given back. `repaired`: reset or rebooted
+    to repair it. `untold`: why the host's own note about being out of service is out of date, which makes verify's
+    result wrong on that point."""
 
     host: str
     batch: str
@@ -60,8 +60,8 @@ class BatchStatus(msgspec.Struct, kw_only=True):
 
 
 class Status(msgspec.Struct, kw_only=True):
-    """A roll-out. `repairs`: how many hosts it may repair. `exit_code`: the exit code of `rollout start`, as far as it is
-    known now."""
+    """A roll-out. `repairs`: how many hosts it may repair. `exit_code`: the exit code of `rollout start`, as far as it
+    is known now."""
 
     gpuprov_rollout_status: Annotated[int, describe("Version of this format")] = FORMAT
     id: str

@@ -79,7 +79,10 @@ class Store:
         return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
 
     def _damaged(self, why: str, what: str = "damaged") -> GpuprovError:
-        hint = f"put it back from a backup; or move {self.folder} away, and look at the hosts of open roll-outs: gpuprov verify"
+        hint = (
+            f"put it back from a backup; or move {self.folder} away, and look at the hosts of open roll-outs: "
+            "gpuprov verify"
+        )
         return GpuprovError(f"{self.file} is {what}: {why}; nothing was started", hint)
 
     def _rows(self, statement: str, words: Sequence[object] = ()) -> list[tuple[Any, ...]]:
@@ -161,7 +164,8 @@ class Store:
 
     @staticmethod
     def _write(place: Path, files: Mapping[str, bytes]) -> None:
-        """Write the files. A folder that exists already is from a `begin` that was killed before it recorded anything."""
+        """Write the files. A folder that exists already is from a `begin` that was killed before it recorded
+        anything."""
         place.mkdir(mode=0o700, exist_ok=True)
         place.chmod(0o700)
         for name, data in files.items():

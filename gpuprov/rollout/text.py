@@ -101,7 +101,10 @@ def _lines(status: Status) -> Iterator[str]:
     why = f" {status.why}" if status.state == "paused" else f": {status.why}" if status.why else ""
     yield f"{status.id}: {status.state}{why}"
     by = f" by {status.by}" if status.by else ""
-    yield f"  {count(len(status.hosts))}, {over} of {counted(len(status.batches), 'batch')} over; begun {status.begun}{by}"
+    yield (
+        f"  {count(len(status.hosts))}, {over} of {counted(len(status.batches), 'batch')} over; begun "
+        f"{status.begun}{by}"
+    )
     yield from _batches(status)
     for word, hosts in by_state(status.hosts).items():
         if word not in QUIET:

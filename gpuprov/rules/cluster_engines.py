@@ -1,7 +1,7 @@
 """containerd as k3s, RKE2 and MicroK8s bring it: they write its configuration anew whenever they start.
 
-So there are two answers: what they last wrote is in force, and what they will write follows from their own settings. k3s
-and RKE2 register NVIDIA's runtime by themselves if its program is on their PATH when they start:
+So there are two answers: what they last wrote is in force, and what they will write follows from their own settings.
+k3s and RKE2 register NVIDIA's runtime by themselves if its program is on their PATH when they start:
 https://docs.k3s.io/advanced#alternative-container-runtime-support, https://docs.rke2.io/advanced. MicroK8s fills in a
 template: https://github.com/canonical/microk8s/blob/master/microk8s-resources/wrappers/run-containerd-with-args
 """
@@ -89,8 +89,8 @@ def derive_drop_in(name: str, engine: Engine, default: bool) -> str:
 
 
 def refuse(name: str, engine: Engine, default: bool) -> str:
-    """Return why neither a setting nor a restart can bring the runtime; empty if they can. What is not written yet, after
-    an installation of the toolkit, they can."""
+    """Return why neither a setting nor a restart can bring the runtime; empty if they can. What is not written yet,
+    after an installation of the toolkit, they can."""
     if name not in RANCHER:
         return ""
     if own := find_own_template(name, engine):
@@ -111,8 +111,9 @@ def refuse(name: str, engine: Engine, default: bool) -> str:
 
 
 def takes_cdi(name: str, engine: Engine, enabled: bool | None) -> bool:
-    """Return whether containerd resolves CDI devices: on by itself from 2.0 on, which k3s and RKE2 have since 1.31.6 and
-    1.32.2: https://docs.k3s.io/advanced#configuring-containerd. `enabled`: as the configuration says; None: it does not."""
+    """Return whether containerd resolves CDI devices: on by itself from 2.0 on, which k3s and RKE2 have since 1.31.6
+    and 1.32.2: https://docs.k3s.io/advanced#configuring-containerd. `enabled`: as the configuration says; None: it does
+    not."""
     release = number(engine.version)
     second = release >= (2,) if name == "microk8s" else release >= (1, 32, 2) or (1, 31, 6) <= release < (1, 32)
     return second if enabled is None else enabled

@@ -130,8 +130,8 @@ def number(version: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def parse_toml(text: str, place: str) -> Table:
-    """Parse TOML, cached: hosts of a fleet have the same files, and a host is read several times. Callers must not modify the
-    result."""
+    """Parse TOML, cached: hosts of a fleet have the same files, and a host is read several times. Callers must not
+    modify the result."""
     if len(text) > 1 << 19 or re.search(r"(?:\.[ \t]*+[\w\"'-]++[ \t]*+){100}", text):
         raise ValueError(f"{place} is larger, or nests deeper, than any that an engine reads")
     try:

@@ -7,10 +7,10 @@ from typing import TypedDict
 class Rule(TypedDict, total=False):
     """A package of a set: `{branch}` and `{version}` in its name are filled in, `min` and `max` are branches.
 
-    `like`: a pattern of its archive's package versions. `companion`: moves with the set, but is not part of it. `proof`:
-    names with `{kernel}`, one of which must be installed. `needs`: a package of the driver without which it does not go.
-    `mark`: it identifies another source's driver; `built`: one whose modules come to the host in the other way.
-    `fix`: the fix if none is offered.
+    `like`: a pattern of its archive's package versions. `companion`: moves with the set, but is not part of it.
+    `proof`: names with `{kernel}`, one of which must be installed. `needs`: a package of the driver without which it
+    does not go. `mark`: it identifies another source's driver; `built`: one whose modules come to the host in the other
+    way. `fix`: the fix if none is offered.
     """
 
     name: str
@@ -34,7 +34,8 @@ class Choice(TypedDict):
 
 
 class Answer(TypedDict, total=False):
-    """A set in one version, or the problem; `kept`: it is installed, `replaced`: installed packages that it replaces."""
+    """A set in one version, or the problem; `kept`: it is installed, `replaced`: installed packages that it
+    replaces."""
 
     flavour: str
     reason: str

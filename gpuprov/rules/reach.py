@@ -194,7 +194,10 @@ def not_writable(answer: Heard) -> Refusal | None:
     """Return a refusal unless root can write where gpuprov and packages write. Ignores other users, who never can."""
     if not answer.readonly or answer.user != "0":
         return None
-    hint = "see why (dmesg, findmnt): a file system that had an error is mounted read-only; fix it, then mount -o remount,rw"
+    hint = (
+        "see why (dmesg, findmnt): a file system that had an error is mounted read-only; fix it, then mount -o "
+        "remount,rw"
+    )
     return Refusal(f"read-only: {', '.join(answer.readonly)}", f"{', '.join(MUST_WRITE)} can be written", hint)
 
 
@@ -231,7 +234,10 @@ def refusal(answer: Heard, ansible: str, printed: str = "", cut: str = "") -> st
     noise included; cut: how the connection was cut, if it was (`core.ended`)."""
     if not answer.system:
         if cut:
-            return f"was asked who it is, and {cut}. Fix: apply again; if it comes again, see why there (journalctl -u ssh)"
+            return (
+                f"was asked who it is, and {cut}. Fix: apply again; if it comes again, see why there (journalctl "
+                "-u ssh)"
+            )
         last = " ".join("".join(c if c.isprintable() else " " for c in printed.strip().rpartition("\n")[2]).split())
         quoted = f"; it printed: {last[-200:]}" if last else ""
         return f"did not run the first command{quoted}. Fix: see how it answers by hand: ssh to it, then sudo sh"

@@ -37,8 +37,8 @@ class Driver(NamedTuple):
 
 
 def reload_reasons(loaded: Driver, desired: Driver) -> list[str]:
-    """Return why the loaded driver must leave the kernel; nothing if it may stay or none is loaded. A parameter that the
-    loaded module does not show is no reason."""
+    """Return why the loaded driver must leave the kernel; nothing if it may stay or none is loaded. A parameter that
+    the loaded module does not show is no reason."""
     if not loaded.version:
         return []
     reasons = []

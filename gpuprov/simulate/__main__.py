@@ -125,7 +125,8 @@ def _faults(*, as_json: bool) -> None:
         return
     for row in rows:
         terminal.result(
-            f"{row['name']:20} {row['what']}; found by {row['caught_by']} ({row['moment']}, {' or '.join(row['kinds'])})"
+            f"{row['name']:20} {row['what']}; found by {row['caught_by']} ({row['moment']}, "
+            f"{' or '.join(row['kinds'])})"
         )
 
 

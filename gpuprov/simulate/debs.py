@@ -25,7 +25,8 @@ EPOCH = "1735689600"  # one time stamp for all files, so that the same content g
 
 
 def unpack(deb: Path, folder: Path, *, without: Sequence[str] = ()) -> None:
-    """Unpack a package's files, and its control files in `DEBIAN`. `without`: patterns of paths (`./usr/src`) to skip."""
+    """Unpack a package's files, and its control files in `DEBIAN`. `without`: patterns of paths (`./usr/src`) to
+    skip."""
     folder.mkdir(parents=True)
     tools.run(["dpkg-deb", "--control", str(deb), str(folder / "DEBIAN")])
     script = 'deb=$1 folder=$2; shift 2; set -o pipefail; dpkg-deb --fsys-tarfile "$deb" | tar -x -C "$folder" "$@"'

@@ -137,7 +137,8 @@ def _check_packages(described: Description) -> None:
         )
     if described.containerd and "docker" in described.engines:
         raise GpuprovError(
-            f"containerd is {described.containerd} and engines has docker, whose package brings a containerd of its own",
+            f"containerd is {described.containerd} and engines has docker, whose package brings a containerd of "
+            "its own",
             hint="leave one of them out",
         )
 

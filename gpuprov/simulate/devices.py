@@ -49,7 +49,8 @@ class PciDevice:
 
 
 def devices(name: str, description: Description) -> tuple[PciDevice, ...]:
-    """Return all functions of the host of this name, in bus order. The same name and description give the same devices."""
+    """Return all functions of the host of this name, in bus order. The same name and description give the same
+    devices."""
     made = [*_list_gpus(name, description), *_list_nvswitches(description), *_list_hcas(description)]
     if hung := tree(description, [(device.role, device.index) for device in made if device.role in NVLINK_ROLES]):
         places = [hung.places[device.role, device.index] for device in made]

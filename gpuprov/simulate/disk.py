@@ -1,4 +1,5 @@
-"""The disk of a simulated machine: Debian with its own kernel, initramfs and GRUB, built once, then used copy-on-write."""
+"""The disk of a simulated machine: Debian with its own kernel, initramfs and GRUB, built once, then used
+copy-on-write."""
 
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ class Recipe:
 
 
 def build(distribution: str = "debian12", kernel: str = "", *, rebuild: bool = False) -> Disk:
-    """Return a ready disk, cached or built now. `kernel`: the only one on it, a release of the distribution's archive."""
+    """Return a ready disk, cached or built now. `kernel`: the only one on it, a release of the distribution's
+    archive."""
     tools.require("machine")
     recipe = Recipe(distribution, sources.read(), kernel)
     file = image.cache_dir() / f"disk-{recipe.base.suite}-{recipe.key}.qcow2"

@@ -49,7 +49,8 @@ while read -r what value rest; do
       for account in root:/root gpuadmin:/home/gpuadmin; do
         user=${account%%:*} home=${account#*:}
         install -d -m 700 -o "$user" -g "$user" "$home/.ssh"
-        grep -qxF "$value $rest" "$home/.ssh/authorized_keys" 2>/dev/null || echo "$value $rest" >>"$home/.ssh/authorized_keys"
+        grep -qxF "$value $rest" "$home/.ssh/authorized_keys" 2>/dev/null ||
+          echo "$value $rest" >>"$home/.ssh/authorized_keys"
         chown "$user:" "$home/.ssh/authorized_keys"
         chmod 600 "$home/.ssh/authorized_keys"
       done ;;

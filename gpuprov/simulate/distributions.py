@@ -135,7 +135,8 @@ def _el(id_: str, name: str, version_id: str, codename: str) -> Distribution:
     return Distribution(
         f"{id_}{major}", name=name, id=id_,
         like="fedora" if id_ == "rhel" else "rhel centos fedora", version_id=version_id,
-        version=f"{version_id} ({codename})", tag=f"el{major}", kernel=KERNELS[major], release_files=files, platform=f"el{major}",
+        version=f"{version_id} ({codename})", tag=f"el{major}", kernel=KERNELS[major], release_files=files,
+        platform=f"el{major}",
     )  # fmt: skip
 
 
@@ -144,7 +145,8 @@ def _amazon() -> Distribution:
     release = "Amazon Linux release 2023 (Amazon Linux)\n"
     return Distribution(
         "amazon2023", name="Amazon Linux", id="amzn", like="fedora", version_id="2023",
-        version="2023", tag="amzn2023", kernel="6.12.73-95.123.amzn2023.x86_64", kernel_package="kernel6.12", platform="al2023",
+        version="2023", tag="amzn2023", kernel="6.12.73-95.123.amzn2023.x86_64", kernel_package="kernel6.12",
+        platform="al2023",
         base_source="amazonlinux", driver_source="amazonlinux-nvidia", release_package="system-release",
         release_files={"/etc/system-release": release, "/etc/amazon-linux-release": release},
     )  # fmt: skip

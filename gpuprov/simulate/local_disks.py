@@ -1,4 +1,5 @@
-"""Local NVMe disks of a machine: sparse files that QEMU shows as NVMe devices, blank until the machine writes to them."""
+"""Local NVMe disks of a machine: sparse files that QEMU shows as NVMe devices, blank until the machine writes to
+them."""
 
 from collections.abc import Sequence
 from pathlib import Path

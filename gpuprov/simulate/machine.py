@@ -1,4 +1,5 @@
-"""Simulated hosts as QEMU machines with their own kernel: up, down, reboot, list. Touches only machines that it made."""
+"""Simulated hosts as QEMU machines with their own kernel: up, down, reboot, list. Touches only machines that it
+made."""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ def control(name: str) -> Path:
 
 
 def refit(name: str, firmware: qemu.Firmware, variables: Path | None = None) -> SimulatedHost:
-    """Power-cycle the machine with another firmware, with these variables or new ones. Its disk must have what that firmware boots."""
+    """Power-cycle the machine with another firmware, with these variables or new ones. Its disk must have what that
+    firmware boots."""
     folder, kept = records.find_folder(name), records.read(name)
     assert kept is not None
     run(name, "sync")

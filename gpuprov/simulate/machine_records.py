@@ -51,7 +51,8 @@ def is_kept(name: str) -> bool:
 
 
 def read(name: str) -> Kept | None:
-    """Return the record; None if there is no such machine. Raises GpuprovError if another version of gpuprov wrote it."""
+    """Return the record; None if there is no such machine. Raises GpuprovError if another version of gpuprov wrote
+    it."""
     return decode(name, (find_folder(name) / RECORD).read_bytes(), Kept) if is_kept(name) else None
 
 

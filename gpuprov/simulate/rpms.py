@@ -88,7 +88,8 @@ def _section(package: Standin) -> list[str]:
         *([f"Epoch: {package.epoch}"] if package.epoch else []),
         *(f"Summary: {package.summary} ({debs.MARK})", "AutoReqProv: no"),
         *(f"{key}: {value}" for key, values in relations for value in values),
-        *(f"%description -n {name}", f"{package.summary}.", "A stand-in made by gpuprov for simulated hosts; never for a real one."),
+        *(f"%description -n {name}", f"{package.summary}.",
+          "A stand-in made by gpuprov for simulated hosts; never for a real one."),
         f"%files -n {name}",
     ]  # fmt: skip
     for path, file in package.files.items():

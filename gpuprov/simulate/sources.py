@@ -1,4 +1,5 @@
-"""Debian mirrors of this machine: read from its own apt sources, so that no mirror's name is hard-coded in the project."""
+"""Debian mirrors of this machine: read from its own apt sources, so that no mirror's name is hard-coded in the
+project."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class Mirrors:
 
 
 def read(etc_apt: Path = Path("/etc/apt")) -> Mirrors:
-    """Return the mirrors that this machine uses itself; on a machine other than Debian, those that the variables name."""
+    """Return the mirrors that this machine uses itself; on a machine other than Debian, those that the variables
+    name."""
     named = [os.environ.get(variable, "").rstrip("/") for variable in VARIABLES]
     if all(named):
         return Mirrors(*named)

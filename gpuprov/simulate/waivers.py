@@ -32,7 +32,8 @@ class Waiver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     reason: Annotated[str, msgspec.Meta(min_length=10, description="a text of at least 10 characters")]
 
     def concerns(self, kind: Kind, gpu: bool, nvswitch: int = 0) -> bool:
-        """True if it applies to a host of this kind, with or without GPUs, with NVSwitches of a generation (0: none)."""
+        """True if it applies to a host of this kind, with or without GPUs, with NVSwitches of a generation (0:
+        none)."""
         fits = self.kind in (kind, "any") and self.when in ("always", "gpu" if gpu else "no-gpu")
         return fits and self.nvswitch in (None, nvswitch)
 

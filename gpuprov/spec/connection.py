@@ -136,7 +136,8 @@ def refuse_secrets(host: str, values: Mapping[str, object]) -> None:
     """Raise GpuprovError if a spec that would be written to a file for others holds a secret."""
     if (place := find_secret(values)) is not None:
         raise GpuprovError(
-            f"{host}: {format_path(place)} holds a value from the vault, or an address with a password; such a file holds no secret",
+            f"{host}: {format_path(place)} holds a value from the vault, or an address with a password; such a file "
+            "holds no secret",
             "say it outside of the vault if it is no secret; else have it in a file of the hosts",
         )
 

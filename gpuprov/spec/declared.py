@@ -41,7 +41,10 @@ def find_undecided(value: object, block: type[Fragment], path: Path) -> Iterator
     for name, (field, meaning) in block.IMPLIES.items():
         default = defaults[field]
         if value.get(name) is False and field not in value and field not in decided and default not in (OPEN, meaning):
-            message = f"{format_path((*path, name))} is false, and nothing else says which {field}: what is left would be {default}"
+            message = (
+                f"{format_path((*path, name))} is false, and nothing else says which {field}: what is left "
+                f"would be {default}"
+            )
             yield (
                 (*path, name),
                 message,

@@ -1,4 +1,5 @@
-"""Description of a field, from its type: the only source for argument_specs, JSON Schema, the reference and `explain`."""
+"""Description of a field, from its type: the only source for argument_specs, JSON Schema, the reference and
+`explain`."""
 
 import re
 from typing import Any

@@ -54,8 +54,8 @@ class Kernel(Fragment, frozen=True):
     modules_built: Annotated[
         tuple[ModuleName, ...],
         describe(
-            "modules from outside the kernel (lustre, wekafsio, gdrdrv) that the kernel of the next boot must have, built "
-            "for it. Whoever brings them builds them; gpuprov says beforehand where one is missing"
+            "modules from outside the kernel (lustre, wekafsio, gdrdrv) that the kernel of the next boot must have, "
+            "built for it. Whoever brings them builds them; gpuprov says beforehand where one is missing"
         ),
     ] = ()
     sysctl: Annotated[dict[SysctlName, int | str], describe("kernel settings by name, for now and for every boot")] = {}

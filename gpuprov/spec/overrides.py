@@ -57,7 +57,8 @@ def get_max_clock_skew(site: Site) -> int:
 
 
 def get_package_settings(site: Site) -> dict[str, int]:
-    """Return the site's settings, in seconds: `lock_timeout`, for another package manager; `max_age`, of package lists."""
+    """Return the site's settings, in seconds: `lock_timeout`, for another package manager; `max_age`, of package
+    lists."""
     named = {"lock_timeout": "host_package_lock_timeout", "max_age": "host_package_lists_max_age"}
     return {option: int(str(site[name])) for option, name in named.items() if name in site}
 

@@ -23,7 +23,8 @@ class Placed(NamedTuple):
 
 
 def place(values: Mapping[Any, object], fragments: Mapping[str, type[Fragment]], house: tuple[str, ...]) -> Placed:
-    """Sort a host's `gpuprov` variable into blocks. `fragments`: the blocks of capabilities; `house`: all other keys."""
+    """Sort a host's `gpuprov` variable into blocks. `fragments`: the blocks of capabilities; `house`: all other
+    keys."""
     names = [*house, *fragments]
     placed: dict[Any, object] = {}
     findings: list[Finding] = []

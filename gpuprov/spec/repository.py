@@ -1,4 +1,5 @@
-"""`repository`: a package repository of the site's own, and its signing key. One block, used by several capabilities."""
+"""`repository`: a package repository of the site's own, and its signing key. One block, used by several
+capabilities."""
 
 import base64
 from collections.abc import Iterable, Mapping
@@ -28,8 +29,8 @@ class Repository(Fragment, frozen=True):
         str,
         msgspec.Meta(
             pattern=build_pattern(r"(/[^\s]*)?") + r"|^file:///[^\s]*$",
-            description="https://HOST/PATH, http://HOST/PATH or file:///PATH, without query, user name and password (these belong in "
-            "/etc/apt/auth.conf.d, or in dnf.conf)",
+            description="https://HOST/PATH, http://HOST/PATH or file:///PATH, without query, user name and password "
+            "(these belong in /etc/apt/auth.conf.d, or in dnf.conf)",
         ),
     ] = ""
     suite: Annotated[
@@ -46,8 +47,8 @@ class Repository(Fragment, frozen=True):
         str,
         msgspec.Meta(
             pattern=build_pattern(schemes="https"),
-            description="https://HOST/PATH of the public key, without user name, password and query, which the machine that runs "
-            "gpuprov fetches; it needs a fingerprint",
+            description="https://HOST/PATH of the public key, without user name, password and query, which the "
+            "machine that runs gpuprov fetches; it needs a fingerprint",
         ),
     ] = ""
     fingerprint: Annotated[

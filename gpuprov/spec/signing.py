@@ -30,7 +30,8 @@ class Signing(Fragment, frozen=True):
     key_file: Annotated[
         str,
         msgspec.Meta(
-            description="the private key (RSA, PEM, without a passphrase), beside the inventory; may be in Ansible's vault"
+            description="the private key (RSA, PEM, without a passphrase), beside the inventory; may be in "
+            "Ansible's vault"
         ),
     ] = ""
     certificate_file: Annotated[str, msgspec.Meta(description="its certificate (PEM or DER), beside the inventory")] = (
@@ -39,14 +40,15 @@ class Signing(Fragment, frozen=True):
     enroll: Annotated[
         Literal["by-hand", "prepared"],
         msgspec.Meta(
-            description="prepared: gpuprov enroll may request the certificate's enrolment on hosts with Secure Boot, which a "
-            "person confirms at each console; by-hand: it never does"
+            description="prepared: gpuprov enroll may request the certificate's enrolment on hosts with Secure "
+            "Boot, which a person confirms at each console; by-hand: it never does"
         ),
     ] = "by-hand"
 
 
 def find_problems(block: Signing, path: Path) -> Iterable[Problem]:
-    """Yield what cannot work, known without any host. Both files must be absolute here (see `repository.locate_files`)."""
+    """Yield what cannot work, known without any host. Both files must be absolute here (see
+    `repository.locate_files`)."""
     for field, message, hint in list_findings(block):
         yield report_under(*path, field)("", message, hint)
 

@@ -28,8 +28,8 @@ class Fitness(msgspec.Struct, frozen=True, kw_only=True):
     """The fitness of one host.
 
     `action`: the most severe that is requested. `causes`: failures that follow from nothing else, the most severe
-    first, each with its `followers`; `unproven`: what could not be checked; `notices`: what passes and requests an action
-    all the same.
+    first, each with its `followers`; `unproven`: what could not be checked; `notices`: what passes and requests an
+    action all the same.
     """
 
     host: str

@@ -24,8 +24,8 @@ def compare_hosts(results: Sequence[Result]) -> list[Result]:
 
 
 def complete(result: Result, outcome: Outcome) -> Result:
-    """Return the worse of a host's own result and of the outcome of the comparison; equally bad ones are one result. What
-    passes is reported beside what is not proven."""
+    """Return the worse of a host's own result and of the outcome of the comparison; equally bad ones are one result.
+    What passes is reported beside what is not proven."""
     own, other = WORST.index(result.status), WORST.index(outcome.status)
     result = msgspec.structs.replace(result, firmware=(), machine="")
     if own < other:

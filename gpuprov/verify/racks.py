@@ -144,5 +144,6 @@ def _advise(
         words = f"{fold_names(recover)} ask to recover the IMEX domain"
         yield (
             words,
-            f"once for the rack: end the programs on all its hosts, then systemctl restart nvidia-imex on {fold_names(recover)}",
+            "once for the rack: end the programs on all its hosts, then systemctl restart nvidia-imex on "
+            f"{fold_names(recover)}",
         )

@@ -138,9 +138,9 @@ def left_out(fleet: Pairs, results: Sequence[Result]) -> list[str]:
 
 
 def _host(fleet: Pairs, record: Record, *, named: bool, others: Sequence[str], note: Callable[[str], None]) -> str:
-    """Return the host's name in the inventory; empty if it is one of the others. The name of the record's file or folder
-    goes before the one that it has inside, which many logs lack, or have by a cloud's name. Raises GpuprovError where
-    it cannot be told."""
+    """Return the host's name in the inventory; empty if it is one of the others. The name of the record's file or
+    folder goes before the one that it has inside, which many logs lack, or have by a cloud's name. Raises GpuprovError
+    where it cannot be told."""
     names = [raw.name for raw, _ in fleet]
     hosts_by_name = {name: host for name in (*record.places, record.host) if (host := _find(fleet, others, name))}
     if len({*hosts_by_name.values()}) > 1:

@@ -1,4 +1,5 @@
-"""The controller's part of gpuprov_files: options from a capability's desired state, and the text of files of the role."""
+"""The controller's part of gpuprov_files: options from a capability's desired state, and the text of files of the
+role."""
 
 from __future__ import annotations
 

@@ -35,13 +35,15 @@ except ImportError as error:
     MISSING = str(error)
 FACTS = ["!all", "!min", "distribution", "pkg_mgr", "platform", "python", "selinux", "service_mgr", "user", "virtual"]
 INJECTED = (
-    "Ansible takes what hosts say for variables, which win over those of the inventory: a host can have any file of this machine"
-    " copied to it. Fix: inject_facts_as_vars = false in ansible.cfg, as in the rendered project's own (ANSIBLE_CONFIG names it)"
+    "Ansible takes what hosts say for variables, which win over those of the inventory: a host can have any file of "
+    "this machine"
+    " copied to it. Fix: inject_facts_as_vars = false in ansible.cfg, as in the rendered project's own "
+    "(ANSIBLE_CONFIG names it)"
 )
 """For an ansible-playbook that was started by hand; gpuprov's own has this off."""
 UNNAMED = (
-    "its distribution is not known: Ansible cannot read /etc/os-release there. Fix: have it be a file of UTF-8, as os-release(5)"
-    " says (iconv -f UTF-8 /etc/os-release shows where it is not)"
+    "its distribution is not known: Ansible cannot read /etc/os-release there. Fix: have it be a file of UTF-8, as "
+    "os-release(5) says (iconv -f UTF-8 /etc/os-release shows where it is not)"
 )
 KERNEL = "kernel"
 """A capability that accompanies those with kernel settings, and is no reason for a play by itself."""
@@ -91,7 +93,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return {**result, "changed": False, "ansible_facts": read["ansible_facts"]}
 
     def _nothing(self, host: str, known: Tree) -> str:
-        """Return the reason for refusing a play that would do nothing for a host with a spec; "" if it does something."""
+        """Return the reason for refusing a play that would do nothing for a host with a spec; "" if it does
+        something."""
         if "gpuprov_capabilities" not in known or "gpuprov_only" in known:
             return ""
         declared = list(self._templar.template(known["gpuprov_capabilities"]))
@@ -102,7 +105,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return ""
         what = ", ".join(named)
         return (
-            f"{host}: nothing would be done, since its spec has no {what or 'capability'} (it has: {', '.join(declared) or 'none'})."
+            f"{host}: nothing would be done, since its spec has no {what or 'capability'} (it has: "
+            f"{', '.join(declared) or 'none'})."
             f" Fix: write a block {what or 'of one'} into its gpuprov, or leave the host out with --limit"
         )
 
@@ -121,5 +125,6 @@ def _find_platform(host: str, facts: Tree) -> str:
         return kind
     supported = ", ".join(name.replace("-", " ") for name in index_platforms())
     raise AnsibleActionFail(
-        f"{host} runs {distribution} {version}; supported: {supported}. Fix: take it out of the inventory, or reinstall it"
+        f"{host} runs {distribution} {version}; supported: {supported}. Fix: take it out of the inventory, or "
+        "reinstall it"
     )

@@ -16,8 +16,8 @@ author: gpuprov
 options:
   capability:
     description: >-
-      The capability whose desired files, and units at each boot, stand for the options of these; others may be given beside it. Where
-      nothing is desired, and O(reboot) is not given, the host is not asked.
+      The capability whose desired files, and units at each boot, stand for the options of these; others may be given
+      beside it. Where nothing is desired, and O(reboot) is not given, the host is not asked.
     type: str
     default: ""
   files:
@@ -31,8 +31,8 @@ options:
     default: []
   absent_if:
     description: >-
-      Files that should not be there, each by its absolute path with the SHA-256 that it must have to be removed. One that others have
-      changed is left, with a warning.
+      Files that should not be there, each by its absolute path with the SHA-256 that it must have to be removed. One
+      that others have changed is left, with a warning.
     type: dict
     default: {}
   programs:
@@ -41,14 +41,14 @@ options:
     default: {}
   role_files:
     description: >-
-      By the absolute path on the host, the name of a file of the role that is brought there as it is; the action of this name reads
-      it. No difference is shown of these: they are programs, not settings.
+      By the absolute path on the host, the name of a file of the role that is brought there as it is; the action of
+      this name reads it. No difference is shown of these: they are programs, not settings.
     type: dict
     default: {}
   lines:
     description: >-
-      Files that something else brings, in which single lines KEY=VALUE are set, or in a C(.json) file members by dotted path; the rest
-      of each stays as it is.
+      Files that something else brings, in which single lines KEY=VALUE are set, or in a C(.json) file members by dotted
+      path; the rest of each stays as it is.
     type: list
     elements: dict
     default: []
@@ -81,14 +81,14 @@ options:
     default: []
   reboot:
     description: >-
-      By capability why the host has to be rebooted for its settings, which M(gpuprov_reason) reads; empty takes an earlier reason
-      back. That alone is no change.
+      By capability why the host has to be rebooted for its settings, which M(gpuprov_reason) reads; empty takes an
+      earlier reason back. That alone is no change.
     type: dict
     default: {}
   problem:
     description: >-
-      Why nothing of this may be done, as gpuprov has found on the host; empty if it may. The task fails with it before anything is
-      changed. Check mode only warns of it: what is wrong now is put right before an apply comes here.
+      Why nothing of this may be done, as gpuprov has found on the host; empty if it may. The task fails with it before
+      anything is changed. Check mode only warns of it: what is wrong now is put right before an apply comes here.
     type: str
     default: ""
 attributes:

@@ -1,5 +1,6 @@
 #!/usr/bin/python
-"""The host's part of an action: plugins/action/gpuprov_judge.py judges on the controller, by what a script prints here."""
+"""The host's part of an action: plugins/action/gpuprov_judge.py judges on the controller, by what a script prints
+here."""
 
 from __future__ import annotations
 
@@ -7,9 +8,12 @@ DOCUMENTATION = r"""
 module: gpuprov_judge
 short_description: Judge a host by gpuprov's own checks
 description:
-  - Runs on the controller, with the Python package gpuprov beside ansible-core; of the host it runs one script, which only reads.
-  - Fails with everything that forbids to change the host, each with its way out. Otherwise it works out what each role brings about.
-  - The result is registered as C(gpuprov_judged), from which it goes on at the next moment. That of other capabilities stays.
+  - Runs on the controller, with the Python package gpuprov beside ansible-core; of the host it runs one script, which
+    only reads.
+  - Fails with everything that forbids to change the host, each with its way out. Otherwise it works out what each role
+    brings about.
+  - The result is registered as C(gpuprov_judged), from which it goes on at the next moment. That of other capabilities
+    stays.
 author: gpuprov
 options:
   capabilities:
@@ -20,9 +24,9 @@ options:
   moment:
     description:
       - C(preflight) asks what must hold before anything is changed.
-      - C(sources) asks again for a role that takes packages from a source that was added meanwhile, or whose choice depends on the
-        driver, which is then the one that was judged to come. What waits for a source all the same is refused; in check mode,
-        it is said.
+      - C(sources) asks again for a role that takes packages from a source that was added meanwhile, or whose choice
+        depends on the driver, which is then the one that was judged to come. What waits for a source all the same is
+        refused; in check mode, it is said.
       - C(now) only works out anew what the roles bring about, once packages or a reboot have changed the host.
     type: str
     choices: [preflight, sources, now]
@@ -48,7 +52,8 @@ desired:
   type: dict
   returned: success
 printed:
-  description: Both streams of O(script), compressed and in base64, as bytes that are no UTF-8 come through no result of a module.
+  description: Both streams of O(script), compressed and in base64, as bytes that are no UTF-8 come through no result of
+    a module.
   type: str
   returned: a script was given
 """

@@ -7,11 +7,14 @@ DOCUMENTATION = """
 module: gpuprov_lock
 short_description: Take or give back the lock by which one run at a time works on a host
 description:
-  - The lock is the folder /run/gpuprov/lock; gpuprov takes the same one without Ansible, for an acceptance and after Ctrl-C.
-  - Taken again by the same run it stays. The lock of a run of this controller whose process has ended is taken over, with a warning;
-    so is one that O(break_lock) names. Any other is an error that says its id, by whom it is held, and since when.
-  - A lock whose O(run) has a lease is another run's to take when its holder has not been heard of for so long, and nothing runs any
-    more that it started. What goes through RV(guard) renews the lease, and is refused once the lock was taken over.
+  - The lock is the folder /run/gpuprov/lock; gpuprov takes the same one without Ansible, for an acceptance and after
+    Ctrl-C.
+  - Taken again by the same run it stays. The lock of a run of this controller whose process has ended is taken over,
+    with a warning; so is one that O(break_lock) names. Any other is an error that says its id, by whom it is held, and
+    since when.
+  - A lock whose O(run) has a lease is another run's to take when its holder has not been heard of for so long, and
+    nothing runs any more that it started. What goes through RV(guard) renews the lease, and is refused once the lock
+    was taken over.
   - In check mode no lock is taken or given back.
 author: gpuprov
 options:
@@ -51,8 +54,8 @@ run:
   type: dict
   returned: always
 guard:
-  description: The program through which the run has others run on the host. It runs Python with its arguments, or, after "--",
-    another. Once the lock was taken over it fails, and says by whom.
+  description: The program through which the run has others run on the host. It runs Python with its arguments, or,
+    after "--", another. Once the lock was taken over it fails, and says by whom.
   type: str
   returned: the lock was taken
 taken:
@@ -94,7 +97,8 @@ def main() -> None:
     except OSError as error:
         what = "taken" if params["state"] == "taken" else "given back"
         module.fail_json(
-            msg=f"the lock of this host cannot be {what}: {error}; nothing was changed. Fix: {_fix(error)}, then apply again"
+            msg=f"the lock of this host cannot be {what}: {error}; nothing was changed. Fix: {_fix(error)}, then "
+            "apply again"
         )
 
 

@@ -7,16 +7,17 @@ DOCUMENTATION = """
 module: gpuprov_packages
 short_description: Read, try, install, remove and hold packages with the host's own package manager, apt, dnf or zypper
 description:
-  - V(settle) brings packages into one state in one transaction, then holds and releases packages. It is refused, before anything is
-    changed, if the package manager cannot do it, if it would remove what is not in O(remove) or O(may_remove), if it touches what
-    O(refuse) names, or if it would bring packages of another driver than the host's (O(driver)). Versions may go down, and held
-    packages may change. In check mode it says what it would do.
+  - V(settle) brings packages into one state in one transaction, then holds and releases packages. It is refused, before
+    anything is changed, if the package manager cannot do it, if it would remove what is not in O(remove) or
+    O(may_remove), if it touches what O(refuse) names, or if it would bring packages of another driver than the host's
+    (O(driver)). Versions may go down, and held packages may change. In check mode it says what it would do.
   - V(try) judges the same, and downloads the packages (not in check mode); it changes nothing. V(judge) refuses
     packages of another driver alone, and downloads nothing.
-  - V(read) returns what is installed, on offer, and held. V(files) returns the files of the packages in O(install), downloaded.
-  - V(prepare) completes what a run that was cut off left half-way, refuses a broken package database, and fetches lists that are
-    missing or older than O(max_age). V(fetch) writes O(sources) and fetches the lists of O(source) alone; where that fails,
-    what it wrote is taken away again.
+  - V(read) returns what is installed, on offer, and held. V(files) returns the files of the packages in O(install),
+    downloaded.
+  - V(prepare) completes what a run that was cut off left half-way, refuses a broken package database, and fetches lists
+    that are missing or older than O(max_age). V(fetch) writes O(sources) and fetches the lists of O(source) alone;
+    where that fails, what it wrote is taken away again.
   - A version is Debian's, or epoch:version-release of an rpm, without an epoch of 0.
 author: gpuprov
 options:
@@ -27,8 +28,9 @@ options:
     default: settle
   capability:
     description: >-
-      The capability, or a part of it such as C(rdma.ofed), whose desired packages stand for all other options. Then V(install) does
-      the transaction alone, and V(hold) only holds and releases. Where nothing is desired, the host is not asked.
+      The capability, or a part of it such as C(rdma.ofed), whose desired packages stand for all other options. Then
+      V(install) does the transaction alone, and V(hold) only holds and releases. Where nothing is desired, the host is
+      not asked.
     type: str
     default: ""
   task:
@@ -40,7 +42,8 @@ options:
     type: str
     default: ""
   install:
-    description: Packages to install, as NAME, NAME=VERSION, or NAME:ARCHITECTURE=VERSION; one that is there in this version stays.
+    description: Packages to install, as NAME, NAME=VERSION, or NAME:ARCHITECTURE=VERSION; one that is there in this
+      version stays.
     type: list
     elements: str
     default: []
@@ -74,8 +77,8 @@ options:
       why: {description: Why not., type: str, default: ""}
       hint: {description: The way out., type: str, default: ""}
   driver:
-    description: By what packages of a driver are told, and the driver that this run brings, as M(gpuprov_judge) returns it. Empty for
-      the driver's own packages.
+    description: By what packages of a driver are told, and the driver that this run brings, as M(gpuprov_judge) returns
+      it. Empty for the driver's own packages.
     type: dict
     default: {}
   instead:
@@ -102,7 +105,8 @@ options:
     elements: str
     default: []
   related:
-    description: The index is asked for installed packages too whose source package matches this regular expression (V(read)).
+    description: The index is asked for installed packages too whose source package matches this regular expression
+      (V(read)).
     type: str
     default: ""
   source:
@@ -140,7 +144,8 @@ EXAMPLES = """
 """
 RETURN = """
 changes:
-  description: What was changed, or would be, as "Inst NAME VERSION", "Remv NAME", "hold NAME", "release NAME", or in words.
+  description: What was changed, or would be, as "Inst NAME VERSION", "Remv NAME", "hold NAME", "release NAME", or in
+    words.
   type: list
   returned: always
 trial:

@@ -1,5 +1,6 @@
 #!/usr/bin/python
-"""The host's part of an action: plugins/action/gpuprov_reach.py runs on the controller, and reads Ansible's facts here."""
+"""The host's part of an action: plugins/action/gpuprov_reach.py runs on the controller, and reads Ansible's facts
+here."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ DOCUMENTATION = r"""
 module: gpuprov_reach
 short_description: Reach a host before any module can run there
 description:
-  - Refuses a host that is not Linux, not of a supported distribution, not worked on as root, read-only, or without a Python that
-    starts.
+  - Refuses a host that is not Linux, not of a supported distribution, not worked on as root, read-only, or without a
+    Python that starts.
   - A host that was reached is of the group C(gpuprov_reached) from then on, which the acts go over.
-  - Runs on the controller, with the Python package gpuprov beside ansible-core. Of the host it runs one script and Ansible's setup,
-    which only read.
+  - Runs on the controller, with the Python package gpuprov beside ansible-core. Of the host it runs one script and
+    Ansible's setup, which only read.
 author: gpuprov
 options:
   facts:

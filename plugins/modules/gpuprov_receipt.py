@@ -7,8 +7,9 @@ DOCUMENTATION = """
 module: gpuprov_receipt
 short_description: Mark an apply as begun, or write what was applied into the receipt
 description:
-  - Both lie in /var/lib/gpuprov. The mark (applying.json) tells a later run that this one was cut off, so that it completes
-    what stayed half-way. The receipt (receipt.json) says with which digest each capability was applied, when, and what it brought.
+  - Both lie in /var/lib/gpuprov. The mark (applying.json) tells a later run that this one was cut off, so that it
+    completes what stayed half-way. The receipt (receipt.json) says with which digest each capability was applied, when,
+    and what it brought.
   - A receipt that cannot be read is kept as receipt.json.damaged, with a warning.
   - Check mode changes neither.
 author: gpuprov
@@ -28,7 +29,8 @@ options:
     elements: str
     required: true
   known:
-    description: All capabilities of the host. What a run left half-way of others is forgotten. Default, the capabilities themselves.
+    description: All capabilities of the host. What a run left half-way of others is forgotten. Default, the
+      capabilities themselves.
     type: list
     elements: str
     default: []
@@ -38,14 +40,15 @@ options:
     default: {}
   resources:
     description: >-
-      By capability, what it has on the host, as C(file PATH), C(unit NAME), C(hold PACKAGE) and C(setting WORDS), the words separated
-      by tabs; the receipt gets the sum of each file. C(unread CHECK) keeps the settings of a check as the receipt has them.
+      By capability, what it has on the host, as C(file PATH), C(unit NAME), C(hold PACKAGE) and C(setting WORDS), the
+      words separated by tabs; the receipt gets the sum of each file. C(unread CHECK) keeps the settings of a check as
+      the receipt has them.
     type: dict
     default: {}
   changing:
     description: >-
-      By capability, settings that are changed next, as in O(resources). The mark keeps their values, so that the receipt gets them
-      also where this run is cut off and a later one finds the new values.
+      By capability, settings that are changed next, as in O(resources). The mark keeps their values, so that the
+      receipt gets them also where this run is cut off and a later one finds the new values.
     type: dict
     default: {}
   forgotten:

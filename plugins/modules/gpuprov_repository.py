@@ -7,10 +7,11 @@ DOCUMENTATION = """
 module: gpuprov_repository
 short_description: Put a package source and the key that it is trusted by in place, or take gpuprov's own away
 description:
-  - The key is read or fetched (over https) by the machine that runs Ansible, and refused before anything is written if its fingerprint
-    is not the expected one. The source is then tried on the host with that key alone, in check mode too, before it is written.
-  - Without O(repository.url) the source and the key of this name are removed. A source in somebody else's file is refused with the
-    file's name.
+  - The key is read or fetched (over https) by the machine that runs Ansible, and refused before anything is written if
+    its fingerprint is not the expected one. The source is then tried on the host with that key alone, in check mode
+    too, before it is written.
+  - Without O(repository.url) the source and the key of this name are removed. A source in somebody else's file is
+    refused with the file's name.
 author: gpuprov
 options:
   repository:
@@ -39,7 +40,8 @@ options:
         elements: str
         default: []
       key:
-        description: The public key's text, armoured, or binary in base64; without it the controller reads key_file or key_url.
+        description: The public key's text, armoured, or binary in base64; without it the controller reads key_file or
+          key_url.
         type: str
         default: ""
       key_file:

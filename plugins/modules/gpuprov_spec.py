@@ -7,7 +7,8 @@ DOCUMENTATION = r"""
 module: gpuprov_spec
 short_description: Read what the specs of hosts ask for
 description:
-  - Gives a host the variables that C(gpuprov render) would have written for it, from its merged C(gpuprov), read by the same code.
+  - Gives a host the variables that C(gpuprov render) would have written for it, from its merged C(gpuprov), read by the
+    same code.
   - Runs on the controller, with the Python package gpuprov beside ansible-core, and connects to no host.
   - Fails where a source cannot be read, or where what it asks of a host of this play cannot be.
 author: gpuprov
@@ -17,7 +18,8 @@ options:
     type: str
     default: ""
   role:
-    description: A role that is applied by itself. Without a spec of the host it takes its own variables, and defaults for the others.
+    description: A role that is applied by itself. Without a spec of the host it takes its own variables, and defaults
+      for the others.
     type: str
     default: ""
 attributes:

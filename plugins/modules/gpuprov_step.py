@@ -7,8 +7,8 @@ DOCUMENTATION = r"""
 module: gpuprov_step
 short_description: Do a step on a GPU host that no module for files, units or packages does
 description:
-  - Each step is a file of gpuprov/host_code/steps, or of gpuprov/play where it decides on the controller, which says what it promises,
-    takes and returns. Its arguments are checked by types, choices and names, as those of a module.
+  - Each step is a file of gpuprov/host_code/steps, or of gpuprov/play where it decides on the controller, which says
+    what it promises, takes and returns. Its arguments are checked by types, choices and names, as those of a module.
   - The code of one step alone is imported on the host.
 author: gpuprov
 options:
@@ -53,8 +53,8 @@ options:
     default: {}
   capability:
     description: >-
-      The capability whose desired state has the arguments; others may be given beside them. If it has none for O(task), the task is
-      skipped.
+      The capability whose desired state has the arguments; others may be given beside them. If it has none for O(task),
+      the task is skipped.
     type: str
     default: ""
   task:

@@ -17,9 +17,10 @@ options:
     type: str
   state:
     description: >-
-      observed only looks; alive starts a daemon that is dead and restarts one that is old; renewed restarts one that is old, and
-      leaves one that is dead; ran runs a unit that sets something, where O(differs) says what is not set, or where it did not run;
-      one that can be reloaded is not restarted; started starts one that does not run, restarted also one that does.
+      observed only looks; alive starts a daemon that is dead and restarts one that is old; renewed restarts one that is
+      old, and leaves one that is dead; ran runs a unit that sets something, where O(differs) says what is not set, or
+      where it did not run; one that can be reloaded is not restarted; started starts one that does not run, restarted
+      also one that does.
     type: str
     choices: [observed, alive, renewed, ran, started, restarted]
   enabled:
@@ -41,7 +42,8 @@ options:
     elements: str
     default: []
   ask:
-    description: A program that asks what was started, and its arguments. It is asked again for half a minute; not in check mode.
+    description: A program that asks what was started, and its arguments. It is asked again for half a minute; not in
+      check mode.
     type: list
     elements: str
     default: []
@@ -51,8 +53,8 @@ options:
     default: ""
   unanswered:
     description: >-
-      What it means that no such answer comes: a warning, where it is not in the daemon's hand. Only one that was started is asked
-      then. Without it that is a failure.
+      What it means that no such answer comes: a warning, where it is not in the daemon's hand. Only one that was
+      started is asked then. Without it that is a failure.
     type: str
     default: ""
   differs:
@@ -69,8 +71,8 @@ options:
     default: correct what it reports, and apply again
   capability:
     description: >-
-      The capability whose desired state stands for the other options; more may be given beside it. If it has none for O(task), the
-      task is skipped.
+      The capability whose desired state stands for the other options; more may be given beside it. If it has none for
+      O(task), the task is skipped.
     type: str
     default: ""
   task:

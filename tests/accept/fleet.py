@@ -73,7 +73,8 @@ def facts(number: int, **changed: str) -> Facts:
     texts = {
         "rdma_devices": devices(number),
         "acceptance_tools": ALL_TOOLS,
-        "acceptance_network": f"address|ib0|10.0.0.{number}/24\naddress|eth0|192.0.2.{number}/24\nmain|192.0.2.{number}\n",
+        "acceptance_network": f"address|ib0|10.0.0.{number}/24\naddress|eth0|192.0.2.{number}/24\nmain|"
+        f"192.0.2.{number}\n",
         "nvidia_smi": "",
         **changed,
     }

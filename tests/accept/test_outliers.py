@@ -35,8 +35,8 @@ def test_nothing_stands_out_of_a_good_fleet() -> None:
 def test_a_host_that_is_slow_with_all_is_one_sentence() -> None:
     pairs = [(3, n) for n in (1, 2, 4, 5)] + [(n, 3) for n in (1, 2, 4, 5)]
     assert told(fleet(pairs)) == [
-        "gpu3 is slow with all 4 hosts that it was tested with: 196 Gb/s at the median, 50 % under what is wanted, at least 390 Gb/s; "
-        "the median of those that meet it is 391 Gb/s"
+        "gpu3 is slow with all 4 hosts that it was tested with: 196 Gb/s at the median, 50 % under what is wanted, "
+        "at least 390 Gb/s; the median of those that meet it is 391 Gb/s"
     ]
     assert find_outliers(fleet(pairs))[0].hosts == ("gpu3",)
 

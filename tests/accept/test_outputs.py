@@ -192,7 +192,8 @@ def test_memory_bandwidth_is_that_of_all_instances() -> None:
         STREAM.replace("instance 1", "instance 2"),
         STREAM.replace("1500.00", "1.5.0"),
         STREAM.replace("dispatching", "x"),
-        "stress-ng: info:  [7] dispatching hogs: 2 stream\nstress-ng: info: stream: run duration too short to determine memory rate\n",
+        "stress-ng: info:  [7] dispatching hogs: 2 stream\nstress-ng: info: stream: run duration too short to "
+        "determine memory rate\n",
         "",
     ],
 )
@@ -225,12 +226,14 @@ def test_collectives() -> None:
             "room for messages of 14316557653 bytes",
         ),
         (
-            "gpu1:7:7 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object\nSegmentation fault (core dumped)\n",
+            "gpu1:7:7 [0] NCCL INFO NET/Plugin: libnccl-net.so: cannot open shared object\nSegmentation fault (core "
+            "dumped)\n",
             "^Segmentation fault",
         ),
         (NCCL.partition("# Out of")[0], "."),
         (
-            "gpu1: Test NCCL failure common.cu:1005 'unhandled cuda error'\n .. gpu1 pid 11: Test failure common.cu:891\n",
+            "gpu1: Test NCCL failure common.cu:1005 'unhandled cuda error'\n .. gpu1 pid 11: Test failure "
+            "common.cu:891\n",
             "NCCL failure",
         ),
     ],

@@ -120,7 +120,8 @@ def test_gpu_memory_is_the_nearest_gpus_by_flags_that_this_perftest_lists(
 ) -> None:
     network = (
         "address|ib0|10.0.0.1/24\nmain|192.0.2.1\nhca|mlx5_0|/sys/devices/pci0000:10/0000:10:01.0/0000:11:00.0\n"
-        "gpu|0000:1b:00.0|/sys/devices/pci0000:00/0000:1b:00.0\ngpu|0000:2b:00.0|/sys/devices/pci0000:10/0000:10:01.0/0000:2b:00.0\n"
+        "gpu|0000:1b:00.0|/sys/devices/pci0000:00/0000:1b:00.0\ngpu|0000:2b:00.0|"
+        "/sys/devices/pci0000:10/0000:10:01.0/0000:2b:00.0\n"
     )
     tools = ALL_TOOLS + flags + ("peermem|\n" if peermem else "")
     found = {

@@ -1,4 +1,5 @@
-"""The scripts of an acceptance in a real shell: lock, server, client, end. Their folders are put into a temporary one."""
+"""The scripts of an acceptance in a real shell: lock, server, client, end. Their folders are put into a temporary
+one."""
 
 from __future__ import annotations
 

@@ -91,7 +91,8 @@ def test_what_became_of_a_host(tally: Tally | None, ended: Ended, state: State, 
     ("reboot", "hint"), [(True, "see its console. When it is up again"), (False, "see why it does")]
 )
 def test_a_host_that_is_lost_after_a_failure_says_both(reboot: bool, hint: str) -> None:
-    """A host that does not come back from its reboot: what failed is the reboot, and not what was to be done about it."""
+    """A host that does not come back from its reboot: what failed is the reboot, and not what was to be done about
+    it."""
     ledger = Ledger()
     why = Failure("", "Reboot the host", "Timed out waiting", reboot=reboot)
     ledger.hosts["gpu1"] = Tally(
@@ -112,7 +113,8 @@ def test_an_interrupted_host_is_four_lines() -> None:
     done = AppliedItem(capability="kernel", kind="file", name="/etc/a", after="written", state="done")
     late = AppliedItem(capability="kernel", kind="file", name="/etc/b", after="written", state="not done", why="failed")
     cut = HostOutcome(
-        host="gpu1", state="failed", message="interrupted in kernel: Write", interrupted=True, left="still running there: dpkg",
+        host="gpu1", state="failed", message="interrupted in kernel: Write", interrupted=True,
+        left="still running there: dpkg",
         results=[*causes, following], items=[done, late], ran={"kernel": "x"}, changed=["kernel: Write"],
     )  # fmt: skip
     run = ApplyRun(run="r", hosts=[cut], interrupted=True, log=Path("/log"))
@@ -156,8 +158,8 @@ def test_the_report_tells_hosts_that_fared_alike_once() -> None:
         "  fail kernel.sysctl: 1; wanted: 2",
         "gpu6: blocked: host.root: user id 1; wanted: root",
         "  fix: become",
-        "6 hosts: 2 changed, 3 unchanged, 1 blocked; of these 1 waiting for a reboot (apply --reboot, or reboot: if-needed), "
-        "1 differs from its spec; 4.2 s",
+        "6 hosts: 2 changed, 3 unchanged, 1 blocked; of these 1 waiting for a reboot (apply --reboot, or reboot: "
+        "if-needed), 1 differs from its spec; 4.2 s",
         "log: /log",
     ]
     read = documents.read_document(applying.build_document(run))

@@ -102,7 +102,8 @@ def test_a_canary_that_is_green_and_has_nothing_to_do_is_left_out(
 def test_the_end_of_a_batch_is_the_gate(
     tmp_path: Path, comes_to: dict[str, str], more: dict[str, Any], batches: int, stopped: str
 ) -> None:
-    """A host that waits for a reboot counts as no failure; nor does what is found after the last batch stop anything."""
+    """A host that waits for a reboot counts as no failure; nor does what is found after the last batch stop
+    anything."""
     begun, ended = run(tmp_path, comes_to=comes_to, serial="2", **more)
     assert (len(begun), ended.stopped) == (batches, stopped)
 

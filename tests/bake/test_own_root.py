@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -72,6 +73,8 @@ def test_a_job_of_slurm_is_work(machine: None, tmp_path: Path) -> None:
     program.symlink_to("/bin/sleep")
     with subprocess.Popen([program, "30"]) as step:
         try:
+            while Path(f"/proc/{step.pid}/comm").read_text() != "slurmstepd\n":  # exec names it after Popen returns
+                time.sleep(0.01)
             with pytest.raises(GpuprovError, match="a job of Slurm runs"):
                 own_root.refuse_at_work()
         finally:

@@ -97,7 +97,8 @@ def shim(name: str, folder: Path, *words: str) -> subprocess.CompletedProcess[st
     """Run a shim with the folder's programs behind it."""
     path = f"{place.SHIMS}:{folder}:/usr/bin:/bin"
     return subprocess.run(
-        [sys.executable, str(place.SHIMS / name), *words] if name == "systemctl" else ["sh", str(place.SHIMS / name), *words],
+        [sys.executable, str(place.SHIMS / name), *words] if name == "systemctl" else ["sh", str(place.SHIMS / name),
+                                                                                       *words],
         env={"PATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

@@ -108,7 +108,8 @@ def test_the_list_of_software_is_valid() -> None:
 def test_the_list_of_software_has_every_package() -> None:
     rows: Any = build_bom((REPOSITORY, EL), (ARCHIVE,), "2026-01-01T00:00:00Z")["components"]
     assert [row["purl"] for row in rows] == [
-        f"pkg:generic/nccl.tar.gz?checksum=sha256:{ARCHIVE.sha256}&download_url=https%3A%2F%2Fexample.org%2Fnccl.tar.gz",
+        f"pkg:generic/nccl.tar.gz?checksum=sha256:{ARCHIVE.sha256}&"
+        "download_url=https%3A%2F%2Fexample.org%2Fnccl.tar.gz",
         "pkg:deb/debian/gcc-12@12.2.0-14?arch=amd64&distro=debian-12",
         "pkg:deb/debian/libcuda1@1%3A535.1-1?arch=amd64&distro=debian-12",
         "pkg:rpm/rocky/nvidia-driver@580.1-1.el9?arch=x86_64&distro=rocky-9.6&epoch=3",

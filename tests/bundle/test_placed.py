@@ -123,7 +123,10 @@ def test_a_host_without_room_is_left_out_before_anything_is_carried(
     monkeypatch.setattr(placed, "MARGIN", 3 * free)
     placed_there, refused = placed.place(made.place, manifest, pairs, {"gpu1": REPOSITORY})
     assert placed_there == ()
-    told = rf"gpu1 has \d+ MB free for {placed.PLACE}, and the bundle's packages need {(3 * free + load.size) / 1e6:.0f} MB"
+    told = (
+        rf"gpu1 has \d+ MB free for {placed.PLACE}, and the bundle's packages need "
+        rf"{(3 * free + load.size) / 1e6:.0f} MB"
+    )
     assert re.fullmatch(told, refused["gpu1"].message)
     assert not (tmp_path / "not").exists()
 

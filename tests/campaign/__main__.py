@@ -158,7 +158,8 @@ def caught() -> bool:
 
 
 def crowded(workers: int, instances: int) -> str:
-    """Why so many groups do not fit on this machine, with as many idle hosts as there are at work; empty where they do."""
+    """Why so many groups do not fit on this machine, with as many idle hosts as there are at work; empty where they
+    do."""
     needed = workers * 2 * MOST * TAKEN
     told = f"--workers {workers} needs {needed} inotify instances, and this machine allows {instances}"
     return f"{told}. Fix: sysctl -w fs.inotify.max_user_instances={needed}" if instances < needed else ""

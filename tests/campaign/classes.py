@@ -62,7 +62,10 @@ LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/cache/apt/ar
 REPLACED = "rm -f /etc/ssh/ssh_host_*; ssh-keygen -A >/dev/null; systemctl restart ssh"
 
 
-LOST = "unreachable|lost|timed out|no answer|did not answer|refused|reset|closed|connection was cut|its shell there was|ssh was ended"
+LOST = (
+    "unreachable|lost|timed out|no answer|did not answer|refused|reset|closed|connection was cut|its shell there "
+    "was|ssh was ended"
+)
 """Of a host that answers no more."""
 
 
@@ -445,14 +448,20 @@ def noisy(chance: random.Random, seconds: float) -> Fault:
     what = chance.choice([*SCRIPTS, "a banner of 60 kB", "sudo that warns"])
     at = chance.choice([0.0, chance.uniform(0.3, seconds)])
     if what in SCRIPTS:
-        script = f"cp /home/gpuadmin/.bashrc /root/.campaign-bashrc; printf %s {shlex.quote(SCRIPTS[what])} > /home/gpuadmin/.bashrc"
+        script = (
+            f"cp /home/gpuadmin/.bashrc /root/.campaign-bashrc; printf %s {shlex.quote(SCRIPTS[what])} > "
+            "/home/gpuadmin/.bashrc"
+        )
         heal = "cp /root/.campaign-bashrc /home/gpuadmin/.bashrc; rm -f /root/.campaign-bashrc"
     elif what.startswith("a banner"):
         script = (
             "head -c 60000 /dev/urandom > /run/campaign-banner; cp -a /etc/ssh/sshd_config /root/.campaign-sshd\n"
             "sed -i '1i Banner /run/campaign-banner' /etc/ssh/sshd_config; systemctl reload ssh"
         )
-        heal = "cp -a /root/.campaign-sshd /etc/ssh/sshd_config; rm -f /root/.campaign-sshd /run/campaign-banner; systemctl reload ssh"
+        heal = (
+            "cp -a /root/.campaign-sshd /etc/ssh/sshd_config; rm -f /root/.campaign-sshd /run/campaign-banner; "
+            "systemctl reload ssh"
+        )
     else:
         script, heal = "hostname nameless", "hostname $(cat /etc/hostname)"
     return timed("hostile output", what, at, script, heal, "banner|login|prints|output|sudo|host name|too much")
@@ -475,12 +484,15 @@ def replaced(chance: random.Random, seconds: float) -> Fault:
         time.sleep(at)
         target.fresh()
 
-    return Fault("host replaced", f"another host with the same name and address is in its place after {at:.1f} s", during,
-                 "host key|identification|another host|unreachable|lost|sudo password", died=True, replaced=True)  # fmt: skip
+    return Fault("host replaced", f"another host with the same name and address is in its place after {at:.1f} s",
+                 during,
+                 "host key|identification|another host|unreachable|lost|sudo "
+                 "password", died=True, replaced=True)  # fmt: skip
 
 
 HOSTS: tuple[Callable[[random.Random, float], Fault], ...] = (
-    host_killed, ssh_killed, power_cut, network, program_killed, disk_full, read_only, locked, noisy, no_text, frozen, clock,
+    host_killed, ssh_killed, power_cut, network, program_killed, disk_full, read_only, locked, noisy, no_text, frozen,
+    clock,
     root_full,
     root_fails,
     replaced,

@@ -277,7 +277,8 @@ def prepared() -> str:
 
 
 def prepare(stage: Stage, name: str) -> tuple[str, str]:
-    """Make the image: a host on which gpuprov brought the old driver. The versions that are offered, the old one first."""
+    """Make the image: a host on which gpuprov brought the old driver. The versions that are offered, the old one
+    first."""
     container.down(name)
     try:
         host = hosts.up(name, HOST)
@@ -294,7 +295,8 @@ def prepare(stage: Stage, name: str) -> tuple[str, str]:
             [GPUPROV, "apply", str(folder), "--yes"], text=True, capture_output=True, check=False, timeout=1800
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        container.run(name, f"grep -rl '^gpuadmin' /etc/sudoers.d /etc/sudoers | xargs sed -i 's/^gpuadmin.*/{SUDO.strip()}/'\n"
+        container.run(name, "grep -rl '^gpuadmin' /etc/sudoers.d /etc/sudoers | xargs sed -i "
+                            f"'s/^gpuadmin.*/{SUDO.strip()}/'\n"
                       "apt-get -qq install -y --no-install-recommends libfaketime >/dev/null 2>&1\n"
                       "apt-get clean; rm -rf /var/log/journal/*; sync")  # fmt: skip
         container.freeze(name, stage.tag)
@@ -473,7 +475,8 @@ def folded(names: str) -> set[str]:
 
 
 def failures(told: str, host: str, how: re.Pattern[str] = ENDED) -> str:
-    """What an apply says of a host that failed or was not reached, to its last line; empty for one that came through."""
+    """What an apply says of a host that failed or was not reached, to its last line; empty for one that came
+    through."""
     found, of_host = [], False
     for line in told.splitlines():
         if not line.startswith(" "):

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 INVARIANTS = {
-    "driver": "the old driver works until the new one does: every kernel has a module of one of the two versions on disk; and where"
-    " dpkg was not interrupted, its packages are of one version and nvidia-smi answers",
+    "driver": "the old driver works until the new one does: every kernel has a module of one of the two versions on "
+    "disk; and where dpkg was not interrupted, its packages are of one version and nvidia-smi answers",
     "reboot": "no reboot without permission: the host's first process is the same",
     "process": "no process is killed that holds a GPU",
     "site": "nothing of the site is lost: its files, their modes and owners, its holds, its service",
@@ -34,7 +34,8 @@ SITE = {
     "/etc/modules-load.d/site.conf": "# none\n",
     "/etc/apt/preferences.d/site": "Package: site-tool\nPin: version 1.*\nPin-Priority: 900\n",
     "/etc/cron.d/site": "# 0 3 * * * root /usr/local/bin/backup\n",
-    "/etc/systemd/system/site.service": "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n",
+    "/etc/systemd/system/site.service": "[Service]\nExecStart=/bin/sleep "
+    "infinity\n[Install]\nWantedBy=multi-user.target\n",
     "/home/alice/results.csv": "run,loss\n1,0.25\n",
     "/root/notes": "call Bob before the upgrade\n",
     "/srv/site/data": "x" * 4096,
@@ -53,8 +54,10 @@ systemctl is-active --quiet site-job ||
 """
 LOOK = r"""
 echo "#loaded $(sed -n 's/.*Kernel Module  *\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version 2>/dev/null)"
-for k in $(ls /lib/modules); do echo "#module $k $(modinfo -k $k -F version nvidia-current 2>/dev/null | head -n 1)"; done
-dpkg-query -W -f '#package ${Package} ${db:Status-Abbrev} ${Version} ${source:Package}\n' | grep ' nvidia-graphics-drivers$'
+for k in $(ls /lib/modules); do echo "#module $k $(modinfo -k $k -F version nvidia-current 2>/dev/null | head -n 1)"
+  done
+dpkg-query -W -f '#package ${Package} ${db:Status-Abbrev} ${Version} ${source:Package}\n' |
+  grep ' nvidia-graphics-drivers$'
 echo "#audit $(dpkg --audit 2>&1 | head -c 200 | tr '\n' ' ')"
 echo "#boot $(cat /proc/sys/kernel/random/boot_id)"
 nvidia-smi -L >/dev/null 2>&1; echo "#smi $?"
@@ -63,7 +66,8 @@ echo "#job $job"
 echo "#born $(cut -d' ' -f 22 /proc/"${job:-0}"/stat 2>/dev/null)"
 echo "#service $(systemctl is-active site.service)"
 for p in $(apt-mark showhold); do echo "#held $p"; done
-while read -r f; do echo "#site $f $(sha256sum < "$f" 2>/dev/null | cut -c 1-64) $(stat -c '%a %U' "$f" 2>/dev/null)"; done <<'FILES'
+while read -r f; do echo "#site $f $(sha256sum < "$f" 2>/dev/null | cut -c 1-64) $(stat -c '%a %U' "$f" 2>/dev/null)"
+  done <<'FILES'
 @FILES@
 FILES
 """
@@ -176,7 +180,8 @@ def look(host: Way) -> Look:
 
 
 def judge(before: Look, now: Look, versions: tuple[str, str], *, died: bool) -> list[str]:
-    """What of the invariants does not hold. `died`: the fault was that the host died, and booted without its processes."""
+    """What of the invariants does not hold. `died`: the fault was that the host died, and booted without its
+    processes."""
     found = [f"driver: kernel {row[0]} has no module of {' or '.join(versions)} on disk ({' '.join(row[1:]) or 'none'})"
              for row in now.rows("module") if " ".join(row[1:]) not in versions]  # fmt: skip
     if not now.rows("module"):

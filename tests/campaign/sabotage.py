@@ -35,7 +35,8 @@ def copied(place: Path, scripts: dict[str, str]) -> Path:
     left_out = shutil.ignore_patterns(".*", "build", "tests", "__pycache__")
     shutil.copytree(ROOT, place, ignore=left_out)
     role = place / "roles" / "kernel" / "tasks" / "configure.yml"
-    lines = [f"- name: Break something\n  ansible.builtin.shell: |\n    {script}\n  when: inventory_hostname == '{name}'\n"
+    lines = [f"- name: Break something\n  ansible.builtin.shell: |\n    {script}\n  when: inventory_hostname == "
+             f"'{name}'\n"
              for name, script in scripts.items()]  # fmt: skip
     role.write_text(role.read_text(encoding="utf-8") + "".join(lines), encoding="utf-8")
     return place

@@ -41,14 +41,17 @@ def figures(rows: list[dict[str, Any]]) -> list[str]:
     return [
         "| figure | reached | how it was measured |",
         "|---|---|---|",
-        f"| kills and power cuts after which the next apply came to the state of an undisturbed one | {len(same)} of {len(kills)} |"
+        f"| kills and power cuts after which the next apply came to the state of an undisturbed one | {len(same)} "
+        f"of {len(kills)} |"
         " files, modes, packages, modules, units and leftovers are compared line by line |",
-        f"| longest time until a host that froze for good was given up | {f'{max(frozen)} s' if frozen else 'none froze for good'} |"
+        "| longest time until a host that froze for good was given up | "
+        f"{f'{max(frozen)} s' if frozen else 'none froze for good'} |"
         " from the moment that the container was paused to the end of the apply, which other hosts took part in |",
         f"| faults that ended an apply on their host, and whose cause it named | {named} of {len(ended)} |"
         " the report's lines on that host have the words that this fault must be told with (`cause` in `classes.py`) |",
         f"| secrets seen | {sum(any(one.startswith('secret:') for one in row['broken']) for row in rows)} |"
-        f" by value, in files, journals, arguments, environments and {max(seen, default=0)} packets of one group at most |",
+        f" by value, in files, journals, arguments, environments and {max(seen, default=0)} packets of one group at "
+        "most |",
         f"| longest disturbed apply | {max((row.get('seconds', 0) for row in rows), default=0)} s |"
         " by the clock, of a group of up to seven hosts; a busy machine takes longer |",
     ]

@@ -36,8 +36,10 @@ def test_programs_that_start_read_it(off: Path, words: tuple[str, ...]) -> None:
 
 
 def test_it_calls_nothing_that_the_sandbox_of_sshd_forbids(off: Path) -> None:
-    """OpenSSH, sandbox-seccomp-filter.c: these are allowed; libfaketime's unlink was not, and each login ended there."""
+    """OpenSSH, sandbox-seccomp-filter.c: these are allowed; libfaketime's unlink was not, and each login ended
+    there."""
     told = subprocess.run(["nm", "--dynamic", "--undefined-only", off], text=True, capture_output=True, check=True)
     assert {line.split()[-1].partition("@")[0] for line in told.stdout.splitlines()} <= {
-        "syscall", "__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable", "__stack_chk_fail",
+        "syscall", "__cxa_finalize", "__gmon_start__", "_ITM_deregisterTMCloneTable", "_ITM_registerTMCloneTable",
+        "__stack_chk_fail",
     }  # fmt: skip

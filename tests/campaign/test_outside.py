@@ -25,7 +25,8 @@ from tests.rows import run_each
 VERSIONS = ("535.1", "535.2")
 SITE = tuple(f"#site {file} abc 644 root" for file in outside.SITE)
 WELL = outside.Look(
-    lines=("#loaded 535.1", "#module 6.1.0-1-amd64 535.1", "#package nvidia-smi hi 535.1-1 nvidia-graphics-drivers", "#audit ",
+    lines=("#loaded 535.1", "#module 6.1.0-1-amd64 535.1", "#package nvidia-smi hi 535.1-1 nvidia-graphics-drivers",
+           "#audit ",
            "#smi 0", "#job 77", "#service active", f"#held {outside.HELD}", *SITE),
     boot="12 3400", job="9000",
 )  # fmt: skip
@@ -85,7 +86,8 @@ def test_a_secret_is_found_by_its_value(tmp_path: Path) -> None:
 def test_a_secret_in_arguments_is_seen() -> None:
     import subprocess
 
-    with outside.Watch("campaign-hunter2") as watch, subprocess.Popen([sys.executable, "-c", "input()", "campaign-hunter2"],
+    with outside.Watch("campaign-hunter2") as watch, subprocess.Popen([sys.executable, "-c", "input()",
+                                                                       "campaign-hunter2"],
                                                                       stdin=subprocess.PIPE) as child:  # fmt: skip
         over = time.monotonic() + 20
         while not watch.found and time.monotonic() < over:

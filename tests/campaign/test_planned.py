@@ -47,7 +47,10 @@ def test_of_a_run_that_was_done_again_the_last_counts(tmp_path: Path) -> None:
 
 
 def test_a_host_that_is_red_is_told_from_one_that_waits() -> None:
-    told = "a1: changed (2 tasks in 9 s), verify is not green\n  fail x\nb[1:2]: unchanged, verify is green\nc1: failed: x\n"
+    told = (
+        "a1: changed (2 tasks in 9 s), verify is not green\n  fail x\nb[1:2]: unchanged, verify is green\nc1: "
+        "failed: x\n"
+    )
     assert [bool(failures(told, name, NOT_GREEN)) for name in ("a1", "b1", "c1")] == [True, False, True]
     assert [bool(failures(told, name)) for name in ("a1", "b1", "c1")] == [False, False, True]
 

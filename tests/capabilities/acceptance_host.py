@@ -12,7 +12,8 @@ FOLDER = "nccl-0123456789ab"
 
 
 def tools(*names: str, built: str = "") -> str:
-    """What the probe `acceptance_tools` prints; without names, every program is there. `built`: FOLDER|lost libraries."""
+    """What the probe `acceptance_tools` prints; without names, every program is there. `built`: FOLDER|lost
+    libraries."""
     lines = [f"tool|{name}|/usr/bin/{name}" for name in names or PROGRAMS.split()]
     return "\n".join([*lines, *([f"built|{built}"] if built else []), "python|"]) + "\n"
 

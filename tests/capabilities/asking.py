@@ -67,7 +67,8 @@ FABRIC_MANAGER = "hi |nvidia-fabricmanager-535|535.261.03-1|fabricmanager\n"
 def packages(
     names: list[str] = PROPRIETARY, version: str = VERSION, state: str = "hi ", **others: tuple[str, str]
 ) -> str:
-    """dpkg-query's lines for a driver set; `others` (underscores for dashes) have a state and a version of their own."""
+    """dpkg-query's lines for a driver set; `others` (underscores for dashes) have a state and a version of their
+    own."""
     states = dict.fromkeys(names, (state, version))
     states |= {name.replace("_", "-"): given for name, given in others.items()}
     lines = [f"{s}|{name}|{v}|nvidia-graphics-drivers\n" for name, (s, v) in states.items()]
@@ -117,7 +118,8 @@ def daemon(
 def fabric_state(*buses: str, state: str = "Completed", status: str = "Success") -> str:
     """The lines of `nvidia-smi -q` that are kept of each GPU."""
     return "".join(
-        f"GPU 0000{bus.upper()}\n    Fabric\n        State                : {state}\n        Status               : {status}\n"
+        f"GPU 0000{bus.upper()}\n    Fabric\n        State                : {state}\n        Status               : "
+        f"{status}\n"
         for bus in buses
     )
 
@@ -198,7 +200,8 @@ GOOD: dict[str, Output | str] = {
     "nvidia_smi": "00000000:19:00.0, NVIDIA H100 80GB HBM3, GPU-3c1f6d5e, 535.261.03, Enabled\n",
     "gpu_clients": "looked\n",
     "units": units(fabric=("active", "enabled")),
-    "limit_sources": "file|/etc/systemd/system.conf.d/90-gpuprov.conf\nline|DefaultLimitMEMLOCK=infinity\npam|yes\nread|\n",
+    "limit_sources": "file|/etc/systemd/system.conf.d/90-gpuprov.conf\nline|DefaultLimitMEMLOCK=infinity\npam|"
+    "yes\nread|\n",
     "boot_target": "graphical.target\n",
     "programs": "count|24\n",
     "others_write": "read|\n",
@@ -240,7 +243,8 @@ GOOD: dict[str, Output | str] = {
     "erdma_build": "native|amd64\n",
     "erdma_images": "",
     "nccl_topology": "",
-    "persistenced": "unit|[Unit]\nunit|[Service]\nunit|ExecStart=/usr/bin/nvidia-persistenced\nunit|[Install]\npackage|ii \ngpus|1\n",
+    "persistenced": "unit|[Unit]\nunit|[Service]\nunit|ExecStart=/usr/bin/nvidia-persistenced\nunit|"
+    "[Install]\npackage|ii \ngpus|1\n",
     **topology_host.PROBES,
     **gpu_settings_host.PROBES,
     **health_host.PROBES,
@@ -269,7 +273,8 @@ def good() -> dict[str, Output | str]:
 
 
 def ask(check_id: str, fragment: Fragment | None = None, **changed: Output | str) -> Outcome:
-    """What the check says of the good host with these probes changed. It is given the probes it declares, and no other."""
+    """What the check says of the good host with these probes changed. It is given the probes it declares, and no
+    other."""
     check = CHECKS[check_id]
     declared = {probe.name for probe in check.probes}
     assert set(changed) <= declared, f"{check_id} does not declare {set(changed) - declared}"

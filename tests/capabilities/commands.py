@@ -20,8 +20,8 @@ _ONLY: dict[Family, frozenset[str]] = {
 """Beside `TOOLS`."""
 _PLACEHOLDER = re.compile(r"\b(?:NAME|UNIT|KERNEL|VERSION|HOST|NODE|PACKAGE|DEVICE|NETDEV|X-Y|x\.y)\b|<[a-z]+>")
 _UNITS = re.compile(
-    r"(?:systemctl (?:--\S+ )*(?:status|cat|is-enabled|restart|enable|disable|start|stop|mask|unmask|reset-failed)|journalctl -u)"
-    r"((?: (?:--now|'?[\w@*.:-]+'?))+)"
+    r"(?:systemctl (?:--\S+ )*(?:status|cat|is-enabled|restart|enable|disable|start|stop|mask|unmask|reset-failed)|"
+    r"journalctl -u)((?: (?:--now|'?[\w@*.:-]+'?))+)"
 )
 
 

@@ -10,7 +10,8 @@ CUDART = {"12.4": "12.4.127-1", "13.0": "13.0.96-1"}
 
 
 def packages(state: str = "hi ", part: str = "toolkit", **changed: str | None) -> str:
-    """dpkg-query's lines. `changed` (underscores for dashes): another version, or None for a package that is not there."""
+    """dpkg-query's lines. `changed` (underscores for dashes): another version, or None for a package that is not
+    there."""
     versions: dict[str, str | None] = {}
     for kit, release in META.items():
         dashed = kit.replace(".", "-")

@@ -1,4 +1,5 @@
-"""Open MPI, UCX and HPC-X, told as their probes print them: the good host has none, and the distribution offers them."""
+"""Open MPI, UCX and HPC-X, told as their probes print them: the good host has none, and the distribution offers
+them."""
 
 from __future__ import annotations
 

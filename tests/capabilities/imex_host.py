@@ -19,7 +19,8 @@ SETTINGS = (
 
 
 def domain(*statuses: str, state: str = "UP", lost: bool = False) -> str:
-    """`nvidia-imex-ctl -N -j`, in the form of https://github.com/NVIDIA (imex_domain checks of their validation suite)."""
+    """`nvidia-imex-ctl -N -j`, in the form of https://github.com/NVIDIA (imex_domain checks of their validation
+    suite)."""
     hosts = (HERE, THERE)
     nodes = {
         str(number): {

@@ -37,7 +37,8 @@ def node(
     kubelet: str = "v1.34.2+k3s1",
     **labels: str | None,
 ) -> str:
-    """What the probe prints of a node. `labels` change those of the default spec (mps_capable: nvidia.com/mps.capable)."""
+    """What the probe prints of a node. `labels` change those of the default spec (mps_capable:
+    nvidia.com/mps.capable)."""
     named = {CONFIG: "default", **{f"nvidia.com/{key.replace('_', '.')}": value for key, value in labels.items()}}
     given = {key: value for key, value in named.items() if value is not None}
     counts = {key: str(value) for key, value in (allocatable or {"nvidia.com/gpu": 1}).items()}

@@ -72,7 +72,8 @@ def answer(check: str, block: dict[str, Any], others: dict[str, Any], changed: d
 
 
 class Row(NamedTuple):
-    """A question: the check, kubernetes and the other blocks of the spec, what is changed on the host, and the answer."""
+    """A question: the check, kubernetes and the other blocks of the spec, what is changed on the host, and the
+    answer."""
 
     name: str
     check: str

@@ -31,7 +31,8 @@ def gpu(
     assert found
     identifier = found.pci_ids[0].id.partition(":")[2].upper()
     said: dict[str, Any] = {
-        "index": index, "number": index, "minor": index, "address": f"0000:{19 + 10 * index}:00.0", "uuid": f"GPU-{index}",
+        "index": index, "number": index, "minor": index, "address": f"0000:{19 + 10 * index}:00.0",
+        "uuid": f"GPU-{index}",
         "name": found.aliases[0].name, "pci": f"0x{identifier}10DE", "subsystem": "0x16C110DE", "capable": capable,
     }  # fmt: skip
     if not capable:

@@ -24,7 +24,8 @@ def gpus(*modes: str, mig: str = "Disabled") -> str:
 
 
 def daemon(
-    name: str = "host", *devices: str, pid: int = 700, percentage: str = "100.0", priority: str = "0", limits: tuple[str, ...] = (),
+    name: str = "host", *devices: str, pid: int = 700, percentage: str = "100.0", priority: str = "0",
+    limits: tuple[str, ...] = (),
     servers: str = "", command: str = COMMAND, pipe: str = "/tmp/nvidia-mps", answer: str = "", unit: str = "",
 ) -> str:  # fmt: skip
     """A control daemon of gpuprov's unit NAME, and what it answers. `servers`: `PID UID STATUS CLIENTS` of each, with

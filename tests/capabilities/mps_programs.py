@@ -18,7 +18,8 @@ GPUS: list[dict[str, Any]] = [
 ]
 CUT: list[dict[str, Any]] = [
     GPUS[0] | {"mig": True, "devices": [{"uuid": MIG[0], "start": 4, "compute": 0}]},
-    GPUS[1] | {"mig": True, "devices": [{"uuid": MIG[1], "start": 0, "compute": 0}, {"uuid": "MIG-c", "start": 0, "compute": 1}]},
+    GPUS[1] | {"mig": True, "devices": [{"uuid": MIG[1], "start": 0, "compute": 0},
+                                        {"uuid": "MIG-c", "start": 0, "compute": 1}]},
 ]  # fmt: skip
 NEW = "".format
 """No daemon is older than what it has read."""
@@ -44,8 +45,10 @@ while read -r c x y z; do
     get_device_pinned_mem_limit) [ -e "$d/server_memory" ] && cat "$d/server_memory" ;;
     set_device_pinned_mem_limit) echo "$z" > "$d/server_memory" ;;
     lspart) echo 'GPU Partition free used free used clients'; cat "$d/partitions" 2>/dev/null ;;
-    sm_partition) if [ "$x" = rm ]; then : > "$d/partitions"; elif [ "$z" -gt 8 ]; then echo "Failed to fulfill the request"; else
-      echo "$(echo "$y" | cut -c1-12) Dx$z - $z - $((z * 8)) -" >> "$d/partitions"; echo "Partition $y/Dx$z created"; fi ;;
+    sm_partition) if [ "$x" = rm ]; then : > "$d/partitions"
+      elif [ "$z" -gt 8 ]; then echo "Failed to fulfill the request"; else
+      echo "$(echo "$y" | cut -c1-12) Dx$z - $z - $((z * 8)) -" >> "$d/partitions"
+        echo "Partition $y/Dx$z created"; fi ;;
     quit) rm "$d/up" ;;
   esac
 done; true

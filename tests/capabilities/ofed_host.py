@@ -9,7 +9,10 @@ OWN = "/lib/modules/{}/kernel/drivers/infiniband/core/{}.ko.zst"
 VERSION = "25.10.OFED.25.10.1.7.1.1-1"
 UBUNTU = 'ID=ubuntu\nVERSION_ID="24.04"\nPRETTY_NAME="Ubuntu 24.04.3 LTS"\nID_LIKE=debian\n'
 ROCKY = 'ID="rocky"\nVERSION_ID="{}"\nPRETTY_NAME="Rocky Linux {}"\nID_LIKE="rhel centos fedora"\n'
-NAMES = "doca-host doca-ofed mlnx-ofed-kernel-dkms mlnx-ofed-kernel-utils iser-dkms isert-dkms srp-dkms mlnx-tools rdma-core".split()
+NAMES = (
+    "doca-host doca-ofed mlnx-ofed-kernel-dkms mlnx-ofed-kernel-utils iser-dkms isert-dkms srp-dkms mlnx-tools "
+    "rdma-core"
+).split()
 
 
 def loaded(name: str, *, own: bool = False, older: bool = False, checksum: str = "A1") -> str:

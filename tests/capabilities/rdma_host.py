@@ -1,4 +1,5 @@
-"""RDMA on the good host, told as its probes print it: two InfiniBand adapters, their ports up, beside an NVLink bridge."""
+"""RDMA on the good host, told as its probes print it: two InfiniBand adapters, their ports up, beside an NVLink
+bridge."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def device(
     """A device and its ports. `lids`: LID and the subnet manager's. `gids`: `index|gid|type|netdev`, of port 1."""
     mark = "bridge" if bridge else "virtual" if virtual else ""
     lines = [
-        f"device|{name}|{address}|{driver}|{identifier}|{node}|5254:00ff:fe00:1|{firmware}|{numa}|{netdevs}|{macs}|{mark}"
+        f"device|{name}|{address}|{driver}|{identifier}|{node}|5254:00ff:fe00:1|{firmware}|{numa}|{netdevs}|{macs}|"
+        f"{mark}"
     ]
     lid, manager = lids or (("0x1", "0x2") if layer == "InfiniBand" else ("0x0", "0x0"))
     lines += [f"port|{name}|{number + 1}|{state}|{physical}|{layer}|{rate}|{lid}|{manager}" for number in range(ports)]
@@ -53,7 +55,8 @@ def rxe(name: str = "rocex525400fffe4d0001", netdev: str = "ens4", mac: str = "5
         driver: str = "rdma_rxe", state: str = "4: ACTIVE", physical: str = "5: LinkUp") -> str:  # fmt: skip
     """A software device, under the name that udev gave it."""
     node = "1: CA" if driver == "rdma_rxe" else "4: RNIC"
-    return device(name, "", driver, identifier="|", node=node, netdevs=netdev, macs=mac, numa="", firmware="", layer="Ethernet",
+    return device(name, "", driver, identifier="|", node=node, netdevs=netdev, macs=mac, numa="", firmware="",
+                  layer="Ethernet",
                   state=state, physical=physical, rate="2.5 Gb/sec (1X SDR)")  # fmt: skip
 
 

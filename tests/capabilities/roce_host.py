@@ -21,11 +21,13 @@ PLACES = (
     "/var/lib/gpuprov-sim",
 )
 VALUES = {
-    "mode": "v2", "tos": "106", "traffic_class": "106", "mtu": "4200", "ecn": "3", "cnp_dscp": "48", "cnp_802p_prio": "6",
+    "mode": "v2", "tos": "106", "traffic_class": "106", "mtu": "4200", "ecn": "3", "cnp_dscp": "48",
+    "cnp_802p_prio": "6",
     "trust": "dscp", "dscp.26": "3", "pfc": "3",
 }  # fmt: skip
 LINES = tuple(f"set {key} {value}" for key, value in {
-    "mtu": "4200", "trust": "dscp", "dscp.26": "3", "pfc": "3", "mode": "v2", "tos": "106", "traffic_class": "106", "ecn": "3",
+    "mtu": "4200", "trust": "dscp", "dscp.26": "3", "pfc": "3", "mode": "v2", "tos": "106", "traffic_class": "106",
+    "ecn": "3",
     "cnp_dscp": "48", "cnp_802p_prio": "6",
 }.items())  # fmt: skip
 PORT = "port|mlx5_0|1|ens1f0np0"
@@ -105,7 +107,8 @@ d=$h/$4
 case "$1 $2" in
 'pfc show') echo "prio-pfc $(cat $d.pfc 2>/dev/null || echo '0:off 1:off 2:off 3:off 4:off 5:off 6:off 7:off')" ;;
 'pfc set') shift 5; r=''
-  for o in 0 1 2 3 4 5 6 7; do s=off; for m in "$@"; do [ "$m" = "$o:on" ] && s=on; done; r="$r$o:$s "; done; echo "$r" >$d.pfc ;;
+  for o in 0 1 2 3 4 5 6 7; do s=off; for m in "$@"; do [ "$m" = "$o:on" ] && s=on; done; r="$r$o:$s "; done
+    echo "$r" >$d.pfc ;;
 'app show') [ -s $d.app ] && echo "dscp-prio $(tr '\n' ' ' <$d.app)"; true ;;
 'app flush') : >$d.app ;;
 'app add' | 'app replace') shift 5

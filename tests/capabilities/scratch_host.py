@@ -8,7 +8,10 @@ ARRAY = "407b8d22-4e9f-ed01-aa23-10cbf9554f3b"
 """As wipefs prints it; mdadm groups the same digits by eight."""
 FILESYSTEM = "f2d38cba-37da-411d-b7ba-9a6696c58174"
 SECTORS = 7_501_476_528
-ROOT = f"disk|nvme0n1|419430400|pcie|{EBS}|vol0546d3c3b0af0bf6d\npart|nvme0n1|nvme0n1p1\nmount|nvme0n1|/\nsignature|nvme0n1|,,gpt\n"
+ROOT = (
+    f"disk|nvme0n1|419430400|pcie|{EBS}|vol0546d3c3b0af0bf6d\npart|nvme0n1|nvme0n1p1\nmount|nvme0n1|/\nsignature|"
+    "nvme0n1|,,gpt\n"
+)
 MEMBER = f"{ARRAY},gpu1:gpuprov-scratch,linux_raid_member"
 
 

@@ -60,7 +60,8 @@ EMPTY = "what should not be there is not listed; that nothing is listed is the a
 EXCUSED: Mapping[str, str] = {
     "container_toolkit.leftovers": EMPTY,
     "dcgm.leftovers": EMPTY,
-    "host.packages": "dpkg --audit and rpm say nothing of a whole database, and end with a status where they cannot read it",
+    "host.packages": "dpkg --audit and rpm say nothing of a whole database, and end with a status where they cannot "
+    "read it",
     "host.receipt": "a host without a receipt was never applied, and every role runs; so it is with a damaged one",
     "host.reboot_pending": EMPTY,
     "kubernetes.one_manager": EMPTY,

@@ -21,7 +21,8 @@ def gres(*rows: str) -> list[str]:
     """What slurmd -G prints of resources NAME|TYPE|COUNT|FILES, in the form of 22.05."""
     cells = [row.split("|") for row in rows]
     return [
-        f"slurmd: Gres Name={name}{f' Type={kind}' if kind else ''} Count={count} Index=0 ID=7696487 File={files} (null)"
+        f"slurmd: Gres Name={name}{f' Type={kind}' if kind else ''} Count={count} Index=0 ID=7696487 File={files} "
+        "(null)"
         for name, kind, count, files in cells
     ]
 
@@ -49,7 +50,8 @@ def told(
 
 CONTAINERS = {
     "enroot": "enroot|4.1.2",
-    "caps": "caps|/usr/bin/enroot-mksquashovlfs cap_sys_admin=ep\ncaps|/usr/bin/enroot-aufs2ovlfs cap_sys_admin,cap_mknod=ep",
+    "caps": "caps|/usr/bin/enroot-mksquashovlfs cap_sys_admin=ep\ncaps|/usr/bin/enroot-aufs2ovlfs "
+    "cap_sys_admin,cap_mknod=ep",
     "hook": "hook|",
     "cli": "cli|/usr/bin/nvidia-container-cli",
     "first": "",

@@ -1,5 +1,5 @@
-"""acceptance: tools are there, what is built is whole, the last figures hold against the present thresholds; what the role
-brings about."""
+"""acceptance: tools are there, what is built is whole, the last figures hold against the present thresholds; what the
+role brings about."""
 
 from __future__ import annotations
 

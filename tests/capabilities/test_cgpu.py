@@ -46,20 +46,24 @@ ROWS = [
         "not loaded, although cgpu_km is installed", "modprobe cgpu_km"),
     Row("loaded without GPUs", MODULE, None, {"cgpu": said("- - -")}, "fail", "has no GPU", "load the NVIDIA driver"),
     Row("a GPU that is not there", MODULE, SINGLE, {}, "fail", "no /proc/cgpu_km/1; GPUs: 0", "correct cgpu.gpus"),
-    Row("an old cGPU has no priorities", MODULE, RATIO, {"cgpu": said("16 1 -", version="0.8.8")}, "fail", "no prio_ratio", "newer"),
+    Row("an old cGPU has no priorities", MODULE, RATIO, {"cgpu": said("16 1 -", version="0.8.8")}, "fail",
+        "no prio_ratio", "newer"),
     Row("and none are asked for", MODULE, None, {"cgpu": said("16 1 -", version="0.8.8")}, "pass", "cGPU 0.8.8"),
     Row("alone", ALONE, None, {}, "pass"),
     Row("a GPU in MIG mode", ALONE, None, {"cgpu": said(more="mig|00000000:19:00.0, Enabled")}, "fail",
         "MIG mode is on: 00000000:19:00.0", "nvidia-smi -mig 0; or cgpu: false"),
     Row("an MPS daemon", ALONE, None, {"cgpu": said(more="mps|")}, "fail", "an MPS daemon runs", "stop the MPS daemon"),
-    Row("gpuprov's own", ALONE, None, {"cgpu": said(more="mps|gpuprov")}, "fail", "an MPS daemon", "mps: {scope: none}"),
+    Row("gpuprov's own", ALONE, None, {"cgpu": said(more="mps|gpuprov")}, "fail", "an MPS daemon",
+        "mps: {scope: none}"),
     Row("no cGPU to be alone", ALONE, None, {"cgpu": ABSENT}, "skip", "not loaded"),
     Row("a driver of the table", DRIVER, None, {}, "pass", "cGPU 1.5.20; driver 535.261.03"),
-    Row("an old cGPU with a new driver", DRIVER, None, {"cgpu": said(version="1.5.2")}, "fail", "not with 535.261.03", "newer cGPU"),
+    Row("an old cGPU with a new driver", DRIVER, None, {"cgpu": said(version="1.5.2")}, "fail", "not with 535.261.03",
+        "newer cGPU"),
     Row("a cGPU newer than the table", DRIVER, None, {"cgpu": said(version="1.6.0")}, "pass", "table does not have"),
     Row("nothing to compare", DRIVER, None, {"cgpu": ABSENT}, "skip", "not loaded"),
     Row("as asked for", SETTINGS, None, {}, "pass", "policy=1, on 1 GPU"),
-    Row("single GPUs as asked for", SETTINGS, SINGLE, {"cgpu": said(*TWO)}, "pass", "max_inst=20 policy=1; max_inst=5 policy=3"),
+    Row("single GPUs as asked for", SETTINGS, SINGLE, {"cgpu": said(*TWO)}, "pass",
+        "max_inst=20 policy=1; max_inst=5 policy=3"),
     Row("the module forgot", SETTINGS, Cgpu(policy=3), {}, "fail", "GPU 0 policy is 1",
         "systemctl restart gpuprov-cgpu.service", change="setting /proc/cgpu_km/0/policy: 1 -> 3"),
     Row("one GPU differs", SETTINGS, None, {"cgpu": said("20 1 80", "20 5 80")}, "fail", "GPU 1 policy is 5"),
@@ -70,12 +74,15 @@ ROWS = [
     Row("applied for something else", FILES, RATIO, {"contents": Also("sum|0  /etc/gpuprov/cgpu.conf\n")}, "fail",
         "/etc/gpuprov/cgpu.conf: another text"),
     Row("switched off", ENABLED, None, {"contents": unit(UNIT, "active", "disabled")}, "fail", "is disabled", "enable"),
-    Row("failed at boot", ACTIVE, None, {"contents": unit(UNIT, "failed", "enabled", COMPLAINT)}, "fail", "resource busy", "stop the"),
+    Row("failed at boot", ACTIVE, None, {"contents": unit(UNIT, "failed", "enabled", COMPLAINT)}, "fail",
+        "resource busy", "stop the"),
     Row("the module came too late", ACTIVE, None, {"cgpu": ABSENT, "contents": unit(UNIT, "failed", "enabled")}, "fail",
         "service is failed", "load cGPU, or have Alibaba's installer load it at boot"),
     Row("a sound version", VERSION, None, {}, "pass", "cGPU 1.5.20"),
-    Row("a known deadlock", VERSION, None, {"cgpu": said(version="1.5.7")}, "fail", "can lock up the kernel", "newer cGPU"),
-    Row("a version with a word behind it", VERSION, None, {"cgpu": said(version="1.5.20-ack")}, "pass", "cGPU 1.5.20-ack"),
+    Row("a known deadlock", VERSION, None, {"cgpu": said(version="1.5.7")}, "fail", "can lock up the kernel",
+        "newer cGPU"),
+    Row("a version with a word behind it", VERSION, None, {"cgpu": said(version="1.5.20-ack")}, "pass",
+        "cGPU 1.5.20-ack"),
     Row("a version that is none", VERSION, None, {"cgpu": said(version="unknown")}, "pass", "cGPU unknown"),
     Row("no version", VERSION, None, {"cgpu": ABSENT}, "fail", "not loaded"),
 ]  # fmt: skip
@@ -98,10 +105,12 @@ BOTH: dict[str, Fragment] = {"mig": Mig(mode="disabled"), "mps": Mps(scope="none
 """What role mig would switch off, and what mps would stop."""
 ON = ("mps|gpuprov", "mig|00000000:3B:00.0, Enabled")
 BESIDE: list[tuple[str, str, Mapping[str, Fragment], dict[str, str], frozenset[str] | None, str]] = [
-    *((f"the driver is to be {version}, and none is loaded yet", DRIVER, {"nvidia_driver": NvidiaDriver(version=version)},
+    *((f"the driver is to be {version}, and none is loaded yet", DRIVER,
+       {"nvidia_driver": NvidiaDriver(version=version)},
         {"cgpu": said(), "loaded_driver": ""}, None, status)
       for version, status in (("580", "fail"), ("550", "pass"), ("550.163.01", "pass"), ("auto", "pass"))),
-    ("the same spec stops the daemon", ALONE, {"mps": Mps(scope="none")}, {"cgpu": said(more="mps|gpuprov")}, None, "pass"),
+    ("the same spec stops the daemon", ALONE, {"mps": Mps(scope="none")}, {"cgpu": said(more="mps|gpuprov")}, None,
+     "pass"),
     ("and not another's", ALONE, {"mps": Mps(scope="none")}, {"cgpu": said(more="mps|gpuprov\nmps|")}, None, "fail"),
     *((f"{more}, which {which} run ends", ALONE, BOTH, {"cgpu": said(more=more)}, run, status) for more in ON
       for which, run, status in (("another", frozenset({"cgpu"}), "fail"), ("this", frozenset(BOTH), "pass"))),
@@ -138,7 +147,10 @@ def test_what_the_role_brings_about() -> None:
     assert set(found["program"]) == {
         f"/usr/local/lib/gpuprov/cgpu/{name}.py" for name in ("__init__", "program", "cgpu")
     }
-    start = "Environment=PYTHONPATH=/usr/local/lib/gpuprov\nExecStart=@PYTHON@ -B -m cgpu.cgpu apply 30\nTimeoutStartSec=120\n"
+    start = (
+        "Environment=PYTHONPATH=/usr/local/lib/gpuprov\nExecStart=@PYTHON@ -B -m cgpu.cgpu apply "
+        "30\nTimeoutStartSec=120\n"
+    )
     assert start in "".join(found["units"].values())
     assert found["absent"] == ["/usr/local/lib/gpuprov/cgpu/cgpu.sh"], "what an earlier gpuprov ran"
     assert made(SINGLE, said(*TWO))["differs"] == ""
@@ -179,7 +191,8 @@ def told(block: Cgpu, gpu: GpuSpec | None = None, **others: Fragment) -> list[st
         (Cgpu(), {"mig": Mig(mode="disabled")}, ""),
         (Cgpu(), {"mps": Mps()}, "cgpu contradicts mps: MPS shares the GPUs, too"),
         (Cgpu(), {"mps": Mps(scope="none")}, ""),
-        (Cgpu(), {"nvidia_driver": NvidiaDriver(version="580")}, "warning: cgpu: nvidia_driver.version is 580, and cGPU 1.5.3"),
+        (Cgpu(), {"nvidia_driver": NvidiaDriver(version="580")},
+         "warning: cgpu: nvidia_driver.version is 580, and cGPU 1.5.3"),
     ],
 )  # fmt: skip
 def test_rules(block: Cgpu, others: dict[str, Fragment], said_: str) -> None:
@@ -210,7 +223,8 @@ def test_values_that_no_model_takes(values: object, place: str, hint: str) -> No
     ("text", "block"),
     [
         (said("20 1 80", "20 1 80"), Cgpu(policy=1, max_inst=20, prio_ratio=80)),
-        (said("20 1 80", "5 3 80", "20 1 80"), Cgpu(policy=1, max_inst=20, prio_ratio=80, gpus={"1": {"max_inst": 5, "policy": 3}})),
+        (said("20 1 80", "5 3 80", "20 1 80"), Cgpu(policy=1, max_inst=20, prio_ratio=80,
+                                                    gpus={"1": {"max_inst": 5, "policy": 3}})),
         (said("16 0 -", version="0.8.8"), Cgpu(policy=0, max_inst=16)),
         (said("64 1 0"), Cgpu(policy=1)),
         (said("20 - 80"), None),

@@ -1,4 +1,5 @@
-"""The program that sets cGPU at boot, run on folders that look like /proc/cgpu_km: what it writes, and what it refuses."""
+"""The program that sets cGPU at boot, run on folders that look like /proc/cgpu_km: what it writes, and what it
+refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Comparisons of settings, kernel modules and packages, the outcomes that are made of them, and answers on held packages."""
+"""Comparisons of settings, kernel modules and packages, the outcomes that are made of them, and answers on held
+packages."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""container_toolkit.cuda: what CUDA in containers comes to. The engines' words are those of docker 20.10, podman 4.3 and
-containerd 1.6, each with that fault."""
+"""container_toolkit.cuda: what CUDA in containers comes to. The engines' words are those of docker 20.10, podman 4.3
+and containerd 1.6, each with that fault."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ ROWS = [
     Row("a record of a host", CUDA, ASKED, said("off"), "skip", "no container was started when this record was made"),
     Row("it runs", CUDA, ASKED, said(run("|0|", engine="docker"), run("|0|"), run("|0|", MIG)), "pass",
         "CUDA runs on each device in docker, podman"),
-    Row("no unified memory", CUDA, ASKED, said("no-uvm|"), "fail", "there is no /dev/nvidia-uvm", "modprobe nvidia_uvm"),
+    Row("no unified memory", CUDA, ASKED, said("no-uvm|"), "fail", "there is no /dev/nvidia-uvm",
+        "modprobe nvidia_uvm"),
     Row("none in the container", CUDA, ASKED, said(run("open|2|/dev/nvidia-uvm")), "fail",
         "podman: 0000:19:00.0: there is no /dev/nvidia-uvm", "container_toolkit.cdi"),
     Row("a cgroup", CUDA, ASKED, said(run("|0|", engine="docker"), run("open|1|/dev/nvidia0")), "fail",
@@ -61,15 +62,19 @@ ROWS = [
         "docker: NVIDIA's runtime is not registered"),
     Row("no image", CUDA, ASKED, said("image|docker|Error: No such image: site/cuda:1",
                                       "image|podman|Error: inspecting object: site/cuda:1: image not known"), "fail",
-        "docker has no image site/cuda:1; podman has no image site/cuda:1", "docker pull site/cuda:1, or cuda_pull: true"),
-    Row("no image, and apply may pull it", CUDA, PULLING, said("image|docker|Error: No such image: site/cuda:1"), "fail",
+        "docker has no image site/cuda:1; podman has no image site/cuda:1",
+        "docker pull site/cuda:1, or cuda_pull: true"),
+    Row("no image, and apply may pull it", CUDA, PULLING, said("image|docker|Error: No such image: site/cuda:1"),
+        "fail",
         "docker has no image", "gpuprov apply, which pulls it"),
-    Row("no daemon", CUDA, ASKED, said("image|docker|Cannot connect to the Docker daemon at unix:///var/run/docker.sock."),
+    Row("no daemon", CUDA, ASKED,
+        said("image|docker|Cannot connect to the Docker daemon at unix:///var/run/docker.sock."),
         "fail", "docker does not answer: Cannot connect", "container_toolkit.registered"),
     Row("words that nobody knows", CUDA, ASKED, said("start|podman|Error: the moon is full"), "fail",
         "podman starts no container: Error: the moon is full", "gpuprov explain"),
     Row("no answer", CUDA, ASKED, said(run("hang|0|12")), "fail", "no answer within 12 s"),
-    Row("drained", CUDA, ASKED, said("drained|Slurm (broken fan)"), "skip", "drained by Slurm (broken fan): no container"),
+    Row("drained", CUDA, ASKED, said("drained|Slurm (broken fan)"), "skip",
+        "drained by Slurm (broken fan): no container"),
     Row("another one is running", CUDA, ASKED, said("turn|"), "skip", "another container of this check is running"),
 ]  # fmt: skip
 

@@ -40,7 +40,8 @@ FOREIGN = """version = 2
 # What nvidia.ko lists for the devices of MIG instances; a container has no module that would.
 MINORS = """mkdir -p /proc/driver/nvidia-caps /dev/nvidia-caps
 n=2; { echo config 1; echo monitor 2; for g in 0 1; do for i in $(seq 0 14); do n=$((n+1)); echo "gpu$g/gi$i/access $n"
-  for c in 0 1 2 3 4 5 6 7; do n=$((n+1)); echo "gpu$g/gi$i/ci$c/access $n"; done; done; done; } > /proc/driver/nvidia-caps/mig-minors
+  for c in 0 1 2 3 4 5 6 7; do n=$((n+1)); echo "gpu$g/gi$i/ci$c/access $n"; done; done; done
+    } > /proc/driver/nvidia-caps/mig-minors
 for i in $(seq 1 $n); do ln -sf /dev/null /dev/nvidia-caps/nvidia-cap$i; done
 """
 

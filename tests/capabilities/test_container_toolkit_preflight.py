@@ -44,9 +44,12 @@ ROWS = [
     row("an old podman", "engines", POD, engines(podman("3.4.4")), "fail", "podman 3.4.4", "upgrade podman"),
     row("broken JSON", "engines", DOCKER, engines(docker("{")), "fail", "not valid JSON", "fix it"),
     row("k3s and MicroK8s", "engines", None, engines(k3s(), microk8s()), "pass", "k3s 1.33.5, microk8s 2.1.3"),
-    row("k3s that would register it", "engines", K3S, engines(k3s(runtime="", settings={"config.yaml": "default-runtime: nvidia\n"})),
+    row("k3s that would register it", "engines", K3S, engines(k3s(runtime="",
+                                                                  settings={"config.yaml": "default-runtime: "
+                                                                                           "nvidia\n"})),
         "pass"),
-    row("k3s with docker", "engines", K3S, engines(k3s().partition("@file")[0]), "fail", "has not started yet, or runs pods in docker",
+    row("k3s with docker", "engines", K3S, engines(k3s().partition("@file")[0]), "fail",
+        "has not started yet, or runs pods in docker",
         "take k3s out of runtimes"),
     row("a template that lists no runtimes", "engines", K3S, engines(k3s(runtime="", template="\n")), "fail",
         'config-v3.toml.tmpl leaves out the runtimes that k3s found: add {{ template "base" . }} to it'),
@@ -56,7 +59,8 @@ ROWS = [
     row("a flag as asked", "engines", K3S_DEFAULT, engines(k3s(more="@default nvidia\n")), "pass"),
     row("no such setting", "engines", K3S_DEFAULT, engines(k3s(version="1.27.1")), "fail",
         "k3s 1.27.1 has no setting default-runtime, which came with 1.28.5"),
-    row("a later file", "engines", K3S_DEFAULT, engines(k3s(settings={"config.yaml.d/zz.yaml": "default-runtime: crun\n"})), "fail",
+    row("a later file", "engines", K3S_DEFAULT,
+        engines(k3s(settings={"config.yaml.d/zz.yaml": "default-runtime: crun\n"})), "fail",
         "a file that k3s reads after /etc/rancher/k3s/config.yaml.d/99-gpuprov.yaml has default-runtime: crun"),
     row("the CRI plugin is off", "engines", ContainerToolkit(runtimes=("containerd",)),
         engines(containerd(dump='disabled_plugins = ["cri"]\n')), "fail", "CRI plugin is disabled", "out of runtimes"),
@@ -133,7 +137,8 @@ def problems(**fields: Any) -> list[tuple[str, str, str]]:
             [
                 (
                     "error",
-                    "container_toolkit.rootless cannot work in mode legacy: it needs no-cgroups, which breaks root's containers",
+                    "container_toolkit.rootless cannot work in mode legacy: it needs no-cgroups, which breaks "
+                    "root's containers",
                     "mode: cdi",
                 )
             ],
@@ -143,8 +148,8 @@ def problems(**fields: Any) -> list[tuple[str, str, str]]:
             [
                 (
                     "error",
-                    "container_toolkit.rootless cannot work in mode auto, which is legacy before 1.18.0: it needs no-cgroups, "
-                    "which breaks root's containers",
+                    "container_toolkit.rootless cannot work in mode auto, which is legacy before 1.18.0: it needs "
+                    "no-cgroups, which breaks root's containers",
                     "mode: cdi",
                 )
             ],
@@ -155,13 +160,15 @@ def problems(**fields: Any) -> list[tuple[str, str, str]]:
             [
                 (
                     "warning",
-                    "container_toolkit.mode is legacy: where systemd has the cgroups, its daemon-reload takes GPUs from containers",
+                    "container_toolkit.mode is legacy: where systemd has the cgroups, its daemon-reload takes GPUs "
+                    "from containers",
                     "leave mode out, or mode: cdi",
                 )
             ],
         ),
         ({"runtimes": ("crio",), "cuda_image": "site/cuda:1"}, [("error",
-            "container_toolkit.cuda_image needs one of docker, podman, containerd: with crio a kubelet alone starts containers",
+            "container_toolkit.cuda_image needs one of docker, podman, containerd: with crio a kubelet alone starts "
+            "containers",
             "leave cuda_image out, and run a pod that computes")]),
         ({"runtimes": ("crio", "podman"), "cuda_image": "site/cuda:1"}, []),
         ({"cuda_pull": True}, [("error", "container_toolkit.cuda_pull is true, and no image is named",

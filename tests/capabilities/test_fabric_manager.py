@@ -1,5 +1,5 @@
-"""fabric_manager: the version of the driver, held, enabled, alive, its settings in force; each generation of NVSwitches,
-registration, the subnet manager."""
+"""fabric_manager: the version of the driver, held, enabled, alive, its settings in force; each generation of
+NVSwitches, registration, the subnet manager."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ B200_PACKAGES = str(GOOD["fabric_packages"]) + SUBNET
 # https://github.com/NVIDIA/gpu-operator/issues/544
 # https://github.com/leptonai/gpud components/accelerator/nvidia/fabric-manager/log_matcher_test.go
 FATAL_ERROR = (
-    "[Jul 23 2024 07:53:55] [ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 "
-    "physical id 3 port 33"
+    "[Jul 23 2024 07:53:55] [ERROR] [tid 841] detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id "
+    "00000000:86:00.0 physical id 3 port 33"
 )
 NON_FATAL_ERROR = (
     "[Jul 09 2024 18:14:07] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus "
     "id 00000000:86:00.0 physical id 3 port 61"
 )
 MULTICAST = (
-    "[Sep 17 2024 06:01:46] [ERROR] [tid 1230079] failed to find the GPU handle 5410063385821516767 in the multicast team request "
-    "setup 6130285411925746235."
+    "[Sep 17 2024 06:01:46] [ERROR] [tid 1230079] failed to find the GPU handle 5410063385821516767 in the "
+    "multicast team request setup 6130285411925746235."
 )
 MISMATCH = (
     "fabric manager NVIDIA GPU driver interface version 535.309.01 don't match with driver version 535.261.03. "
@@ -140,7 +140,8 @@ ROWS = [
         None,
         {"fabric_manager": daemon(errors=[NON_FATAL_ERROR, FATAL_ERROR, FATAL_ERROR.partition("] [tid 841] ")[2]])},
         "fail",
-        "its log: detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33",
+        "its log: detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id "
+        "3 port 33",
         "nvidia-smi -r",
     ),
     Row("errors that are not fatal are told", fm("log"), None,
@@ -224,7 +225,8 @@ HARDWARE = [
     Row("the same for vGPUs", fm("registered"), VGPU, {"fabric_state": real_state("fabric-in-progress-580-159")},
         "pass"),
     Row("and a partition that is", fm("registered"), PARTITIONED, {}, "pass", "1 GPU: Completed, Success"),
-    Row("but not one that failed", fm("registered"), PARTITIONED, {"fabric_state": real_state("azure-fabric-insufficient")},
+    Row("but not one that failed", fm("registered"), PARTITIONED,
+        {"fabric_state": real_state("azure-fabric-insufficient")},
         "fail", "Insufficient Resources"),
     Row("nor an unhealthy one", fm("registered"), PARTITIONED, {"fabric_state": real_state("h200-fabric-unhealthy")},
         "fail", "Unhealthy"),

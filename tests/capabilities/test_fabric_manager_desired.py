@@ -89,7 +89,10 @@ OFF = FabricManager(imex=Imex(service="disabled"))
 WAITS = (
     "Fabric Manager 535.183.06 waits for a driver of its version: loaded is 535.261.03. Reload the driver, or reboot"
 )
-PARTED = "the GPUs are not reset, and keep their registration with the fabric: they have MIG instances, which a reset would lose"
+PARTED = (
+    "the GPUs are not reset, and keep their registration with the fabric: they have MIG instances, which a "
+    "reset would lose"
+)
 LEFT: dict[str, list[str]] = {"install": [], "remove": [], "hold": [], "release": []}
 UNIT, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"
 ROWS: list[tuple[str, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = [
@@ -109,7 +112,8 @@ ROWS: list[tuple[str, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = [
     ("a newer CUDA", (None, NvidiaDriver(version="any", cuda="13.0")), MISSING, {**LEFT, "lines": LINES}),
     ("none for this one", (None, DRIVER), {**MISSING, "package_index": ""}, {**LEFT, "lines": LINES}),
     ("no driver yet", (None, DRIVER), {**MISSING, "packages": "", "loaded_driver": ""}, {**LEFT, "lines": LINES}),
-    ("DCGM's library goes along, and replaces no daemon", (None, DRIVER, None, {"dcgm": Dcgm()}), {"package_index": INDEX},
+    ("DCGM's library goes along, and replaces no daemon", (None, DRIVER, None, {"dcgm": Dcgm()}),
+     {"package_index": INDEX},
         {"install": ["libnvidia-nscq-535=535.261.03-1"], "hold": [NAME, "libnvidia-nscq-535"], "replaces": False}),
     ("an older configuration", (), {"unit_reads": OLD}, {"stops": True, "reset_before": RESET, "reset_after": []}),
     ("whose reset would lose MIG instances", (), {"unit_reads": OLD, "mig_capabilities": MIG},
@@ -117,7 +121,8 @@ ROWS: list[tuple[str, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = [
     ("an older program", (), {"unit_reads": older(UNIT, "/usr/bin/nv-fabricmanager")}, {"reset_before": RESET}),
     ("in a container the GPUs are the machine's", (), {"unit_reads": OLD, "container": "podman\n"},
         {"stops": True, "reset_before": []}),
-    ("an A100 board", (), {"unit_reads": OLD, "nvidia_functions": "0000:07:00.0 0x10de 0x1af1 0x10de 0x1463 0x068000 \n"},
+    ("an A100 board", (), {"unit_reads": OLD,
+                           "nvidia_functions": "0000:07:00.0 0x10de 0x1af1 0x10de 0x1463 0x068000 \n"},
         {"reset_before": []}),
     ("while it waits for its driver", (), {"unit_reads": OLD, "fabric_manager": daemon("535.183.06")},
         {"starts": False, "stops": False, "reset_before": []}),
@@ -129,8 +134,10 @@ ROWS: list[tuple[str, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = [
     ("a tray", (TRAY, None), TRAY_PROBES, {"of": "nvidia-imex", "unit": IMEX, "process": "nvidia-imex", "install": [],
         "hold": ["nvidia-imex"], "starts": True, "stops": False, "reboot": ""}),
     ("a tray whose domain is newer, and the rack's switches are not its business", (TRAY, None),
-        {**TRAY_PROBES, "unit_reads": older(IMEX, "/etc/nvidia-imex/nodes_config.cfg")}, {"stops": True, "reset_before": []}),
-    ("loaded without channel 0", (TRAY, None), WITHOUT, {"reboot": "the driver was loaded without NVreg_CreateImexChannel0=1"}),
+        {**TRAY_PROBES, "unit_reads": older(IMEX, "/etc/nvidia-imex/nodes_config.cfg")},
+        {"stops": True, "reset_before": []}),
+    ("loaded without channel 0", (TRAY, None), WITHOUT,
+     {"reboot": "the driver was loaded without NVreg_CreateImexChannel0=1"}),
     ("which is its machine's in a container", (TRAY, None), {**WITHOUT, "container": "podman\n"}, {"reboot": ""}),
     ("channel 0 is not asked for", (NO_CHANNEL, None), WITHOUT, {"reboot": ""}),
     ("under Kubernetes the unit is off", (OFF, None), TRAY_PROBES, {"files": {}, "lines": [], "hold": ["nvidia-imex"],

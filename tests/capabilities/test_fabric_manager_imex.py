@@ -26,8 +26,9 @@ DRIVER = f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {VERSION}  
 GPU, CLUSTER = "GPU 00000000:19:00.0\n", "9c6f5af3-53bf-49b5-a436-b66766c413c3"
 # The values of a healthy tray and of one without its rack's fabric: https://github.com/leptonai/gpud/pull/1106 and 1108
 ATTACHED = (
-    f"{GPU}    Fabric\n        State                             : Completed\n        Status                            : Success\n"
-    f"        CliqueId                          : 4026\n        ClusterUUID                       : {CLUSTER}\n"
+    f"{GPU}    Fabric\n        State                             : Completed\n        Status                        "
+    "    : Success\n        CliqueId                          : 4026\n        ClusterUUID                       : "
+    f"{CLUSTER}\n"
     "        Health\n            Summary                       : Not Supported\n"
 )
 BLOCKS = ("azure-fabric-insufficient", "h200-fabric-unhealthy", "fabric-in-progress-580-159")
@@ -93,10 +94,13 @@ ROWS = [
     ("imex_alive", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
     ("imex_nodes", {}, "pass", "2 members"),
     ("imex_nodes", {"imex": tray(address="")}, "fail", "no address"),
-    ("files", {"contents": Also(with_lines(IMEX_CONFIG, "IMEX_CMD_PORT=50005"))}, "fail", "IMEX_CMD_ENABLED is not set"),
+    ("files", {"contents": Also(with_lines(IMEX_CONFIG, "IMEX_CMD_PORT=50005"))}, "fail",
+     "IMEX_CMD_ENABLED is not set"),
     ("imex_domain", {}, "pass", "UP, 2 members"),
-    ("imex_domain", {"imex": tray(told=domain("READY", "UNAVAILABLE", state="DEGRADED"))}, "fail", f"{THERE} is UNAVAILABLE"),
-    ("imex_domain", {"imex": tray(told=domain("READY", "READY", lost=True))}, "fail", f"{HERE} is not connected to {THERE}"),
+    ("imex_domain", {"imex": tray(told=domain("READY", "UNAVAILABLE", state="DEGRADED"))}, "fail",
+     f"{THERE} is UNAVAILABLE"),
+    ("imex_domain", {"imex": tray(told=domain("READY", "READY", lost=True))}, "fail",
+     f"{HERE} is not connected to {THERE}"),
     ("imex_domain", {"imex": tray(told=domain("READY"))}, "fail", f"{THERE} is not told of"),
     ("imex_domain", {"imex": tray(told=domain("READY", "READY", state="DOWN"))}, "fail", "DOWN: no member says why"),
     ("imex_domain", {"imex": tray(told=domain("READY", "READY").replace(THERE, "192.0.2.99"))}, "fail",
@@ -105,8 +109,10 @@ ROWS = [
     ("imex_domain", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
     ("imex_fabric", {}, "pass", "1 GPU attached, clique 4026 of 9c6f5af3-53bf-49b5-a436-b66766c413c3"),
     ("imex_fabric", {"fabric_state": ATTACHED.replace("4026", "0")}, "fail", "in no clique (CliqueId 0,"),
-    ("imex_fabric", {"fabric_state": ATTACHED.replace(CLUSTER, "0" * 8 + "-0000-0000-0000-" + "0" * 12)}, "fail", "in no clique"),
-    ("imex_fabric", {"fabric_state": ATTACHED.partition("        CliqueId")[0]}, "skip", "does not tell in which clique"),
+    ("imex_fabric", {"fabric_state": ATTACHED.replace(CLUSTER, "0" * 8 + "-0000-0000-0000-" + "0" * 12)}, "fail",
+     "in no clique"),
+    ("imex_fabric", {"fabric_state": ATTACHED.partition("        CliqueId")[0]}, "skip",
+     "does not tell in which clique"),
     ("imex_fabric", {"fabric_state": REAL["azure"]}, "fail", "(Insufficient Resources)"),
     ("imex_fabric", {"fabric_state": REAL["h200"]}, "fail", "Health Unhealthy"),
     ("imex_fabric", {"fabric_state": NO_RACK}, "fail", "Not Supported (Success)"),

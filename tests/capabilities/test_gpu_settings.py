@@ -253,12 +253,14 @@ ASKED = {"power_limit": 500}
 NOTHING = {"confidential_computing": "enabled"}
 BOOTS: list[tuple[str, Plain, dict[str, str], str, str]] = [
     ("enabled", {}, {}, "n/a", "the spec asks for no unit"),
-    ("enabled", NOTHING, {"contents": unit(UNIT, "active", "enabled")}, "fail", "gpuprov-gpu-settings.service is enabled"),
+    ("enabled", NOTHING, {"contents": unit(UNIT, "active", "enabled")}, "fail",
+     "gpuprov-gpu-settings.service is enabled"),
     ("enabled", ASKED, {}, "pass", "enabled"),
     ("enabled", ASKED, {"contents": unit(UNIT, "inactive", "")}, "fail", "is not-found"),
     ("enabled", ASKED, {"contents": unit(UNIT, "active", "disabled")}, "fail", "is disabled"),
     ("active", ASKED, {}, "pass", "active"),
-    ("active", ASKED, {"contents": unit(UNIT, "failed", "enabled", "gpu_settings: no")}, "fail", 'failed ("gpu_settings: no")'),
+    ("active", ASKED, {"contents": unit(UNIT, "failed", "enabled", "gpu_settings: no")}, "fail",
+     'failed ("gpu_settings: no")'),
     ("active", ASKED, {"nvidia_functions": "", "contents": unit(UNIT, "failed", "enabled")}, "skip", "no NVIDIA GPU"),
     ("active", ASKED, {"gpu_settings": "has failed\n", **PODMAN}, "skip", "podman container"),
     ("files", NOTHING, {}, "n/a", "no file of its own"),

@@ -135,8 +135,8 @@ METHODS = [
         {},
         "pass",
         "nvidia_peermem: dma-buf needs open kernel modules",
-        change="setting gpudirect_rdma.method: auto -> nvidia_peermem, since dma-buf needs open kernel modules, and the host has, "
-        "or gets, proprietary ones",
+        change="setting gpudirect_rdma.method: auto -> nvidia_peermem, since dma-buf needs open kernel modules, and "
+        "the host has, or gets, proprietary ones",
     ),
     Row("auto, open modules", METHOD, None, ON, "pass",
         "NVIDIA recommends: H100-SXM5-80GB (Hopper), open kernel modules, driver 535, kernel 6.1.0"),

@@ -41,8 +41,8 @@ def judged(
 
 
 REFUSED = (
-    "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned from status @ "
-    "kernel_channel.c:2874"
+    "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned "
+    "from status @ kernel_channel.c:2874"
 )
 """As https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/issues/982 has it."""
 NEEDS, CONTENT = changed(NONE, FLR), changed(FLR, NONE)
@@ -88,7 +88,8 @@ ROWS: list[tuple[str, str, Sequence[tuple[float, str]], str]] = [
         ("while it needed something else", [(0, NEEDS), (600, "x"), (900, CONTENT)]),
       )),
     ("a reset mends no lost GPU", XID, [(0, xid(79, "x")), (10, SWITCH_FOUND)], "reboot"),
-    *((f"a reset does not mend {number}", XID, [(0, xid(number, "x")), (10, SWITCH_FOUND)], "drain") for number in (142, 54)),
+    *((f"a reset does not mend {number}", XID, [(0, xid(number, "x")), (10, SWITCH_FOUND)], "drain") for number in (142,
+                                                                                                                    54)),
     ("an Xid after a reset", XID, [(0, SWITCH_FOUND), (10, UNCONTAINED)], "reset"),
     ("an Xid before and after it", XID, [(0, UNCONTAINED), (10, SWITCH_FOUND), (20, UNCONTAINED)], "reset"),
     ("an SXid after a reset", SXID, [(0, SWITCH_FOUND), (10, FATAL)], "reset"),
@@ -409,7 +410,8 @@ def test_lock_ups_and_errors_that_a_port_contains_are_no_pass(line: str, check: 
         ("mce: Uncorrected hardware memory error in user-access at 1f4d5000", "kernel", "fail"),
         ("NMI: PCI system error (SERR) for reason a1 on CPU 0.", "kernel", "fail"),
         ("Uhhuh. NMI received for unknown reason 3d on CPU 12.", "kernel", "pass"),
-        ("nvidia 0000:c1:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0014 address=0x7f0000 flags=0x0]", "pcie_errors", "pass"),
+        ("nvidia 0000:c1:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0014 address=0x7f0000 flags=0x0]",
+         "pcie_errors", "pass"),
         ("DMAR: [DMA Write] Request device [5c:00.0] fault addr 6df084000", "pcie_errors", "pass"),
     ],
 )  # fmt: skip

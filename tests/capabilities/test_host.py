@@ -42,11 +42,14 @@ CENTOS = (
 ARCH = 'ID=arch\nPRETTY_NAME="Arch Linux"\n'
 
 SAYS = "login"
-SHIM = f"{SAYS} named /opt/shims/python3\n{SAYS} failed /opt/shims/python3: pyenv: python3: command not found\t (exit status 127)\n"
+SHIM = (
+    f"{SAYS} named /opt/shims/python3\n{SAYS} failed /opt/shims/python3: pyenv: python3: command not found\t "
+    "(exit status 127)\n"
+)
 OLD = f"{SAYS} named /opt/old/python\n{SAYS} python 3.6 /opt/old/python\n"
 BROKEN = (
-    f"{SAYS} failed /usr/bin/python3: Could not find platform independent libraries <prefix>\tTraceback (most recent call last):\t"
-    "ModuleNotFoundError: No module named 'encodings'\t (exit status 1)\n"
+    f"{SAYS} failed /usr/bin/python3: Could not find platform independent libraries <prefix>\tTraceback (most "
+    "recent call last):\tModuleNotFoundError: No module named 'encodings'\t (exit status 1)\n"
 )
 
 
@@ -67,7 +70,8 @@ def boots(counted: str = "", *, lvm: bool = False, watchdog: str = "0", **state:
 
 SYSTEMD_BOOT = (
     "container=1\nloader=systemd-boot\ninfo=systemd-boot 255.4-1ubuntu8\nprogram=0\nwritable=0\nline=0\n"
-    "list title: x (default)\nlist id: x.conf\nlist source: /boot//loader/entries/x.conf (on the EFI System Partition)\n"
+    "list title: x (default)\nlist id: x.conf\nlist source: /boot//loader/entries/x.conf (on the EFI System "
+    "Partition)\n"
 )
 BEFORE: dict[str, Any] = {
     "run": "a1b2",
@@ -139,7 +143,8 @@ ROWS = [
     Row("no Linux", "host.supported", None, {"platform": "FreeBSD 14.1-RELEASE amd64\n"}, "fail", "FreeBSD",
         "remove the host"),
     Row("another distribution", "host.supported", None, {"os_release": ARCH}, "fail", "Arch Linux", "not supported"),
-    Row("a release that is read alone", "host.supported", None, {"os_release": FOCAL}, "fail", "reads and does not change",
+    Row("a release that is read alone", "host.supported", None, {"os_release": FOCAL}, "fail",
+        "reads and does not change",
         "health, topology, export, show and explain read it, and verify judges it"),
     Row("a release without packages", "host.supported", None, {"os_release": CENTOS}, "fail", "CentOS Linux 7 (Core)",
         "not supported; health, topology, export, show and explain read it"),
@@ -171,23 +176,31 @@ ROWS = [
         "fail", "/usr/bin/nvidia-ctk: not as its package brought it", f"apt-get install --reinstall {BASE}"),
     Row("a program hidden", "host.programs", None, {"programs": f"count|24\nshadow|{HIDES}|/usr/bin/nvidia-ctk\n"},
         "fail", f"{HIDES} comes before /usr/bin/nvidia-ctk, and is another program", f"take away {HIDES}"),
-    *(Row(f"an environment: {line}", "host.environment", None, {**TWO, "environment": f"read|\n{line}\n"}, status, *words)
+    *(Row(f"an environment: {line}", "host.environment", None, {**TWO, "environment": f"read|\n{line}\n"}, status,
+          *words)
       for line, status, *words in ENVIRONMENTS),
     Row("root alone writes", "host.root_only", None, {}, "pass"),
-    Row("everybody writes units", "host.root_only", None, {"others_write": "read|\nopen|d|777|0|/etc/systemd/system\n"}, "fail",
+    Row("everybody writes units", "host.root_only", None, {"others_write": "read|\nopen|d|777|0|/etc/systemd/system\n"},
+        "fail",
         "/etc/systemd/system: mode 777", "chmod o-w /etc/systemd/system"),
-    Row("somebody's folder", "host.root_only", None, {"others_write": "read|\nopen|d|755|1000|/etc/modprobe.d\n"}, "fail",
+    Row("somebody's folder", "host.root_only", None, {"others_write": "read|\nopen|d|755|1000|/etc/modprobe.d\n"},
+        "fail",
         "/etc/modprobe.d: mode 755, of uid 1000", "chown root: /etc/modprobe.d"),
     Row("a boot goes to the services", "host.boot_target", None, {"boot_target": "multi-user.target\n"}, "pass"),
-    Row("a boot entry masks a unit", "host.boot_target", None, {"boot_entries": f"{ENTRY} systemd.mask=nvidia-dcgm.service\n"},
+    Row("a boot entry masks a unit", "host.boot_target", None,
+        {"boot_entries": f"{ENTRY} systemd.mask=nvidia-dcgm.service\n"},
         "fail", "systemd.mask=nvidia-dcgm.service (boot entries)"),
-    Row("every entry is a rescue shell", "host.boot_target", None, {"boot_entries": f"{ENTRY} systemd.unit=rescue.target\n"}, "fail",
+    Row("every entry is a rescue shell", "host.boot_target", None,
+        {"boot_entries": f"{ENTRY} systemd.unit=rescue.target\n"}, "fail",
         "systemd.unit=rescue.target (boot entries)", "take systemd.unit=rescue.target out of the boot entries"),
-    Row("an entry for repairs", "host.boot_target", None, {"boot_entries": f"{ENTRY}\n{ENTRY} recovery single\n"}, "pass"),
-    Row("a site's own target", "host.boot_target", None, {"boot_target": "gpu-node.target\n"}, "pass", "gpu-node.target"),
+    Row("an entry for repairs", "host.boot_target", None, {"boot_entries": f"{ENTRY}\n{ENTRY} recovery single\n"},
+        "pass"),
+    Row("a site's own target", "host.boot_target", None, {"boot_target": "gpu-node.target\n"}, "pass",
+        "gpu-node.target"),
     Row("a boot ends in a rescue shell", "host.boot_target", None, {"boot_target": "rescue.target\n"}, "fail",
         "rescue.target", "systemctl set-default multi-user.target"),
-    Row("no boot sets sysctls", "host.boot_target", None, {"boot_target": "multi-user.target\nmasked|systemd-sysctl.service\n"},
+    Row("no boot sets sysctls", "host.boot_target", None,
+        {"boot_target": "multi-user.target\nmasked|systemd-sysctl.service\n"},
         "fail", "masked: systemd-sysctl.service", "systemctl unmask systemd-sysctl.service"),
     Row("a container leaves that to its machine", "host.boot_target", None,
         {"boot_target": "multi-user.target\nmasked|systemd-sysctl.service\n", **PODMAN}, "pass"),
@@ -249,7 +262,8 @@ ROOM: dict[str, object] = {"path": "/var", "mib": 4000}
 def test_what_the_site_set_is_what_is_asked(
     check_id: str, texts: dict[str, str], site: dict[str, object], status: str, told: str
 ) -> None:
-    """Reproduced: with 600 s allowed and a skew of 400 s the host was blocked; host_free_space changed nothing at all."""
+    """Reproduced: with 600 s allowed and a skew of 400 s the host was blocked; host_free_space changed nothing at
+    all."""
     spec = HostSpec(name="gpu1", capabilities={"kernel": Kernel(), "nvidia_driver": NvidiaDriver()}, site=site)
     check = CHECKS[check_id]
     known = {**good(), "kernels": "6.1.0-47-amd64|1|1||1\n", **texts}

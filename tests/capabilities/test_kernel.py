@@ -80,10 +80,12 @@ ROWS = [
         change="file /etc/modules-load.d/gpuprov.conf:  -> nvidia_uvm ib_core"),
     Row("not loaded", MODULES_LOAD, LOAD, {"modules_load": BOTH, "loaded_modules": ""}, "fail", "not loaded: nvid",
         "modprobe nvidia_uvm"),
-    Row("blacklisted, which no boot loads", MODULES_LOAD, LOAD, {"modules_load": BOTH, "modprobe_config": "blacklist ib_core\n"},
+    Row("blacklisted, which no boot loads", MODULES_LOAD, LOAD,
+        {"modules_load": BOTH, "modprobe_config": "blacklist ib_core\n"},
         "fail", "ib_core is blacklisted (modprobe.d), so that no boot loads it", "grep -rnE"),
     Row("with a command in its place", MODULES_LOAD, LOAD,
-        {"modules_load": BOTH, "modprobe_config": "install nvidia-uvm /bin/false\n"}, "fail", "install nvidia_uvm /bin/false"),
+        {"modules_load": BOTH, "modprobe_config": "install nvidia-uvm /bin/false\n"}, "fail",
+        "install nvidia_uvm /bin/false"),
     Row("with a command that loads it", MODULES_LOAD, LOAD,
         {"modules_load": BOTH, "modprobe_config": "install nvidia_uvm /sbin/modprobe -i nvidia_uvm\n"}, "pass"),
     Row("part of the kernel itself", MODULES_LOAD, LOAD,
@@ -119,13 +121,16 @@ ROWS = [
         {"login_limits": "* - nofile 524288\n* soft nofile 1024\n", "default_limits": SERVICES}, "fail",
         "login nofile=1024:524288; service nofile=1024:524288"),
     Row("root and a group have lines of their own, which go first", LIMITS, LOCK,
-        {"login_limits": "file|/etc/security/limits.d/99-site.conf\n* - memlock unlimited\nroot soft memlock 64\n@gpu - memlock 64\n"},
-        "fail", "login of root has memlock 64:unset (/etc/security/limits.d/99-site.conf); login of @gpu has memlock 64",
+        {"login_limits": "file|/etc/security/limits.d/99-site.conf\n* - memlock unlimited\nroot soft memlock "
+                         "64\n@gpu - memlock 64\n"},
+        "fail", "login of root has memlock 64:unset (/etc/security/limits.d/99-site.conf); login of @gpu has "
+                "memlock 64",
         "take memlock of @gpu out of /etc/security/limits.d/99-site.conf"),
     Row("a later file of the site", LIMITS, LOCK,
         {"login_limits": "file|/etc/security/limits.d/99-site.conf\n* - memlock 64\n"}, "fail", "login memlock=64",
         "take memlock of * out of /etc/security/limits.d/99-site.conf"),
-    Row("a single user of a service is shown", LIMITS, LOCK, {"login_limits": "* - memlock unlimited\nmysql - memlock 64\n"},
+    Row("a single user of a service is shown", LIMITS, LOCK,
+        {"login_limits": "* - memlock unlimited\nmysql - memlock 64\n"},
         "pass", "memlock=unlimited; but mysql has memlock 64"),
     Row("a group with more", LIMITS, LOCK_KIB,
         {"login_limits": "* - memlock 8192\n* - nofile 524288\n@gpu - memlock unlimited\n",
@@ -150,7 +155,8 @@ ROWS = [
          "later /etc/default/grub GRUB_CMDLINE_LINUX_DEFAULT='quiet'\n"
          'later /etc/default/grub.d/90-gpuprov.cfg GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=pt"\n'
          'later /etc/default/grub.d/99-site.cfg GRUB_CMDLINE_LINUX=""\n'}, "fail",
-        "the next kernel's entry would lack iommu=pt: /etc/default/grub.d/99-site.cfg", 'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX'),
+        "the next kernel's entry would lack iommu=pt: /etc/default/grub.d/99-site.cfg",
+        'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX'),
     Row("a file after gpuprov's adds to it", ENTRIES, WORDS,
         {"boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 ro quiet iommu=pt\n"
          'later /etc/default/grub.d/90-gpuprov.cfg GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX iommu=pt quiet"\n'
@@ -159,7 +165,8 @@ ROWS = [
         {"boot_entries": "\tlinux\t/boot/vmlinuz-6.1.0-47-amd64 ro quiet iommu=pt\n"
          'later /etc/default/grub GRUB_CMDLINE_LINUX="$(site words)"\n'}, "pass"),
     Row("entries of the next kernel are made from another file", ENTRIES, WORDS,
-        {"boot_entries": "linux /vmlinuz-5.14.0 ro quiet iommu=pt\nlater /etc/kernel/cmdline ro quiet iommu=on \n"}, "fail",
+        {"boot_entries": "linux /vmlinuz-5.14.0 ro quiet iommu=pt\nlater /etc/kernel/cmdline ro quiet iommu=on \n"},
+        "fail",
         "would lack iommu=pt: /etc/kernel/cmdline", "gpuprov apply adds it to /etc/kernel/cmdline"),
     Row("no grub", ENTRIES, WORDS, {"boot_entries": ""}, "fail", "no grub entries found", "only grub"),
     Row("a container boots nothing", ENTRIES, WORDS, {**PODMAN, "boot_entries": ""}, "skip", "no bootloader"),

@@ -61,7 +61,8 @@ HERE, CUT = "GPU 0 (0000:19:00.0)", a_gpu(("7g.80gb", 0, (7,)))
 UNREAD = mh.state(complaint="no driver")
 NO_DRIVER = {"later": "no driver", "problem": "", "steps": []}
 ROWS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
-    ("all is as wanted", CUT, {"mig_capabilities": CAP}, {"steps": [], "problem": "", "later": "", "resets": False, "drain": False}),
+    ("all is as wanted", CUT, {"mig_capabilities": CAP}, {"steps": [], "problem": "", "later": "", "resets": False,
+                                                          "drain": False}),
     ("a device node is missing", CUT, {"mig_capabilities": CAP.replace("|444|root:root", "||")},
         {"steps": ["make 1 device node(s) in /dev/nvidia-caps"]}),
     ("another layout; who watches is told, who computes and services are not", a_gpu(SMALL, processes=ON_IT),
@@ -69,7 +70,8 @@ ROWS: list[tuple[str, str, dict[str, Any], dict[str, Any]]] = [
         "steps": [f"{HERE}: destroy 1g.10gb at 0 (GPU instance 1)", f"{HERE}: create 7g.80gb at 0"]}),
     ("no driver", UNREAD, {"container": "none\n"}, {**NO_DRIVER, "waits": False, "may_reset": True}),
     ("no driver in a container", UNREAD, {"container": "podman\n"}, {**NO_DRIVER, "waits": True, "may_reset": False}),
-    ("no driver before a reboot", UNREAD, {"container": "none\n", "reboot_reasons": "nvidia_driver|the driver is new\n"},
+    ("no driver before a reboot", UNREAD, {"container": "none\n",
+                                           "reboot_reasons": "nvidia_driver|the driver is new\n"},
         {**NO_DRIVER, "waits": True, "may_reset": True}),
 ]  # fmt: skip
 

@@ -30,10 +30,12 @@ from tests.rows import run_each
 
 WHOLE, OTHER = ("3g.40gb", 0, (3,)), ("3g.40gb", 4, (3,))
 CASES: list[tuple[str, tuple[dict[str, Any], ...], dict[str, Any]]] = [
-    ("all alike", (mh.gpu(WHOLE, OTHER), mh.gpu(WHOLE, OTHER, index=1)), {"layout": [{"gpus": "all", "instances": {"3g.40gb": 2}}]}),
+    ("all alike", (mh.gpu(WHOLE, OTHER), mh.gpu(WHOLE, OTHER, index=1)),
+     {"layout": [{"gpus": "all", "instances": {"3g.40gb": 2}}]}),
     ("each its own", (mh.gpu(WHOLE, OTHER), mh.gpu(index=1, on=False)),
      {"layout": [{"gpus": [0], "instances": {"3g.40gb": 2}}, {"gpus": [1], "mode": "disabled"}]}),
-    ("cut up inside", (mh.gpu(("3g.40gb", 0, (1, 1, 1))),), {"layout": [{"gpus": "all", "instances": {"1c.3g.40gb": 3}}]}),
+    ("cut up inside", (mh.gpu(("3g.40gb", 0, (1, 1, 1))),), {"layout": [{"gpus": "all",
+                                                                         "instances": {"1c.3g.40gb": 3}}]}),
     ("cut up as counts do not say", (mh.gpu(("3g.40gb", 0, (1, 1)), ("3g.40gb", 4, (1, 1))),),
      {"layout": [{"gpus": "all", "instances": [{"profile": "3g.40gb", "count": 2, "compute": {"1c": 2}}]}]}),
     ("whole and cut up", (mh.gpu(("3g.40gb", 0, (2, 1)), OTHER),),

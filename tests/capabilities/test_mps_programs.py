@@ -132,7 +132,8 @@ def test_what_protocol_3_is_started_with() -> None:
     assert daemon.format_toml(one, given) == (
         f'schema_version = "1.0"\n[servers.gpuprov]\nallowed_devices = "{A}"\nactive_thread_percentage = "50"\n'
         'client_priority = "0"\nuid = 1000\npinned_memory_limit = "8G"\n'
-        f'[[servers.gpuprov.devices]]\nuuid = "{A}"\n[[servers.gpuprov.devices.sm_partitions]]\nname = "p0"\nchunks = 4\n'
+        f'[[servers.gpuprov.devices]]\nuuid = "{A}"\n[[servers.gpuprov.devices.sm_partitions]]\nname = "p0"\nchunks '
+        "= 4\n"
     )
     assert (
         environments.build_client_environments(one, given)["gpu0"]["CUDA_MPS_PIPE_DIRECTORY"]

@@ -70,13 +70,16 @@ CLEAN = (
 )
 ROWS = [
     *(Row(f"clean: {name}", of(name), None, only(of(name)), "pass") for name in CLEAN),
-    Row("packages, without X's client", of("packages"), None, {}, "fail", "libcuda1=535.261.03-1 nvidia-smi=535.261.03-1",
+    Row("packages, without X's client", of("packages"), None, {}, "fail",
+        "libcuda1=535.261.03-1 nvidia-smi=535.261.03-1",
         "gpuprov apply", change="package nvidia-smi: 535.261.03-1 -> "),
     Row("a package of another architecture", of("packages"), None, I386, "fail", "libcuda1:i386=535.261.03-1"),
-    Row("a package known by its source alone", of("packages"), None, {"nvidia_software": ah.software(nvidia_detect="535.261.03-1")},
+    Row("a package known by its source alone", of("packages"), None,
+        {"nvidia_software": ah.software(nvidia_detect="535.261.03-1")},
         "fail", "nvidia-detect=535.261.03-1"),
     Row("a family without names", of("packages"), None, {**MACHINE, "nvidia_software": ""}, "error"),
-    Row("a runfile's driver", of("runfile"), None, {"runfile": RUNFILE}, "fail", "driver 580.95.05: /usr/bin/nvidia-uninstall",
+    Row("a runfile's driver", of("runfile"), None, {"runfile": RUNFILE}, "fail",
+        "driver 580.95.05: /usr/bin/nvidia-uninstall",
         change="package NVIDIA's runfile: 580.95.05 -> "),
     Row("a runfile's programs alone", of("runfile"), None, {"runfile": "program|/usr/bin/nvidia-installer\n"}, "fail",
         "of unknown version"),
@@ -84,7 +87,8 @@ ROWS = [
     Row("its uninstaller is there", of("removable"), None, {"runfile": RUNFILE}, "pass", "/usr/bin/nvidia-uninstall"),
     Row("its uninstaller is gone", of("removable"), None, {"runfile": RECORD}, "fail", "driver 580.95.05",
         "580.95.05.run --uninstall"),
-    Row("loaded", of("loaded"), None, {}, "fail", "nvidia", "gpuprov apply", change="module nvidia: loaded -> unloaded"),
+    Row("loaded", of("loaded"), None, {}, "fail", "nvidia", "gpuprov apply",
+        change="module nvidia: loaded -> unloaded"),
     Row("loaded, and in use", of("loaded"), None,
         {"reboot_reasons": "nvidia_absent|nvidia is in use and leaves only with a reboot\n"}, "fail", "nvidia",
         reboot="leaves only with a reboot"),
@@ -114,12 +118,14 @@ ROWS = [
     Row("systemd does not answer", of("units"), None, {"nvidia_units": ""}, "error"),
     Row("in an initramfs", of("initramfs"), None, {}, "fail", "/boot/initrd.img-6.1.0-47-amd64", "gpuprov apply",
         change="initramfs /boot/initrd.img-6.1.0-47-amd64:  -> rebuilt"),
-    Row("nvidiafb is the kernel's own", of("initramfs"), None, {"initramfs": initrd("usr/lib/modules/x/nvidiafb.ko")}, "pass"),
+    Row("nvidiafb is the kernel's own", of("initramfs"), None, {"initramfs": initrd("usr/lib/modules/x/nvidiafb.ko")},
+        "pass"),
     Row("an image that cannot be read", of("initramfs"), None, {"initramfs": initrd(status=1)}, "fail", "not readable"),
     Row("no initramfs", of("initramfs"), None, {"initramfs": ""}, "skip"),
     Row("nouveau comes back", of("nouveau"), None, {}, "pass", "nouveau: may take the GPUs at the next boot",
         change=f"module nouveau: kept out by {ah.OURS}, {ah.OWNED} -> may take the GPUs at the next boot"),
-    Row("the site keeps nouveau out", of("nouveau"), None, {"nouveau_blacklists": ah.blacklists(("/etc/modprobe.d/site.conf", ""))},
+    Row("the site keeps nouveau out", of("nouveau"), None,
+        {"nouveau_blacklists": ah.blacklists(("/etc/modprobe.d/site.conf", ""))},
         "pass", "kept out by /etc/modprobe.d/site.conf"),
     Row("dpkg leaves what is in /etc", of("nouveau"), None,
         {"nouveau_blacklists": ah.blacklists(("/etc/modprobe.d/x.conf", "nvidia-smi"))}, "pass",
@@ -127,7 +133,8 @@ ROWS = [
     Row("a package's in /lib goes", of("nouveau"), None,
         {"nouveau_blacklists": ah.blacklists(("/lib/modprobe.d/x.conf", "nvidia-smi"))}, "pass",
         "may take the GPUs"),
-    Row("the command line does", of("nouveau"), None, {"nouveau_blacklists": ah.blacklists(("/proc/cmdline", ""))}, "pass",
+    Row("the command line does", of("nouveau"), None, {"nouveau_blacklists": ah.blacklists(("/proc/cmdline", ""))},
+        "pass",
         "kept out by /proc/cmdline"),
     Row("a job holds a GPU", of("clients"), None, {"gpu_clients": PROCESS}, "fail", "python3 pid 4711", "--drain"),
     Row("a service holds a GPU", of("clients"), None, {"gpu_clients": SERVICE}, "pass", "1 service",
@@ -230,14 +237,15 @@ def test_the_kernels_part_is_taken_back() -> None:
 @pytest.mark.parametrize(
     ("family", "names"),
     [
-        ("debian", "libcuda1 nvidia-kernel-dkms glx-alternative-nvidia nvidia-dkms-580-server-open cuda-toolkit-12-8 libcublas-12-8 "
-         "libcudnn9-cuda-12 libnccl2 nvidia-container-toolkit libnvidia-container1 datacenter-gpu-manager-4-core "
-         "nvidia-fabricmanager-535 libnvidia-nscq-535 nvlsm nvidia-imex gdrdrv-dkms nvidia-fs-dkms nvidia-fs nvidia-gds "
-         "nvidia-gds-12-8 nvidia-vgpu-ubuntu-570 nvidia-driver-assistant linux-signatures-nvidia-6.8.0-31 "
-         "linux-modules-nvidia-580-server-6.8.0-31-generic nvidia-cuda-toolkit"),
+        ("debian", "libcuda1 nvidia-kernel-dkms glx-alternative-nvidia nvidia-dkms-580-server-open "
+         "cuda-toolkit-12-8 libcublas-12-8 libcudnn9-cuda-12 libnccl2 nvidia-container-toolkit libnvidia-container1 "
+         "datacenter-gpu-manager-4-core nvidia-fabricmanager-535 libnvidia-nscq-535 nvlsm nvidia-imex gdrdrv-dkms "
+         "nvidia-fs-dkms nvidia-fs nvidia-gds nvidia-gds-12-8 nvidia-vgpu-ubuntu-570 nvidia-driver-assistant "
+         "linux-signatures-nvidia-6.8.0-31 linux-modules-nvidia-580-server-6.8.0-31-generic nvidia-cuda-toolkit"),
         ("redhat", "nvidia-driver-cuda kmod-nvidia-open-dkms nvidia-fabric-manager gdrcopy akmod-nvidia libnvidia-ml "
          "nvidia-fs nvidia-gds NVIDIA-vGPU-rhel nvidia-driver-assistant"),
-        ("suse", "nvidia-open-driver-G06-signed-cuda-kmp-default nvidia-compute-utils-G06 nvidia-gds nvidia-driver-assistant"),
+        ("suse", "nvidia-open-driver-G06-signed-cuda-kmp-default nvidia-compute-utils-G06 nvidia-gds "
+                 "nvidia-driver-assistant"),
     ],
 )  # fmt: skip
 def test_packages_of_nvidias_software(family: str, names: str) -> None:
@@ -246,7 +254,10 @@ def test_packages_of_nvidias_software(family: str, names: str) -> None:
 
 @pytest.mark.parametrize("family", ["debian", "redhat", "suse"])
 def test_packages_of_others(family: str) -> None:
-    names = "dkms gcc make glx-diversions libxnvctrl0 nvidia-libXNVCtrl xserver-xorg-video-nouveau nvtop doca-ofed kernel-devel"
+    names = (
+        "dkms gcc make glx-diversions libxnvctrl0 nvidia-libXNVCtrl xserver-xorg-video-nouveau nvtop doca-ofed "
+        "kernel-devel"
+    )
     assert [name for name in names.split() if is_software(name, family)] == []
 
 

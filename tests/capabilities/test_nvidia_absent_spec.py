@@ -30,7 +30,8 @@ def judge_spec(values: dict[str, Any]) -> list[str]:
 
 
 REFUSED = [
-    "nvidia_driver", "persistence", "cuda_toolkit", "fabric_manager", "gpudirect_rdma", "gds", "topology", "container_toolkit",
+    "nvidia_driver", "persistence", "cuda_toolkit", "fabric_manager", "gpudirect_rdma", "gds", "topology",
+    "container_toolkit",
     "mig", "gpu_settings", "mps", "kubernetes", "slurm", "dcgm", "cgpu", "vgpu_guest",
 ]  # fmt: skip
 
@@ -46,11 +47,13 @@ def test_blocks_that_need_the_driver_are_errors(name: str) -> None:
 
 CONTRADICTIONS: list[tuple[dict[str, Any], list[str]]] = [
     ({"kernel": {"modules_load": ["ext4", "nvidia-uvm", "nvidia"]}}, ["kernel.modules_load names nvidia, nvidia-uvm"]),
-    ({"kernel": {"module_options": {"nvidia-current": {"NVreg_x": 1}}}}, ["kernel.module_options names nvidia-current"]),
+    ({"kernel": {"module_options": {"nvidia-current": {"NVreg_x": 1}}}},
+     ["kernel.module_options names nvidia-current"]),
     ({"kernel": {"modules_built": ["gdrdrv", "lustre"]}}, ["kernel.modules_built names gdrdrv"]),
     ({"kernel": {"command_line": {"nvidia-drm.modeset": "1"}}}, ["kernel.command_line names nvidia-drm"]),
     ({"kernel": {"modules_load": ["nvidiafb"], "blacklist": ["nvidia"], "command_line": {"nvidia": ""}}}, []),
-    ({"health": {"cuda_user": "nobody", "ecc": "enabled"}}, ["health.cuda_user needs NVIDIA", "health.ecc needs NVIDIA"]),
+    ({"health": {"cuda_user": "nobody", "ecc": "enabled"}}, ["health.cuda_user needs NVIDIA",
+                                                             "health.ecc needs NVIDIA"]),
     ({"health": {"ecc": "any", "cuda_user": None}}, []),
     ({"acceptance": {}}, ["acceptance.nccl.test needs NVIDIA", "acceptance.nvbandwidth.tests needs NVIDIA"]),
     ({"acceptance": {"nccl": {"test": "none"}, "nvbandwidth": {"tests": []}}}, []),

@@ -30,7 +30,10 @@ def without(name: str) -> str:
 
 PACKAGES, FLAVOUR, HELD = "nvidia_driver.packages", "nvidia_driver.flavour", "nvidia_driver.held"
 HEADERS, BUILT, AUTO = "nvidia_driver.headers", "nvidia_driver.modules_built", "nvidia_driver.autobuild"
-META = "ii |linux-image-cloud-amd64|6.1.174-1|linux-signed-amd64\nii |linux-image-6.1.0-47-amd64|6.1.174-1|linux-signed-amd64\n"
+META = (
+    "ii |linux-image-cloud-amd64|6.1.174-1|linux-signed-amd64\nii "
+    "|linux-image-6.1.0-47-amd64|6.1.174-1|linux-signed-amd64\n"
+)
 HALF = {"packages": packages(libcuda1=("hi ", NEWER), nvidia_driver=("hi ", VERSION))}
 ROWS = [
     Row("the set is whole", PACKAGES, None, {}, "pass", "535.261.03, 12 packages"),
@@ -121,12 +124,16 @@ ROWS = [
         {"dkms_no_autoinstall": "conf|/etc/dkms/nvidia.conf|no\nhook|on|/etc/kernel/postinst.d/dkms\n"}, "fail",
         "/etc/dkms/nvidia.conf has AUTOINSTALL=no", 'AUTOINSTALL="yes" in /etc/dkms/nvidia.conf'),
     Row("no hook runs", AUTO, None,
-        {"dkms_no_autoinstall": "hook|mode|/etc/kernel/postinst.d/dkms\nhook|mask|/etc/kernel/install.d/40-dkms.install\n"},
-        "fail", "/etc/kernel/postinst.d/dkms is not executable; /etc/kernel/install.d/40-dkms.install masks that of dkms",
+        {"dkms_no_autoinstall": "hook|mode|/etc/kernel/postinst.d/dkms\nhook|mask|"
+                                "/etc/kernel/install.d/40-dkms.install\n"},
+        "fail", "/etc/kernel/postinst.d/dkms is not executable; /etc/kernel/install.d/40-dkms.install masks that of "
+                "dkms",
         "chmod +x /etc/kernel/postinst.d/dkms; rm /etc/kernel/install.d/40-dkms.install"),
     Row("one hook runs", AUTO, None,
-        {"dkms_no_autoinstall": "hook|mode|/etc/kernel/postinst.d/dkms\nhook|on|/etc/kernel/header_postinst.d/dkms\n"}, "pass"),
-    Row("it is built at the boot", AUTO, None, {"dkms_no_autoinstall": "hook|mode|/etc/kernel/postinst.d/dkms\nservice\n"},
+        {"dkms_no_autoinstall": "hook|mode|/etc/kernel/postinst.d/dkms\nhook|on|/etc/kernel/header_postinst.d/dkms\n"},
+        "pass"),
+    Row("it is built at the boot", AUTO, None,
+        {"dkms_no_autoinstall": "hook|mode|/etc/kernel/postinst.d/dkms\nservice\n"},
         "pass"),
     Row("no-autoinstall was left behind", AUTO, None, {"dkms_no_autoinstall": "1\n"}, "fail", "no-autoinstall",
         "rm /etc/dkms"),

@@ -1,4 +1,5 @@
-"""nvidia_driver, as it runs: the loaded module, user space, the parameters the module took; and whether apply may begin."""
+"""nvidia_driver, as it runs: the loaded module, user space, the parameters the module took; and whether apply may
+begin."""
 
 from __future__ import annotations
 

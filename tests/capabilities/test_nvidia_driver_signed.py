@@ -77,8 +77,10 @@ def test_what_is_not_known_of_signatures_is_said_and_is_no_failure() -> None:
     assert of_next(canonical, driver=NvidiaDriver(build="precompiled")).status == "pass", (
         "the kernel's own key is not enrolled"
     )
-    nvidia = ask(SIGNED, NvidiaDriver(build="precompiled"), secure_boot=ON.text, module_signing=f"module|{NEXT}|nvidia|NVIDIA|77\n",
-        enrolled_certificates="aa:bb\nserial 1b:2c\n", os_release='ID="rhel"\nVERSION_ID="9.5"\nPRETTY_NAME="RHEL 9.5"\n')  # fmt: skip
+    nvidia = ask(SIGNED, NvidiaDriver(build="precompiled"), secure_boot=ON.text,
+                 module_signing=f"module|{NEXT}|nvidia|NVIDIA|77\n",
+        enrolled_certificates="aa:bb\nserial 1b:2c\n",
+        os_release='ID="rhel"\nVERSION_ID="9.5"\nPRETTY_NAME="RHEL 9.5"\n')  # fmt: skip
     assert nvidia.status == "fail", "NVIDIA's own key is no distribution's"
     assert of_next("module|6.1.0-46-amd64|nvidia||", DKMS_KEY).status == "pass", "one that does not start next"
     assert ask(SIGNED, None, secure_boot=ON.text, module_signing=f"module|{NEXT}|nvidia||\n", **PODMAN).status == "n/a"
@@ -135,7 +137,8 @@ READY = "looked|1\nefi|1\nvariables|rw\ntool|1\n"
         (READY + "new|{mine}\n", "waits for the console at the next boot", "confirm in MokManager", True),
         (READY + "new|{mine}\nnew|aa:bb\n", "waits for the console at the next boot", "confirm in MokManager", True),
         (READY + "new|aa:bb\n", "another certificate waits for the console: aabb", "--again drops it", False),
-        (READY.replace("rw", "ro"), "efivars is mounted read-only", "mount -o remount,rw /sys/firmware/efi/efivars", False),
+        (READY.replace("rw", "ro"), "efivars is mounted read-only", "mount -o remount,rw /sys/firmware/efi/efivars",
+         False),
         ("looked|1\nefi|1\ntool|1\n", "efivars is not mounted", "mount -t efivarfs efivarfs", False),
         ("looked|1\nefi|1\nvariables|rw\n", "mokutil, which shows", "apt-get install mokutil", False),
     ],

@@ -42,7 +42,8 @@ RPM_KEY = f"@rpmkey {made.GOOD_FINGERPRINT[-8:].lower()}-6b018a88"
 def host(family: Family, changed: Mapping[str, str | None] | None = None, *more: str) -> str:
     """What the probe prints of a host that is right but for these files (None: not there), with these lines more."""
     files: dict[str, str | None] = {
-        PLACES[family]: sources.format_text(WANTED, family), KEYS[family]: openpgp.armour_keys(made.GOOD), **(changed or {}),
+        PLACES[family]: sources.format_text(WANTED, family), KEYS[family]: openpgp.armour_keys(made.GOOD),
+        **(changed or {}),
     }  # fmt: skip
     lines = [
         f"@file {name}\n" + "".join(f" {line}\n" for line in body.splitlines()) for name, body in files.items() if body
@@ -67,14 +68,17 @@ ROWS: list[tuple[str, str, dict[str, str | None], tuple[str, ...], str]] = [
     ("no file", "debian", {PLACES["debian"]: None}, (), "gpuprov-cuda.sources is not there"),
     ("changed", "debian", {PLACES["debian"]: LIST_TEXT + "Trusted: yes\n"}, (), "is not as gpuprov writes it"),
     ("no key", "debian", {KEYS["debian"]: None}, (), "it is empty"),
-    ("another key", "debian", {KEYS["debian"]: made.OTHER}, (), f"its fingerprint is {made.OTHER_FINGERPRINT}, expected is"),
-    ("a key more", "debian", {KEYS["debian"]: made.GOOD + made.OTHER}, (), f"its fingerprint is {made.OTHER_FINGERPRINT}"),
+    ("another key", "debian", {KEYS["debian"]: made.OTHER}, (),
+     f"its fingerprint is {made.OTHER_FINGERPRINT}, expected is"),
+    ("a key more", "debian", {KEYS["debian"]: made.GOOD + made.OTHER}, (),
+     f"its fingerprint is {made.OTHER_FINGERPRINT}"),
     ("twice", "debian", {LIST: f"deb [trusted=yes] {URL} /\n"}, (), f"{LIST} has {URL}, without a key of its own"),
     ("no file for dnf", "redhat", {PLACES["redhat"]: None}, (), "gpuprov-cuda.repo is not there"),
     ("unknown to rpm", "redhat", {}, ("@machine x86_64",), f"rpm does not know the key {made.GOOD_FINGERPRINT}"),
     ("gpgcheck off", "redhat",
      {PLACES["redhat"]: REPO_TEXT.replace("gpgcheck=1", "gpgcheck=0")}, (), "is not as gpuprov writes it"),
-    ("twice for dnf", "redhat", {"/etc/yum.repos.d/o.repo": f"[o]\nbaseurl={URL}\n"}, (RPM_KEY,), f"o.repo has {URL}, without"),
+    ("twice for dnf", "redhat", {"/etc/yum.repos.d/o.repo": f"[o]\nbaseurl={URL}\n"}, (RPM_KEY,),
+     f"o.repo has {URL}, without"),
 ]  # fmt: skip
 
 

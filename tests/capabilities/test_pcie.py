@@ -1,5 +1,5 @@
-"""pcie: the machine can have what is asked for; IOMMU, ACS, registers and interrupts, now and after the next boot; what a
-spec may say."""
+"""pcie: the machine can have what is asked for; IOMMU, ACS, registers and interrupts, now and after the next boot; what
+a spec may say."""
 
 from __future__ import annotations
 
@@ -54,10 +54,12 @@ IOMMU = [
     ("a firmware without an IOMMU", LET, {"pcie": said(domain="")}, "fail", "no IOMMU groups"),
     ("a guest without an IOMMU", LET, {"pcie": said(domain=""), "machine": GUEST}, "skip", "no IOMMU of its own"),
     ("an old kernel", LET, {"pcie": said().replace("|7|identity|", "|7||")}, "pass", "does not tell"),
-    ("translated", Pcie(iommu="translated", cpu="amd"), {"command_line": "iommu=nopt\n", "pcie": said(domain="DMA")}, "pass", "nopt"),
+    ("translated", Pcie(iommu="translated", cpu="amd"), {"command_line": "iommu=nopt\n", "pcie": said(domain="DMA")},
+     "pass", "nopt"),
     ("not strict", Pcie(iommu="strict", cpu="arm"),
         {"command_line": "iommu.passthrough=0 iommu.strict=1\n", "pcie": said(domain="DMA-FQ")}, "fail", "is DMA-FQ"),
-    ("off", Pcie(iommu="disabled", cpu="intel"), {"command_line": "intel_iommu=off\n", "pcie": said(domain="")}, "pass", "no IOMMU"),
+    ("off", Pcie(iommu="disabled", cpu="intel"), {"command_line": "intel_iommu=off\n", "pcie": said(domain="")}, "pass",
+     "no IOMMU"),
     ("off and yet there", Pcie(iommu="disabled", cpu="intel"), {"command_line": "intel_iommu=off\n"}, "fail", f"{HCA}"),
 ]  # fmt: skip
 
@@ -112,18 +114,22 @@ ROWS = [
     ("affinity", LOCAL, said(irq=""), {}, "fail", "none"),
     ("affinity", LOCAL, said(hca=False), {}, "fail", "no HCA"),
     ("affinity", LOCAL, said(irq="0-31"), {"container": "podman\n"}, "skip", "podman container"),
-    ("affinity", LOCAL, said("irqbalance|/usr/sbin/irqbalance --foreground "), {}, "fail", "irqbalance runs without gpuprov"),
+    ("affinity", LOCAL, said("irqbalance|/usr/sbin/irqbalance --foreground "), {}, "fail",
+     "irqbalance runs without gpuprov"),
     ("affinity", LOCAL, said(f"irqbalance|/usr/sbin/irqbalance --policyscript={POLICY} "), {}, "pass", "2 interrupts"),
     ("enabled", Pcie(), said(), {"contents": unit(UNIT, "inactive", "")}, "n/a", "no unit"),
     ("enabled", LET, said(), {"contents": unit(UNIT, "inactive", "")}, "n/a", "no unit"),
-    ("enabled", Pcie(), said(), {"contents": unit(UNIT, "active", "enabled")}, "fail", "gpuprov-pcie.service is enabled"),
-    ("active", Pcie(), said(), {"contents": unit(UNIT, "active", "disabled")}, "fail", "gpuprov-pcie.service is active"),
+    ("enabled", Pcie(), said(), {"contents": unit(UNIT, "active", "enabled")}, "fail",
+     "gpuprov-pcie.service is enabled"),
+    ("active", Pcie(), said(), {"contents": unit(UNIT, "active", "disabled")}, "fail",
+     "gpuprov-pcie.service is active"),
     ("files", Pcie(), said(), {"contents": Also(f"entry|f|644|0|0|{CONFIG}\n")}, "fail", f"{CONFIG}: there"),
     ("enabled", OFF, said(), {}, "pass", "gpuprov-pcie.service enabled"),
     ("enabled", OFF, said(), {"contents": unit(UNIT, "inactive", "")}, "fail", "gpuprov-pcie.service is not-found"),
     ("files", BOTH, said(), {"contents": Also(f"sum|0  {CONFIG}\n")}, "fail", f"{CONFIG}: another text"),
     ("enabled", OFF, said(), {"contents": unit(UNIT, "inactive", "disabled")}, "fail", "is disabled"),
-    ("active", OFF, said(), {"contents": unit(UNIT, "failed", "enabled", "pcie: there is no HCA")}, "fail", '("pcie: there is'),
+    ("active", OFF, said(), {"contents": unit(UNIT, "failed", "enabled", "pcie: there is no HCA")}, "fail",
+     '("pcie: there is'),
     ("active", OFF, said(), {}, "pass", "gpuprov-pcie.service active"),
     ("boot", COMPUTED, said(*TOPO), {}, "pass", "the masks of rdma_topo in"),
     ("boot", COMPUTED, said(*NEW), {}, "fail", "config-acs.cfg: absent"),
@@ -142,7 +148,8 @@ ROWS = [
     ("hardware", LOCAL, said("irqbalance|/usr/sbin/irqbalance -l /opt/site.sh "), {}, "fail", "runs with /opt/site.sh"),
     ("hardware", COMPUTED, said(*TOPO), {}, "n/a", "not in the spec"),
     ("hardware", COMPUTED, said(), {}, "fail", "no rdma_topo"),
-    ("hardware", COMPUTED, said(TOPO[0], "topo_wrong|No supported topology detected"), {}, "fail", "No supported topology"),
+    ("hardware", COMPUTED, said(TOPO[0], "topo_wrong|No supported topology detected"), {}, "fail",
+     "No supported topology"),
     ("hardware", COMPUTED, said(*TOPO), {"os_release": REDHAT}, "fail", "Red Hat family"),
     ("hardware", LET, said(), {}, "n/a", ""),
     ("hardware", Pcie(iommu="passthrough", cpu="amd"), said(), {}, "fail", "one of intel"),

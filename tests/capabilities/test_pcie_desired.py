@@ -58,7 +58,8 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("ACS is on", made(Pcie(acs="disabled"), said(acs=ON)), {"differs": f"{LEFT} acs 001d -> 0000"}),
     ("an HCA and a GPU differ", made(Pcie(max_read_request=4096, gpu_max_read_request=1024)),
         {"differs": f"{GPU} max_read_request 512 -> 1024, {HCA} max_read_request 512 -> 4096"}),
-    ("the drivers of HCAs are to come", made(Pcie(max_read_request=4096), said(hca=False)), {"differs": "max_read_request 4096"}),
+    ("the drivers of HCAs are to come", made(Pcie(max_read_request=4096), said(hca=False)),
+     {"differs": "max_read_request 4096"}),
     ("an interrupt is elsewhere", made(LOCAL, said(irq="0-31")), {"differs": f"{HCA} irq 101 0-31 -> 0-15"}),
     ("it is elsewhere in a container", made(LOCAL, said(irq="0-31"), "podman\n"), {"differs": ""}),
     ("irqbalance runs", made(LOCAL, said(THERE, RUNS)), {"balancer": "renewed differs"}),
@@ -68,8 +69,10 @@ ROWS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("irqbalance is others' alone", made(Pcie(), said(THERE, RUNS)), {"balancer": ""}),
     ("masks are to be written", made(COMPUTED, said(*TOPO)), {"masks": MASKS, "reboot": REASON, "unit": ""}),
     ("masks wait for a reboot", made(COMPUTED, said(*TOPO[:2], "topo_grub|same")), {"masks": [], "reboot": REASON}),
-    ("masks have been started with", made(COMPUTED, said(*TOPO[:2], "topo_grub|same", "topo_started|")), {"reboot": ""}),
-    ("masks are in force", made(COMPUTED, said(TOPO[0], "topo_status|0", "topo_grub|same")), {"masks": [], "reboot": ""}),
+    ("masks have been started with", made(COMPUTED, said(*TOPO[:2], "topo_grub|same", "topo_started|")),
+     {"reboot": ""}),
+    ("masks are in force", made(COMPUTED, said(TOPO[0], "topo_status|0", "topo_grub|same")),
+     {"masks": [], "reboot": ""}),
 ]  # fmt: skip
 
 

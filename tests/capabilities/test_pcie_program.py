@@ -23,7 +23,8 @@ case $3 in ECAP_ACS+6.w=*) at=$((0xF24 + 6)) ;; CAP_EXP+8.w=*) at=$((0x68 + 8)) 
 case $value in *:*) mask=${value#*:} value=${value%:*} ;; *) mask=ffff ;; esac
 old=$(od -An -tu2 -j$at -N2 "$file")
 new=$((old & ~0x$mask | 0x$value & 0x$mask))
-printf "\\\\$(printf %03o $((new & 255)))\\\\$(printf %03o $((new >> 8)))" | dd of="$file" bs=1 seek=$at conv=notrunc 2>/dev/null
+printf "\\\\$(printf %03o $((new & 255)))\\\\$(printf %03o $((new >> 8)))" |
+  dd of="$file" bs=1 seek=$at conv=notrunc 2>/dev/null
 """
 
 

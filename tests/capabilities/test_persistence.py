@@ -18,7 +18,10 @@ OFF = ("inactive", "")
 ON = ("active", "enabled")
 FAILED = ("failed", "enabled")
 # Ubuntu's nvidia-compute-utils: started by udev, with the mode left off.
-UBUNTUS = "unit|[Service]\nunit|ExecStart=/usr/bin/x --user x --no-persistence-mode --verbose\nunit|[Install]\npackage|ii \ngpus|1\n"
+UBUNTUS = (
+    "unit|[Service]\nunit|ExecStart=/usr/bin/x --user x --no-persistence-mode "
+    "--verbose\nunit|[Install]\npackage|ii \ngpus|1\n"
+)
 TWO = captured("nvidia_smi", "two_gpus")
 
 ENABLED, ACTIVE, MODE, FILES = "persistence.enabled", "persistence.active", "persistence.mode_on", "persistence.files"

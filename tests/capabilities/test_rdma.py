@@ -41,9 +41,11 @@ ROWS = [
     Row("drivers that load", KEPT, None, {}, "pass", "nothing keeps mlx5_core out"),
     Row("a driver that a command replaces", KEPT, None, {"modprobe_config": "install mlx5-core /bin/false\n"}, "fail",
         "install mlx5_core /bin/false (modprobe.d)", "take it out"),
-    Row("a driver that is blacklisted", KEPT, ROCE, {"modprobe_config": "blacklist mlx5_core\n", "rdma_devices": ETHERNET},
+    Row("a driver that is blacklisted", KEPT, ROCE, {"modprobe_config": "blacklist mlx5_core\n",
+                                                     "rdma_devices": ETHERNET},
         "fail", "mlx5_core is blacklisted"),
-    Row("which openibd loads by name", KEPT, Rdma(stack="doca-ofed"), {"modprobe_config": "blacklist mlx5_core\n"}, "pass"),
+    Row("which openibd loads by name", KEPT, Rdma(stack="doca-ofed"), {"modprobe_config": "blacklist mlx5_core\n"},
+        "pass"),
     Row("a driver of gpuprov's own unit", KEPT, RXE, {"modprobe_config": "blacklist rdma_rxe\n"}, "n/a", "own unit"),
     Row("one adapter is lost", DEVICES, Rdma(count=2), {"rdma_devices": device("ibp59s0")}, "fail",
         "1: ibp59s0 (0000:3b:00.0)", "dmesg"),
@@ -178,14 +180,17 @@ AROUND = [
         change="file /etc/systemd/system/docker.service.d/50-gpuprov-rdma.conf: 65536 -> unlimited"),
     Row("none", MEMLOCK_BOOT, None, {}, "pass", "containerd.service: infinity"),
     Row("no such service", MEMLOCK_BOOT, None, {"rdma_host": host(daemons=())}, "pass", "none of these services runs"),
-    *(Row(f"containers' limits: {words or 'enough'}", MEMLOCK_BOOT, None, {"container_engines": CLOCK + text}, status, words, *more)
+    *(Row(f"containers' limits: {words or 'enough'}", MEMLOCK_BOOT, None, {"container_engines": CLOCK + text}, status,
+          words, *more)
       for text, status, words, *more in (
         (docker({"default-ulimits": {"memlock": {"Name": "memlock", "Soft": 65536, "Hard": -1}}}), "fail",
          "/etc/docker/daemon.json gives containers of docker 65536 bytes", "take memlock out of the ulimits"),
         (docker({"default-ulimits": {"memlock": {"Soft": -1, "Hard": -1}, "nofile": {"Soft": 5}}}), "pass", ""),
-        (f'{podman()}@file /etc/containers/containers.conf 1\n [containers]\n default_ulimits = ["nofile=5:5", "memlock=64:64"]\n',
+        (f'{podman()}@file /etc/containers/containers.conf 1\n [containers]\n default_ulimits = ["nofile=5:5", '
+         '"memlock=64:64"]\n',
          "fail", "/etc/containers/containers.conf gives containers of podman 64 bytes"),
-        (f'{podman()}@file /etc/containers/containers.conf 1\n [containers]\n default_ulimits = ["memlock=-1:-1"]\n', "pass", ""),
+        (f'{podman()}@file /etc/containers/containers.conf 1\n [containers]\n default_ulimits = ["memlock=-1:-1"]\n',
+         "pass", ""),
       )),
     Row("units left alone", MEMLOCK_BOOT, Rdma(memlock=""), {}, "n/a", "not in the spec"),
     # Before anything is changed.

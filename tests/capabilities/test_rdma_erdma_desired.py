@@ -1,4 +1,5 @@
-"""eRDMA's and EFA's software: what a host is given of an installer, which kernels get a build; the program of each boot."""
+"""eRDMA's and EFA's software: what a host is given of an installer, which kernels get a build; the program of each
+boot."""
 
 from __future__ import annotations
 
@@ -195,7 +196,10 @@ def test_an_mtu_that_is_not_taken(tmp_path: Path) -> None:
     assert done.stderr == "erdma: MTU of eth1: 1500 -> 8500 (RTNETLINK answers: Invalid argument)\n"
 
 
-LOAD = 'echo "$*" >> {0}/loads; mkdir -p {0}/sys/module/erdma/parameters; echo Y > {0}/sys/module/erdma/parameters/compat_mode; '
+LOAD = (
+    'echo "$*" >> {0}/loads; mkdir -p {0}/sys/module/erdma/parameters; echo Y > '
+    "{0}/sys/module/erdma/parameters/compat_mode; "
+)
 LOAD += "echo -1 > {0}/sys/module/erdma/parameters/default_cc; echo ABC > {0}/sys/module/erdma/srcversion"
 
 

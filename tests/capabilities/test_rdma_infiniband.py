@@ -1,4 +1,5 @@
-"""rdma: what InfiniBand alone has, and software devices: management datagrams, IP over InfiniBand, opensm, rxe and siw."""
+"""rdma: what InfiniBand alone has, and software devices: management datagrams, IP over InfiniBand, opensm, rxe and
+siw."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ from tests.capabilities.rdma_host import rxe
 from tests.rows import run_each
 
 IB = "\n".join(
-    f"device|ibp{n}s0|0000:{n}:00.0|mlx5_core|0x15b3|0x1021|1: CA|9c63:c003:0050:{n}00|28.43|0|||{'bridge' if n == '4e' else ''}\n"
+    f"device|ibp{n}s0|0000:{n}:00.0|mlx5_core|0x15b3|0x1021|1: "
+    f"CA|9c63:c003:0050:{n}00|28.43|0|||{'bridge' if n == '4e' else ''}\n"
     f"port|ibp{n}s0|1|4: ACTIVE|5: LinkUp|InfiniBand|400 Gb/sec (4X NDR)|0x1|0x1\n"
     f"gid|ibp{n}s0|1|0|fe80:0000:0000:0000:9c63:c003:0050:{n}00|IB/RoCE v1|"
     for n in ("18", "2a", "4e")
@@ -73,7 +74,8 @@ def roce(**asked: Any) -> Rdma:
             "NCCL_CROSS_NIC": "0"}), ETH, ("NCCL_IB_HCA==rocep26s0", "NCCL_IB_TC=106", "NCCL_IB_SL=0",
             "NCCL_SOCKET_IFNAME==eth0", "NCCL_IB_PCI_RELAXED_ORDERING=1", "NCCL_NET_GDR_LEVEL=SYS",
             "NCCL_NET_PLUGIN=none", "NCCL_TOPO_FILE=/etc/topo.xml", "NCCL_CROSS_NIC=0", "NCCL_IB_TIMEOUT=22")),
-        (Rdma(fabric="infiniband", nccl=Nccl(sharp=True)), IB, ("NCCL_IB_HCA==ibp18s0,ibp2as0", "NCCL_COLLNET_ENABLE=1")),
+        (Rdma(fabric="infiniband", nccl=Nccl(sharp=True)), IB,
+         ("NCCL_IB_HCA==ibp18s0,ibp2as0", "NCCL_COLLNET_ENABLE=1")),
     ],
 )  # fmt: skip
 def test_what_the_file_says(block: Rdma, text: str, told: tuple[str, ...]) -> None:
@@ -91,7 +93,8 @@ def test_what_the_file_says(block: Rdma, text: str, told: tuple[str, ...]) -> No
         (roce(gid="index", roce_version=1, addr_family="ipv6"), ETH, "has no GID of type RoCE v1 with an IPv6"),
         (Rdma(fabric="infiniband", devices=(Selector(driver="mlx5_core"),)), ETH,
          "no port of rocep26s0 has the link layer InfiniBand"),
-        (ROCE, "".join(ETH.replace("rocep26s0", f"roce{n}") for n in range(33)), "33 devices, and NCCL takes at most 32"),
+        (ROCE, "".join(ETH.replace("rocep26s0", f"roce{n}") for n in range(33)),
+         "33 devices, and NCCL takes at most 32"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_written(block: Rdma, text: str, why: str) -> None:
@@ -121,7 +124,8 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
     ("as it should be", "file", COMPAT, host.nccl(), "pass", "4 variables: NCCL_IB_HCA==rdmap0s6", ""),
     ("no file", "file", COMPAT, host.nccl(None), "fail", "does not exist", "apply"),
     ("an image's", "file", COMPAT, host.nccl((STALE,)), "fail", "says NCCL_IB_HCA=erdma", "apply"),
-    ("a line more", "file", COMPAT, host.nccl((*host.CONF, "NCCL_IB_DISABLE=1")), "fail", "also says NCCL_IB_DISABLE=1", "apply"),
+    ("a line more", "file", COMPAT, host.nccl((*host.CONF, "NCCL_IB_DISABLE=1")), "fail", "also says NCCL_IB_DISABLE=1",
+     "apply"),
     ("a line less", "file", COMPAT, host.nccl(host.CONF[:1]), "fail", "lacks NCCL_IB_GID_INDEX", "apply"),
     ("the first counts", "file", COMPAT, host.nccl((STALE, *host.CONF)), "fail", "says NCCL_IB_HCA=erdma", "apply"),
     ("twice", "file", COMPAT, host.nccl((*host.CONF, host.CONF[0])), "fail", "a line twice", "apply"),
@@ -129,7 +133,8 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
     ("nothing stale", "stale", COMPAT, host.nccl(), "pass", "nothing but", ""),
     ("stale", "stale", COMPAT, host.nccl((STALE,)), "fail", "NCCL_IB_HCA=erdma; the host has rdmap0s6", "apply"),
     ("stale and left alone", "stale", LEFT, host.nccl((STALE,)), "fail", "/etc/nccl.conf says", "take the line out"),
-    ("a device that is gone", "stale", LEFT, host.nccl(("NCCL_IB_HCA==rdmap0s6,rdmap0s7:1",)), "fail", "rdmap0s7", "take the line"),
+    ("a device that is gone", "stale", LEFT, host.nccl(("NCCL_IB_HCA==rdmap0s6,rdmap0s7:1",)), "fail", "rdmap0s7",
+     "take the line"),
     ("a prefix", "stale", LEFT, host.nccl(("NCCL_IB_HCA=rdmap",)), "pass", "nothing", ""),
     ("excluded", "stale", LEFT, host.nccl(("NCCL_IB_HCA=^=mlx5_3",)), "pass", "nothing", ""),
     ("root's own file", "stale", COMPAT, host.nccl(host.CONF, "other|/root/.nccl.conf|NCCL_IB_HCA=mlx5"),
@@ -140,7 +145,8 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
      "fail", "/etc/profile.d/a.sh says NCCL_IB_DISABLE=1: NCCL leaves the RDMA devices alone", "take the line out"),
     ("sockets alone", "stale", COMPAT, host.nccl(host.CONF, 'other|/etc/environment|NCCL_NET="Socket"'),
      "fail", "NCCL_NET=Socket", "rdma.nccl.settings"),
-    ("switched on", "stale", COMPAT, host.nccl(host.CONF, "other|/etc/environment|NCCL_IB_DISABLE=0"), "pass", "1 other", ""),
+    ("switched on", "stale", COMPAT, host.nccl(host.CONF, "other|/etc/environment|NCCL_IB_DISABLE=0"), "pass",
+     "1 other", ""),
     ("something else", "stale", COMPAT, host.nccl(host.CONF, "other|/etc/environment|NCCL_DEBUG=WARN"),
      "pass", "1 other setting", ""),
     ("a file that is not there", "stale", COMPAT, host.nccl(host.CONF, "other|/etc/environment|NCCL_CONF_FILE=/opt/n",
@@ -156,16 +162,20 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
      "fail", "no bond0; the host has lo eth0", "socket_ifname"),
     ("no topology", "parts", host.block(nccl=Nccl(topo_file="/t.xml")), host.nccl(host.CONF, "file|/t.xml|0"),
      "fail", "/t.xml is not there", "put it there"),
-    ("a topology", "parts", host.block(nccl=Nccl(topo_file="/t.xml")), host.nccl(host.CONF, "file|/t.xml|1"), "pass", "/t.xml", ""),
-    ("no SHARP", "parts", Rdma(nccl=Nccl(sharp=True)), host.nccl(), "fail", "no libnccl-net.so", "nccl-rdma-sharp-plugins"),
-    ("SHARP", "parts", Rdma(nccl=Nccl(sharp=True)), host.nccl(host.CONF, "plugin|libnccl-net.so"), "pass", "libnccl-net.so", ""),
+    ("a topology", "parts", host.block(nccl=Nccl(topo_file="/t.xml")), host.nccl(host.CONF, "file|/t.xml|1"), "pass",
+     "/t.xml", ""),
+    ("no SHARP", "parts", Rdma(nccl=Nccl(sharp=True)), host.nccl(), "fail", "no libnccl-net.so",
+     "nccl-rdma-sharp-plugins"),
+    ("SHARP", "parts", Rdma(nccl=Nccl(sharp=True)), host.nccl(host.CONF, "plugin|libnccl-net.so"), "pass",
+     "libnccl-net.so", ""),
     ("another plugin", "parts", host.block(nccl=Nccl(net_plugin="ofi")), host.nccl(host.CONF, "plugin|libnccl-net.so"),
      "fail", "no libnccl-net-ofi.so, but libnccl-net.so", "ldconfig"),
     ("before: no topology", "named", host.block(nccl=Nccl(topo_file="/t.xml")), host.nccl(None, "file|/t.xml|0"),
      "fail", "/t.xml is not there", "put it there"),
     ("before: a topology of the site", "named", host.block(nccl=Nccl(topo_file="/t.xml", topo_source="t.xml")),
      host.nccl(None), "pass", "/t.xml", ""),
-    ("before: no SHARP", "named", Rdma(nccl=Nccl(sharp=True)), host.nccl(None), "fail", "no libnccl-net.so", "nccl-rdma-sharp"),
+    ("before: no SHARP", "named", Rdma(nccl=Nccl(sharp=True)), host.nccl(None), "fail", "no libnccl-net.so",
+     "nccl-rdma-sharp"),
     ("before: no interface", "named", host.block(nccl=Nccl(socket_ifname=("bond0",))), host.nccl(None),
      "fail", "no bond0; the host has lo eth0", "socket_ifname"),
     ("before: IPoIB's interface comes", "named", Rdma(ipoib=True, nccl=Nccl(socket_ifname=("ib0",))), host.nccl(None),

@@ -76,8 +76,10 @@ def test_a_host_of_another_stack_gets_nothing_of_it() -> None:
     ("asked", "texts", "install"),
     [
         ({}, NONE, ["doca-ofed"]),
-        ({"version": "25.10"}, NONE, ["doca-ofed", f"mlnx-ofed-kernel-dkms={VERSION}", f"mlnx-ofed-kernel-utils={VERSION}"]),
-        ({"version": "25.10-1.7.1"}, NONE, ["doca-ofed", f"mlnx-ofed-kernel-dkms={VERSION}", f"mlnx-ofed-kernel-utils={VERSION}"]),
+        ({"version": "25.10"}, NONE, ["doca-ofed", f"mlnx-ofed-kernel-dkms={VERSION}",
+                                      f"mlnx-ofed-kernel-utils={VERSION}"]),
+        ({"version": "25.10-1.7.1"}, NONE, ["doca-ofed", f"mlnx-ofed-kernel-dkms={VERSION}",
+                                            f"mlnx-ofed-kernel-utils={VERSION}"]),
         ({"version": "25.10"}, NONE | {"ofed_index": index(NEWER, VERSION)},
          ["doca-ofed", f"mlnx-ofed-kernel-dkms={VERSION}", f"mlnx-ofed-kernel-utils={VERSION}"]),
         # What is there stays, also where a newer one is offered; another release is asked for by name.
@@ -96,8 +98,10 @@ def test_packages(asked: dict[str, Any], texts: dict[str, str], install: list[st
 @run_each(
     ("asked", "texts", "problem", "hint"),
     [
-        ({}, NONE | {"ofed_index": ""}, "the repositories of the host have no doca-ofed", "url and sha256 of the doca-host package"),
-        ({"version": "26.01"}, NONE, f"rdma.ofed.version is 26.01, and the repositories of the host have {VERSION}", "url and sha256"),
+        ({}, NONE | {"ofed_index": ""}, "the repositories of the host have no doca-ofed",
+         "url and sha256 of the doca-host package"),
+        ({"version": "26.01"}, NONE, f"rdma.ofed.version is 26.01, and the repositories of the host have {VERSION}",
+         "url and sha256"),
         ({"version": "5.10"}, NONE, "rdma.ofed.version is 5.10", "url and sha256"),
         ({"version": "26.01"}, {}, "rdma.ofed.version is 26.01", "url and sha256"),
         ({}, {"ofed": said(info="MLNX_OFED_LINUX-24.10-2.1.8.0:"), "ofed_packages": packages("doca-ofed")},
@@ -131,7 +135,8 @@ def test_the_named_package_is_fetched_and_what_follows_from_it_waits() -> None:
     asked = block(url=URL, sha256=SHA, version="25.10")
     answer = made(asked, **NONE, ofed_index="")
     assert answer["fetch"] == [{
-        "of": "rdma.ofed", "url": URL, "file": "", "path": PLACE, "sha256": SHA.lower(), "most": 4 << 30, "public": True,
+        "of": "rdma.ofed", "url": URL, "file": "", "path": PLACE, "sha256": SHA.lower(), "most": 4 << 30,
+        "public": True,
         "hint": "the right file, and the sha256 that NVIDIA publishes for it",
         "unreachable": "correct the url, the network, or the proxy of the host",
     }]  # fmt: skip

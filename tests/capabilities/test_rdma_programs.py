@@ -63,7 +63,8 @@ def run(root: Path, *words: str, lines: str = "rxe ens4\n", **programs: str) -> 
 
 def here(root: Path, text: str) -> str:
     for place, there in (
-        ("/sys/class/infiniband", "class"), ("/sys/class/net", "net"), ("/sys/module", "module"), ("/proc/net/vlan", "vlan"),
+        ("/sys/class/infiniband", "class"), ("/sys/class/net", "net"), ("/sys/module", "module"),
+        ("/proc/net/vlan", "vlan"),
         ("/etc/gpuprov", "."), ("/run/gpuprov", "run"),
     ):  # fmt: skip
         text = text.replace(place, f"{root}/{there}")

@@ -23,7 +23,10 @@ BLOCK = Rdma(fabric="roce", stack="doca-ofed", roce=ASKED)
 INBOX = Rdma(fabric="roce", stack="inbox", roce=ASKED)
 NOTHING = Rdma(fabric="roce")
 IB = Rdma(fabric="infiniband")
-DEVICE = "device|mlx5_0|0000:3b:00.0|mlx5_core|0x15b3|0x1021|1: CA|b83f:d203:0000:0001|28.43.2566|0|ens1f0np0|b8:3f:d2:00:00:01|"
+DEVICE = (
+    "device|mlx5_0|0000:3b:00.0|mlx5_core|0x15b3|0x1021|1: "
+    "CA|b83f:d203:0000:0001|28.43.2566|0|ens1f0np0|b8:3f:d2:00:00:01|"
+)
 ETHERNET = "port|mlx5_0|1|4: ACTIVE|5: LinkUp|Ethernet|400 Gb/sec (4X NDR)|0x0|0x0"
 MAPPED = "gid|mlx5_0|1|3|0000:0000:0000:0000:0000:ffff:c612:0007|RoCE v2|ens1f0np0"
 LOCAL = "gid|mlx5_0|1|1|fe80:0000:0000:0000:ba3f:d2ff:fe00:0001|RoCE v2|ens1f0np0"
@@ -52,40 +55,51 @@ ROWS = [
     *[
         ("settings", BLOCK, {"state": said({key: value})}, "fail", f"mlx5_0 port 1 (ens1f0np0) {key} is {value}",
          "systemctl restart gpuprov-roce")
-        for key, value in {"trust": "pcp", "pfc": "none", "dscp.26": "2", "mode": "v1", "tos": "0", "traffic_class": "unset",
-                           "ecn": "notification 3, reaction none", "cnp_dscp": "4", "cnp_802p_prio": "0", "mtu": "1500"}.items()
+        for key, value in {"trust": "pcp", "pfc": "none", "dscp.26": "2", "mode": "v1", "tos": "0",
+                           "traffic_class": "unset",
+                           "ecn": "notification 3, reaction none", "cnp_dscp": "4", "cnp_802p_prio": "0",
+                           "mtu": "1500"}.items()
     ],
     ("settings", BLOCK, {"state": said({"ecn": ""})}, "fail", "ecn is not shown", "journalctl -u gpuprov-roce"),
     ("settings", BLOCK, {"devices": NO_DEVICE}, "fail", "no RoCE port", "LINK_TYPE_P1=ETH"),
     ("settings", BLOCK, {"state": said(port="")}, "fail", "no RoCE port", "rdma link"),
     ("gids", BLOCK, {}, "pass", "mlx5_0 port 1 (198.18.0.7)", ""),
     ("gids", BLOCK, {"devices": f"{DEVICE}\n{ETHERNET}\n{LOCAL}"}, "pass", "no IPv4 address", ""),
-    ("gids", BLOCK, {"devices": f"{DEVICE}\n{ETHERNET}\n{OLD}"}, "fail", "mlx5_0 port 1 has none", "ip link set ens1f0np0 up"),
-    ("gids", Rdma(fabric="roce", roce=Roce(mode="v1")), {"devices": f"{DEVICE}\n{ETHERNET}\n{LOCAL}"}, "fail", "has none", "address"),
+    ("gids", BLOCK, {"devices": f"{DEVICE}\n{ETHERNET}\n{OLD}"}, "fail", "mlx5_0 port 1 has none",
+     "ip link set ens1f0np0 up"),
+    ("gids", Rdma(fabric="roce", roce=Roce(mode="v1")), {"devices": f"{DEVICE}\n{ETHERNET}\n{LOCAL}"}, "fail",
+     "has none", "address"),
     ("gids", Rdma(fabric="roce", roce=Roce(mode="v1")), {}, "pass", "mlx5_0", ""),
-    ("gids", Rdma(fabric="roce", devices=(Selector(pci="3b:00.0"),)), {"devices": GOOD.replace("Ethernet", "InfiniBand")}, "fail",
+    ("gids", Rdma(fabric="roce", devices=(Selector(pci="3b:00.0"),)),
+     {"devices": GOOD.replace("Ethernet", "InfiniBand")}, "fail",
      "mlx5_0 port 1 is InfiniBand", "mlxconfig -d 0000:3b:00.0 set LINK_TYPE_P1=ETH"),
     ("gids", BLOCK, {"devices": GOOD.replace("Ethernet", "InfiniBand")}, "fail", "no RoCE port", "LINK_TYPE"),
     ("gids", BLOCK, {"devices": f"{GOOD.replace(DEVICE, DEVICE + 'bridge')}"}, "fail", "no RoCE port", ""),
     ("gids", IB, {}, "n/a", "infiniband", ""),
     ("filter", BLOCK, {}, "pass", "nft shows no rule against UDP port 4791", ""),
-    ("filter", BLOCK, {"state": said(more=("filter|nft", "rule|   udp dport 4791 drop"))}, "fail", "udp dport 4791 drop", "every hop"),
+    ("filter", BLOCK, {"state": said(more=("filter|nft", "rule|   udp dport 4791 drop"))}, "fail",
+     "udp dport 4791 drop", "every hop"),
     ("filter", BLOCK, {"state": said(more=())}, "skip", "neither nft nor iptables-save", ""),
     ("filter", Rdma(fabric="roce", roce=Roce(mode="v1")), {}, "n/a", "v1 is not UDP", ""),
     ("filter", IB, {}, "n/a", "infiniband", ""),
     ("alone", BLOCK, {}, "pass", "no lldpad", ""),
-    ("alone", BLOCK, {"state": said(more=("lldpad|",))}, "fail", "lldpad runs", "systemctl disable --now lldpad.socket"),
+    ("alone", BLOCK, {"state": said(more=("lldpad|",))}, "fail", "lldpad runs",
+     "systemctl disable --now lldpad.socket"),
     ("alone", Rdma(fabric="roce", roce=Roce(tos=106)), {"state": said(more=("lldpad|",))}, "n/a", "neither trust", ""),
     ("alone", IB, {}, "n/a", "infiniband", ""),
     ("ways", BLOCK, {}, "pass", "can be set", ""),
     ("ways", BLOCK, {"state": said(tools=("dcb",), port="")}, "skip", "come with DOCA-OFED", ""),
-    ("ways", BLOCK, {"state": said({"ecn": ""}), "stack": ofed_host.said(unit=("loaded", "inactive", "enabled"))}, "skip",
+    ("ways", BLOCK, {"state": said({"ecn": ""}), "stack": ofed_host.said(unit=("loaded", "inactive", "enabled"))},
+     "skip",
      "and openibd", ""),
-    ("ways", BLOCK, {"state": said({"ecn": ""}), "stack": ofed_host.said(memory=(ofed_host.loaded("ib_core", own=True),))},
+    ("ways", BLOCK, {"state": said({"ecn": ""}), "stack": ofed_host.said(memory=(ofed_host.loaded("ib_core",
+                                                                                                  own=True),))},
      "skip", "openibd", ""),
     ("ways", BLOCK, {"state": said({"ecn": "", "traffic_class": ""}), "container": "podman",
-     "stack": ofed_host.said(memory=(ofed_host.loaded("ib_core", own=True),))}, "fail", "nothing sets traffic_class", "openibd"),
-    ("ways", BLOCK, {"state": said({"ecn": "", "traffic_class": ""})}, "fail", "nothing sets traffic_class of mlx5_0 port 1",
+     "stack": ofed_host.said(memory=(ofed_host.loaded("ib_core", own=True),))}, "fail", "nothing sets traffic_class",
+     "openibd"),
+    ("ways", BLOCK, {"state": said({"ecn": "", "traffic_class": ""})}, "fail",
+     "nothing sets traffic_class of mlx5_0 port 1",
      "have openibd load DOCA-OFED's drivers"),
     ("ways", INBOX, {"state": said({"ecn": ""}, tools=("dcb", "rdma_cm"))}, "fail", "nothing sets ecn of mlx5_0",
      "stack: doca-ofed has all; or leave ecn out"),
@@ -166,9 +180,12 @@ def test_nothing_to_read() -> None:
     ("state", "packages", "expected"),
     [
         (ofed_host.said(), ofed_host.packages(),
-         Ofed(version="25.10-1.7.1", openib_conf={"ONBOOT": True, "UMAD_LOAD": True, "FORCE_MODE": False, "SET_IPOIB_CM": "auto"})),
-        (ofed_host.said(conf=None), f"{ofed_host.packages()}ii |openssh-server|1:9.6p1|openssh|amd64\n", Ofed(version="25.10-1.7.1")),
-        (ofed_host.said(info="", conf=None), ofed_host.packages(state="ii "), Ofed(version="25.10-1.7.1.1", hold=False)),
+         Ofed(version="25.10-1.7.1", openib_conf={"ONBOOT": True, "UMAD_LOAD": True, "FORCE_MODE": False,
+                                                  "SET_IPOIB_CM": "auto"})),
+        (ofed_host.said(conf=None), f"{ofed_host.packages()}ii |openssh-server|1:9.6p1|openssh|amd64\n",
+         Ofed(version="25.10-1.7.1")),
+        (ofed_host.said(info="", conf=None), ofed_host.packages(state="ii "),
+         Ofed(version="25.10-1.7.1.1", hold=False)),
         (ofed_host.said(conf="ONBOOT=no SRP_LOAD=maybe OTHER=yes"), ofed_host.packages(), Ofed(version="25.10-1.7.1")),
         (ofed_host.ABSENT, "native|amd64\n", None),
     ],

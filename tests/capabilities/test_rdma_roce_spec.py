@@ -46,8 +46,10 @@ def ofed(**values: Any) -> Rdma:
         (ofed(trust="dscp", pfc=(3,), tos=192),
          'warning: rdma.roce.tos 192 is DSCP 48, of priority 6, which has no PFC; dscp2prio: {"48": 3}, or'),
         (ofed(trust="dscp", pfc=(5,), dscp2prio={"26": 5}, tos=106), ""),
-        (ofed(trust="dscp", pfc=(3,), dscp2prio={"26": 5}, tos=106), "tos 106 is DSCP 26, of priority 5, which has no PFC"),
-        (ofed(trust="dscp", ecn=(4,), traffic_class=106), "traffic_class 106 is DSCP 26, of priority 3, which has no ECN"),
+        (ofed(trust="dscp", pfc=(3,), dscp2prio={"26": 5}, tos=106),
+         "tos 106 is DSCP 26, of priority 5, which has no PFC"),
+        (ofed(trust="dscp", ecn=(4,), traffic_class=106),
+         "traffic_class 106 is DSCP 26, of priority 3, which has no ECN"),
         (ofed(trust="pcp", pfc=(3,), tos=192), ""),
         (ofed(pfc=("none",), tos=192), ""),
         (Rdma(fabric="roce", roce=Roce(ecn=(3,))),
@@ -64,7 +66,8 @@ def test_what_a_spec_must_not_say(block: Rdma, said: str) -> None:
 
 BLOCKS = [
     Rdma(fabric="roce", roce=ASKED),
-    Rdma(fabric="roce", roce=Roce(tos=0, pfc=("none",), ecn=("none",), dscp2prio={"48": 6, "8": 1}, cnp_802p_prio=0), count=4,
+    Rdma(fabric="roce", roce=Roce(tos=0, pfc=("none",), ecn=("none",), dscp2prio={"48": 6, "8": 1}, cnp_802p_prio=0),
+         count=4,
          devices=(Selector(pci="3b:00.0", driver="mlx5_core"), Selector(netdev="b8:3f:d2:00:00:01"))),
     Rdma(fabric="roce", roce=Roce(pfc=(4, 3), ecn=(5,), mode="v1", trust="pcp", mtu=9000)),
     Rdma(fabric="roce"),

@@ -15,7 +15,8 @@ from tests.rows import run_each
 
 ROCKY = {"os_release": 'ID="rocky"\nID_LIKE="rhel centos fedora"\nVERSION_ID="9.5"\nPRETTY_NAME="Rocky Linux 9.5"\n'}
 OPENSUSE = {
-    "os_release": 'ID="opensuse-tumbleweed"\nID_LIKE="opensuse suse"\nVERSION_ID="20261101"\nPRETTY_NAME="openSUSE Tumbleweed"\n'
+    "os_release": 'ID="opensuse-tumbleweed"\nID_LIKE="opensuse suse"\nVERSION_ID="20261101"\nPRETTY_NAME="openSUSE '
+    'Tumbleweed"\n'
 }
 MICRO = {"os_release": 'ID="sl-micro"\nID_LIKE="suse"\nVERSION_ID="6.1"\nPRETTY_NAME="SUSE Linux Micro 6.1"\n'}
 OLD, NEW = "5.14.0-503.11.1.el9_5.x86_64", "5.14.0-570.12.1.el9_6.x86_64"

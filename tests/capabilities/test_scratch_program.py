@@ -1,5 +1,6 @@
-"""The program that makes the scratch file system at boot, on a folder that looks like a host: disks are files of zeros, and
-mdadm, mkfs, mount and wipefs are stand-ins that keep what they were told beside them. What a disk holds is never changed."""
+"""The program that makes the scratch file system at boot, on a folder that looks like a host: disks are files of zeros,
+and mdadm, mkfs, mount and wipefs are stand-ins that keep what they were told beside them. What a disk holds is never
+changed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ pytestmark = pytest.mark.install  # the program is started again and again
 SIZE = 4 * ENDS
 LESS_TO_READ = ("\nENDS = 1 << 20\n", "\nENDS = 1 << 14\n")
 """Of a disk's ends, in whose stead a few KiB are read here: a MiB in sectors takes longer than all the rest."""
-SETTINGS = "# managed\nmount {0}/scratch\nfilesystem ext4\nmode 1777\ncount 0\ndisk nvme-QEMU_*\nremote Amazon Elastic Block Store\n"
+SETTINGS = (
+    "# managed\nmount {0}/scratch\nfilesystem ext4\nmode 1777\ncount 0\ndisk nvme-QEMU_*\nremote Amazon "
+    "Elastic Block Store\n"
+)
 MDADM = """echo "mdadm $*" >>{0}/log
 for a; do case $a in --uuid=*) u=${{a#--uuid=}} ;; esac; done
 n=9:127; m={0}/class/block/md127; mkdir -p $m; echo $n >$m/dev; echo 16384 >$m/size; mkdir -p {0}/dev/block
@@ -29,7 +33,8 @@ for a; do case $a in */nvme*)
   echo "0x1000,$u,gpu1:gpuprov-scratch,linux_raid_member" >$a.signature ;; esac; done"""
 MKFS = 'echo "mkfs.ext4 $*" >>{0}/log; echo "0x438,$3,,ext4" >"$4".signature'
 MOUNT = """echo "mount $*" >>{0}/log
-n=$(cat {0}/class/block/${{5##*/}}/dev); echo "36 25 $n / $6 rw,noatime shared:1 - $2 $5 rw" >>{0}/proc/self/mountinfo"""
+n=$(cat {0}/class/block/${{5##*/}}/dev)
+  echo "36 25 $n / $6 rw,noatime shared:1 - $2 $5 rw" >>{0}/proc/self/mountinfo"""
 WIPEFS = 'f="$3".signature; [ ! -e "$f" ] || { echo "# offset,uuid,label,type"; cat "$f"; }'
 
 SLEEP = "import subprocess, time; time.sleep = lambda seconds: subprocess.check_call(['sleep', str(seconds)])"
@@ -51,7 +56,8 @@ class Host:
         (block / "device").mkdir(parents=True, exist_ok=True)
         (block / "holders").mkdir(exist_ok=True)
         number = f"259:{name[4]}"
-        for path, text in (("size", SIZE // 512), ("dev", number), ("device/model", "QEMU NVMe Ctrl  "), ("device/transport", "pcie"),
+        for path, text in (("size", SIZE // 512), ("dev", number), ("device/model", "QEMU NVMe Ctrl  "),
+                           ("device/transport", "pcie"),
                            ("device/serial", serial or name)):  # fmt: skip
             (block / path).write_text(f"{text}\n")
         device.write_bytes(b"\0" * (SIZE - len(data)) + data)
@@ -239,7 +245,8 @@ SUPERBLOCK = (
     + bytes.fromhex("407b8d224e9fed01aa2310cbf9554f3b")
     + b"gpu1:gpuprov-scratch"
 )
-"""The beginning of version 1.2, at 4 KiB: https://github.com/torvalds/linux/blob/master/include/uapi/linux/raid/md_p.h"""
+"""The beginning of version 1.2, at 4 KiB:
+https://github.com/torvalds/linux/blob/master/include/uapi/linux/raid/md_p.h"""
 
 
 def test_the_real_wipefs_is_understood(host: Host) -> None:

@@ -38,7 +38,8 @@ def host(**changes: str) -> dict[str, str]:
 
 
 ROWS = [
-    *(Row(f"{name} without containers", name, None, {}, "n/a") for name in (INSTALLED, PLUGGED, FOLDERS, GPUS, NAMESPACES, PYXIS)),
+    *(Row(f"{name} without containers", name, None, {}, "n/a") for name in (INSTALLED, PLUGGED, FOLDERS, GPUS,
+                                                                            NAMESPACES, PYXIS)),
     Row("enroot alone", PYXIS, ENROOT, {}, "n/a", "pyxis: false"),
     Row("enroot with its capabilities", INSTALLED, ENROOT, {}, "pass", "enroot 4.1.2"),
     Row("no enroot", INSTALLED, ENROOT, host(enroot=""), "fail", "enroot is not installed", "github.com/NVIDIA/enroot"),
@@ -48,19 +49,24 @@ ROWS = [
     Row("one program without them", INSTALLED, ENROOT, host(caps="caps|x cap_sys_admin=ep"), "fail", "lack their"),
     Row("pyxis", PLUGGED, BOTH, {}, "pass", PLUGIN),
     Row("no pyxis", PLUGGED, BOTH, host(plugin=""), "fail", "no spank_pyxis.so", "the headers of slurm-wlm 22.05.8"),
-    Row("pyxis where the site says", PLUGGED, BOTH, host(plugin="", plugged="plugged|/etc/x.conf"), "pass", "/etc/x.conf"),
+    Row("pyxis where the site says", PLUGGED, BOTH, host(plugin="", plugged="plugged|/etc/x.conf"), "pass",
+        "/etc/x.conf"),
     Row("folders by Prolog", FOLDERS, ENROOT, {}, "pass", "below /run/enroot and /var/lib/enroot"),
     Row("not applied yet", FOLDERS, ENROOT, host(conf=""), "fail", "no ENROOT_RUNTIME_PATH", "gpuprov apply"),
     Row("an earlier line of the site's", FOLDERS, ENROOT, host(first="conf|ENROOT_DATA_PATH /tmp/data"), "fail",
         "ENROOT_DATA_PATH /tmp/data", "the first line wins"),
-    Row("a site's line that says the same", FOLDERS, ENROOT, host(first="conf|ENROOT_RUNTIME_PATH=/run/enroot/user-$(id -u)"), "pass"),
+    Row("a site's line that says the same", FOLDERS, ENROOT,
+        host(first="conf|ENROOT_RUNTIME_PATH=/run/enroot/user-$(id -u)"), "pass"),
     Row("no Prolog", FOLDERS, ENROOT, host(prolog=""), "fail", "Prolog does not start it", f"Prolog={probe.PROLOG}"),
     Row("GPUs in containers", GPUS, ENROOT, {}, "pass", "/usr/bin/nvidia-container-cli"),
     Row("no hook", GPUS, ENROOT, host(hook=""), "fail", "no /etc/enroot/hooks.d/98-nvidia.sh"),
-    Row("no libnvidia-container", GPUS, ENROOT, host(cli=""), "fail", "no nvidia-container-cli", "container_toolkit: {}"),
+    Row("no libnvidia-container", GPUS, ENROOT, host(cli=""), "fail", "no nvidia-container-cli",
+        "container_toolkit: {}"),
     Row("namespaces for users", NAMESPACES, ENROOT, {}, "pass"),
-    Row("a kernel without them", NAMESPACES, ENROOT, host(sysctl=""), "fail", "a kernel without user namespaces", "CONFIG_USER_NS"),
-    Row("no namespaces", NAMESPACES, ENROOT, host(sysctl="sysctl|user/max_user_namespaces|0"), "fail", "user.max_user_namespaces=0",
+    Row("a kernel without them", NAMESPACES, ENROOT, host(sysctl=""), "fail", "a kernel without user namespaces",
+        "CONFIG_USER_NS"),
+    Row("no namespaces", NAMESPACES, ENROOT, host(sysctl="sysctl|user/max_user_namespaces|0"), "fail",
+        "user.max_user_namespaces=0",
         "kernel: {sysctl: {user.max_user_namespaces: 65536}}"),
     Row("Debian without them", NAMESPACES, ENROOT, host(sysctl=f"{KERNEL}unprivileged_userns_clone|0"), "fail",
         "kernel.unprivileged_userns_clone=0", "kernel.unprivileged_userns_clone: 1"),
@@ -71,11 +77,14 @@ ROWS = [
     Row("srun with pyxis", PYXIS, BOTH, {}, "pass", "--container-image"),
     Row("pyxis of another Slurm", PYXIS, BOTH, host(srun=f"srun|\nerror|{OTHER}"), "fail",
         "pyxis was built for Slurm 23.02.0, and this is slurm-wlm 22.05.8", "build pyxis again"),
-    Row("another error", PYXIS, BOTH, host(srun="srun|\nerror|srun: error: spank: no such file"), "fail", "no such file"),
-    Row("a plugstack.conf that includes nothing", PYXIS, BOTH, host(srun="srun|", stack="stack|site"), "fail", "srun does not have it",
+    Row("another error", PYXIS, BOTH, host(srun="srun|\nerror|srun: error: spank: no such file"), "fail",
+        "no such file"),
+    Row("a plugstack.conf that includes nothing", PYXIS, BOTH, host(srun="srun|", stack="stack|site"), "fail",
+        "srun does not have it",
         "include /etc/slurm/plugstack.conf.d/*.conf"),
     Row("not written yet", PYXIS, BOTH, host(srun="srun|", stack=""), "fail", "srun does not have it", "gpuprov apply"),
-    Row("named twice", PYXIS, BOTH, host(plugged="plugged|/etc/slurm/plugstack.conf\nplugged|/etc/slurm/plugstack.conf.d/pyxis.conf"),
+    Row("named twice", PYXIS, BOTH,
+        host(plugged="plugged|/etc/slurm/plugstack.conf\nplugged|/etc/slurm/plugstack.conf.d/pyxis.conf"),
         "fail", "is named in /etc/slurm/plugstack.conf, /etc", "name it in one file"),
     Row("no srun", PYXIS, BOTH, host(srun=""), "skip", "srun is not installed"),
 ]  # fmt: skip
@@ -203,7 +212,8 @@ def ask(folder: Path) -> probe.Containers:
 
 @pytest.mark.install
 @pytest.mark.skipif(
-    not (shutil.which("srun") and Path("/usr/include/slurm/spank.h").exists()), reason="apt-get install slurm-client libslurm-dev gcc"
+    not (shutil.which("srun") and Path("/usr/include/slurm/spank.h").exists()),
+    reason="apt-get install slurm-client libslurm-dev gcc"
 )  # fmt: skip
 def test_srun_says_whether_the_plugin_is_of_its_own_release(read: Path) -> None:
     (read / "plugin.c").write_text(PLUGIN_SOURCE, encoding="utf-8")

@@ -1,4 +1,5 @@
-"""The library by which DCGM reads NVSwitches: missing, of another version, before another's; and what DCGM itself sees."""
+"""The library by which DCGM reads NVSwitches: missing, of another version, before another's; and what DCGM itself
+sees."""
 
 from __future__ import annotations
 

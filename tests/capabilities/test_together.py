@@ -1,4 +1,5 @@
-"""Blocks of one host that have to do with the same disks, engines and GPUs: none refuses another, and they come in order."""
+"""Blocks of one host that have to do with the same disks, engines and GPUs: none refuses another, and they come in
+order."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ FULL_SETTINGS = (
     [
         (PLAIN, vm.gridd("FeatureType=0"), "FeatureType is 0, expected 1"),
         (PLAIN, vm.gridd("EnableUI=FALSE"), "FeatureType is not set, expected 1"),
-        (PLAIN, vm.gridd("FeatureType=1", "ServerAddress=old.example"), "ServerAddress is old.example, expected nothing"),
+        (PLAIN, vm.gridd("FeatureType=1", "ServerAddress=old.example"),
+         "ServerAddress is old.example, expected nothing"),
         (PLAIN, vm.gridd("FeatureType=1", "IgnoreSP=TRUE"), "IgnoreSP is TRUE, expected nothing"),
         (PLAIN, vm.gridd("FeatureType=1", "LicenseInterval=10"), "LicenseInterval is 10, expected 1440"),
         (PLAIN, vm.gridd("FeatureType=1", "EnableUI=false # off"), ""),
@@ -114,7 +115,10 @@ def test_a_vaulted_token_is_not_compared(tmp_path: Path) -> None:
     assert "in Ansible's vault" in vm.ask("vgpu_guest.token", VgpuGuest(token_file=str(path))).found
 
 
-FAILED = "Failed to acquire license from api.cls.licensing.nvidia.com (Info: NVIDIA RTX Virtual Workstation - Error: timed out)"
+FAILED = (
+    "Failed to acquire license from api.cls.licensing.nvidia.com (Info: NVIDIA RTX Virtual Workstation - "
+    "Error: timed out)"
+)
 
 UNIT = "nvidia-gridd.service"
 

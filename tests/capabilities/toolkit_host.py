@@ -75,7 +75,8 @@ def docker(
     return head + file + (f"@live\n {said}\n" if answers else "")
 
 
-def containerd(main: str = MAIN, drop_in: str = DROP_IN, dump: str | None = "", version: str = "1.6.20", active: str = "active",
+def containerd(main: str = MAIN, drop_in: str = DROP_IN, dump: str | None = "", version: str = "1.6.20",
+               active: str = "active",
                changed: float = EARLIER) -> str:  # fmt: skip
     """containerd; its dump is the drop-in file's content, where no other is given; None: it gives none."""
     head = f"@engine containerd\n@version containerd github.com/containerd/containerd {version}\n{unit(active)}"
@@ -111,7 +112,10 @@ def k3s(
     text += f'[plugins.{plugin}.containerd.runtimes.nvidia.options]\n  BinaryName = "{runtime}"\n' if runtime else ""
     folder = f"/var/lib/rancher/{name}/agent/etc/containerd"
     unit_name = "k3s.service" if name == "k3s" else "rke2-agent.service"
-    head = f"@engine {name}\n@version {name} version v{version}+{name}1 (0a1b2c3d)\n@service {unit_name}\n{unit(active)}{more}"
+    head = (
+        f"@engine {name}\n@version {name} version v{version}+{name}1 (0a1b2c3d)\n@service "
+        f"{unit_name}\n{unit(active)}{more}"
+    )
     files = {f"/etc/rancher/{name}/{path}": line for path, line in (settings or {}).items()}
     files |= {f"{folder}/config-v3.toml.tmpl": template} if template else {}
     files |= {f"{folder}/config.toml": text}
@@ -202,7 +206,10 @@ def cdi(
     devices = names or ("0", "GPU-3c1f6d5e")
     listed = "".join(f'    - name: "{name}"\n' for name in (*devices, "all"))
     later = "".join(f"@field {field}\n" for field in fields)
-    return f"@spec {path}\ncdiVersion: {of}\nkind: nvidia.com/gpu\n{listed}{later}{'@uvm' if uvm else ''}\nlibcuda.so.{version}\n"
+    return (
+        f"@spec {path}\ncdiVersion: {of}\nkind: "
+        f"nvidia.com/gpu\n{listed}{later}{'@uvm' if uvm else ''}\nlibcuda.so.{version}\n"
+    )
 
 
 GPU = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-3c1f6d5e)\n0, Disabled\n"

@@ -1,4 +1,5 @@
-"""The wiring of the good host: one H100 below a root port, its NVLinks up. Its HCAs are what a test of `topology` adds."""
+"""The wiring of the good host: one H100 below a root port, its NVLinks up. Its HCAs are what a test of `topology`
+adds."""
 
 from __future__ import annotations
 

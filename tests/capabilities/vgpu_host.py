@@ -112,7 +112,8 @@ everything."""
 
 
 def ask(check_id: str, fragment: Fragment, host: HostSpec | None = None, /, **changed: Output | str) -> Outcome:
-    """What the check says of the good machine with these probes changed; a probe that it does not declare is not given."""
+    """What the check says of the good machine with these probes changed; a probe that it does not declare is not
+    given."""
     check = CHECKS[check_id]
     declared = {probe.name for probe in check.probes}
     assert set(changed) <= declared, f"{check_id} does not declare {set(changed) - declared}"

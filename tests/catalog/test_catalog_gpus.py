@@ -83,16 +83,21 @@ def test_models_with_one_id_are_told_apart_by_the_subsystem() -> None:
 def test_every_data_centre_and_professional_name_of_the_open_modules_is_known() -> None:
     """Names that the table of compatible GPUs of 595.45.04 has, without GeForce, laptops and embedded boards."""
     names = (
-        "A10, A100 80GB PCIe, A100-PCIE-40GB, A100-PG509-200, A100-SXM-64GB, A100-SXM4-40GB, A100-SXM4-80GB, A10G, A10M, A16, A2, "
-        "A30, A40, A800 40GB Active, A800 80GB PCIe, A800 80GB PCIe LC, A800-SXM4-40GB, A800-SXM4-80GB, AX800, B200, B300 SXM6 AC, "
-        "GB10, GB200, GB300, GH200 120GB, GH200 144G HBM3e, GH200 480GB, H100, H100 80GB HBM3, H100 NVL, H100 PCIe, H20, H20 NVL16, "
-        "H20-3e, H200, H200 NVL, H800, H800 NVL, H800 PCIe, L2, L20, L4, L40, L40S, PG506-232, PG509-210, RTX 2000 Ada Generation, "
-        "RTX 2000E Ada Generation, RTX 4000 Ada Generation, RTX 4000 SFF Ada Generation, RTX 4500 Ada Generation, "
-        "RTX 5000 Ada Generation, RTX 5880 Ada Generation, RTX 6000 Ada Generation, RTX 6000D, RTX A1000, RTX A2000, "
-        "RTX A2000 12GB, RTX A400, RTX A4000, RTX A4000H, RTX A4500, RTX A5000, RTX A5500, RTX A6000, RTX PRO 2000 Blackwell, "
-        "RTX PRO 4000 Blackwell, RTX PRO 4000 Blackwell SFF Edition, RTX PRO 4500 Blackwell, RTX PRO 5000 72GB Blackwell, "
-        "RTX PRO 5000 Blackwell, RTX PRO 6000 Blackwell Max-Q Workstation Edition, RTX PRO 6000 Blackwell Server Edition, "
-        "RTX PRO 6000 Blackwell Workstation Edition, T1000, T1000 8GB, T400, T400 4GB, T400E, T600"
+        "A10, A100 80GB PCIe, A100-PCIE-40GB, A100-PG509-200, A100-SXM-64GB, A100-SXM4-40GB, A100-SXM4-80GB, A10G, "
+        "A10M, A16, A2, "
+        "A30, A40, A800 40GB Active, A800 80GB PCIe, A800 80GB PCIe LC, A800-SXM4-40GB, A800-SXM4-80GB, AX800, "
+        "B200, B300 SXM6 AC, "
+        "GB10, GB200, GB300, GH200 120GB, GH200 144G HBM3e, GH200 480GB, H100, H100 80GB HBM3, H100 NVL, H100 PCIe, "
+        "H20, H20 NVL16, "
+        "H20-3e, H200, H200 NVL, H800, H800 NVL, H800 PCIe, L2, L20, L4, L40, L40S, PG506-232, PG509-210, RTX 2000 "
+        "Ada Generation, RTX 2000E Ada Generation, RTX 4000 Ada Generation, RTX 4000 SFF Ada Generation, RTX 4500 "
+        "Ada Generation, RTX 5000 Ada Generation, RTX 5880 Ada Generation, RTX 6000 Ada Generation, RTX 6000D, RTX "
+        "A1000, RTX A2000, RTX A2000 12GB, RTX A400, RTX A4000, RTX A4000H, RTX A4500, RTX A5000, RTX A5500, RTX "
+        "A6000, RTX PRO 2000 Blackwell, "
+        "RTX PRO 4000 Blackwell, RTX PRO 4000 Blackwell SFF Edition, RTX PRO 4500 Blackwell, RTX PRO 5000 72GB "
+        "Blackwell, "
+        "RTX PRO 5000 Blackwell, RTX PRO 6000 Blackwell Max-Q Workstation Edition, RTX PRO 6000 Blackwell Server "
+        "Edition, RTX PRO 6000 Blackwell Workstation Edition, T1000, T1000 8GB, T400, T400 4GB, T400E, T600"
     )
     wanted = [f"NVIDIA {name}" for name in names.split(", ")]
     wanted += ["Quadro RTX 4000", "Quadro RTX 5000", "Quadro RTX 6000", "Quadro RTX 8000", "Tesla T4"]

@@ -34,8 +34,10 @@ def test_repositories_are_signed_by_known_keys() -> None:
 
 
 FOUND = {
-    **{f"cuda {row.key} {m}": catalogue.find_cuda_repository(row.key, m) for row in list_distributions() for m in catalogue.FOLDERS},
-    **{f"toolkit {f} {m}": catalogue.find_toolkit_repository(f, m) for f in ("debian", "redhat") for m in catalogue.DEBIAN},
+    **{f"cuda {row.key} {m}": catalogue.find_cuda_repository(row.key,
+                                                             m) for row in list_distributions() for m in catalogue.FOLDERS},
+    **{f"toolkit {f} {m}": catalogue.find_toolkit_repository(f, m) for f in ("debian",
+                                                                             "redhat") for m in catalogue.DEBIAN},
 }  # fmt: skip
 BLOCKS = [(name, block) for name, block in FOUND.items() if block]
 

@@ -16,7 +16,8 @@ LINES = [
     ("Detected 12 volatile double-bit ECC error(s) in GPU 3. Drain the GPU and reset it or reboot the node.", 4),
     ("| Warning: GPU 1 | Detected 7 Replay NvLink errors on GPU 1's NVLink (should be 0) Run a field diagnostic |", 71),
     (
-        "GPU 0 is running at PCI link width 8X, which is below the minimum allowed link generation of 16 (parameter 'x')",
+        "GPU 0 is running at PCI link width 8X, which is below the minimum allowed link generation of 16 (parameter "
+        "'x')",
         46,
     ),
     ("GPU 2 only achieved a memory bandwidth of 1100.10 GB/s, failing to meet 1500.00 GB/s for test 4", 62),

@@ -36,8 +36,9 @@ def test_the_toolkit_of_a_name(name: str, toolkit: str) -> None:
 
 @run_each(
     "name",
-    "cuda-drivers cuda-drivers-570 cuda cuda-12-4 cuda-runtime-13-0 nvidia-driver-570-server nvidia-kernel-dkms nvidia-open "
-    "libnvidia-compute-570 libcuda1 firmware-nvidia-gsp kmod-nvidia-open-dkms xserver-xorg-video-nvidia".split(),
+    "cuda-drivers cuda-drivers-570 cuda cuda-12-4 cuda-runtime-13-0 nvidia-driver-570-server nvidia-kernel-dkms "
+    "nvidia-open libnvidia-compute-570 libcuda1 firmware-nvidia-gsp kmod-nvidia-open-dkms "
+    "xserver-xorg-video-nvidia".split(),
 )
 def test_what_is_of_a_driver_is_not_touched(name: str) -> None:
     patterns = [entry.pattern for entry in packages.read_toolkits_file().driver_patterns]
@@ -45,7 +46,10 @@ def test_what_is_of_a_driver_is_not_touched(name: str) -> None:
 
 
 def test_a_toolkit_touches_no_driver() -> None:
-    names = "cuda-toolkit-12-4 cuda-nvcc-12-4 libcublas-12-4 nvidia-gds-12-4 libcudnn9-cuda-12 libnccl2 cuda-driver-dev-12-4".split()
+    names = (
+        "cuda-toolkit-12-4 cuda-nvcc-12-4 libcublas-12-4 nvidia-gds-12-4 libcudnn9-cuda-12 libnccl2 "
+        "cuda-driver-dev-12-4"
+    ).split()
     patterns = [entry.pattern for entry in packages.read_toolkits_file().driver_patterns]
     assert toolchain.select_matching(names, patterns) == []
 

@@ -29,11 +29,13 @@ CLAUSE = re.compile(
     rf"|{NAME} \| default\(''\) is truthy)"
 )
 VALUE = re.compile(
-    rf"(?:{NAME}|\({NAME} \| default\({NAME}\)\)\.\w+)(?: \| default\((?:''|\[\]|\{{\}}|omit|{NAME}|\d+)\))?(?: \| int)?"
+    rf"(?:{NAME}|\({NAME} \| default\({NAME}\)\)\.\w+)(?: \| default\((?:''|\[\]|\{{\}}|omit|{NAME}|\d+)\))?(?: \| "
+    r"int)?"
 )
 
 MAY: dict[str, str] = {
-    "host_capabilities | intersect(gpuprov_catalog.packaged) | length > 0": "which capabilities a run has is known to the run alone",
+    "host_capabilities | intersect(gpuprov_catalog.packaged) | length > 0": "which capabilities a run has is known "
+                                                                            "to the run alone",
     "gpuprov_drain_command | default('', true) == ''": "an option of the run",
     "gpuprov_drain_command | default('', true) != ''": "an option of the run",
     "gpuprov_act_last | default('') == 'prepare'": "an option of the run",
@@ -44,7 +46,8 @@ MAY: dict[str, str] = {
     "[host_role] | select('in', gpuprov_capabilities)": "a role that is applied by itself, if the spec has it",
     "(host_lock | default({})).run | default({})": "a role takes the lock of the role before it again",
     "gpuprov_act | int > 1": "each play's own number",
-    "not (ansible_check_mode and __nvidia_driver_folder is changed)": "check mode has not made the folder that copy needs",
+    "not (ansible_check_mode and __nvidia_driver_folder is changed)": "check mode has not made the folder that copy "
+                                                                      "needs",
     "not (ansible_check_mode and __vgpu_guest_folder is changed)": "check mode has not made the folder that copy needs",
     "lookup('ansible.builtin.file', 'clear.sh')": "a script: the folder that modules of ours need may be broken",
     "now(utc=true).timestamp() | int": "the clock",
@@ -68,7 +71,8 @@ MAY: dict[str, str] = {
 }  # fmt: skip
 FACTS = {
     "roles/host/tasks/failed.yml": "Ansible forgets why a block failed once another task has run",
-    "playbooks/site.yml": "the Python that answers, the lock's guard, and when the act began: Ansible itself has to know them",
+    "playbooks/site.yml": "the Python that answers, the lock's guard, and when the act began: Ansible itself has to "
+    "know them",
     "roles/host/tasks/drain_users.yml": "a drain may take days, which are not the act's",
     "roles/host/tasks/reboot_once.yml": "a reboot has a time limit of its own",
 }

@@ -222,7 +222,8 @@ def test_what_the_message_says(add_row: Callable[..., Distribution]) -> None:
     row = add_row(groups=("apt",), without={"readme": "for now", "doca": "for now", "dcoa": "for now"})
     excuse = f"; if nobody offers it, write why in {ROWS}: without: "
     assert find_problems(row) == [
-        f'debian99: driver lacks kernel-modules of nvidia, user-space of nvidia: add it to {LISTS}{excuse}{{driver: "..."}}',
+        f"debian99: driver lacks kernel-modules of nvidia, user-space of nvidia: add it to {LISTS}{excuse}{{driver: "
+        f'"..."}}',
         f'debian99: build lacks dkms, kernel-headers: add it to {LISTS}{excuse}{{build: "..."}}',
         "debian99: simulated_host lacks host with debian 99: add it to gpuprov/simulate/distributions.py"
         f'{excuse}{{simulated_host: "..."}}',

@@ -505,13 +505,14 @@ READ_WAYS: dict[str, tuple[Callable[[Path], object], bool]] = {
         False,
     ),
 }
-"""What happens to a file that a running unit reads, and whether it runs with another content then, if gpuprov wrote it."""
+"""What happens to a file that a running unit reads, and whether it runs with another content then, if gpuprov wrote
+it."""
 
 
 @pytest.mark.parametrize("tree", rows(WITH_READS), indirect=True)
 def test_units_that_have_read_what_is_not_there_any_more(tree: Tree) -> None:
-    """Each file is changed in one way, the next in another. Of gpuprov's own files a touch is no change: it has noted their
-    contents. Of others, as programs, it cannot be known."""
+    """Each file is changed in one way, the next in another. Of gpuprov's own files a touch is no change: it has noted
+    their contents. Of others, as programs, it cannot be known."""
     ways = cycle(READ_WAYS)
     for _ in range(WITH_READS.index(tree.capability.name)):
         next(ways)

@@ -44,8 +44,8 @@ def test_what_follows_from_the_code_is_what_it_says_now(made: dict[str, str]) ->
         file = ROOT / name
         written = file.read_text(encoding="utf-8") if file.is_file() else "not there"
         assert written == text, (
-            f"{name} does not say what the code says. It is generated: change the code that its first lines name, then run "
-            "python docs/generate.py, and commit both"
+            f"{name} does not say what the code says. It is generated: change the code that its first lines name, "
+            "then run python docs/generate.py, and commit both"
         )
 
 

@@ -33,7 +33,8 @@ ATTRIBUTES = frozenset(
     "removeprefix removesuffix is_relative_to bit_count hardlink_to batched pairwise to_thread UTC".split()
 )
 IMPORTED = frozenset(
-    "tomllib zoneinfo graphlib cache batched pairwise UTC StrEnum TypeAlias ParamSpec Self override chdir aclosing".split()
+    "tomllib zoneinfo graphlib cache batched pairwise UTC StrEnum TypeAlias ParamSpec Self override chdir "
+    "aclosing".split()
 )
 ARGUMENTS = {"dataclass": {"slots", "kw_only"}, "zip": {"strict"}, "extractall": {"filter"}}
 """Names of the standard library that are newer than the minimum version: methods, imports, and arguments of calls."""

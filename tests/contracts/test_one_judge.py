@@ -163,7 +163,8 @@ def test_a_host_hands_on_what_is_judged(tmp_path: Path) -> None:
     (tmp_path / "journalctl").chmod(0o755)
     (tmp_path / "log").write_text(
         "".join(
-            f"{1763800001 + number}.000000 gpu1 kernel: {line}\n{1763800001 + number}.500000 gpu1 kernel: usb 1-1: new\n"
+            f"{1763800001 + number}.000000 gpu1 kernel: {line}\n{1763800001 + number}.500000 gpu1 kernel: usb 1-1: "
+            "new\n"
             for number, line in enumerate(EXAMPLES)
         )
     )

@@ -79,8 +79,10 @@ def test_every_package_that_the_catalogue_calls_a_drivers_is_one_on_its_family(e
 @run_each(
     "name",
     ["libnvidia-container1", "libnvidia-container-tools", "nvidia-container-toolkit", "nvidia-container-toolkit-base",
-     "datacenter-gpu-manager-4-core", "datacenter-gpu-manager-4-cuda12", "cuda-toolkit-12-8", "nvidia-fabricmanager-580",
-     "libnvidia-nscq-580", "nvidia-imex", "nvidia-fs-dkms", "gdrdrv-dkms", "libgdrapi", "libxnvctrl0", "nvidia-cuda-toolkit",
+     "datacenter-gpu-manager-4-core", "datacenter-gpu-manager-4-cuda12", "cuda-toolkit-12-8",
+     "nvidia-fabricmanager-580",
+     "libnvidia-nscq-580", "nvidia-imex", "nvidia-fs-dkms", "gdrdrv-dkms", "libgdrapi", "libxnvctrl0",
+     "nvidia-cuda-toolkit",
      "nvidia-fabric-manager", "nvlsm", "libnvsdm", "doca-ofed", "libcufile-12-8", "nvidia-gds-12-8"],
 )  # fmt: skip
 def test_what_stands_beside_any_driver_is_no_drivers(name: str) -> None:

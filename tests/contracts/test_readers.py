@@ -26,8 +26,8 @@ OURS = {
     "inventory/duplicates.py": "composes a file that was read before, within the limits",
 }
 READERS = re.compile(
-    r"(yaml\.(load|safe_load|load_all|compose)|json\.(loads|load|decode)|tomllib\.loads?|msgspec\.(json|yaml|toml)\.decode"
-    r"|ElementTree\.(parse|fromstring|XML)|tarfile\.open|zipfile\.ZipFile|pickle\.loads?)\Z"
+    r"(yaml\.(load|safe_load|load_all|compose)|json\.(loads|load|decode)|tomllib\.loads?|msgspec\.(json|yaml|toml)"
+    r"\.decode|ElementTree\.(parse|fromstring|XML)|tarfile\.open|zipfile\.ZipFile|pickle\.loads?)\Z"
 )
 DIGITS = {"isdigit", "isdecimal", "isnumeric"}
 ANY_LENGTH = {"facts/probes/software/rpm.py", "inventory/ranges.py"}

@@ -1,4 +1,5 @@
-"""Each recipe of the catalogue is a spec that check accepts, with a driver that every distribution it names can have."""
+"""Each recipe of the catalogue is a spec that check accepts, with a driver that every distribution it names can
+have."""
 
 from __future__ import annotations
 

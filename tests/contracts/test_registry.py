@@ -80,20 +80,24 @@ LISTS = {
     "accept/model.py": "kinds of measurements, which are called as what they measure",
     "catalog/drivers/rules.py": "parts of a driver's packages",
     "cli/sections.py": "commands",
-    "spec/model.py": "names that a variable beside gpuprov is warned of; test_one_truth compares them with the registry",
+    "spec/model.py": "names that a variable beside gpuprov is warned of; test_one_truth compares them with the "
+    "registry",
     "init/draft.py": "what a first inventory asks for, by choice",
     "cli/drain.py": "schedulers, two of which are called as the capabilities for their nodes",
     "fleet/drain/choose.py": "the same",
     "fleet/policy/policy.py": "the same",
-    "host_code/restore/kinds.py": "single checks, whose settings can be put back; test_settings compares them with the registry",
+    "host_code/restore/kinds.py": "single checks, whose settings can be put back; test_settings compares them with "
+    "the registry",
     "host_code/restore/act.py": "the same, by what their names begin with",
-    "verify/images.py": "single checks, which an image leaves to its first boot; tests/bake compares them with the registry",
+    "verify/images.py": "single checks, which an image leaves to its first boot; tests/bake compares them with the "
+    "registry",
 }
 SEVERAL: tuple[type[ast.List | ast.Tuple | ast.Set], ...] = (ast.List, ast.Tuple, ast.Set)
 
 
 def test_no_list_of_capabilities_stands_elsewhere() -> None:
-    """What another room has to know of each capability is a field of it, so that a further one is complete by itself."""
+    """What another room has to know of each capability is a field of it, so that a further one is complete by
+    itself."""
     names, found = {capability.name for capability in CAPABILITIES}, set()
     for path in FILES:
         if room(path) in ("capabilities", "simulate"):

@@ -116,7 +116,8 @@ def test_what_is_brought_to_a_host_its_role_has() -> None:
 
 
 def test_no_role_acts_on_modules_by_a_command() -> None:
-    """In a privileged container they would be the machine's own. gpuprov's modules do, and are told by what was judged."""
+    """In a privileged container they would be the machine's own. gpuprov's modules do, and are told by what was
+    judged."""
     commands = (
         (path, task, f"{task.get('ansible.builtin.shell', '')}{task.get('ansible.builtin.command', '')}")
         for path in TASKS

@@ -89,7 +89,8 @@ BLOCKS: dict[str, tuple[Fragment, ...]] = {
 }
 METAL = {"machine": "kind|none\n", "cpu_frequency": frequency("powersave", "performance")}
 ROCE = "\n".join([
-    "device|mlx5_0|0000:3b:00.0|mlx5_core|0x15b3|0x1021|1: CA|b83f:d203:0000:0001|28.43.2566|0|ens1f0np0|b8:3f:d2:00:00:01|",
+    "device|mlx5_0|0000:3b:00.0|mlx5_core|0x15b3|0x1021|1: "
+    "CA|b83f:d203:0000:0001|28.43.2566|0|ens1f0np0|b8:3f:d2:00:00:01|",
     "port|mlx5_0|1|4: ACTIVE|5: LinkUp|Ethernet|400 Gb/sec (4X NDR)|0x0|0x0",
 ])  # fmt: skip
 ERDMA = {"erdma": erdma_host.said(), "rdma_devices": erdma_host.devices()}

@@ -18,8 +18,8 @@ ROLES = Path(__file__).parents[2] / "roles"
 SHELLS = ("ansible.builtin.shell", "ansible.builtin.raw")
 QUOTED = re.compile(r"\| *(quote|int|b64encode|map\('quote'\) *\| *join\(' '\))\s*\}\}\Z")
 CONSTANT = re.compile(
-    r"\{\{ *(__\w+_known\.\w+(\.\w+)*( \| join\(' '\))?|'[^']*' if \w+ else '[^']*'|__(persistence|fabric_manager)_(daemon|unit))"
-    r" *\}\}\Z"
+    r"\{\{ *(__\w+_known\.\w+(\.\w+)*( \| join\(' '\))?|'[^']*' if \w+ else "
+    r"'[^']*'|__(persistence|fabric_manager)_(daemon|unit)) *\}\}\Z"
 )
 """Expressions with constants of the catalogue or of the role itself."""
 
@@ -120,6 +120,7 @@ def test_shellcheck_finds_no_error_in_what_hosts_are_asked(tmp_path: Path) -> No
 
 
 def test_no_probe_asks_systemd_for_bare_values() -> None:
-    """`systemctl show --value` came with systemd 230 (https://github.com/systemd/systemd/blob/main/NEWS); EL 7 has 219."""
+    """`systemctl show --value` came with systemd 230 (https://github.com/systemd/systemd/blob/main/NEWS); EL 7 has
+    219."""
     probes = {probe.name: probe for check in all_checks() for probe in check.probes}
     assert [name for name, probe in probes.items() if "--value" in probe.script] == []

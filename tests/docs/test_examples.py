@@ -1,4 +1,5 @@
-"""The documentation is so: specs are accepted, quoted messages told, commands have these options, links lead somewhere."""
+"""The documentation is so: specs are accepted, quoted messages told, commands have these options, links lead
+somewhere."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ class Booted:
         return hosts.run(self.names[0], script)
 
     def gpuprov(self, command: str, spec: dict[str, Any], *words: str, **site: object) -> tuple[int, Any]:
-        """Exit code and JSON with this spec for all; of `verify` the results. `site`: more variables of the inventory."""
+        """Exit code and JSON with this spec for all; of `verify` the results. `site`: more variables of the
+        inventory."""
         told = yaml.safe_load((self.folder / "inventory.yaml").read_text(encoding="utf-8"))
         told["all"]["vars"] = {"gpuprov": spec, **site}
         place = self.folder / f"{command}.yaml"

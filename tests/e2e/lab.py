@@ -68,7 +68,10 @@ class Ran:
         return {check: row for check, row in found.items() if check.startswith(capability and f"{capability}.")}
 
     def __repr__(self) -> str:
-        return f"$ {' '.join(self.command)}\n{tail(self.out)}\n{tail(self.err)}\n(exit code {self.code}, {self.seconds:.1f} s)\n"
+        return (
+            f"$ {' '.join(self.command)}\n{tail(self.out)}\n{tail(self.err)}\n(exit code {self.code}, "
+            f"{self.seconds:.1f} s)\n"
+        )
 
 
 def spec_of(version: str, **more: Any) -> dict[str, Any]:
@@ -174,7 +177,8 @@ class Lab:
         podman("cp", f"{container.PREFIX}{machine.name}:/var/cache/ccache/.", str(kept))
 
     def inventory(self, spec: dict[str, Any] | None, *machines: Machine, **extra: dict[str, Any]) -> Path:
-        """An inventory of these hosts with one spec for all (None: no spec); `extra`: further hosts' variables by name."""
+        """An inventory of these hosts with one spec for all (None: no spec); `extra`: further hosts' variables by
+        name."""
         name = "-".join(machine.name for machine in machines) or "none"
         folder = self.folder / "inventories" / f"{name}-{len(list((self.folder / 'inventories').iterdir()))}"
         folder.mkdir()

@@ -25,8 +25,8 @@ systemctl list-unit-files --no-legend --no-pager | sort | sha256sum
 
 FORGET_ARCHIVE = """rm -f /etc/apt/sources.list /etc/apt/sources.list.d/debian.sources /var/cache/apt/*.bin
 find /var/lib/apt/lists -maxdepth 1 -type f ! -name '127.0.0.1*' ! -name lock -delete"""
-"""Takes Debian's own archive out of a host's package sources: apt reads its 60,000 packages again at each call, a second
-each time. The simulated repository has the driver and all that it needs."""
+"""Takes Debian's own archive out of a host's package sources: apt reads its 60,000 packages again at each call, a
+second each time. The simulated repository has the driver and all that it needs."""
 
 
 @contextmanager
@@ -58,7 +58,8 @@ class Machine:
     def write(self, path: str, text: str, mode: str = "0644") -> None:
         """Put a file there."""
         self.sh(
-            f"mkdir -p {shlex.quote(path.rpartition('/')[0])}\nprintf %s {shlex.quote(text)} > {path}\nchmod {mode} {path}"
+            f"mkdir -p {shlex.quote(path.rpartition('/')[0])}\nprintf %s {shlex.quote(text)} > {path}\nchmod {mode} "
+            f"{path}"
         )
 
     def packages(self) -> dict[str, tuple[str, str]]:
@@ -81,7 +82,10 @@ class Machine:
 
     def modules(self) -> dict[str, str]:
         """Version of the NVIDIA module on disk, by kernel; empty text where a kernel has none."""
-        script = 'for k in $(ls /lib/modules); do echo "$k $(modinfo -k "$k" -F version nvidia-current 2>/dev/null || true)"; done'
+        script = (
+            'for k in $(ls /lib/modules); do echo "$k $(modinfo -k "$k" -F version nvidia-current 2>/dev/null '
+            '|| true)"; done'
+        )
         return {row.split()[0]: " ".join(row.split()[1:]) for row in self.sh(script).splitlines()}
 
     def offered(self) -> list[str]:

@@ -50,7 +50,8 @@ def apt(folder: Path, key: Key, suite: str = "stable") -> None:
     package = folder / "content/DEBIAN"
     package.mkdir(parents=True)
     fields = {
-        "Package": NAME, "Version": VERSION, "Architecture": "all", "Maintainer": debs.MAINTAINER, "Description": "nothing",
+        "Package": NAME, "Version": VERSION, "Architecture": "all", "Maintainer": debs.MAINTAINER,
+        "Description": "nothing",
     }  # fmt: skip
     debs.write_control(package.parent, fields)
     pool = folder / "pool"

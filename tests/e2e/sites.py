@@ -135,7 +135,8 @@ class Sites:
             self.slurm.wait(node, "State=IDLE", without="DRAIN")
 
     def seen(self) -> dict[str, str]:
-        """What a roll-out has left: files of each host, how often an initramfs was built, and the nodes of the cluster."""
+        """What a roll-out has left: files of each host, how often an initramfs was built, and the nodes of the
+        cluster."""
         found = {name: machine.sh(f"{kills.STATE}cat {BUILT}") for name, machine in self.machines.items()}
         return found | {node: self.slurm.show(node).partition(" [")[0] for node in NODES.values()}
 

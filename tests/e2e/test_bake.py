@@ -34,7 +34,10 @@ SPEC: dict[str, Any] = {
 RECEIPT = "/var/lib/gpuprov/receipt.json"
 IDENTITY = "cat /etc/machine-id /etc/ssh/ssh_host_*"
 BAKE = "PYTHONPATH=/opt/lib python3 -m gpuprov bake /mnt/given/inventory.yaml --root / --wheels /mnt/wheels"
-UNITS = "systemctl list-units --no-legend --plain --state=active,failed --type=service; cat /proc/modules 2>/dev/null || true"
+UNITS = (
+    "systemctl list-units --no-legend --plain --state=active,failed --type=service; cat /proc/modules "
+    "2>/dev/null || true"
+)
 NAME, CLONES = "e2e-bake", ("e2e-clone1", "e2e-clone2")
 
 
@@ -103,7 +106,8 @@ def test_an_image_is_baked_and_its_clones_prove_themselves(
 
 
 def test_the_machine_that_it_runs_on_is_baked(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """As a provisioner of Packer would: gpuprov unpacked on a booted machine, which stays as it is but for its files."""
+    """As a provisioner of Packer would: gpuprov unpacked on a booted machine, which stays as it is but for its
+    files."""
     wheels = collect_wheels(tmp_path_factory)
     (tmp_path / "inventory.yaml").write_text(
         json.dumps({"all": {"hosts": {"image": {"gpuprov": SPEC}}}}), encoding="utf-8"

@@ -1,4 +1,5 @@
-"""cGPU on a simulated host with two T4: set, kept across a reboot, and refused where it is not there or takes no value."""
+"""cGPU on a simulated host with two T4: set, kept across a reboot, and refused where it is not there or takes no
+value."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""CUDA in containers of real engines, docker, podman and containerd, with NVIDIA's own toolkit and a stand-in libcuda: it
-runs, each fault has a sentence of its own, and nothing stays behind."""
+"""CUDA in containers of real engines, docker, podman and containerd, with NVIDIA's own toolkit and a stand-in libcuda:
+it runs, each fault has a sentence of its own, and nothing stays behind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ exec "$0.real" "$@"
 """
 PREPARE = """\
 mv /usr/sbin/runc /usr/sbin/runc.real; install -m 755 /run/wrapper /usr/sbin/runc
-for p in nvidia-ctk nvidia-cdi-hook; do mv /usr/bin/$p /usr/bin/$p.real; install -m 755 /run/without-hook /usr/bin/$p; done
+for p in nvidia-ctk nvidia-cdi-hook; do mv /usr/bin/$p /usr/bin/$p.real
+  install -m 755 /run/without-hook /usr/bin/$p; done
 mkdir -p /etc/containers; rm -rf /var/lib/containers/storage
 cd /etc/containers
 printf '[storage]\\ndriver = "vfs"\\nrunroot = "/run/containers/storage"\\ngraphroot = "/var/lib/containers/storage"\\n' > storage.conf
@@ -153,7 +154,8 @@ def test_what_the_host_lacks(lab: Lab, host: Machine) -> None:
 
 KILLED = """\
 set +e
-kill_tree() { for c in $(cat "/proc/$1/task/"*/children 2> /dev/null); do kill_tree "$c"; done; kill -9 "$1" 2> /dev/null; }
+kill_tree() { for c in $(cat "/proc/$1/task/"*/children 2> /dev/null); do kill_tree "$c"; done
+  kill -9 "$1" 2> /dev/null; }
 sh /run/probe.sh > /dev/null 2>&1 &
 for i in $(seq 100); do { docker ps; podman ps; ctr containers ls -q; } | grep -q gpuprov-cuda && break; sleep 0.2; done
 kill_tree $!

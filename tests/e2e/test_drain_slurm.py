@@ -158,11 +158,15 @@ def test_a_process_that_its_job_left_behind_is_found_on_a_gpu(cluster: Slurm) ->
     job = int(
         cluster.sh(
             "cd /tmp && sbatch --parsable -w gpu4 -n1 --wrap "
-            "'setsid sh -c \"echo \\$\\$ > /tmp/on-the-gpu; exec sleep 600\" & until [ -e /tmp/ended ]; do sleep 0.5; done'"
+            '\'setsid sh -c "echo \\$\\$ > /tmp/on-the-gpu; exec sleep 600" & until [ -e /tmp/ended ]; do sleep '
+            "0.5; done'"
         )
     )
     cluster.sh("until [ -s /tmp/on-the-gpu ]; do sleep 0.2; done")
-    look = f"mkdir -p /tmp/smi; cat > /tmp/smi/nvidia-smi <<'EOF'\n{SMI}EOF\nchmod +x /tmp/smi/nvidia-smi\nPATH=/tmp/smi:$PATH\n"
+    look = (
+        f"mkdir -p /tmp/smi; cat > /tmp/smi/nvidia-smi <<'EOF'\n{SMI}EOF\nchmod +x "
+        "/tmp/smi/nvidia-smi\nPATH=/tmp/smi:$PATH\n"
+    )
     try:
         found = PROCESSES.parse(Output(cluster.sh(look + PROCESSES.script)))
         assert [(one.state, one.name, one.job) for one in found.held] == [("S", "sleep", job)]

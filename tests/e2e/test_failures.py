@@ -1,5 +1,5 @@
-"""An upgrade that fails on its way, in one way after the other: the old driver stays whole, and the apply after the last
-failure completes."""
+"""An upgrade that fails on its way, in one way after the other: the old driver stays whole, and the apply after the
+last failure completes."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def test_killed_in_the_middle_of_dpkg(lab: Lab, upgraded: Machine, versions: tup
     )
     running.kill()
     upgraded.sh(
-        "pkill -KILL -x apt-get; pkill -KILL -x dpkg; pkill -KILL -fx 'sleep 600'; rm -f /run/wait /etc/dpkg/dpkg.cfg.d/wait"
+        "pkill -KILL -x apt-get; pkill -KILL -x dpkg; pkill -KILL -fx 'sleep 600'; rm -f /run/wait "
+        "/etc/dpkg/dpkg.cfg.d/wait"
     )
     killed = lab.finish(running)
     assert killed.code == -signal.SIGKILL, killed

@@ -180,7 +180,8 @@ def test_open_modules_need_no_peer_module_and_gdrcopy_comes_along(lab: Lab) -> N
     assert machine.state() == state
 
     machine.sh(
-        "rm /lib/modules/*/updates/dkms/gdrdrv.ko; depmod -a $(ls /lib/modules | tail -n 1); systemctl --quiet disable gdrdrv"
+        "rm /lib/modules/*/updates/dkms/gdrdrv.ko; depmod -a $(ls /lib/modules | tail -n 1); systemctl --quiet "
+        "disable gdrdrv"
     )
     found = lab.run("verify", folder, "--json").failed("gpudirect_rdma")
     assert "none for" in found["gpudirect_rdma.gdrcopy_boot"]["found"]

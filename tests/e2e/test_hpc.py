@@ -1,4 +1,5 @@
-"""HPC-X on a simulated host with two HCAs, from a stand-in of its archive: SHARP's plugin, and faults that verify names."""
+"""HPC-X on a simulated host with two HCAs, from a stand-in of its archive: SHARP's plugin, and faults that verify
+names."""
 
 from __future__ import annotations
 

@@ -33,7 +33,10 @@ NAME = "e2e-lease"
 LEASE = 6
 SPEC = "all: {vars: {gpuprov: {nouveau: {}}}}\n"
 # mkinitramfs waits in it, so that a run can be cut off in a module that goes on by itself.
-HOOK = '#!/bin/sh\n[ "$1" = prereqs ] && exit 0\n: >/run/waiting\nwhile [ -e /run/wait ]; do sleep 0.1; done\nrm -f /run/waiting\n'
+HOOK = (
+    '#!/bin/sh\n[ "$1" = prereqs ] && exit 0\n: >/run/waiting\nwhile [ -e /run/wait ]; do sleep 0.1; done\nrm -f '
+    "/run/waiting\n"
+)
 # What the first call of ssh, which reads the host, has printed comes when the run wakes up.
 GATE = """#!/bin/sh
 [ -e {place}/waiting ] && exec ssh "$@"

@@ -1,4 +1,5 @@
-"""MIG on a simulated host with two A100: a layout is made, kept across a reboot, and changed where somebody computes."""
+"""MIG on a simulated host with two A100: a layout is made, kept across a reboot, and changed where somebody
+computes."""
 
 from __future__ import annotations
 
@@ -122,7 +123,8 @@ def test_an_instance_in_use_stays(lab: Lab, site: Machine) -> None:
 def test_a_users_own_unit_is_no_service_whatever_its_name(lab: Lab, site: Machine) -> None:
     site.sh(OF_A_USER)
     held = site.sh(
-        "sleep 1; readlink /proc/$(pgrep -u alice -fx 'sleep 86398')/fd/* || ls -l /dev/nvidia*; journalctl -n 9 _UID=4711"
+        "sleep 1; readlink /proc/$(pgrep -u alice -fx 'sleep 86398')/fd/* || ls -l /dev/nvidia*; journalctl -n 9 "
+        "_UID=4711"
     )
     assert "/dev/nvidia1" in held, held
     try:

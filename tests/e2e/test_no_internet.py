@@ -20,9 +20,13 @@ from tests.pull.site import new_key
 
 pytestmark = pytest.mark.e2e
 NAME, HOST = "e2e-no-internet", SIMULATED
-CUT = """ip route del default; systemctl mask --runtime --now gpuprov-sim-repository; rm -rf /var/lib/apt/lists/*; apt-get clean
+CUT = """ip route del default; systemctl mask --runtime --now gpuprov-sim-repository; rm -rf /var/lib/apt/lists/*
+  apt-get clean
 ! mountpoint -q /proc/driver || umount /proc/driver"""
-SOURCES = "cat /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/apt/apt.conf.d/* 2>/dev/null | sha256sum; ls /etc/apt/apt.conf.d"
+SOURCES = (
+    "cat /etc/apt/sources.list /etc/apt/sources.list.d/* /etc/apt/apt.conf.d/* 2>/dev/null | sha256sum; ls "
+    "/etc/apt/apt.conf.d"
+)
 # What a run that was killed while it carried the packages leaves, an hour and two days ago.
 LEFT = """d=/var/lib/gpuprov/bundle; mkdir -p $d/@ID@ $d/.new.old $d/0123456789abcdef; echo broken > $d/@ID@/apt.conf
 touch -d '2 days ago' $d/.new.old; touch -d '1 hour ago' $d/0123456789abcdef"""

@@ -83,10 +83,12 @@ def test_hosts_of_three_families(sites: dict[str, Machine], tmp_path: Path) -> N
         podman("cp", str(bundle / "key.asc"), f"{container.PREFIX}{name}:/srv/key.asc")
         site.sh(SERVE)
         site.sh(
-            f"{{ {MIRROR[name]}\n}} >/tmp/mirror.log 2>&1 || {{ tail -n 30 /tmp/mirror.log | paste -sd ' ' >&2; exit 1; }}"
+            f"{{ {MIRROR[name]}\n}} >/tmp/mirror.log 2>&1 || {{ tail -n 30 /tmp/mirror.log | paste -sd ' ' >&2; "
+            f"exit 1; }}"
         )
         site.sh(
-            f"{CHANGED}\nif {{ {MIRROR[name]}\n}} >/tmp/mirror.log 2>&1; then echo 'a changed index was taken' >&2; exit 1; fi"
+            f"{CHANGED}\nif {{ {MIRROR[name]}\n}} >/tmp/mirror.log 2>&1; then echo 'a changed index was taken' >&2; "
+            "exit 1; fi"
         )
         site.sh("pkill -f http.server; rm -rf /srv/bundle /srv/key.asc /tmp/l /tmp/c /tmp/r")
 

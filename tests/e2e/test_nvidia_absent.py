@@ -1,4 +1,5 @@
-"""nvidia_absent on a simulated host with Debian's driver: packages, holds, files, units and modules go, and stay away."""
+"""nvidia_absent on a simulated host with Debian's driver: packages, holds, files, units and modules go, and stay
+away."""
 
 from __future__ import annotations
 

@@ -80,7 +80,8 @@ def test_the_package_that_asks_is_never_completed_blindly(lab: Lab, runfile: Mac
             assert "a run that was cut off" not in told
         assert runfile.state() == before
     runfile.sh(
-        "rm -f /var/lib/gpuprov/applying.json; DEBIAN_FRONTEND=noninteractive apt-get -y -q purge nvidia-installer-cleanup"
+        "rm -f /var/lib/gpuprov/applying.json; DEBIAN_FRONTEND=noninteractive apt-get -y -q purge "
+        "nvidia-installer-cleanup"
     )
     assert runfile.sh("dpkg --audit") == ""
     runfile.sh(PROGRAMS)

@@ -1,5 +1,6 @@
-"""GPUs lent to virtual machines, on a machine with an IOMMU (QEMU's of Intel): bound to the kernel's own vfio-pci before udev
-loads a driver, one of a group that is not whole refused, one that a program has never moved, and given back to their driver.
+"""GPUs lent to virtual machines, on a machine with an IOMMU (QEMU's of Intel): bound to the kernel's own vfio-pci
+before udev loads a driver, one of a group that is not whole refused, one that a program has never moved, and given back
+to their driver.
 
 The functions are QEMU's network cards, real to kernel and IOMMU; what sysfs says of their maker and class is NVIDIA's.
 """
@@ -28,8 +29,8 @@ BOARD = [
     *("-device", "pcie-root-port,id=above,chassis=1,addr=0x12", "-device", "pcie-pci-bridge,id=legacy,bus=above"),
     *("-device", "e1000,bus=legacy,addr=1,romfile=", "-device", "e1000,bus=legacy,addr=2,romfile="),
 ]
-"""Behind a bridge to PCI, two functions share a group. Without remapping of interrupts, with which a kernel that is emulated
-slowly does not find its timer. Debian's kernel has the IOMMU on by itself."""
+"""Behind a bridge to PCI, two functions share a group. Without remapping of interrupts, with which a kernel that is
+emulated slowly does not find its timer. Debian's kernel has the IOMMU on by itself."""
 NVIDIA = {"vendor": "0x10de", "device": "0x26b9", "class": "0x030200"}
 MAKER = "/etc/maker"
 UNIT = f"""[Unit]

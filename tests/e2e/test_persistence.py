@@ -1,4 +1,5 @@
-"""From the package's way of persistence to the other, and back, on a host with systemd: nothing of the way before stays."""
+"""From the package's way of persistence to the other, and back, on a host with systemd: nothing of the way before
+stays."""
 
 from __future__ import annotations
 

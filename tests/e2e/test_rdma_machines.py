@@ -18,7 +18,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 NAMES = ("e2e-rdma1", "e2e-rdma2")
 DESCRIPTION = Description(kind="machine", memory=1024)
 SPEC = {"rdma": {"fabric": "soft", "soft": {"netdevs": [FABRIC_INTERFACE]}}}
-LISTEN = "systemd-run --quiet --unit listener python3 -c 'import socket, time\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+LISTEN = (
+    "systemd-run --quiet --unit listener python3 -c 'import socket, time\ns = socket.socket(socket.AF_INET, "
+    "socket.SOCK_DGRAM)\n"
+)
 LISTEN += 's.bind(("", 4791))\ntime.sleep(10000)\''
 
 

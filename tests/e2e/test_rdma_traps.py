@@ -111,7 +111,10 @@ def test_programs_see_the_tree_and_set_registers(infiniband: Host) -> None:
     )
     acs = "setpci -s 0001:12:00.0 ECAP_ACS+6.w"
     infiniband.run(f"{acs}=0; setpci -s 0001:14:00.0 CAP_EXP+8.w=5930")
-    read = f"{acs}; lspci -vv -s 0001:14:00.0 2>/dev/null | grep -o 'MaxReadReq [0-9]*'; ls /sys/class/net /sys/class/block >/dev/null"
+    read = (
+        f"{acs}; lspci -vv -s 0001:14:00.0 2>/dev/null | grep -o 'MaxReadReq [0-9]*'; ls /sys/class/net "
+        "/sys/class/block >/dev/null"
+    )
     assert infiniband.run(read).split() == ["0000", "MaxReadReq", "4096"]
     hosts.reboot(infiniband.name)
     assert infiniband.run(read).split() == ["001d", "MaxReadReq", "512"], "neither outlives a boot"

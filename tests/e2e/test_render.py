@@ -46,7 +46,8 @@ def test_rendered_project_runs_with_plain_ansible(lab: Lab, newest: str, bare: l
     folder = lab.inventory(SPEC, machine)
     assert lab.run("render", folder, "--out", tmp_path / "project").code == 0
     machine.sh(
-        "apt-mark unhold nvidia-smi >/dev/null; rm /etc/modprobe.d/gpuprov.conf; systemctl -q disable nvidia-persistenced"
+        "apt-mark unhold nvidia-smi >/dev/null; rm /etc/modprobe.d/gpuprov.conf; systemctl -q disable "
+        "nvidia-persistenced"
     )
     command = ["-i", str(tmp_path / "project/inventory.yml"), str(tmp_path / "project/site.yml")]
     refused = lab.finish(lab.start(*command, program=bare))
@@ -81,7 +82,10 @@ def test_playbooks_and_roles_of_the_checkout_do_the_job(lab: Lab, newest: str, t
     of the roles."""
     machine = lab.simulated("checkout", newest)
     folder = lab.inventory(SPEC, machine)
-    spoil = "apt-mark unhold nvidia-smi >/dev/null; rm -f /etc/modprobe.d/gpuprov.conf; systemctl -q disable nvidia-persistenced"
+    spoil = (
+        "apt-mark unhold nvidia-smi >/dev/null; rm -f /etc/modprobe.d/gpuprov.conf; systemctl -q disable "
+        "nvidia-persistenced"
+    )
     roles = ["nouveau", {"role": "nvidia_driver", "vars": {"nvidia_driver_version": "535"}}, "persistence"]
     (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "all", "gather_facts": False, "roles": roles}]))
     program = ["env", f"ANSIBLE_CONFIG={assets.root() / 'ansible.cfg'}", *ANSIBLE]

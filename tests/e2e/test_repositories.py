@@ -40,7 +40,10 @@ PLAY = [
     }
 ]
 HOSTS = {"debian": ("e2e-repositories-apt", "debian12"), "redhat": ("e2e-repositories-dnf", "rocky9")}
-FILES = "ls -R /etc/apt/sources.list.d /etc/apt/keyrings /etc/yum.repos.d /etc/pki/rpm-gpg 2>&1 | sort; rpm -q gpg-pubkey || :"
+FILES = (
+    "ls -R /etc/apt/sources.list.d /etc/apt/keyrings /etc/yum.repos.d /etc/pki/rpm-gpg 2>&1 | sort; rpm -q "
+    "gpg-pubkey || :"
+)
 
 
 @dataclass
@@ -58,7 +61,8 @@ class Stage:
         """The repository as a spec says it."""
         apt = self.family == "debian"
         return {
-            "name": "test", "of": "nvidia_driver.repository", "url": "file:///srv/repository", "key_file": str(self.good.file),
+            "name": "test", "of": "nvidia_driver.repository", "url": "file:///srv/repository",
+            "key_file": str(self.good.file),
             "suite": "stable" if apt else "/", "components": ["main"] if apt else [], "key_url": "",
             "fingerprint": self.good.fingerprint, "signed": "both",
         }  # fmt: skip
@@ -68,8 +72,10 @@ class Stage:
         (self.folder / "vars.json").write_text(json.dumps({"source": {**self.block, **changed}}))
         program = Path(sys.executable).with_name("ansible-playbook")
         done = subprocess.run(
-            [program, "-i", "hosts.yml", "play.yml", "-e", "@vars.json", *options], cwd=self.folder, capture_output=True,
-            text=True, check=False, env={**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache"), "ANSIBLE_NOCOLOR": "1"},
+            [program, "-i", "hosts.yml", "play.yml", "-e", "@vars.json", *options], cwd=self.folder,
+            capture_output=True,
+            text=True, check=False, env={**os.environ, "XDG_CACHE_HOME": str(self.folder / "cache"),
+                                         "ANSIBLE_NOCOLOR": "1"},
         )  # fmt: skip
         print(done.stdout, done.stderr)
         return done.returncode, done.stdout + done.stderr
@@ -118,7 +124,8 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     (folder / "group_vars").mkdir()
     (folder / "group_vars/all.json").write_text(json.dumps({"gpuprov_catalog": catalogue}))
     (folder / "ansible.cfg").write_text(
-        f"[defaults]\nroles_path = {assets.root()}/roles\nlibrary = {PLUGINS}/modules\naction_plugins = {PLUGINS}/action\n"
+        f"[defaults]\nroles_path = {assets.root()}/roles\nlibrary = {PLUGINS}/modules\naction_plugins = "
+        f"{PLUGINS}/action\n"
         f"module_utils = {PLUGINS}/module_utils\n[ssh_connection]\npipelining = true\n"
     )
     (folder / "play.yml").write_text(json.dumps(PLAY))
@@ -198,7 +205,10 @@ def test_a_source_that_cannot_be_fetched_is_taken_away_again(stage: Stage) -> No
     if stage.family != "debian":
         pytest.skip("dnf reads each source by itself: none breaks another")
     assert stage.play(url="")[0] == 0
-    broken = "deb [signed-by=/usr/share/keyrings/a.gpg] file:/srv/x /\\ndeb [signed-by=/usr/share/keyrings/b.gpg] file:/srv/x /\\n"
+    broken = (
+        "deb [signed-by=/usr/share/keyrings/a.gpg] file:/srv/x /\\ndeb [signed-by=/usr/share/keyrings/b.gpg] "
+        "file:/srv/x /\\n"
+    )
     stage.sh(f"printf '{broken}' > /etc/apt/sources.list.d/broken.list")
     try:
         stage.refused("was taken away again", "Conflicting values set for option Signed-By")

@@ -31,7 +31,10 @@ digests."""
 UNREACHABLE = f"systemctl mask --runtime --now {UNIT}; ip route del default"
 LISTS = "/var/cache/dnf/* /var/cache/zypp/raw/* /var/cache/zypp/solv/*"
 INSTALLED = "rpm -qa --qf '%{NAME} %{EPOCHNUM}:%{VERSION}-%{RELEASE} %{SHA256HEADER}\\n' | grep -i nvidia | sort"
-OTHERS = "ls -A /var/lib/gpuprov/offered /etc/yum.repos.d/gpuprov-kept.repo /etc/zypp/repos.d/gpuprov-kept.repo 2>/dev/null || true"
+OTHERS = (
+    "ls -A /var/lib/gpuprov/offered /etc/yum.repos.d/gpuprov-kept.repo /etc/zypp/repos.d/gpuprov-kept.repo "
+    "2>/dev/null || true"
+)
 
 
 @dataclass(frozen=True)

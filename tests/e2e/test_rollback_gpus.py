@@ -110,7 +110,10 @@ def test_mps_goes_back_by_hand_and_by_itself(lab: Lab, shared: Machine) -> None:
 REQUESTS = "lspci -vv -d {}: 2>/dev/null | grep -o 'MaxReadReq [0-9]*' | sort -u"
 NVIDIA, MELLANOX = (REQUESTS.format(vendor) for vendor in ("10de", "15b3"))
 LEFT = "ls /etc/gpuprov/pcie.conf /etc/systemd/system/gpuprov-pcie.service 2>/dev/null || true"
-STAY = "pcie: registers and interrupts that the checkpoint does not name, and whose value before is not known, stay as they are"
+STAY = (
+    "pcie: registers and interrupts that the checkpoint does not name, and whose value before is not known, stay "
+    "as they are"
+)
 
 
 def pcie(**asked: int) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""A scratch file system on a machine's local NVMe disks (QEMU's): made of blank disks, kept over a reboot, made anew when
-they came back blank, before the engine that requires it; what holds anything is refused and stays as it is."""
+"""A scratch file system on a machine's local NVMe disks (QEMU's): made of blank disks, kept over a reboot, made anew
+when they came back blank, before the engine that requires it; what holds anything is refused and stays as it is."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def _host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Booted]:
 
 
 def replace_disks(host: Booted, *indices: int) -> None:
-    """Switch the machine off and on again with blank disks in place of these, as a stop and a start of an instance does."""
+    """Switch the machine off and on again with blank disks in place of these, as a stop and a start of an instance
+    does."""
     for index in indices:
         local_disks.find_file(machine.control(NAME).parent, index).unlink()
     inventory.write([machine.refit(NAME, "bios")], host.folder / "inventory.yaml", DESCRIPTION)
@@ -129,7 +130,8 @@ def test_disks_that_came_back_blank_are_made_anew_before_the_engine(host: Booted
 
 
 def test_without_it_the_engine_does_not_start(host: Booted) -> None:
-    """One disk of two came back blank: nothing is made, the unit fails, and the engine does not write to the root disk."""
+    """One disk of two came back blank: nothing is made, the unit fails, and the engine does not write to the root
+    disk."""
     host.sh("umount /scratch; mdadm --stop /dev/md/*gpuprov-scratch 2>&1")
     before = host.sh(SUMS).splitlines()[1]
     replace_disks(host, 0)

@@ -1,4 +1,5 @@
-"""SLES 15 with the real rpm and zypper: a driver that somebody installed, one that gpuprov brings, one that it moves."""
+"""SLES 15 with the real rpm and zypper: a driver that somebody installed, one that gpuprov brings, one that it
+moves."""
 
 from __future__ import annotations
 

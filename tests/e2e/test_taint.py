@@ -44,7 +44,8 @@ def oneself(value: str) -> str:
 
 
 def test_what_a_host_says_runs_nowhere(site: Machine, nest: Nest, tmp_path: Path) -> None:
-    """Its sysctls, its labels, its name and its release are canaries; its spec is exported, checked, planned, applied."""
+    """Its sysctls, its labels, its name and its release are canaries; its spec is exported, checked, planned,
+    applied."""
     inventory.write([site.host], tmp_path / "inventory.yaml")
     values = [oneself(canary) for canary in nest.all() if canary.replace("\n", "").isprintable()]
     site.write(SYSCTLS, "".join(f"kernel.x{n} = {value}\n" for n, value in enumerate(values)))

@@ -65,7 +65,8 @@ def git(*words: str) -> bytes:
     except OSError as error:
         said = str(error)
     pytest.skip(
-        f"the earlier gpuprov is in the repository's history, which is not here: {said or f'no commit removes {SCRIPT}'}. "
+        "the earlier gpuprov is in the repository's history, which is not here: "
+        f"{said or f'no commit removes {SCRIPT}'}. "
         "Fix: run the test in a clone that is not shallow"
     )
 

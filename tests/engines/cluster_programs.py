@@ -1,7 +1,7 @@
 """Stand-ins of k3s and of MicroK8s' wrapper: they write what containerd would read, and run no pods.
 
-k3s by its public template (https://github.com/k3s-io/k3s/blob/master/pkg/agent/templates/templates.go, version 3) and its
-documented settings; MicroK8s by its public wrapper, whose way of filling in the template this is:
+k3s by its public template (https://github.com/k3s-io/k3s/blob/master/pkg/agent/templates/templates.go, version 3) and
+its documented settings; MicroK8s by its public wrapper, whose way of filling in the template this is:
 https://github.com/canonical/microk8s/blob/master/microk8s-resources/wrappers/run-containerd-with-args
 """
 

@@ -40,11 +40,13 @@ def played(cases: list[Case]) -> list[dict[str, Any]]:
             path: _defaults(text, case.version) if text.startswith("DEFAULTS") else text
             for path, text in case.files.items()
         }
-        asked.append({"engine": case.engine, "version": case.version, "default": case.default, "drop_ins": case.drop_ins,
+        asked.append({"engine": case.engine, "version": case.version, "default": case.default,
+                      "drop_ins": case.drop_ins,
                       "files": files, "programs": programs})  # fmt: skip
     done = subprocess.run(
         ["unshare", "--mount", "--propagation", "private", sys.executable, "-m", "tests.engines.real"],
-        input=json.dumps({"script": ENGINES.script, "cases": asked}), stdout=subprocess.PIPE, text=True, check=True, cwd=CHECKOUT,
+        input=json.dumps({"script": ENGINES.script, "cases": asked}), stdout=subprocess.PIPE, text=True, check=True,
+        cwd=CHECKOUT,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
     )  # fmt: skip
     told: list[dict[str, Any]] = json.loads(done.stdout)

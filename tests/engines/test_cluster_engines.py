@@ -1,4 +1,5 @@
-"""k3s and MicroK8s through their restarts: the probe's own script, and stand-ins that write what containerd would read."""
+"""k3s and MicroK8s through their restarts: the probe's own script, and stand-ins that write what containerd would
+read."""
 
 from __future__ import annotations
 

@@ -296,7 +296,10 @@ def test_the_runtime_is_found_in_every_version_of_the_configuration(plugin: str)
 
 
 def test_a_setting_of_another_drop_in_file_is_not_ours_to_hide() -> None:
-    other = '@file /etc/containerd/conf.d/10-site.toml 1\n [plugins."io.containerd.grpc.v1.cri"]\n  stream_server_port = "1"\n'
+    other = (
+        '@file /etc/containerd/conf.d/10-site.toml 1\n [plugins."io.containerd.grpc.v1.cri"]\n  '
+        'stream_server_port = "1"\n'
+    )
     hidden = engines.shadowed(one(containerd() + other))
     assert hidden == ['plugins.cri.stream_server_port = "1"']
     assert engines.shadowed(one(containerd(drop_in="", dump=DROP_IN))) == []

@@ -94,7 +94,8 @@ def test_the_default_runtime_of_containerd_is_one_that_it_has(
     ({"default-runtime": "io.containerd.runc.v2"}, []),
     ({"runtimes": {"nvidia": {"runtimeType": "io.containerd.runc.v2", "options": {"BinaryName": PROGRAM}}}}, []),
     ({"runtimes": {"nvidia": {"runtimeType": "io.containerd.kata.v2"}}}, ["no runtime nvidia"]),
-    ({"runtimes": {"nvidia": {"runtimeType": "io.containerd.runc.v2", "options": {"BinaryName": PROGRAM}, "path": PROGRAM}}},
+    ({"runtimes": {"nvidia": {"runtimeType": "io.containerd.runc.v2", "options": {"BinaryName": PROGRAM},
+                              "path": PROGRAM}}},
      ["runtime nvidia has both path and runtimeType: docker does not start with both"]),
 ])  # fmt: skip
 def test_what_docker_does_not_start_with(config: dict[str, Any], told: list[str]) -> None:

@@ -139,7 +139,8 @@ def main() -> None:
             verdict, first = judge(line)
             if not line.held_out and verdict != "right":
                 print(
-                    f"{verdict:6} {line.layer}: wanted {', '.join(line.answer)}; was {', '.join(first) or '-'}: {line.line}"
+                    f"{verdict:6} {line.layer}: wanted {', '.join(line.answer)}; was {', '.join(first) or '-'}: "
+                    f"{line.line}"
                 )
 
 

@@ -141,7 +141,8 @@ hca_id:\tmlx5_0
 \t\t\tport_lid:\t\t0
 \t\t\tlink_layer:\t\tEthernet
 """,
-    "a program with a chosen name": "[ 1300.1] python3[4242]: segfault at 0 ip 00007f error 4 in NVRM: Xid (PCI:0000:1b:00): 79\n",
+    "a program with a chosen name": "[ 1300.1] python3[4242]: segfault at 0 ip 00007f error 4 in NVRM: Xid "
+    "(PCI:0000:1b:00): 79\n",
     "a healthy boot": """\
 [    0.000000] Linux version 6.8.0-87-generic (buildd@lcy02-amd64-034)
 [    2.100000] nvme 0000:03:00.0: enabling device (0000 -> 0002)
@@ -220,8 +221,10 @@ def test_a_message_that_is_the_whole_line_needs_nothing_beside_it(line: str, key
     ("name", "old", "new", "key"),
     [
         ("a healthy upgrade of a kernel", "...done.", "...fail!", "dkms-build-failed"),
-        ("another package", "docker-ce : Depends: containerd.io", "cuda-drivers : Depends: dkms", "apt-unmet-dependencies"),
-        ("a network card of a virtual machine", "Intel Corporation Ethernet Controller", "NVIDIA Corporation GH100", "vfio-bound"),
+        ("another package", "docker-ce : Depends: containerd.io", "cuda-drivers : Depends: dkms",
+         "apt-unmet-dependencies"),
+        ("a network card of a virtual machine", "Intel Corporation Ethernet Controller", "NVIDIA Corporation GH100",
+         "vfio-bound"),
         ("a healthy boot", "NVRM: loading", "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus", "xid-79"),
     ],
 )  # fmt: skip

@@ -28,7 +28,8 @@ def test_the_corpus_is_large_and_half_of_it_is_set_aside_by_the_rule() -> None:
     assert len(ASIDE) >= 200
     assert all(may_be_held_out(line.line) for line in ASIDE)
     assert {line.layer for line in lines()} == {
-        "driver_kernel", "packages_builds", "containers", "kubernetes", "nccl_mpi", "cuda_pytorch", "rdma_fabric", "efa", "erdma",
+        "driver_kernel", "packages_builds", "containers", "kubernetes", "nccl_mpi", "cuda_pytorch", "rdma_fabric",
+        "efa", "erdma",
         "mnnvl_imex", "vgpu", "mig_mps", "slurm", "dcgm", "cgpu",
     }  # fmt: skip
 
@@ -164,7 +165,8 @@ def test_a_line_decides_which_cause_of_its_message_comes_first(line: str, words:
         ("failed call to cuInit: UNKNOWN ERROR (303)", "libcuda-missing"),
         ("infiniband efa_0: Failed to create qp [-12]", "efa-driver-command"),
         ("worker 3: recv failed: IBV_WC_RETRY_EXC_ERR", "rdma-retry-exceeded"),
-        ("NCCL WARN NET/IB: Got completion from peer 10.0.0.1 with status=IBV_WC_RETRY_EXC_ERR(12)", "nccl-completion-error"),
+        ("NCCL WARN NET/IB: Got completion from peer 10.0.0.1 with status=IBV_WC_RETRY_EXC_ERR(12)",
+         "nccl-completion-error"),
         ('error: _find_node_record: lookup failure for node "gpu-792"', "slurm-state"),
         ("sbatch: error: fetch_config: DNS SRV lookup failed", "slurm-no-configuration"),
     ],

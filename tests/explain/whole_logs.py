@@ -1,4 +1,5 @@
-"""Which symptoms `gpuprov explain` names in whole logs of hosts that are well: python -m tests.explain.whole_logs FOLDER
+"""Which symptoms `gpuprov explain` names in whole logs of hosts that are well: python -m tests.explain.whole_logs
+FOLDER
 
 FOLDER has the files of whole_logs.yaml by their names; none of them is in this repository.
 """

@@ -54,7 +54,8 @@ def test_what_is_not_known_of_one_host_is_no_difference_and_is_named() -> None:
     found = compare(Side("gpu1", mine, {"nvidia_driver": "packages cannot be read"}), Side("gpu2", SPEC))
     assert found.differences == ()
     assert as_text(found) == (
-        "nvidia_driver: not compared: gpu1: packages cannot be read\ngpu1 and gpu2: nothing differs, 1 could not be compared"
+        "nvidia_driver: not compared: gpu1: packages cannot be read\ngpu1 and gpu2: nothing differs, 1 could not be "
+        "compared"
     )
 
 

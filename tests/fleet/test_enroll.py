@@ -110,9 +110,11 @@ def test_the_hash_is_that_of_crypt(mokutil: str) -> None:
         ({}, False, "not enrolled", True, "no enrolled certificate has"),
         ({"mok_state": READY + "new|{mine}\n"}, False, "waiting", False, "MokManager asks at the console"),
         ({"mok_state": READY + "new|{short}\n"}, False, "waiting", False, "MokManager asks"),
-        ({"mok_state": READY + "new|{mine}\nnew|aa:bb\n"}, False, "waiting", False, "certificates, too: aabb; gpuprov enroll"),
+        ({"mok_state": READY + "new|{mine}\nnew|aa:bb\n"}, False, "waiting", False,
+         "certificates, too: aabb; gpuprov enroll"),
         ({"mok_state": READY + "new|{mine}\n"}, True, "not enrolled", True, "waits for the console"),
-        ({"mok_state": READY + "new|aa:bb\n"}, False, "refused", False, "another certificate waits for the console: aabb"),
+        ({"mok_state": READY + "new|aa:bb\n"}, False, "refused", False,
+         "another certificate waits for the console: aabb"),
         ({"mok_state": READY + "new|aa:bb\n"}, True, "not enrolled", True, "another certificate waits"),
         ({"mok_state": READY.replace("rw", "ro")}, False, "refused", False, "efivars is mounted read-only"),
         ({"mok_state": "looked|1\nefi|1\ntool|1\n"}, False, "refused", False, "efivars is not mounted"),
@@ -171,7 +173,8 @@ def test_a_request_is_made_and_read_back(tmp_path: Path, mokutil: str) -> None:
 @pytest.mark.parametrize(
     ("owner", "words"),
     [
-        ({"user": "kim", "host": "ops1", "since": "2026-11-30T03:00:00Z"}, "locked by kim on ops1 since 2026-11-30T03:00:00Z"),
+        ({"user": "kim", "host": "ops1", "since": "2026-11-30T03:00:00Z"},
+         "locked by kim on ops1 since 2026-11-30T03:00:00Z"),
         (None, "locked by nobody knows whom"),
     ],
 )  # fmt: skip
@@ -214,14 +217,17 @@ def test_a_request_that_mokutil_does_not_make_is_no_success(tmp_path: Path, body
 @pytest.mark.parametrize(
     ("body", "cut", "state", "words"),
     [
-        (STAND_IN.replace("--list-new)", "--list-new) echo 'Failed to read' >&2; exit 255;"), None, "unknown", "Failed to read"),
+        (STAND_IN.replace("--list-new)", "--list-new) echo 'Failed to read' >&2; exit 255;"), None, "unknown",
+         "Failed to read"),
         (STAND_IN, Output("begun|1\n", TIMED_OUT), "unknown", "mokutil did not end within 60 s"),
-        (STAND_IN.replace("--import)", "--import) kill -9 $$;").replace("cat ROOT/new", "exit 1"), None, "unknown", "nobody knows"),
+        (STAND_IN.replace("--import)", "--import) kill -9 $$;").replace("cat ROOT/new", "exit 1"), None, "unknown",
+         "nobody knows"),
         (STAND_IN, Output("", TIMED_OUT), "unknown", "mokutil did not end"),
         (STAND_IN, Output("", 1, "mktemp: no space"), "failed", "mokutil made no request: mktemp"),
         (STAND_IN.replace("--timeout)", "--timeout) exit 1;"), None, "waiting", "mokutil --timeout failed"),
         (STAND_IN, None, "waiting", "MokManager waits 300 seconds for a key"),
-        (STAND_IN.replace("--list-new)", "--list-new) echo 'SHA1 Fingerprint: aa:bb';"), None, "waiting", "certificates, too: aabb"),
+        (STAND_IN.replace("--list-new)", "--list-new) echo 'SHA1 Fingerprint: aa:bb';"), None, "waiting",
+         "certificates, too: aabb"),
     ],
 )  # fmt: skip
 def test_what_nobody_knows_and_what_was_not_set_is_told(
@@ -336,8 +342,8 @@ def test_the_sheet_has_what_a_person_needs_and_the_passwords_are_nowhere_else(tm
 
 
 def _matches(stored: bytes, password: str) -> bool:
-    """Whether mokutil stored this password's hash: PASSWORD_CRYPT of shim's PasswordCrypt.h, a method, rounds (64 bits),
-    the salt's length, the salt (32), the hash (128)."""
+    """Whether mokutil stored this password's hash: PASSWORD_CRYPT of shim's PasswordCrypt.h, a method, rounds (64
+    bits), the salt's length, the salt (32), the hash (128)."""
     size = int.from_bytes(stored[10:12], "little")
     salt = stored[12 : 12 + size].decode()
     shown = hash_password(password, salt).rpartition("$")[2]

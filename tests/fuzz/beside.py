@@ -38,7 +38,8 @@ SECRET = "hunter2-Hunter2"
 MARKER = "0123456789abcdef"
 PASTED = (
     "NVRM: Xid (PCI:0000:19:00): 79, pid=1, name=python3, GPU has fallen off the bus.\n",
-    "Nov 24 02:42:01 gpu1 kernel: [ 1.0] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up\n",
+    "Nov 24 02:42:01 gpu1 kernel: [ 1.0] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM "
+    "Fault Up\n",
     "RuntimeError: CUDA error: system not yet initialized\n    Fabric State : In Progress\n",
 )
 KEPT = (
@@ -50,15 +51,18 @@ NCCL = (
     '<pci busid="0000:1a:00.0" class="0x020000" vendor="0x15b3"/></cpu></system>',
 )
 TOML = (
-    '# ours\nversion = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n[plugins."io.containerd.grpc.v1.cri".containerd]\n'
-    'default_runtime_name = "nvidia"  # not by us\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]\n'
-    'runtime_type = "io.containerd.runc.v2"\n',
-    '[crio.runtime]\n# the site\'s\ndefault_runtime = "crun"\n[crio.runtime.runtimes.nvidia]\nruntime_path = "/usr/bin/x"\n',
+    "# ours\nversion = 2\nimports = "
+    '["/etc/containerd/conf.d/*.toml"]\n[plugins."io.containerd.grpc.v1.cri".containerd]\ndefault_runtime_name = '
+    '"nvidia"  # not by us\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]\nruntime_type = '
+    '"io.containerd.runc.v2"\n',
+    '[crio.runtime]\n# the site\'s\ndefault_runtime = "crun"\n[crio.runtime.runtimes.nvidia]\nruntime_path = '
+    '"/usr/bin/x"\n',
 )
 MADISON = ("nvidia-driver | 535.261.03-1 | http://deb.debian.org/debian bookworm/non-free amd64 Packages\n",)
 ROWS = ("ii |libc6|2.36-9|glibc|amd64|Debian\nhi |nvidia-driver|535.261.03-1|nvidia-graphics-drivers|amd64|Debian\n",)
 LOCKS = (
-    "type: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_name: nvidia-*\n\nsolvable_name: kernel\nversion: 1\n",
+    "type: package\nmatch_type: glob\ncase_sensitive: on\nsolvable_name: nvidia-*\n\nsolvable_name: "
+    "kernel\nversion: 1\n",
 )
 OWNER = (
     '{"run": "a1b2c3d4", "user": "ann", "host": "m", "pid": 1, "since": "x", "boot": "b 1.00", "at": 1.5, "lease": 60}',
@@ -66,11 +70,13 @@ OWNER = (
 GRUB = ("GRUB_DEFAULT=0\nGRUB_CMDLINE_LINUX=\"quiet iommu=pt\"\nexport GRUB_CMDLINE_LINUX='a b' # c\n",)
 NAMES = ("gpu[01-04,07],login1", "rack[1-2]n[001-128]", "gpu[001:032:2]", "gpu[a:f]")
 HEARD = (
-    f"motd\r\n{MARKER} system Linux\r\n{MARKER} python 3.11 /usr/bin/python3\n{MARKER} failed /x: Traceback\tE: a (1)\n",
+    f"motd\r\n{MARKER} system Linux\r\n{MARKER} python 3.11 /usr/bin/python3\n{MARKER} failed /x: Traceback\tE: a "
+    "(1)\n",
 )
 MIG = (
     "version: v1\nmig-configs:\n  all-1g:\n  - devices: all\n    mig-enabled: true\n    mig-devices: {1g.10gb: 7}\n"
-    "  custom:\n  - {device-filter: [0x233010DE], devices: [0], mig-enabled: true, mig-devices: {3g.40gb+me: 1, 1c.2g.20gb: 1}}\n",
+    "  custom:\n  - {device-filter: [0x233010DE], devices: [0], mig-enabled: true, mig-devices: {3g.40gb+me: 1, "
+    "1c.2g.20gb: 1}}\n",
 )
 TOKEN = ("eyJhbGciOiJSUzI1NiJ9.eyJleHAiOjE4MDAwMDAwMDB9.c2lnbmF0dXJl",)
 

@@ -53,7 +53,8 @@ def fuzz(seconds: int, only: str = "") -> None:
         import atheris
     except ImportError:
         sys.exit(
-            "atheris is missing. Fix: make guided, or pip install --require-hashes -r locks/atheris.txt; it has wheels for Linux"
+            "atheris is missing. Fix: make guided, or pip install --require-hashes -r locks/atheris.txt; it has "
+            "wheels for Linux"
         )
     with atheris.instrument_imports(include=["gpuprov"]):
         from tests.fuzz.targets import targets
@@ -77,7 +78,10 @@ def fuzz(seconds: int, only: str = "") -> None:
 
     def _found(error: Exception, name: str, data: bytes) -> None:
         last: Any = traceback.extract_tb(error.__traceback__)[-1]
-        told = f"{name}: {type(error).__name__}: {str(error)[:200]!a} at {last.filename.rpartition('gpuprov/')[2]}:{last.lineno}"
+        told = (
+            f"{name}: {type(error).__name__}: {str(error)[:200]!a} at "
+            f"{last.filename.rpartition('gpuprov/')[2]}:{last.lineno}"
+        )
         if told not in findings:
             findings.add(told)
             (corpus / "findings").mkdir(exist_ok=True)

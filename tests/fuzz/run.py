@@ -93,7 +93,10 @@ def _child(target: Target, start: int, end: int, place: Any, found: Any) -> None
             found.send((number, "hang", "".join(traceback.format_stack()[-3:])))
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
-            text = f"{type(error).__name__}: {str(error)[:200]!a} at {last.filename.rpartition('gpuprov/')[2]}:{last.lineno}"
+            text = (
+                f"{type(error).__name__}: {str(error)[:200]!a} at "
+                f"{last.filename.rpartition('gpuprov/')[2]}:{last.lineno}"
+            )
             found.send((number, "crash", text))
     place.value = end
     found.send(None)

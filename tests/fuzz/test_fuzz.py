@@ -43,7 +43,8 @@ def test_no_parser_is_left_out() -> None:
 
 @pytest.mark.install
 def test_no_parser_of_another_room_is_left_out() -> None:
-    """What is called `parse` and takes a text: the targets, or a parser of `gpuprov.facts.probes`, import its module."""
+    """What is called `parse` and takes a text: the targets, or a parser of `gpuprov.facts.probes`, import its
+    module."""
     used = {
         name
         for path in (*Path(__file__).parent.glob("*.py"), *(HOUSE / "facts" / "probes").rglob("*.py"))

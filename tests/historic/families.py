@@ -38,7 +38,8 @@ RUNNING: dict[str, Output | str] = {
     "fabric_bridges": "",
     "fabric_manager": daemon(VERSION),
     "fabric_state": fabric_state("0000:19:00.0"),
-    "loaded_driver": f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {VERSION}  Release Build  (dvs)  Thu Oct 10\n",
+    "loaded_driver": f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {VERSION}  Release Build  (dvs)  "
+    "Thu Oct 10\n",
     "driver_libraries": f"/usr/lib/libcuda.so.{VERSION}\n/usr/lib/libnvidia-ml.so.{VERSION}\n",
     "nvidia_smi": f"00000000:19:00.0, NVIDIA H100 80GB HBM3, GPU-3c1f6d5e, {VERSION}, Enabled\n",
 }
@@ -70,7 +71,8 @@ HOSTS: dict[str, dict[str, Output | str]] = {
         "fabric_packages": ubuntus_fabric(),
         "package_index": madison(UBUNTUS_NEW, UBUNTUS, UBUNTUS_OLD)
         + "".join(
-            f" nvidia-fabricmanager-{full[:3]} | {full} | http://mirror.example/ubuntu noble/multiverse amd64 Packages\n"
+            f" nvidia-fabricmanager-{full[:3]} | {full} | http://mirror.example/ubuntu noble/multiverse amd64 "
+            "Packages\n"
             for full in (UBUNTUS_NEW, UBUNTUS, UBUNTUS_OLD)
         ),
         "kernels": f"{UBUNTUS_KERNEL}|1|1|{VERSION}|1\n",

@@ -77,7 +77,8 @@ def bug(identifier: str) -> Bug:
 
 
 def spec(driver: NvidiaDriver | None = None, gpu: GpuSpec | None = None, *, fabric: bool = False) -> HostSpec:
-    """Every capability as the defaults have it, `fabric_manager` where asked; what nouveau asks of the kernel is in it."""
+    """Every capability as the defaults have it, `fabric_manager` where asked; what nouveau asks of the kernel is in
+    it."""
     kernel = Kernel(blacklist=("nouveau", "nova_core"), module_options={"nouveau": {"modeset": 0}})
     blocks: dict[str, Fragment] = {
         "kernel": kernel,

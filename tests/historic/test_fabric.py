@@ -70,7 +70,8 @@ B200_BOARD: dict[str, Output | str] = {
     "package_index": "".join(offered(name, NEWEST) for name in (*OPEN, "nvidia-fabricmanager")),
     "fabric_subnet_index": offered("nvlsm", "2025.06.11"),
     "kernels": f"6.1.0-47-amd64|1|1|{NEWEST}|1\n",
-    "loaded_driver": f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {NEWEST}  Release Build  (dvs)  Thu Oct 10\n",
+    "loaded_driver": f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {NEWEST}  Release Build  (dvs)  Thu "
+    "Oct 10\n",
     "driver_libraries": f"/usr/lib/libcuda.so.{NEWEST}\n/usr/lib/libnvidia-ml.so.{NEWEST}\n",
     "nvidia_smi": f"00000000:19:00.0, NVIDIA B200, GPU-3c1f6d5e, {NEWEST}, Enabled\n",
     "loaded_modules": MELLANOX + "ib_umad 40960 0 - Live 0x0\n",

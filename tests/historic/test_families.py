@@ -107,7 +107,10 @@ def test_03_fabric_manager_of_el_has_the_name_of_another_branch() -> None:
 
 
 def test_04_only_the_metapackage_is_held_elsewhere() -> None:
-    meta = f"rpm|nvidia-open|3|{VERSION}|1.el9|noarch|nvidia-open-{VERSION}-1.el9.src.rpm\nlock|nvidia-open-3:{VERSION}-1.el9.*\n"
+    meta = (
+        f"rpm|nvidia-open|3|{VERSION}|1.el9|noarch|nvidia-open-{VERSION}-1.el9.src.rpm\nlock|"
+        f"nvidia-open-3:{VERSION}-1.el9.*\n"
+    )
     told = caught_on("EL", "4", "nvidia_driver.held", packages=rpm(EL, locked=False) + el_fabric() + meta)
     assert "nvidia-open" not in told[HELD].found.split()
     held = f"hi |nvidia-headless-580-server-open|{UBUNTUS}|nvidia-graphics-drivers-580-server\n"

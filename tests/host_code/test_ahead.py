@@ -73,7 +73,8 @@ class Host:
     def offered(self, *names: str) -> dict[str, list[str]]:
         """What a probe finds."""
         asked = {
-            "debian": f"apt-cache madison {' '.join(names)}", "redhat": dnf.search(*names), "suse": zypper.search(*names),
+            "debian": f"apt-cache madison {' '.join(names)}", "redhat": dnf.search(*names),
+            "suse": zypper.search(*names),
         }  # fmt: skip
         text = streams.unpack_streams(streams.pack_streams(asked[self.family])).decode()
         return dict(parse_index(Output(text)))

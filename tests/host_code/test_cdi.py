@@ -1,4 +1,5 @@
-"""Links of device files and the CDI specification, on files of this machine; nvidia-ctk and nvidia-smi are stand-ins."""
+"""Links of device files and the CDI specification, on files of this machine; nvidia-ctk and nvidia-smi are
+stand-ins."""
 
 from __future__ import annotations
 
@@ -14,8 +15,10 @@ from tests.host_code.modules import on_host, step
 
 CTK = """echo "$*" >> "$STATE/log"; echo "${NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES-}" > "$STATE/names"
 case "$*" in
-*"cdi generate"*) for word; do case $word in --output=*) cat "$STATE/wanted" > "${word#--output=}" || exit 1 ;; esac; done ;;
-*create-dev-char-symlinks*) [ ! -e "$STATE/stubborn" ] || { echo 'no such device' >&2; exit 1; }; touch "$STATE/char/1:3" ;;
+*"cdi generate"*) for word; do case $word in --output=*) cat "$STATE/wanted" > "${word#--output=}" ||
+  exit 1 ;; esac; done ;;
+*create-dev-char-symlinks*) [ ! -e "$STATE/stubborn" ] || { echo 'no such device' >&2; exit 1; }
+  touch "$STATE/char/1:3" ;;
 esac
 """
 Ask = Callable[..., dict[str, Any]]

@@ -1,4 +1,5 @@
-"""Who holds GPUs, of real processes of this machine that hold a file in the place of a device; systemctl is a stand-in."""
+"""Who holds GPUs, of real processes of this machine that hold a file in the place of a device; systemctl is a
+stand-in."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ show) case $3 in
   *) cat "$STATE/needs/$6" 2>/dev/null || echo ;;
   esac ;;
 is-active) [ -e "$STATE/active/$4" ] ;;
-stop) [ ! -e "$STATE/stuck" ] || { echo 'job failed' >&2; exit 1; }; rm "$STATE/active/$3"; echo "stop $3" >> "$STATE/log" ;;
+stop) [ ! -e "$STATE/stuck" ] || { echo 'job failed' >&2; exit 1; }; rm "$STATE/active/$3"
+  echo "stop $3" >> "$STATE/log" ;;
 start) [ ! -e "$STATE/broken/$3" ] || { echo 'not loaded' >&2; exit 5; }; echo "start $3" >> "$STATE/log" ;;
 esac
 """
@@ -193,7 +195,8 @@ def test_every_one_is_tried_and_what_does_not_start_stays_noted(place: Path, ask
     (place / "broken" / "nvidia-fabricmanager.service").touch()
     refused = ask("started")
     assert refused["msg"].startswith(
-        "nvidia-fabricmanager.service, stopped for the change of the driver, does not start again: not loaded. Fix: systemctl"
+        "nvidia-fabricmanager.service, stopped for the change of the driver, does not start again: not loaded. Fix: "
+        "systemctl"
     )
     assert refused["started"] == ["nvidia-dcgm.service"]
     tolerated = ask("started", tolerant=True)

@@ -113,7 +113,8 @@ def test_a_host_with_nothing_to_say_is_left_alone(program: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("line", "after"),
     [
-        ('GRUB_CMDLINE_LINUX="ro crashkernel=1G"  # by the site', 'GRUB_CMDLINE_LINUX="ro crashkernel=1G iommu=pt"  # by the site'),
+        ('GRUB_CMDLINE_LINUX="ro crashkernel=1G"  # by the site',
+         'GRUB_CMDLINE_LINUX="ro crashkernel=1G iommu=pt"  # by the site'),
         ("GRUB_CMDLINE_LINUX='ro'", "GRUB_CMDLINE_LINUX='ro iommu=pt'"),
         ("GRUB_CMDLINE_LINUX=ro", 'GRUB_CMDLINE_LINUX="ro iommu=pt"'),
         ("GRUB_CMDLINE_LINUX=", 'GRUB_CMDLINE_LINUX="iommu=pt"'),

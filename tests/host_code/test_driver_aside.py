@@ -55,7 +55,8 @@ def build(root: Path, folder: str, version: str, family: str = "redhat") -> tupl
     ("folder", "version"), [("nvidia-open-570.133.20", "570.133.20"), ("nvidia-570.172.08", "570.172.08")]
 )
 def test_dkms_knows_modules_by_their_folder(root: Path, folder: str, version: str) -> None:
-    """Up to 570.133.20 NVIDIA's rpm registers nvidia-open, though its dkms.conf says nvidia; from 570.148.08 on nvidia."""
+    """Up to 570.133.20 NVIDIA's rpm registers nvidia-open, though its dkms.conf says nvidia; from 570.148.08 on
+    nvidia."""
     pack, calls = build(root, folder, version)
     name = folder[: -len(version) - 1]
     assert pack == f"{root}/packs/{folder}.dkms.tar.gz"

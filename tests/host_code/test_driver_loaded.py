@@ -111,8 +111,9 @@ def test_what_does_not_load_on_the_new_driver_is_told_and_what_is_gone_is_not(ho
     loaded = ask("loaded")
     assert loaded["modules"] == ["nvidia"]
     assert loaded["warnings"] == [
-        "what was loaded on the old driver does not load on the new one, and is missing: nvidia_peermem: modprobe: ERROR: could not "
-        "insert 'nvidia_peermem': Invalid argument. Fix: build or install it for this driver, then modprobe it"
+        "what was loaded on the old driver does not load on the new one, and is missing: nvidia_peermem: modprobe: "
+        "ERROR: could not insert 'nvidia_peermem': Invalid argument. Fix: build or install it for this driver, then "
+        "modprobe it"
     ]
 
 
@@ -145,6 +146,6 @@ def test_a_host_that_waits_for_a_reboot_or_has_no_gpu_loads_none(host: Path, ask
 def test_a_driver_that_does_not_load_is_told(host: Path, ask: Any) -> None:
     (host / "bad").touch()
     assert ask("loaded")["msg"] == (
-        "the NVIDIA module does not load: no such device. Fix: dmesg | grep -E 'NVRM|nvidia' on the host says why; gpuprov explain "
-        "finds most of its messages"
+        "the NVIDIA module does not load: no such device. Fix: dmesg | grep -E 'NVRM|nvidia' on the host says why; "
+        "gpuprov explain finds most of its messages"
     )

@@ -91,7 +91,8 @@ def test_a_wrong_checksum_is_refused_before_anything_is_unpacked(tmp_path: Path,
         (entry("../outside"), "holds ../outside, which is not unpacked"),
         (entry("/etc/outside"), "holds /etc/outside, which is not unpacked"),
         (entry("aws-efa-installer/device", tarfile.CHRTYPE), "holds aws-efa-installer/device, which is not unpacked"),
-        (entry("aws-efa-installer/x", tarfile.LNKTYPE, "/etc/passwd"), "holds aws-efa-installer/x, which is not unpacked"),
+        (entry("aws-efa-installer/x", tarfile.LNKTYPE, "/etc/passwd"),
+         "holds aws-efa-installer/x, which is not unpacked"),
         (entry("aws-efa-installer/x", tarfile.SYMTYPE, "/etc"), "holds a link out of it: aws-efa-installer/x"),
         (entry("aws-efa-installer/x", tarfile.SYMTYPE, "a/../../.."), "holds a link out of it: aws-efa-installer/x"),
     ],
@@ -124,7 +125,8 @@ def test_records_that_are_none() -> None:
 
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Programs that note how they are called, and what is loaded: a build, or the kernel's OWN, which has neither mark."""
+    """Programs that note how they are called, and what is loaded: a build, or the kernel's OWN, which has neither
+    mark."""
     efa = on_host("efa")
 
     def made(loaded: str, disk: str = "NEW", **fails: int) -> Path:

@@ -178,7 +178,8 @@ case $1 in
   install)
     [ ! -e $built ] || exec cp $built {0}/installed
     {1}
-    mkdir -p $tree/build; echo 'cma.c:7: error: no MAD' >$tree/build/make.log; echo 'Error! Bad return status'; exit 10 ;;
+    mkdir -p $tree/build; echo 'cma.c:7: error: no MAD' >$tree/build/make.log; echo 'Error! Bad return status'
+      exit 10 ;;
 esac
 """
 

@@ -61,7 +61,8 @@ class Efi(Host):
             self.write(f"{ESP}/{MACHINE}/{kernel}/{file}", f"{file} {content}")
         self.write(
             f"{ESP}/loader/entries/{name or f'{MACHINE}-{kernel}.conf'}",
-            f"# Boot Loader Specification type#1 entry\ntitle      Debian GNU/Linux 12 (bookworm)\nversion    {kernel}\n"
+            "# Boot Loader Specification type#1 entry\ntitle      Debian GNU/Linux 12 (bookworm)\nversion    "
+            f"{kernel}\n"
             f"machine-id {MACHINE}\nsort-key   debian\noptions    root=UUID=1 ro quiet\n"
             f"linux      /{MACHINE}/{kernel}/linux\ninitrd     /{MACHINE}/{kernel}/initrd.img-{kernel}\n",
         )
@@ -317,12 +318,14 @@ def test_a_judge_that_is_killed_loses_nothing_of_the_site(host: Efi, steps: int)
         (lambda host: host.write(f"{ESP}/loader/loader.conf", "default @saved\n"), "default is @saved"),
         (lambda host: host.firmware("LoaderEntryDefault", "@saved"), "default is @saved"),
         (lambda host: host.gone(OLD), "bootctl lists no default entry"),
-        (lambda host: os.utime(host.root / f"boot/efi/{MACHINE}/{OLD}/initrd.img-{OLD}"), "was made anew since the host was started"),
+        (lambda host: os.utime(host.root / f"boot/efi/{MACHINE}/{OLD}/initrd.img-{OLD}"),
+         "was made anew since the host was started"),
         (lambda host: host.boots("first", f"{LINE} a=\xe4"), "an entry cannot hold as it is: 'a=\\xe4'"),
         (lambda host: (host.selected("other.efi", "first", LINE), host.write("/proc/sys/kernel/osrelease", "5.4")),
          "bootctl lists no entry that the host was started by (other.efi)"),
     ],
-    ids=["container", "no command line", "saved", "saved by a variable", "no entry", "initramfs", "odd word", "other entry"],
+    ids=["container", "no command line", "saved", "saved by a variable", "no entry", "initramfs", "odd word",
+         "other entry"],
 )  # fmt: skip
 def test_a_host_that_cannot_go_back_is_left_alone(host: Efi, change: Any, told: str) -> None:
     if told.startswith("bootctl lists no default"):

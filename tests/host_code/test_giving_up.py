@@ -1,4 +1,5 @@
-"""A step that failed: what was begun for it is taken back, and its reason is what is said, whatever comes of the rest."""
+"""A step that failed: what was begun for it is taken back, and its reason is what is said, whatever comes of the
+rest."""
 
 from __future__ import annotations
 
@@ -56,8 +57,8 @@ def test_a_service_that_does_not_start_and_modules_that_do_not_load_hide_nothing
     said = " ".join((done.stdout + done.stderr).split())
     assert done.returncode == 2, said
     assert (
-        "no {{ such }} thing; the old driver was not loaded again: modprobe -a nvidia: modprobe: ERROR: No such device; "
-        in said
+        "no {{ such }} thing; the old driver was not loaded again: modprobe -a nvidia: modprobe: ERROR: No such "
+        "device; " in said
     )
     assert "stopped for it, and not to be started again: bad.service (systemctl status says why)" in said
     assert "start -- good.service" in (tmp_path / "log").read_text()

@@ -80,8 +80,8 @@ def test_of_other_packages_the_scripts_are_to_be_read_first(host: Path) -> None:
         apt_database.repair_database([], check=False)
     told = str(refused.value)
     assert (
-        "and not by gpuprov; nothing was changed: dpkg left half-way: broken. Fix, on the host: read in /var/lib/dpkg/info"
-        in told
+        "and not by gpuprov; nothing was changed: dpkg left half-way: broken. Fix, on the host: read in "
+        "/var/lib/dpkg/info" in told
     )
     assert "what the scripts of broken do and ask" in told
     assert told.index("do and ask") < told.index("dpkg --configure -a")

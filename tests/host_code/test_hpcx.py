@@ -1,4 +1,5 @@
-"""HPC-X on a host: the stand-in's archive is unpacked, found by the probe, and left alone where it is somebody else's."""
+"""HPC-X on a host: the stand-in's archive is unpacked, found by the probe, and left alone where it is somebody
+else's."""
 
 from __future__ import annotations
 

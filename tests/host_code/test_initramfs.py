@@ -82,7 +82,8 @@ def test_a_full_boot_is_said_before_anything_is_written(boot: Path, monkeypatch:
 
 @pytest.fixture(name="copy")
 def _copy(boot: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A host that systemd-boot has started, with kernel-install's copy of the image, and a maker whose hook copies it."""
+    """A host that systemd-boot has started, with kernel-install's copy of the image, and a maker whose hook copies
+    it."""
     variables = boot / "efivars"
     variables.mkdir()
     told = "systemd-boot 252.39-1".encode("utf-16-le")

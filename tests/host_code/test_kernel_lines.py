@@ -16,25 +16,26 @@ GPU = "NVRM: The NVIDIA GPU 0000:b3:00.0"
 ROWS = [
     (
         (REAL / "l40s-off-the-bus/dmesg.txt").read_text(encoding="utf-8"),
-        "[ 1843.308145] NVRM: The NVIDIA GPU 0000:b3:00.0 (PCI ID: 10de:26b5) installed in this system has fallen off the bus and is "
-        "not responding to commands.",
+        "[ 1843.308145] NVRM: The NVIDIA GPU 0000:b3:00.0 (PCI ID: 10de:26b5) installed in this system has fallen "
+        "off the bus and is not responding to commands.",
     ),
     (
         (REAL / "p4-open-580/dmesg.txt").read_text(encoding="utf-8"),
-        "[   87.358035] NVRM: The NVIDIA GPU 0000:03:00.0 (PCI ID: 10de:1bb3) installed in this system is not supported by open "
-        "nvidia.ko because it does not include the required GPU System Processor (GSP).",
+        "[   87.358035] NVRM: The NVIDIA GPU 0000:03:00.0 (PCI ID: 10de:1bb3) installed in this system is not "
+        "supported by open nvidia.ko because it does not include the required GPU System Processor (GSP).",
     ),
     (
         (REAL / "ubuntu1604-367-mismatch/journal.txt").read_text(encoding="utf-8"),
-        "Aug 26 14:08:07 host kernel: NVRM: API mismatch: the client has the version 367.44, but this kernel module has the version "
-        "367.35.  Please make sure that this kernel module and all NVIDIA driver components have the same version.",
+        "Aug 26 14:08:07 host kernel: NVRM: API mismatch: the client has the version 367.44, but this kernel module "
+        "has the version 367.35.  Please make sure that this kernel module and all NVIDIA driver components have "
+        "the same version.",
     ),
     (
         "[    4.1] NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85)\n"
         "[    4.1] NVRM: installed in this system requires use of the NVIDIA open kernel modules.\n"
         "[    4.2] NVRM: None of the NVIDIA devices were initialized.\n",
-        "[    4.1] NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85) installed in this system requires use of the NVIDIA open "
-        "kernel modules.",
+        "[    4.1] NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85) installed in this system requires use of "
+        "the NVIDIA open kernel modules.",
     ),
     (
         "[    4.1] NVRM: The NVIDIA GeForce GTX 580 GPU installed in this system is\n"
@@ -42,14 +43,16 @@ ROWS = [
         "               NVRM:  visit http://www.nvidia.com/object/unix.html for more\n"
         "               NVRM:  information.  The 580.95.05 NVIDIA driver will ignore\n"
         "               NVRM:  this GPU.  Continuing probe...\n",
-        "[    4.1] NVRM: The NVIDIA GeForce GTX 580 GPU installed in this system is supported through the NVIDIA 390.xx Legacy "
-        "drivers. Please visit http://www.nvidia.com/object/unix.html for more information.  The 580.95.05 NVIDIA driver will ignore "
-        "this GPU.  Continuing probe...",
+        "[    4.1] NVRM: The NVIDIA GeForce GTX 580 GPU installed in this system is supported through the NVIDIA "
+        "390.xx Legacy "
+        "drivers. Please visit http://www.nvidia.com/object/unix.html for more information.  The 580.95.05 NVIDIA "
+        "driver will ignore this GPU.  Continuing probe...",
     ),
     (
         "[    4.1] NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:\n"
         "[    4.1] NVRM: BAR1 is 0M @ 0x0 (PCI:0000:02:00.0)\n",
-        "[    4.1] NVRM: This PCI I/O region assigned to your NVIDIA device is invalid: BAR1 is 0M @ 0x0 (PCI:0000:02:00.0)",
+        "[    4.1] NVRM: This PCI I/O region assigned to your NVIDIA device is invalid: BAR1 is 0M @ 0x0 "
+        "(PCI:0000:02:00.0)",
     ),
 ]
 APART = [

@@ -1,4 +1,5 @@
-"""The module that has the MIG program carry out what is wanted: what it keeps for the next boot, and what it does not."""
+"""The module that has the MIG program carry out what is wanted: what it keeps for the next boot, and what it does
+not."""
 
 from __future__ import annotations
 

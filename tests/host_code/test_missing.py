@@ -28,7 +28,10 @@ def test_each_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "shadow"))
     tasks = [{"name": name, name: arguments, "ignore_errors": True} for name, arguments in TASKS.items()]
     done = play(tmp_path, {"vars": {"gpuprov_version": "1.2.3"}, "tasks": tasks})
-    line = "the Python that runs Ansible has no package gpuprov (No module named 'gpuprov'). Fix: pip install gpuprov==1.2.3 beside"
+    line = (
+        "the Python that runs Ansible has no package gpuprov (No module named 'gpuprov'). Fix: pip install "
+        "gpuprov==1.2.3 beside"
+    )
     assert done.stdout.count(f"[ERROR]: Task failed: Action failed: {line}") + done.stdout.count(
         f'"msg": "{line}'
     ) >= len(TASKS), done

@@ -287,8 +287,10 @@ def test_the_names_stand_before_the_version_that_they_share(place: Path) -> None
     with pytest.raises(AnotherDriver) as refused:
         actions.prepare_transaction(Host(NINE), asked("x"), True)  # type: ignore[arg-type]
     assert (
-        "of another, glx-alternative-nvidia (1.2.2), libnvidia-cfg1 nvidia-alternative nvidia-legacy-check (535.261.03-1), "
-        "nvidia-installer-cleanup (20220217+3~deb12u1), nvidia-persistenced (535.171.04-1~deb12u1); nvidia-installer-cleanup asks"
+        "of another, glx-alternative-nvidia (1.2.2), libnvidia-cfg1 nvidia-alternative nvidia-legacy-check "
+        "(535.261.03-1), "
+        "nvidia-installer-cleanup (20220217+3~deb12u1), nvidia-persistenced (535.171.04-1~deb12u1); "
+        "nvidia-installer-cleanup asks"
     ) in str(refused.value)
 
 
@@ -333,7 +335,10 @@ def test_what_comes_along_is_judged_together_with_the_driver_that_comes(place: P
         "nvidia-persistenced",
         coming=coming("535.216.03", "nvidia-kernel-dkms=535.216.03-1", "libnvidia-cfg1=535.216.03-1"),
     )
-    together = "Inst nvidia-kernel-dkms 535.216.03-1\nInst libnvidia-cfg1 535.216.03-1\nInst nvidia-persistenced 535.171.04-1~deb12u1"
+    together = (
+        "Inst nvidia-kernel-dkms 535.216.03-1\nInst libnvidia-cfg1 535.216.03-1\nInst nvidia-persistenced "
+        "535.171.04-1~deb12u1"
+    )
     assert actions.prepare_transaction(Host(NINE, together=together), task, True)["trial"]  # type: ignore[arg-type]
     second = f"{together}\nInst libcuda1 535.261.03-1"
     with pytest.raises(AnotherDriver, match=r"to be 535\.216\.03 of packages .*another, libcuda1 \(535\.261\.03-1\)\."):

@@ -148,7 +148,8 @@ def test_every_part_of_the_program_is_given(monkeypatch: pytest.MonkeyPatch, tmp
     assert {name for name, _ in parts} == {path.stem for path in Path(dnf.__file__).parent.glob("dnf_*.py")}
     assert all(size > 100 for _, size in parts)
     assert request == {
-        "timeout": 7, "mirror_timeout": 0, "install": ["a=1"], "remove": ["b"], "pin": {}, "module": "a:1", "action": "try",
+        "timeout": 7, "mirror_timeout": 0, "install": ["a=1"], "remove": ["b"], "pin": {}, "module": "a:1",
+        "action": "try",
         "download": False,
     }  # fmt: skip
 

@@ -49,7 +49,8 @@ except model.Refused as refused:
     print(json.dumps({"refused": str(refused)}))
 """
 ASKED: dict[str, Any] = {
-    "of": "it", "install": [], "remove": [], "may_remove": [], "pin": {}, "stream": "", "refuse": {}, "hint": "ask somebody",
+    "of": "it", "install": [], "remove": [], "may_remove": [], "pin": {}, "stream": "", "refuse": {},
+    "hint": "ask somebody",
     "hold": [], "release": [], "names": [], "related": "", "source": "", "sources": {}, "max_age": 86400,
 }  # fmt: skip
 DRIVER_OLD = [f"Inst gp-driver {OLD}-1", f"Inst gp-lib {OLD}-1"]
@@ -209,8 +210,8 @@ def test_anothers_packages_are_left_alone(host: Host) -> None:
     refuse = {"patterns": ["gp-(lib|driver).*", "x"], "why": "they are mine", "hint": "ask me"}
     said = host.refused("try", install=["gp-user"], refuse=refuse)
     assert said == (
-        f"with it {host.manager} would install, move or remove gp-driver, gp-lib; they are mine. Nothing was changed or downloaded. "
-        "Fix: ask me"
+        f"with it {host.manager} would install, move or remove gp-driver, gp-lib; they are mine. Nothing was "
+        "changed or downloaded. Fix: ask me"
     )
     assert host.ask("try", install=["gp-spare"], refuse=refuse)["trial"] == ["Inst gp-spare 1.0-1"]
 
@@ -318,7 +319,8 @@ def test_a_rollback_waits_little_for_a_mirror_that_says_nothing(host: Host) -> N
         pytest.skip("apt asks no mirror for what its lists have")
     path = SOURCES["redhat"][0]
     host.sh(
-        f"cp {path} /tmp/kept; rm -rf /var/cache/dnf/*; sed -i s,file:///srv/repository,http://127.0.0.1:8099/, {path}; "
+        f"cp {path} /tmp/kept; rm -rf /var/cache/dnf/*; sed -i s,file:///srv/repository,http://127.0.0.1:8099/, "
+        f"{path}; "
         f"python3 -c '{SILENT}' > /dev/null 2>&1 & echo $! > /tmp/silent"
     )
     offered = "from gpuprov_host_code import kept_rpms; print(kept_rpms.offered(['gp-spare']))"

@@ -335,7 +335,8 @@ def test_how_zypper_ends(status: int, out: str, err: str, problem: str) -> None:
 
 
 def test_scripts_that_failed() -> None:
-    """As rpm 4.14 says it inside of zypper's message; libzypp finds some of them itself (status 107), and not others."""
+    """As rpm 4.14 says it inside of zypper's message; libzypp finds some of them itself (status 107), and not
+    others."""
     failed = "warning: %post(a-1) scriptlet failed, exit status 3"
     said = f"<?xml version='1.0'?><stream><message type='info'>Additional rpm output:\n{failed}\n</message></stream>"
     assert zypper_answer.list_failed_scripts(Ran(107, said, "")) == [failed]

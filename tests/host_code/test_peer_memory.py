@@ -32,7 +32,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here.program(
         tmp_path,
         "rmmod",
-        'echo rmmod $1 >> $STATE/log; [ ! -e $STATE/busy ] || { echo "$1 is in use" >&2; exit 1; }; rm -r $STATE/modules/$1\n',
+        'echo rmmod $1 >> $STATE/log; [ ! -e $STATE/busy ] || { echo "$1 is in use" >&2; exit 1; }; rm -r '
+        "$STATE/modules/$1\n",
     )
     here.program(
         tmp_path,
@@ -45,7 +46,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def loads(place: Path, value: str = "1") -> None:
-    (place / "load").write_text(f"mkdir -p $STATE/modules/{NAME}/parameters; p=$STATE/modules/{NAME}/parameters/peerdirect_support\n"
+    (place / "load").write_text(f"mkdir -p $STATE/modules/{NAME}/parameters; "
+                                f"p=$STATE/modules/{NAME}/parameters/peerdirect_support\n"
                                 f"[ -e $p ] || echo {value} > $p\n")  # fmt: skip
 
 
@@ -108,7 +110,8 @@ def test_another_module_in_use_is_refused(host: Path, ask: Ask) -> None:
 
 
 def test_a_module_that_others_loaded_is_loaded_anew_by_a_unit_that_has_not_run(host: Path, ask: Ask) -> None:
-    """Only ExecStop of a unit that ran takes the module away, and only a module that is loaded anew takes parameters."""
+    """Only ExecStop of a unit that ran takes the module away, and only a module that is loaded anew takes
+    parameters."""
     loaded(host, value="0")
     assert ask()["differs"] == ["peerdirect_support is 0"]
     assert log(host) == ["rmmod nvidia_peermem", "restart"]
@@ -123,7 +126,8 @@ def test_a_module_that_stays_as_it_was_is_refused(host: Path, ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("kernel", "told"),
     [
-        ("eth0: up\nnvidia_peermem: Unknown symbol x\n", "insert | nvidia_peermem: Unknown symbol x. That is: it was built for"),
+        ("eth0: up\nnvidia_peermem: Unknown symbol x\n",
+         "insert | nvidia_peermem: Unknown symbol x. That is: it was built for"),
         ("nvidia_peermem: strange\n", "insert | nvidia_peermem: strange. Fix: gpuprov verify says what it was built"),
         ("", "could not insert. Fix: gpuprov verify"),
     ],

@@ -48,7 +48,8 @@ PACKED: prebuilt.Description = {
         (PACKED | {"kernels": ["6.1.0-48", "6.1.0-47"]}, ""),
         (
             {},
-            "b: it has packed no modules of nvidia-kernel-dkms 535.261.03-1 for this machine to give out, and is not in this run",
+            "b: it has packed no modules of nvidia-kernel-dkms 535.261.03-1 for this machine to give out, and is "
+            "not in this run",
         ),
         (
             PACKED | {"flavour": "open"},

@@ -27,7 +27,8 @@ OWNER: Owner = {
     "controller": "elsewhere", "pid": 77, "pid_start": "1", "user": "kim", "host": "ops1", "since": "now", "run": "r1",
     "lease": 300,
 }  # fmt: skip
-MORE = """restart) echo "restart $3" >> "$STATE/log"; case $3 in *slurm*) cat "$STATE/devices" > "$STATE/gres.conf" ;; esac ;;
+MORE = """restart) echo "restart $3" >> "$STATE/log"
+  case $3 in *slurm*) cat "$STATE/devices" > "$STATE/gres.conf" ;; esac ;;
 try-restart) echo "try-restart $3" >> "$STATE/log" ;;
 is-enabled) [ -e "$STATE/enabled/$4" ] ;;
 """
@@ -46,7 +47,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(os, "sync", lambda: None)
     program(tmp_path, "systemctl", SYSTEMCTL.replace("start) ", f"{MORE}start) "))
-    smi = 'echo "smi $*" >> "$STATE/log"; [ ! -e "$STATE/refuses" ] || { echo "GPU is in use by\nanother client"; exit 255; }'
+    smi = (
+        'echo "smi $*" >> "$STATE/log"; [ ! -e "$STATE/refuses" ] || { echo "GPU is in use by\nanother client"; '
+        "exit 255; }"
+    )
     program(tmp_path, "nvidia-smi", smi)
     program(tmp_path, "shutdown", 'printf "%s|" "$@" > "$STATE/booted"')
     for name in ("active", "broken"):
@@ -62,7 +66,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def ask(place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
     def answer_one(action: str, **more: Any) -> dict[str, Any]:
-        request = {"action": action, "owner": OWNER, "known": SERVICES, "services": SERVICES[:2], "gpus": ["0000:19:00.0"],
+        request = {"action": action, "owner": OWNER, "known": SERVICES, "services": SERVICES[:2],
+                   "gpus": ["0000:19:00.0"],
                    "ids": ["GPU-1"], "checks": ["health.recovery"], "message": "why", "boot_units": BOOT_UNITS,
                    "listings": listings(place), **more}  # fmt: skip
         monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(request)))

@@ -33,7 +33,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Key, Key]:
 def block(**changed: Any) -> Any:
     """What is wanted."""
     return {
-        "name": "test", "of": "the site", "url": "https://mirror.example/x", "suite": "/", "components": [], "signed": "index",
+        "name": "test", "of": "the site", "url": "https://mirror.example/x", "suite": "/", "components": [],
+        "signed": "index",
         "fingerprint": "", "key_file": "", "key_url": "", **changed,
     }  # fmt: skip
 

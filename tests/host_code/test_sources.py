@@ -45,7 +45,8 @@ def test_deb822() -> None:
         "# a comment\nTypes: deb deb-src\nURIs: https://a.example/x\n  https://b.example/x\nSuites: stable\n"
         "Components: main\nSigned-By:\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc\n\n"
         "Types: deb\nURIs: https://c.example\nSuites: ./\nEnabled: no\n\n"
-        "Types: deb-src\nURIs: https://d.example\nSuites: ./\n\nTypes: deb\nURIs: https://e.example\nSuites: ./\nTrusted: yes\n"
+        "Types: deb-src\nURIs: https://d.example\nSuites: ./\n\nTypes: deb\nURIs: https://e.example\nSuites: "
+        "./\nTrusted: yes\n"
     )
     found = rows(a_sources=text)
     assert [row.url for row in found] == ["https://a.example/x", "https://b.example/x", "https://e.example"]
@@ -200,7 +201,8 @@ def test_rpm_must_know_the_key(line: str, imports: bool) -> None:
         ({"a_list": "deb [allow-insecure=yes] https://nvidia.example/ /\n"}, ["allow-insecure=yes"]),
         ({"a_repo": "[a]\nbaseurl=https://a.example\ngpgcheck=0\n"}, ["gpgcheck=0"]),
         ({"a_repo": "[a]\nbaseurl=https://a.example\ngpgcheck=0\nrepo_gpgcheck=1\n"}, []),
-        ({"a_repo": "[a]\nbaseurl=https://a.example\ngpgkey=http://a.example/k\n"}, ["key over plain http (http://a.example/k)"]),
+        ({"a_repo": "[a]\nbaseurl=https://a.example\ngpgkey=http://a.example/k\n"},
+         ["key over plain http (http://a.example/k)"]),
         ({"a_repo": "[a]\nbaseurl=http://a.example\ngpgkey=https://a.example/k\n"}, []),
     ],
 )  # fmt: skip

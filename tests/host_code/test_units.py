@@ -273,9 +273,13 @@ def test_a_failure_is_told_with_what_the_program_said_last(place: Path, ask: Ask
 
 
 def test_a_unit_that_was_ended_is_not_told_with_what_it_said_another_time(place: Path, ask: Ask) -> None:
-    """A unit that ran out of time leaves no line of its own: that of an earlier run, for another reason, would mislead."""
+    """A unit that ran out of time leaves no line of its own: that of an earlier run, for another reason, would
+    mislead."""
     put(place, "status", 1)
-    ended = "gpuprov-roce.service: start operation timed out. Terminating.\ngpuprov-roce.service: Failed with result 'timeout'.\n"
+    ended = (
+        "gpuprov-roce.service: start operation timed out. Terminating.\ngpuprov-roce.service: Failed with "
+        "result 'timeout'.\n"
+    )
     journal(place, ended)
     assert (
         "failed: gpuprov-roce.service: start operation timed out. Terminating.; gpuprov-roce.service: Failed"

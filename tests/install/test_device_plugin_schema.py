@@ -108,7 +108,8 @@ BLOCKS: list[tuple[dict[str, Any], str, str]] = [
     (sharing("time_slicing", rename_by_default=True, fail_requests_greater_than_one=True), "none", "time-slicing"),
     (sharing("mps", fail_requests_greater_than_one=False), "none", "mps"),
     ({"device_plugin": MIXED}, "mixed", "time-slicing"),
-    ({"device_plugin": {"device_list_strategy": ["cdi-annotations", "cdi-cri"]}, "gpu_operator": {"enabled": True}}, "none", "none"),
+    ({"device_plugin": {"device_list_strategy": ["cdi-annotations", "cdi-cri"]}, "gpu_operator": {"enabled": True}},
+     "none", "none"),
 ]  # fmt: skip
 
 

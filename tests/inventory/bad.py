@@ -85,7 +85,8 @@ FORM = [
     yaml(
         "blocks beside gpuprov",
         "all:\n  vars:\n    gpuprov:\n    nouveau: {}\n    a: 1\n  hosts: {gpu01: {gpuprov: , mig: {}}}\n",
-        ":3:5: gpuprov is empty, and nouveau beside it is no part of it; indent nouveau by two more spaces than gpuprov",
+        ":3:5: gpuprov is empty, and nouveau beside it is no part of it; indent nouveau by two more spaces than "
+        "gpuprov",
         ":6:19: gpuprov is empty, and mig beside it is no part of it; indent mig by two more spaces than gpuprov",
     ),
     yaml(
@@ -219,7 +220,8 @@ TEXT = [
     ),
     yaml(
         "no space after a colon, further down",
-        "all:\n  hosts:\n    gpu01:\n      ansible_host: 192.0.2.1\n      ansible_user:admin\n      ansible_become: true\n",
+        "all:\n  hosts:\n    gpu01:\n      ansible_host: 192.0.2.1\n      ansible_user:admin\n      ansible_become: "
+        "true\n",
         ':5:7: there is no space after the colon; write a space after "ansible_user:"',
     ),
     yaml(
@@ -244,7 +246,8 @@ TEXT = [
     ),
     yaml(
         "a quote that does not close",
-        'all:\n  vars:\n    gpuprov:\n      nvidia_driver:\n        version: "580\n      mig:\n        mode: disabled\n',
+        'all:\n  vars:\n    gpuprov:\n      nvidia_driver:\n        version: "580\n      mig:\n        mode: '
+        "disabled\n",
         ':5:18: the quote that opens here is not closed in this line; end the value of version with "',
     ),
     yaml(
@@ -297,7 +300,8 @@ TEXT = [
         "ini section",
         {"a.ini": "[a:b]\ngpu01\n"},
         [
-            'a.ini:1:1: a section of the kind "b" is none that Ansible knows; allowed: [NAME], [NAME:vars], [NAME:children]'
+            'a.ini:1:1: a section of the kind "b" is none that Ansible knows; allowed: [NAME], [NAME:vars], '
+            "[NAME:children]"
         ],
         "a.ini",
     ),

@@ -76,7 +76,8 @@ VALUES = [
     yaml(
         "template syntax",
         spec('{nvidia_driver: {version: "{{ a"}}'),
-        ":3:40: nvidia_driver.version cannot be resolved: unexpected end of template, expected 'end of print statement'",
+        ":3:40: nvidia_driver.version cannot be resolved: unexpected end of template, expected 'end of print "
+        "statement'",
     ),
     yaml(
         "an unknown filter",

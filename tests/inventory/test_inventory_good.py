@@ -246,8 +246,8 @@ def test_a_key_of_the_top_that_holds_an_anchor_is_a_warning(anchor: str) -> None
     lay({"inventory.yaml": f"{anchor}\nall:\n  hosts:\n    a: {{gpuprov: {{<<: *d, persistence: {{}}}}}}\n"})
     found = load(["inventory.yaml"])
     assert [str(warning) for warning in found.warnings] == [
-        'inventory.yaml:1:1: warning: "x" holds an anchor, and Ansible takes it for a group without hosts; under vars of a group '
-        'it is a variable: "all: {vars: {x: ...}}"'
+        'inventory.yaml:1:1: warning: "x" holds an anchor, and Ansible takes it for a group without hosts; under '
+        'vars of a group it is a variable: "all: {vars: {x: ...}}"'
     ]
     (host,) = found.hosts
     assert exact(host.values) == exact({"nvidia_driver": {"version": "580"}, "persistence": {}})

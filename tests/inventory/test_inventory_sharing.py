@@ -122,7 +122,8 @@ def test_a_value_of_a_host_keeps_its_own_place(evaluated: list[str]) -> None:
 def test_a_template_without_a_value_is_told_of_every_host(evaluated: list[str]) -> None:
     lay(
         {
-            "inventory.yaml": 'all:\n  vars: {gpuprov: {x: "{{ rail }}"}}\n  hosts: {gpu01: {}, gpu02: {rail: 1}, gpu03: {}}\n'
+            "inventory.yaml": 'all:\n  vars: {gpuprov: {x: "{{ rail }}"}}\n  hosts: {gpu01: {}, gpu02: {rail: 1}, '
+            "gpu03: {}}\n"
         }
     )
     with pytest.raises(SpecError) as caught:
@@ -159,7 +160,8 @@ print([host.values["x"] for host in load(["inventory.yaml"]).hosts])
 def test_facts_that_a_cache_holds_are_each_hosts_own(evaluated: list[str]) -> None:
     lay(
         {
-            "inventory.yaml": 'all:\n  vars: {gpuprov: {x: "{{ ansible_facts.machine }}"}}\n  hosts: {gpu00: {}, gpu01: {}}\n'
+            "inventory.yaml": 'all:\n  vars: {gpuprov: {x: "{{ ansible_facts.machine }}"}}\n  hosts: {gpu00: {}, '
+            "gpu01: {}}\n"
         }
     )
     settings = {"ANSIBLE_CACHE_PLUGIN": "jsonfile", "ANSIBLE_CACHE_PLUGIN_CONNECTION": "facts"}

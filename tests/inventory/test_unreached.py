@@ -40,7 +40,8 @@ def refused(*sources: str) -> list[str]:
 def test_a_group_that_has_nothing_but_a_spec(tmp_path: Path) -> None:
     write("all:\n  children:\n    training: {hosts: {gpu1: {}}}\n    trainning:\n      vars:\n        " + SPEC + "\n")
     assert refused() == [
-        'inventory.yaml:6:9: the gpuprov of group "trainning" reaches no host: the group has none; did you mean "training"?'
+        'inventory.yaml:6:9: the gpuprov of group "trainning" reaches no host: the group has none; did you mean '
+        '"training"?'
     ]
 
 
@@ -121,7 +122,8 @@ def test_a_file_of_variables_that_nobody_reads(file: str, why: str) -> None:
 
 @pytest.mark.parametrize(
     ("folder", "right"),
-    [("groupvars", "group_vars"), ("group-vars", "group_vars"), ("Group_Vars", "group_vars"), ("group_var", "group_vars"),
+    [("groupvars", "group_vars"), ("group-vars", "group_vars"), ("Group_Vars", "group_vars"),
+     ("group_var", "group_vars"),
      ("hosts_vars", "host_vars"), ("hostvars", "host_vars")],
 )  # fmt: skip
 def test_a_folder_of_variables_with_another_name(folder: str, right: str) -> None:
@@ -129,7 +131,8 @@ def test_a_folder_of_variables_with_another_name(folder: str, right: str) -> Non
     write(SPEC, f"{folder}/training.yml")
     write("x: 1", f"{folder}/other.yml")
     assert told() == [
-        f"{folder}/training.yml:1:1: warning: the gpuprov in this file reaches no host: Ansible reads {right}, and not {folder}; "
+        f"{folder}/training.yml:1:1: warning: the gpuprov in this file reaches no host: Ansible reads {right}, and "
+        f"not {folder}; "
         f"rename the folder to {right}"
     ]
 

@@ -89,7 +89,10 @@ def test_no_secret_is_in_any_file_and_each_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_a_secret_in_what_is_not_called_one_is_refused(tmp_path: Path, more: str) -> None:
-    text = f"all:\n  vars:\n    ansible_become_password: {SECRETS[0]}\n    gpuprov: {{nouveau: {{}}}}\n  hosts:\n    gpu1:\n"
+    text = (
+        f"all:\n  vars:\n    ansible_become_password: {SECRETS[0]}\n    gpuprov: {{nouveau: {{}}}}\n  hosts:\n   "
+        " gpu1:\n"
+    )
     with pytest.raises(GpuprovError, match="holds the value of ansible_become_password") as caught:
         frozen_fleet(tmp_path, f"{text}      {more}\n")
     assert SECRETS[0] not in str(caught.value)

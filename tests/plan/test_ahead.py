@@ -40,8 +40,8 @@ URL = "https://mirror.example/cuda"
 VERSION = "580.95.05-1"
 NAMES = (
     "nvidia-kernel-dkms nvidia-kernel-support firmware-nvidia-gsp nvidia-alternative nvidia-smi libnvidia-ml1 libcuda1 "
-    "libnvidia-ptxjitcompiler1 libnvidia-cfg1 nvidia-driver-cuda libnvidia-nvvm4 libnvidia-pkcs11-openssl3 libcudadebugger1 "
-    "nvidia-cuda-mps nvidia-persistenced nvidia-modprobe nvidia-kernel-open-dkms"
+    "libnvidia-ptxjitcompiler1 libnvidia-cfg1 nvidia-driver-cuda libnvidia-nvvm4 libnvidia-pkcs11-openssl3 "
+    "libcudadebugger1 nvidia-cuda-mps nvidia-persistenced nvidia-modprobe nvidia-kernel-open-dkms"
 ).split()
 INDEX = "".join(f"{name} | {VERSION} | {URL}  Packages\n" for name in NAMES)
 SPEC = HostSpec(

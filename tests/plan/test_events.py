@@ -272,7 +272,8 @@ def test_what_ansible_says_of_no_host_is_kept() -> None:
                 "module_stdout": "",
                 "rc": 137,
             },
-            'its program on the host was killed (SIGKILL): for want of memory ("journalctl -k" tells), or by somebody there',
+            'its program on the host was killed (SIGKILL): for want of memory ("journalctl -k" tells), or by '
+            "somebody there",
         ),
         (
             {"msg": "MODULE FAILURE\nSee stdout", "module_stdout": "", "rc": -9},
@@ -345,7 +346,8 @@ def test_bytes_that_are_no_text_do_not_end_the_report() -> None:
 
 
 def test_a_long_message_keeps_its_fix() -> None:
-    data: Any = {"host": "gpu1", "task": "nvidia_driver : Try it", "role": "nvidia_driver", "task_action": "gpuprov_packages",
+    data: Any = {"host": "gpu1", "task": "nvidia_driver : Try it", "role": "nvidia_driver",
+                 "task_action": "gpuprov_packages",
             "res": {"msg": f"apt cannot install {'x ' * 1000}. Fix: release what is held"}}  # fmt: skip
     ledger = Ledger()
     ledger.feed({"event": "runner_on_failed", "event_data": data})
@@ -359,7 +361,8 @@ def test_a_long_message_keeps_its_fix() -> None:
     ("said", "told"),
     [
         ("", "the connection was cut: ssh, its sshd or its shell there was ended"),
-        ("ssh: connect to host a port 22: Connection timed out\r\n", "ssh: connect to host a port 22: Connection timed out"),
+        ("ssh: connect to host a port 22: Connection timed out\r\n",
+         "ssh: connect to host a port 22: Connection timed out"),
     ],
 )  # fmt: skip
 def test_a_question_that_was_cut_off_is_told_in_the_words_of_ssh(said: str, told: str) -> None:

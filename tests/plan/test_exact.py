@@ -69,7 +69,10 @@ def test_what_the_package_manager_refuses_blocks_the_host_where_its_versions_are
 
 def test_packages_of_another_driver_block_a_host_whatever_its_preflight_knows() -> None:
     """persistence names no version beforehand, and the packages that would come are in the answer."""
-    told = "the host's driver is of NVIDIA's runfile (x), and with y apt would install packages of another, libcuda1 1. Fix: leave it"
+    told = (
+        "the host's driver is of NVIDIA's runfile (x), and with y apt would install packages of another, "
+        "libcuda1 1. Fix: leave it"
+    )
     foreseen = Foreseen(packages={"persistence": (Packages(of="nvidia-persistenced", judge=True),)})
     found = with_answer(PLAN, foreseen, Answer(transactions=(Transaction((), told, True),))).blocked
     assert [(one.check, one.hint) for one in found] == [("persistence.offered", "leave it")]

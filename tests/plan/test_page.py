@@ -132,7 +132,8 @@ def test_texts_of_hosts_are_texts(evil: str) -> None:
     diff = Item(kind="file", name=evil, diff=f"+{evil}")
     change = Item(kind="package", name=evil, before=evil, after=evil)
     plan = replace(
-        FULL, host=evil, run={evil: evil}, blocked=(job,), places={job.check: evil}, mig=(cut,), diffs=(diff,), changes=(change,),
+        FULL, host=evil, run={evil: evil}, blocked=(job,), places={job.check: evil}, mig=(cut,), diffs=(diff,),
+        changes=(change,),
         reboot_reasons=(evil,), last_apply=evil, unpredicted=(evil,), versions={evil: evil},
     )  # fmt: skip
     away = HostPlan(host=f"{evil}2", unreachable=evil)

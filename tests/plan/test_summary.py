@@ -54,8 +54,8 @@ def many(plan: HostPlan, number: int, **more: Any) -> list[HostPlan]:
                 DOWN,
                 replace(DOWN, installed={}, versions={"nvidia_driver": "570.211.01"}, changes=SET[:3], reboot=False),
             ],
-            "2 hosts: driver 580.178.04 -> 570.211.01 (downgrade) on 1, driver 570.211.01 (new) on 1, 3 to 15 packages, "
-            "one reboot on 1",
+            "2 hosts: driver 580.178.04 -> 570.211.01 (downgrade) on 1, driver 570.211.01 (new) on 1, 3 to 15 "
+            "packages, one reboot on 1",
         ),
         (
             [replace(DOWN, installed={"nvidia_driver": "570.9"}, changes=(), reboot=False)],

@@ -1,4 +1,5 @@
-"""Tasks that name a capability alone: which options their modules get, and that a host with nothing to do is not asked."""
+"""Tasks that name a capability alone: which options their modules get, and that a host with nothing to do is not
+asked."""
 
 from __future__ import annotations
 

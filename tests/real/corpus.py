@@ -1,4 +1,5 @@
-"""The captures: what lies in each folder, what is read of it, and how that is compared with what is true of the host."""
+"""The captures: what lies in each folder, what is read of it, and how that is compared with what is true of the
+host."""
 
 from __future__ import annotations
 

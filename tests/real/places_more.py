@@ -40,7 +40,8 @@ def programs(tree: Tree, text: str, _: str) -> None:
 
 
 def initrd(tree: Tree, text: str, command: str) -> None:
-    """The list of an image's files, of the running kernel's where nothing else is told. lsinitrd is a part of dracut."""
+    """The list of an image's files, of the running kernel's where nothing else is told. lsinitrd is a part of
+    dracut."""
     name, release = command.split(maxsplit=1)[0], tree.kernel or "unknown"
     image = f"initramfs-{release}.img"
     if name == "lsinitramfs":

@@ -1,4 +1,5 @@
-"""Probes whose scripts are our own composition, run whole over a capture: shell and parser both meet what hosts print."""
+"""Probes whose scripts are our own composition, run whole over a capture: shell and parser both meet what hosts
+print."""
 
 from __future__ import annotations
 

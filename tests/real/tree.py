@@ -19,9 +19,10 @@ from typing import Any
 from gpuprov.facts.probes.base import Output, Probe
 
 PLAIN = (
-    "awk base64 basename bash cat cmp cpio cut date dirname env expr false find gawk getconf grep gzip head ls mawk mkdir mktemp od "
-    "paste "
-    "printf readlink rm rmdir sed seq setpriv sh sha256sum sort tail tee test timeout touch tr true uniq wc xargs xz xzcat zcat id"
+    "awk base64 basename bash cat cmp cpio cut date dirname env expr false find gawk getconf grep gzip head ls mawk "
+    "mkdir mktemp od paste "
+    "printf readlink rm rmdir sed seq setpriv sh sha256sum sort tail tee test timeout touch tr true uniq wc xargs "
+    "xz xzcat zcat id"
 ).split()
 """Programs of this machine that say nothing of it; the system's kernel, packages and units are told by the capture
 alone."""

@@ -1,4 +1,5 @@
-"""Each recipe of the catalogue is valid and can be rehearsed in containers; what it warns of and what is left out is known."""
+"""Each recipe of the catalogue is valid and can be rehearsed in containers; what it warns of and what is left out is
+known."""
 
 from __future__ import annotations
 

@@ -70,7 +70,8 @@ def test_each_result_has_its_place(given: Row, kind: Kind, gpu: bool, part: str)
 
 
 def test_the_fix_of_what_is_not_proved_is_the_specs_where_there_is_one() -> None:
-    """An A100 board whose spec forgets the Fabric Manager: whoever rehearses it changes the spec, not the simulation."""
+    """An A100 board whose spec forgets the Fabric Manager: whoever rehearses it changes the spec, not the
+    simulation."""
     spec = msgspec.structs.replace(
         FULL, capabilities={name: one for name, one in FULL.capabilities.items() if name != "fabric_manager"}
     )

@@ -1,4 +1,5 @@
-"""The rendered project: byte-stable, without secrets, playable by ansible-playbook alone, never over somebody's files."""
+"""The rendered project: byte-stable, without secrets, playable by ansible-playbook alone, never over somebody's
+files."""
 
 from __future__ import annotations
 

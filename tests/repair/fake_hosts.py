@@ -90,8 +90,8 @@ class FakeHosts:
 
 @dataclass
 class FakeDrains:
-    """A scheduler that gives this step, and notes what was asked. `back`: its state when the host is given back; `before`: answers
-    before the last."""
+    """A scheduler that gives this step, and notes what was asked. `back`: its state when the host is given back;
+    `before`: answers before the last."""
 
     step: Step
     back: State = "done"

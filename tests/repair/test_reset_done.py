@@ -93,19 +93,22 @@ def test_all_gpus_where_the_fabric_asks_or_nobody_knows_which(result: Result) ->
 @run_each(
     ("hosts", "text", "gpus", "words"),
     [
-        (reached(), "2h", (), "Xid 119 on 0000:19:00 came at 2025-11-23 11:13 UTC, after a reset at 2025-11-23 10:13 UTC"),
+        (reached(), "2h", (), "Xid 119 on 0000:19:00 came at 2025-11-23 11:13 UTC, after a reset at 2025-11-23 "
+                              "10:13 UTC"),
         (reached(), "2036-01-01T00:00:00+00:00", (), "in the future"),
         (reached(), "boot", (), "needs no record"),
         (reached(), "yesterday", (), 'gpu1: --reset-done "yesterday"'),
         (reached(), "now", (OTHER,), f"asks for a reset of {OTHER}"),
         (reached(of_log(action="reboot")), "now", (), "no check of health asks for a reset"),
         (reached(finding("gpu1")), "now", (), "health.recovery does not go by the log: the host reports it still"),
-        (reached(Result(host="gpu1", capability="", check="", status="unreachable", found="no route")), "now", (), "no route"),
+        (reached(Result(host="gpu1", capability="", check="", status="unreachable", found="no route")), "now", (),
+         "no route"),
         (reached(lines="now|x\n"), "now", (), "the kernel log cannot be read"),
         (reached(mark=Answer(problem="repair needs root on the host")), "now", (), "not recorded: repair needs root"),
         (reached(mark=Answer(locked={"id": "r9", "holder": {"user": "kim", "host": "ops1"}})), "now", (), "kim"),
     ],
-    ids=["before the event", "future", "a boot", "no time", "another GPU", "asks for no reset", "still so", "not reached",
+    ids=["before the event", "future", "a boot", "no time", "another GPU", "asks for no reset", "still so",
+         "not reached",
          "no log", "no root", "locked"],
 )  # fmt: skip
 def test_it_is_refused_where_it_cannot_work(hosts: Reached, text: str, gpus: tuple[str, ...], words: str) -> None:

@@ -22,7 +22,10 @@ pytestmark = [
     pytest.mark.install,
     pytest.mark.skipif(CHROMIUM is None, reason="needs chromium, which is not installed"),
 ]
-EVIL = "</script x><img src=x onerror=document.title='owned'></script><!--<script \u2028\u202e \x1b[2J ]]> {{ 7*7 }} \"'&amp;"
+EVIL = (
+    "</script x><img src=x onerror=document.title='owned'></script><!--<script \u2028\u202e \x1b[2J ]]> {{ 7*7 "
+    "}} \"'&amp;"
+)
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20"><style>rect{fill:red}</style>'
     '<rect width="40" height="20"/></svg>'
@@ -151,7 +154,8 @@ def test_long_names_are_told_apart_on_their_squares(browser: Browser, tmp_path: 
         browser.open(file, width=width)
         cut = browser.ask(
             "[...document.querySelectorAll('#grid .square span')].map((e) => { const outer = e.getBoundingClientRect();"
-            " const name = e.firstChild.getBoundingClientRect(); return [outer.left - name.left, name.right - outer.right]; })"
+            " const name = e.firstChild.getBoundingClientRect(); return [outer.left - name.left, name.right - "
+            "outer.right]; })"
         )
         assert all(left > 20 and right < 1 for left, right in cut), "what is cut off is the beginning"
     assert browser.ask("[...document.querySelectorAll('#grid .square')].map((e) => e.title.split(':')[0])") == names

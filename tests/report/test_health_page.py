@@ -51,7 +51,9 @@ def test_no_host_has_a_colour_that_says_otherwise_than_its_sentence() -> None:
     broken = [result("gpu037", "pass", "xid"), result("gpu037", "error", "ecc", found="it does not parse")]
     late = [result("gpu038", "fail", "ecc", action="reset", moment="next-boot")]
     page = health_page.render([*GOOD[:1], *RETURN, *OPEN, *part, *gone, *broken, *late])
-    found = json.loads(re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+    data = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert data
+    found = json.loads(data[1])
     states = {found["texts"][host[0]]: list(LETTERS)[host[3]] for host in found["hosts"]}
     assert states == {
         "gpu001": "right",

@@ -40,7 +40,8 @@ RECEIPT = {
 
 def gpu(index: int, *instances: mig.GpuInstance, current: bool = True) -> mig.MigGpu:
     return mig.MigGpu(
-        index=index, number=index, minor=index, address="0000:1b:00.0", uuid="GPU-1", name="NVIDIA H100 80GB HBM3", pci="2330",
+        index=index, number=index, minor=index, address="0000:1b:00.0", uuid="GPU-1", name="NVIDIA H100 80GB HBM3",
+        pci="2330",
         subsystem="", capable=True, current=current, instances=instances,
         profiles=(mig.Profile(name="1g.10gb", id=19, slices=1, count=7, size=1, starts=(0, 1, 2, 3, 4, 5, 6)),),
     )  # fmt: skip

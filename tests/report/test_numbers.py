@@ -113,7 +113,10 @@ def test_the_document_is_as_its_schema_says(verbose: bool) -> None:
 def test_the_document_says_it_all() -> None:
     told = documents.read_document(as_json.build_document(ROWS, TOOK, 61.0))
     assert (told["verdict"], told["exit_code"], told["seconds"]) == ("not as wanted", 4, 61.0)
-    words = "differs from the spec: 3 of 5 hosts, 1 unreachable; checks: 2 failed, 1 in error, 1 that follows, 1 skipped, 3 passed"
+    words = (
+        "differs from the spec: 3 of 5 hosts, 1 unreachable; checks: 2 failed, 1 in error, 1 that follows, 1 "
+        "skipped, 3 passed"
+    )
     assert told["summary"] == {
         "sentence": words,
         "hosts": 5,

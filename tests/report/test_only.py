@@ -1,4 +1,5 @@
-"""--only that asks nothing of any host is a usage error: there is no report about nothing, and nothing is green for it."""
+"""--only that asks nothing of any host is a usage error: there is no report about nothing, and nothing is green for
+it."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ ABOUT = About(
     at="2026-01-31 12:00 UTC", inventory="site.yaml", command="gpuprov it site.yaml --html page.html " + "x" * 300
 )
 LINES = (
-    "[...document.querySelectorAll('.about dt')].map((e) => { const all = document.createRange(); all.selectNodeContents(e);"
-    " return new Set([...all.getClientRects()].map((one) => Math.round(one.top))).size; })"
+    "[...document.querySelectorAll('.about dt')].map((e) => { const all = document.createRange(); "
+    "all.selectNodeContents(e); return new Set([...all.getClientRects()].map((one) => Math.round(one.top))).size; })"
 )
 SCREENS = [(390, False), (390, True), (1920, False), (1920, True)]
 
@@ -161,7 +161,8 @@ def test_hostile_texts_in_an_acceptance(browser: Browser, tmp_path: Path) -> Non
     outcome.findings = [
         replace(
             one, host=names[one.host], found=EVIL, expected=EVIL, hint=EVIL, evidence=EVIL, check=f"acceptance.{EVIL}",
-            measurement=one.measurement and replace(one.measurement, peer=names.get(one.measurement.peer, ""), detail=EVIL),
+            measurement=one.measurement and replace(one.measurement, peer=names.get(one.measurement.peer, ""),
+                                                    detail=EVIL),
         )
         for one in outcome.findings
     ]  # fmt: skip

@@ -233,7 +233,8 @@ def test_whether_a_file_can_be_written_is_known_before(tmp_path: Path) -> None:
 def test_no_text_of_a_result_begins_a_line_of_its_own() -> None:
     forged = "x\ngpu2: as wanted"
     row = Result(
-        host="gpu1", capability=forged, check=forged, status="fail", expected=forged, found=forged, hint=forged, evidence=forged,
+        host="gpu1", capability=forged, check=forged, status="fail", expected=forged, found=forged, hint=forged,
+        evidence=forged,
     )  # fmt: skip
     assert not re.search(r"^gpu2", text.render([row], verbose=True), re.MULTILINE)
 

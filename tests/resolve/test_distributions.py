@@ -1,4 +1,5 @@
-"""One version for the whole set where names carry the branch, two archives have the same names, or dnf has the index."""
+"""One version for the whole set where names carry the branch, two archives have the same names, or dnf has the
+index."""
 
 from __future__ import annotations
 

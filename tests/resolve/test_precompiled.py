@@ -46,7 +46,10 @@ def module(kernel: str, driver: str, version: str = "", *, end: str = "-open") -
     exact = (
         f"linux-signatures-nvidia-{kernel} (= {full}), linux-objects-nvidia-{branch}-server{end}-{kernel} (= {full})"
     )
-    depends = f"linux-image-{kernel} | linux-image-unsigned-{kernel}, {exact}, {common} (<= {driver}-1), {common} (>= {driver})"
+    depends = (
+        f"linux-image-{kernel} | linux-image-unsigned-{kernel}, {exact}, {common} (<= {driver}-1), {common} "
+        f"(>= {driver})"
+    )
     return f"linux-modules-nvidia-{branch}-server{end}-{kernel}|{full}|{depends}\n"
 
 

@@ -1,4 +1,5 @@
-"""SLES 15 and openSUSE Leap 15: the set by generation (G06, G07), headers by flavour, and what brings another driver."""
+"""SLES 15 and openSUSE Leap 15: the set by generation (G06, G07), headers by flavour, and what brings another
+driver."""
 
 from __future__ import annotations
 

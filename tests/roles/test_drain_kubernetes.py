@@ -1,4 +1,5 @@
-"""--drain kubernetes: what a play asks of the cluster. kubectl is the stand-in of tests/drain; the real one is in tests/e2e."""
+"""--drain kubernetes: what a play asks of the cluster. kubectl is the stand-in of tests/drain; the real one is in
+tests/e2e."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A store of roll-outs that was damaged: it is told when it is opened, and nothing goes on as if there had been none."""
+"""A store of roll-outs that was damaged: it is told when it is opened, and nothing goes on as if there had been
+none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The engine over stub hosts: whatever is killed, no host is lost, none is changed twice, and the report is the same."""
+"""The engine over stub hosts: whatever is killed, no host is lost, none is changed twice, and the report is the
+same."""
 
 from __future__ import annotations
 

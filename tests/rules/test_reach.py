@@ -25,7 +25,8 @@ PLAYBOOKS = ROLES.parent / "playbooks"
 TEMPLATE = "/x/{{7*7}}"
 NOISE = (
     "bash: warning: setlocale: LC_ALL: cannot change locale (xx_XX.UTF-8)\n"
-    "Linux gpu7 6.1.0 x86_64\nsudo: unable to resolve host gpu7: Name or service not known\nmark user 1000\n+ say system Linux\n"
+    "Linux gpu7 6.1.0 x86_64\nsudo: unable to resolve host gpu7: Name or service not known\nmark user 1000\n+ say "
+    "system Linux\n"
 )
 SAID = ("system Linux", "user 0", "path /usr/bin:/bin:.:/usr/bin", "umask 0022", "python 3.11 /usr/bin/python3")
 GOOD = "".join(f"reach-a {line}\n" for line in SAID)

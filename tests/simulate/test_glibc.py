@@ -1,4 +1,5 @@
-"""Stand-ins are built on this machine and run on hosts with an older glibc: they need nothing newer than Debian 12 has."""
+"""Stand-ins are built on this machine and run on hosts with an older glibc: they need nothing newer than Debian 12
+has."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ def test_what_is_refused() -> None:
             assert told.startswith("gpu01: ")
             assert told.isprintable()
     assert complaints("ansible_host", "-oProxyCommand=id") == [
-        'gpu01: ansible_host is "-oProxyCommand=id"; allowed: a name or an address, without spaces and characters of a shell'
+        'gpu01: ansible_host is "-oProxyCommand=id"; allowed: a name or an address, without spaces and characters '
+        "of a shell"
     ]
     assert complaints("ansible_become_password", "hunter2\0") == [
         "gpu01: ansible_become_password has a NUL character; give it as text"

@@ -1,4 +1,5 @@
-"""How contributions to the kernel become one: lists united, limits and known sysctls the larger, the rest must agree."""
+"""How contributions to the kernel become one: lists united, limits and known sysctls the larger, the rest must
+agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every text of every block is of one line: what ends a line or steers a terminal is refused, with its place and value."""
+"""Every text of every block is of one line: what ends a line or steers a terminal is refused, with its place and
+value."""
 
 from __future__ import annotations
 
@@ -106,7 +107,8 @@ def test_check_says_where(tmp_path: Path, text: str) -> None:
     """A value of two lines would be two lines of /etc/sysctl.d/90-gpuprov.conf."""
     file = tmp_path / "inventory.yaml"
     file.write_text(
-        f"all:\n  hosts:\n    gpu01:\n      gpuprov:\n        kernel:\n          sysctl:\n            vm.swappiness: {text}\n"
+        "all:\n  hosts:\n    gpu01:\n      gpuprov:\n        kernel:\n          sysctl:\n            "
+        f"vm.swappiness: {text}\n"
     )
     with pytest.raises(SpecError, match=r'inventory.yaml:7:28: kernel.sysctl.vm.swappiness is "1\\n'):
         load_fleet([str(file)])

@@ -105,7 +105,8 @@ class Outermost(Fragment, frozen=True):
     ("value", "typed"),
     [
         ({"outer": False, "needed": {}}, Outermost(needed=Outer())),
-        ({"outer": {"inner": False, "code": "B"}, "needed": {"inner": False}}, Outermost(outer=Outer(code="B"), needed=Outer())),
+        ({"outer": {"inner": False, "code": "B"}, "needed": {"inner": False}},
+         Outermost(outer=Outer(code="B"), needed=Outer())),
     ],
 )  # fmt: skip
 def test_a_block_inside_a_block_is_switched_off(value: object, typed: Outermost) -> None:

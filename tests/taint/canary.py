@@ -9,7 +9,8 @@ DELIMITERS = (
     "{{{{ lookup('ansible.builtin.pipe', 'touch {file}') }}}}",
     "{{% set it = lookup('ansible.builtin.pipe', 'touch {file}') %}}",
     "x{{# #}}{{{{ lookup('ansible.builtin.pipe', 'touch {file}') }}}}y",
-    "#jinja2:variable_start_string:'[%', variable_end_string:'%]'\n[% lookup('ansible.builtin.pipe', 'touch {file}') %]",
+    "#jinja2:variable_start_string:'[%', variable_end_string:'%]'\n[% lookup('ansible.builtin.pipe', 'touch "
+    "{file}') %]",
 )
 """Templates of Ansible; the last has no usual delimiter."""
 OTHERS = (

@@ -60,7 +60,8 @@ WRONG = {
     "a block": "nouveau: '{{ word }}'",
     "the whole": "'{{ word }}': {}",
     "in a rule": "gpu: {model: '{{ word }}', count: 8}",
-    "an item of a rule": "nvidia_driver: {source: mirror, repository: {url: 'https://m.example/x', suite: '{{ word }}', key_file: k}}",
+    "an item of a rule": "nvidia_driver: {source: mirror, repository: {url: 'https://m.example/x', suite: '{{ word "
+    "}}', key_file: k}}",
 }
 FILES = {"inline": inline(SECRET), "whole": locked(f"word: {SECRET}\n"), "long": inline(f"{SECRET}{'x' * 70}")}
 
@@ -223,7 +224,8 @@ def test_site_variables_for_addresses_take_no_password(
 WITH_QUERY = {
     "a runfile": "nvidia_driver: {source: runfile, runfile: {url: 'https://m.example/a.run%s', sha256: '%s'}}",
     "a repository": "nvidia_driver: {source: mirror, repository: {url: 'https://m.example/x%s', key_file: k}}",
-    "a key": "nvidia_driver: {source: mirror, repository: {url: 'https://m.example/x', key_url: 'https://m.example/k%s'}}",
+    "a key": "nvidia_driver: {source: mirror, repository: {url: 'https://m.example/x', key_url: "
+    "'https://m.example/k%s'}}",
     "a source": "acceptance: {nccl: {source: {url: 'https://m.example/a.tar.gz%s', sha256: '%s'}}}",
     "an installer": "rdma: {efa: {url: 'https://m.example/aws-efa-installer-1.47.0.tar.gz%s&x=.tar.gz', sha256: '%s'}}",
 }

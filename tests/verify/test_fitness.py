@@ -1,4 +1,5 @@
-"""Is a host fit for work: the most severe action decides, one cause is told first, and what is not known is not green."""
+"""Is a host fit for work: the most severe action decides, one cause is told first, and what is not known is not
+green."""
 
 from __future__ import annotations
 

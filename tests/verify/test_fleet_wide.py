@@ -56,8 +56,10 @@ def old(adapter: str = OLD) -> dict[str, str]:
     [
         ([{}] * 4, "pass pass pass pass", f"{ADAPTER}: {NEW}, as on all 4 hosts"),
         ([old(), {}, {}], "fail pass pass", f"{ADAPTER}: {OLD}; 2 of 3 hosts have {NEW}"),
-        ([old(), old("28.33.4030"), {}, {}, {}], "fail fail pass pass pass", f"{ADAPTER}: {OLD}; 3 of 5 hosts have {NEW}"),
-        ([old(), {}], "skip skip", f"{ADAPTER}: no version is on most of 2 hosts: {OLD} on 1, {NEW} on 1 (from 3 hosts on"),
+        ([old(), old("28.33.4030"), {}, {}, {}], "fail fail pass pass pass",
+         f"{ADAPTER}: {OLD}; 3 of 5 hosts have {NEW}"),
+        ([old(), {}], "skip skip",
+         f"{ADAPTER}: no version is on most of 2 hosts: {OLD} on 1, {NEW} on 1 (from 3 hosts on"),
         ([old(), old(), {}, {}], "skip skip skip skip", f"no version is on most of 4 hosts: {OLD} on 2, {NEW} on 2"),
         ([{}, {}], "pass pass", "as on all 2 hosts"),
         ([{}], "skip", "no other host of this run has this board"),
@@ -65,7 +67,8 @@ def old(adapter: str = OLD) -> dict[str, str]:
          "96.00.74.00.0D on 0000:19:00.0, 96.00.89.00.01 on 0000:3b:00.0; 2 of 3 hosts have 96.00.74.00.0D"),
         ([{"gpu_health": smi(Board_Part_Number="692-2G520-0280-000", VBIOS_Version="1")}, {}, {}], "skip pass pass",
          "VBIOS of NVIDIA H100 80GB HBM3 (692-2G520-0280-000): no other host of this run has this board"),
-        ([{"board_firmware": boards(switch="1.2")}, {}, {}], "fail pass pass", "NVSwitch of 10de:22a3: 1.2; 2 of 3 hosts"),
+        ([{"board_firmware": boards(switch="1.2")}, {}, {}], "fail pass pass",
+         "NVSwitch of 10de:22a3: 1.2; 2 of 3 hosts"),
         ([{"board_firmware": "adapter|0000:20:00.0|||0.0.0.0\n"}, {}, {}], "pass pass pass", "on all 3 hosts"),
         ([{"board_firmware": "adapter|1\x1b[2J|\nadapter|a||b c|$(id)\nswitch|a|b|c|1\n"}, {}, {}], "skip pass pass",
          "adapter of b c at a does not show its version; VBIOS of"),
@@ -75,7 +78,8 @@ def old(adapter: str = OLD) -> dict[str, str]:
         ([MIXED] * 2, "pass pass", f"{ADAPTER}: {OLD} and {NEW}, as on all 2 hosts"),
         ([MIXED, MIXED, {}], "skip skip skip", f"no version is on most of 3 hosts: {OLD} and {NEW} on 2, {NEW} on 1"),
         ([old("28.ab"), old("28.AB"), old("28.AB")], "pass pass pass", f"{ADAPTER}: 28.ab, as on all 3 hosts"),
-        ([old() | named("a"), old() | named("a"), named("b")], "skip skip skip", f"no version is on most of 2 hosts: {OLD} on 1"),
+        ([old() | named("a"), old() | named("a"), named("b")], "skip skip skip",
+         f"no version is on most of 2 hosts: {OLD} on 1"),
         ([named("a"), named("a")], "skip skip", "no other host of this run has this board"),
         ([old() | named(""), old() | named(""), {}], "pass pass fail", f"{ADAPTER}: {OLD}, as on 2 of 3 hosts"),
     ],
@@ -151,7 +155,9 @@ def test_the_probe_reads_sysfs_and_the_modules_own_files(tmp_path: Path) -> None
     script = script.replace("/proc/driver/nvidia-nvswitch/devices", str(tmp_path / "switches"))
     script = script.replace("/sys/bus/pci/devices", str(tmp_path / "devices"))
     assert FIRMWARE.parse(run_script(script, tmp_path, {})) == (
-        Firmware(kind="adapter", board="MT_0000000838 (MT4129)", names=("MT_0000000838", "MT4129"), address="0000:18:00.0",
+        Firmware(kind="adapter", board="MT_0000000838 (MT4129)", names=("MT_0000000838", "MT4129"),
+                 address="0000:18:00.0",
                  version="28.39.1002"),
-        Firmware(kind="nvswitch", board="10de:22a3", names=("10de:22a3",), address="0000:07:00.0", version="96.10.57.00.01"),
+        Firmware(kind="nvswitch", board="10de:22a3", names=("10de:22a3",), address="0000:07:00.0",
+                 version="96.10.57.00.01"),
     )  # fmt: skip

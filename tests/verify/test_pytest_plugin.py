@@ -99,7 +99,8 @@ def test_without_the_option_testinfras_own_host_is_untouched(site: pytest.Pytest
 
 def test_a_site_may_have_its_own_fixtures_of_these_names(site: pytest.Pytester) -> None:
     site.makepyfile(
-        test_site="import pytest\n@pytest.fixture\ndef spec():\n    return 1\ndef test_own(spec):\n    assert spec == 1\n"
+        test_site="import pytest\n@pytest.fixture\ndef spec():\n    return 1\ndef test_own(spec):\n    assert spec "
+        "== 1\n"
     )
     result = run(site, "--gpuprov", "inventory.yaml", "-k", "test_own")
     assert result.parseoutcomes()["passed"] == 1

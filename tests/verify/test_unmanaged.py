@@ -247,8 +247,8 @@ def test_the_data_of_scratch_stay_and_that_is_said() -> None:
     there = known(receipt(scratch=[f"file {SUM} {path}"]), file(path))
     found = find_unmanaged(HOST, there)
     assert [line for line in as_lines(found) if "its data on the disks" in line] == [
-        "scratch: /var/lib/gpuprov/scratch (the file system stays mounted until the next boot, and its data on the disks: "
-        "scratch brings it back)"
+        "scratch: /var/lib/gpuprov/scratch (the file system stays mounted until the next boot, and its data on the "
+        "disks: scratch brings it back)"
     ]
     assert prune_values(HOST, there, found)["files"] == {path: SUM}
 
@@ -262,7 +262,10 @@ ONE_GPU = {"per_gpu": [{"gpus": [0], "power_limit": 400}]}
 EACH = (gpu_settings_host.FIRST, gpu_settings_host.SECOND)
 TWO_GPUS = {"gpu_settings": gpu_settings_host.HEAD + "".join(map(gpu_settings_host.gpu, EACH))}
 ONE_PORT = {"fabric": "roce", "devices": [{"pci": "0000:3b:00.0"}], "roce": {"mtu": 9000}}
-DEVICE = "device|mlx5_0|0000:3b:00.0|mlx5_core|0x15b3|0x1021|1: CA|b83f:d203:0000:0001|28.43.2566|0|ens1f0np0|b8:3f:d2:00:00:01|"
+DEVICE = (
+    "device|mlx5_0|0000:3b:00.0|mlx5_core|0x15b3|0x1021|1: "
+    "CA|b83f:d203:0000:0001|28.43.2566|0|ens1f0np0|b8:3f:d2:00:00:01|"
+)
 TWO_PORTS = {
     "roce": roce_host.said() + roce_host.said().replace("mlx5_0", "mlx5_1"),
     "rdma_devices": f"{DEVICE}\nport|mlx5_0|1|4: ACTIVE|5: LinkUp|Ethernet|400 Gb/sec (4X NDR)|0x0|0x0\n",

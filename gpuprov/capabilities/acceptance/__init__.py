@@ -10,7 +10,8 @@ from gpuprov.capabilities.base import LOADED, Capability
 
 CAPABILITY = Capability(
     name=HERE,
-    summary="tools and thresholds of perftest, nccl-tests, nvbandwidth, DCGM and stress-ng that `gpuprov accept` holds hosts to",
+    summary="tools and thresholds of perftest, nccl-tests, nvbandwidth, DCGM and stress-ng that `gpuprov accept` "
+    "holds hosts to",
     fragment=Acceptance,
     checks=CHECKS,
     rules=rules,

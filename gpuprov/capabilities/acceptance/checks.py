@@ -42,7 +42,8 @@ def sources(block: Acceptance) -> Iterator[tuple[str, str]]:
 
 @check("acceptance.tools", acceptance.TOOLS, rdma.DEVICES, system.OS_RELEASE, fields=("rdma", "stream"))
 def tools(ctx: Ctx) -> Outcome:
-    """The programs of the tests between hosts are installed if the host has an RDMA device; and stress-ng for stream."""
+    """The programs of the tests between hosts are installed if the host has an RDMA device; and stress-ng for
+    stream."""
     needed, present = installed(ctx), ctx.facts.get(acceptance.TOOLS).programs
     if not needed:
         return skip("no RDMA device, or no tests between hosts asked for")
@@ -122,7 +123,8 @@ def result(ctx: Ctx) -> Outcome:
 
 
 def is_requested(block: Acceptance, test: str) -> bool:
-    """Return whether the block asks for this test at all, so that an old figure of another test is not held against it."""
+    """Return whether the block asks for this test at all, so that an old figure of another test is not held against
+    it."""
     where, _, name = test.rpartition(".")
     part = kind(name)
     if part == "rdma":

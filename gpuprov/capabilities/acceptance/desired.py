@@ -46,8 +46,8 @@ def make(ctx: Ctx) -> dict[str, Json]:
     needed += catalogue.build_packages((str(build["name"]) for build in building), kin)
     return {
         "of": "the acceptance tools",
-        "hint": "perftest and rdma-core's tools are in every distribution; libnccl comes from NVIDIA's CUDA repository; or take the "
-        "tests out of the spec",
+        "hint": "perftest and rdma-core's tools are in every distribution; libnccl comes from NVIDIA's CUDA "
+        "repository; or take the tests out of the spec",
         "install": [name for name in dict.fromkeys(needed) if name not in present],
         "absent": [OLD],
         "tasks": {

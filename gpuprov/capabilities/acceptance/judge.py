@@ -15,19 +15,21 @@ LOOPBACK = "loopback"
 """The prefix of a test over the HCAs of one host."""
 DIAGNOSED = "every test of DCGM's diagnostics passes"
 HINTS: dict[str, str] = {
-    "bw": "see the port (ibstat, ethtool), its PCIe link (gpuprov topology) and errors (ibqueryerrors, ethtool -S), then run it alone",
+    "bw": "see the port (ibstat, ethtool), its PCIe link (gpuprov topology) and errors (ibqueryerrors, ethtool -S), "
+    "then run it alone",
     "lat": "see the CPU governor and its idle states, the switches between the hosts, and what else runs on them",
     "ping": "see the subnet manager, or the addresses and the firewall (UDP 4791 for RoCE v2) between the hosts",
     "nccl": "nvidia-smi nvlink -s, nvidia-smi topo -m, gpuprov verify; NCCL_DEBUG=INFO shows what NCCL takes",
     "nvbandwidth": "see the GPUs' PCIe links (gpuprov topology), ACS and IOMMU, nvidia-smi nvlink -s",
     "dcgm": "see the GPU that is named: nvidia-smi -q, dmesg for Xid; dcgmi diag again, at that level",
-    "stream": "see its DIMMs (dmidecode -t memory: a slot that is empty or slow), NUMA in the firmware, and what else runs there",
+    "stream": "see its DIMMs (dmidecode -t memory: a slot that is empty or slow), NUMA in the firmware, and what "
+    "else runs there",
 }
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on a figure. `expected` is in words; `origin`: where an expectation was published, empty for the spec's
-    own."""
+    """The verdict on a figure. `expected` is in words; `origin`: where an expectation was published, empty for the
+    spec's own."""
 
     status: Literal["pass", "fail", "skip", "error"]
     expected: str = ""

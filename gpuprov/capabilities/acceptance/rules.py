@@ -82,8 +82,8 @@ def _between_gpus(host: HostSpec, busbw: float) -> Iterable[Problem]:
         )
     if gpu and lanes and busbw > lanes:
         message = (
-            f"is {busbw:g} GB/s, and {gpu.key} has no NVLink: NCCL's path is PCIe, with {lanes:g} GB/s at most, and host memory "
-            "from one socket to the other"
+            f"is {busbw:g} GB/s, and {gpu.key} has no NVLink: NCCL's path is PCIe, with {lanes:g} GB/s at most, and "
+            "host memory from one socket to the other"
         )
         yield problem("nccl.busbw", message, "a figure that such a host was measured with, or 0")
 

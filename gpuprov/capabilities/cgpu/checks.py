@@ -26,7 +26,8 @@ READ = f"head -v {catalogue.ROOT}/[0-9]*/*"
     evidence=f"cat {catalogue.ROOT}/version; ls -R {catalogue.ROOT}",
 )
 def module(ctx: Ctx) -> Outcome:
-    """cGPU's kernel module is loaded, and has a folder for each GPU and a file for each setting that the spec asks for."""
+    """cGPU's kernel module is loaded, and has a folder for each GPU and a file for each setting that the spec asks
+    for."""
     state = ctx.facts.get(CGPU)
     expected = f"{catalogue.ROOT} with a folder for each GPU"
     if not state.version and state.installed:
@@ -163,8 +164,11 @@ def version(ctx: Ctx) -> Outcome:
         return fail("cGPU's version", "cGPU is not loaded", "see cgpu.module")
     if catalogue.is_known_to_deadlock(state.version):
         last = catalogue.read_cgpu_file().deadlock.last
-        return fail(f"cGPU newer than {last}", f"cGPU {state.version} can lock up the kernel, as all up to {last}",
-                    "a newer cGPU from Alibaba")  # fmt: skip
+        return fail(
+            f"cGPU newer than {last}",
+            f"cGPU {state.version} can lock up the kernel, as all up to {last}",
+            "a newer cGPU from Alibaba",
+        )
     return ok(f"cGPU {state.version}")
 
 

@@ -1,4 +1,5 @@
-"""Desired state of the role: the settings, the unit that applies them at each boot, and the GPUs' current differences."""
+"""Desired state of the role: the settings, the unit that applies them at each boot, and the GPUs' current
+differences."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +32,10 @@ After=systemd-modules-load.service nvidia-persistenced.service gpuprov-persisten
 
 def config(block: Cgpu) -> str:
     """Return the text of cgpu.conf."""
-    legend = f"# GPU NODE VALUE: what {catalogue.UNIT} writes to {catalogue.ROOT}/GPU/NODE; * is every GPU, a later line wins."
+    legend = (
+        f"# GPU NODE VALUE: what {catalogue.UNIT} writes to {catalogue.ROOT}/GPU/NODE; * is every GPU, a later "
+        "line wins."
+    )
     return HEADER + "\n".join((legend, *lines(block), ""))
 
 

@@ -101,7 +101,8 @@ def _readable(text: str | None) -> bool:
 
 CAPABILITY = Capability(
     name=HERE,
-    summary="GPUs in containers: NVIDIA's toolkit at one version, registered in the engines, with a CDI specification kept fresh",
+    summary="GPUs in containers: NVIDIA's toolkit at one version, registered in the engines, with a CDI "
+    "specification kept fresh",
     fragment=ContainerToolkit,
     checks=now.CHECKS + cdi.CHECKS + cuda.CHECKS + preflight.CHECKS,
     rules=rules,

@@ -30,12 +30,13 @@ Ctx = Context[ContainerToolkit]
     "container_toolkit.cdi",
     *(CDI, CDI_ANSWERS, ENGINES, DEVICES, TOOLKIT, nvidia.LIBRARIES, pci.NVIDIA_FUNCTIONS, system.CONTAINER),
     fields=("cdi_directory",),
-    evidence="nvidia-ctk cdi list; nvidia-smi -L; docker info; podman --log-level debug run --device nvidia.com/gpu=all IMAGE true",
+    evidence="nvidia-ctk cdi list; nvidia-smi -L; docker info; podman --log-level debug run --device "
+    "nvidia.com/gpu=all IMAGE true",
 )
 def specification(ctx: Ctx) -> Outcome:
     """One CDI specification names exactly the GPUs and MIG devices that nvidia-smi lists, with /dev/nvidia-uvm, without
-    which no CUDA program starts, and with files of the installed driver; and each engine looks for it there and can read
-    it: by its own report (podman, docker 28.2 and newer), or else by its settings and its release."""
+    which no CUDA program starts, and with files of the installed driver; and each engine looks for it there and can
+    read it: by its own report (podman, docker 28.2 and newer), or else by its settings and its release."""
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return skip("no NVIDIA GPU on the PCI bus: there is nothing to specify")
     devices, specifications = ctx.facts.get(DEVICES), ctx.facts.get(CDI)
@@ -78,7 +79,8 @@ def _refuse_others(own: Specification, others: list[str]) -> Outcome:
 
 
 def _judge_place(ctx: Ctx, own: Specification) -> Outcome | None:
-    """Return the failure where users cannot read the specification, or engines look elsewhere; None if neither is so."""
+    """Return the failure where users cannot read the specification, or engines look elsewhere; None if neither is
+    so."""
     folder = ctx.fragment.cdi_directory
     if own.closed and (ctx.fragment.rootless or "podman" in ctx.facts.get(ENGINES)):
         message = f"{own.path} can be read by root alone: engines of users have no GPU by it"
@@ -139,7 +141,10 @@ def daemon_reload(ctx: Ctx) -> Outcome:
     systemd_driven = [name for name, engine in engines.items() if _by_systemd(name, engine)]
     if how == "legacy" and systemd_driven:
         message = f"legacy mode, and {', '.join(systemd_driven)} leaves cgroups to systemd"
-        hint = "container_toolkit: {mode: cdi}; or cgroups by cgroupfs in the engine; gpuprov explain container-nvml-unknown"
+        hint = (
+            "container_toolkit: {mode: cdi}; or cgroups by cgroupfs in the engine; gpuprov explain "
+            "container-nvml-unknown"
+        )
         return fail(expected, message, hint)
     return ok(f"mode {how}, {counted(len(toolkit.linked), 'device file')} linked in /dev/char")
 

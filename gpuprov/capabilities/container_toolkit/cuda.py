@@ -16,11 +16,18 @@ Ctx = Context[ContainerToolkit]
 ABSENT = re.compile(r"no such (image|object)|image not known|not found: image|does not exist in local storage", re.I)
 STALE = re.compile(r"/\S+?\.so\.([0-9]+\.[0-9.]*[0-9])\b.*(?:no such file|not exist)", re.I)
 ANSWERS = (
-    (r"(unknown|invalid)[\w ]*runtime|runtime \S*nvidia\S* (is )?not|nvidia-container-runtime\S*: (no such|executable)",
-     "NVIDIA's runtime is not registered", "see container_toolkit.registered"),
-    (r"unresolvable CDI|nvidia\.com/gpu=all.*(no such|not found|invalid)|(failed|unable) to inject CDI",
-     "no CDI specification names the GPUs", "see container_toolkit.cdi"),
-)  # fmt: skip
+    (
+        r"(unknown|invalid)[\w ]*runtime|runtime \S*nvidia\S* (is )?not|nvidia-container-runtime\S*: (no "
+        r"such|executable)",
+        "NVIDIA's runtime is not registered",
+        "see container_toolkit.registered",
+    ),
+    (
+        r"unresolvable CDI|nvidia\.com/gpu=all.*(no such|not found|invalid)|(failed|unable) to inject CDI",
+        "no CDI specification names the GPUs",
+        "see container_toolkit.cdi",
+    ),
+)
 """Words of docker, podman, containerd and NVIDIA's runtime, what they come to, and the fix."""
 
 
@@ -29,9 +36,9 @@ RUNS = replace(CUDA_IN_CONTAINERS, asks=ask_image)
 
 @check("container_toolkit.cuda", RUNS, fields=("cuda_image", "cuda_pull"))
 def cuda(ctx: Ctx) -> Outcome:
-    """A container of each engine (docker, podman, containerd) can compute on every GPU and MIG device: it starts, libcuda
-    is in it, memory is had, and what was copied there comes back. A device that somebody holds exclusively is not
-    proven, nor is a host that others have drained."""
+    """A container of each engine (docker, podman, containerd) can compute on every GPU and MIG device: it starts,
+    libcuda is in it, memory is had, and what was copied there comes back. A device that somebody holds exclusively is
+    not proven, nor is a host that others have drained."""
     image = ctx.fragment.cuda_image
     if not image:
         return not_asked("no image is named in container_toolkit.cuda_image")

@@ -53,8 +53,8 @@ def _nowhere(facts: Facts) -> str:
     known = repositories.find_toolkit_repository(kind, facts.get(system.PLATFORM).machine)
     place = f"NVIDIA's repository {known['url']}" if known else "a repository of NVIDIA's"
     return (
-        f"the toolkit is in {place}, not in the distribution's: add it or a mirror of it to the host's package sources, or set "
-        f"{SITE} and {SITE}_key in the inventory"
+        f"the toolkit is in {place}, not in the distribution's: add it or a mirror of it to the host's package "
+        f"sources, or set {SITE} and {SITE}_key in the inventory"
     )
 
 

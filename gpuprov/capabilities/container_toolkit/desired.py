@@ -106,7 +106,8 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, Json]:
 
 
 def settings(target_mode: str, toolkit: Toolkit, runtimes: list[str]) -> list[str]:
-    """Return the command that sets the runtime's mode, cgroups, and `runtimes` if it finds none; empty if all are set."""
+    """Return the command that sets the runtime's mode, cgroups, and `runtimes` if it finds none; empty if all are
+    set."""
     mode = engines.at(toolkit.settings, "nvidia-container-runtime", "mode")
     bare = engines.at(toolkit.settings, "nvidia-container-cli", "no-cgroups") is True
     if mode == target_mode and not bare and not runtimes:
@@ -173,8 +174,8 @@ def configured(ctx: Ctx, version: str) -> Iterator[Resource]:
 
 def start_engines(ctx: Ctx) -> Iterator[Unit]:
     """Yield the engines' units that start at a boot, but those that another one starts then: containerd by docker, a
-    daemon without running containers, which would wait for the first client, by its socket. podman's socket is one where
-    it listens now."""
+    daemon without running containers, which would wait for the first client, by its socket. podman's socket is one
+    where it listens now."""
     for name, engine in find_engines(ctx.fragment, ctx.facts).items():
         if engine is None or (name == "podman" and engine.active != "active"):
             continue

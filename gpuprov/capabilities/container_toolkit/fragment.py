@@ -75,8 +75,9 @@ class ContainerToolkit(Fragment, frozen=True):
     cuda_image: Annotated[
         Annotated[str, describe("the name of an image", pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")] | None,
         describe(
-            "An image, whatever is in it, of which each engine (docker, podman, containerd) starts a container at each verify: "
-            "CUDA is run in it on every GPU and MIG device, for a second; left out: no container is started"
+            "An image, whatever is in it, of which each engine (docker, podman, containerd) starts a container at "
+            "each verify: CUDA is run in it on every GPU and MIG device, for a second; left out: no container is "
+            "started"
         ),
     ] = None
     cuda_pull: Annotated[

@@ -173,8 +173,8 @@ def in_config(key: str, value: str, words: str, before: str) -> Setting:
     evidence=f"grep -E 'mode|no-cgroups' {catalogue.CONFIG}",
 )
 def mode(ctx: Ctx) -> Group | Outcome:
-    """The runtime works in the mode that the spec asks for, finds a program to run containers with, and takes the host's
-    driver and its own programs; no-cgroups, which is for rootless use in legacy mode, is off."""
+    """The runtime works in the mode that the spec asks for, finds a program to run containers with, and takes the
+    host's driver and its own programs; no-cgroups, which is for rootless use in legacy mode, is off."""
     toolkit, requested = ctx.facts.get(TOOLKIT), ctx.fragment.mode
     if toolkit.complaint:
         return fail(f"mode {requested}", f"{catalogue.CONFIG} is {toolkit.complaint}", f"fix it, then {APPLY}")
@@ -207,7 +207,10 @@ def _find_no_runner(ctx: Ctx, toolkit: Toolkit, candidates: list[str]) -> Iterat
         return
     if {"docker", "containerd"} & set(registrable(ctx.fragment, ctx.facts)):
         names = " ".join(map(str, named)) or "an empty list"
-        yield f"nothing of nvidia-container-runtime.runtimes ({names}) is on the host's PATH: name {' and '.join(RUNNERS)}"
+        yield (
+            f"nothing of nvidia-container-runtime.runtimes ({names}) is on the host's PATH: name "
+            f"{' and '.join(RUNNERS)}"
+        )
 
 
 PATHS = {
@@ -219,8 +222,8 @@ NEEDED = {"compute", "utility"}
 
 
 def _find_elsewhere(toolkit: Toolkit) -> Iterator[str]:
-    """Yield settings by which the runtime takes other programs or another driver than the host's, or gives containers no
-    CUDA: https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/config/config.go"""
+    """Yield settings by which the runtime takes other programs or another driver than the host's, or gives containers
+    no CUDA: https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/config/config.go"""
     for place, program in PATHS.items():
         if (path := files.at(toolkit.settings, *place)) not in (None, "", program, f"/usr/bin/{program}"):
             yield f"{'.'.join(place)} is {path}, not {program}"

@@ -16,7 +16,8 @@ from gpuprov.rules.cluster_engines import TEMPLATE, is_cluster_engine, template_
 FILES = {
     name: [main, *([engines.DROP_INS[name]] if name in engines.DROP_INS else [])] for name, main in engines.MAIN.items()
 } | {"microk8s": [TEMPLATE]}
-"""Files that are written, by engine: of nvidia-ctk the main file, and the drop-in file of releases that support them."""
+"""Files that are written, by engine: of nvidia-ctk the main file, and the drop-in file of releases that support
+them."""
 NOTHING = "nothing to do"
 DONE = "accepted"
 TRIES, PAUSE = 5, 2.0
@@ -94,7 +95,8 @@ def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) 
 
 
 def _fill_template(host: Host, engine: engine_output.Engine, default: bool) -> str:
-    """Put the runtime into MicroK8s' template, whose variables and comments stay; nvidia-ctk would drop the comments."""
+    """Put the runtime into MicroK8s' template, whose variables and comments stay; nvidia-ctk would drop the
+    comments."""
     config = engines.configuration("microk8s", engine)
     cdi = engines.wants_cdi("microk8s", engine.version, engines.registered("microk8s", config).cdi)
     text = engine.files[TEMPLATE].text
@@ -181,8 +183,9 @@ def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, 
     if reload and wrong and engine.active == "active":
         stopped = "" if may_stop else would_stop(engine)
         problem = (
-            f"docker takes this only by a restart, which would stop {stopped} running containers: {wrong}. Fix: stop them, or set "
-            "live-restore in daemon.json, or give apply a drain command (--drain COMMAND); then apply again"
+            f"docker takes this only by a restart, which would stop {stopped} running containers: {wrong}. Fix: "
+            "stop them, or set live-restore in daemon.json, or give apply a drain command (--drain COMMAND); then "
+            "apply again"
         )
         return Told(changed=True, problem=problem) if stopped else Told(changed=True, restart=wrong)
     if not wrong:

@@ -8,8 +8,8 @@ TASKS: Stages = {
     "assert": (
         repository(
             "Add the site's package repository",
-            why="Beside the driver's components, the one thing that act 1 writes: without the repository there is no index to resolve "
-            "from.",
+            why="Beside the driver's components, the one thing that act 1 writes: without the repository there is "
+            "no index to resolve from.",
         ),
         judge("Evaluate again, with the new package sources", "sources"),
         try_packages(),

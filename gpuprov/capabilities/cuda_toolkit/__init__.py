@@ -54,7 +54,8 @@ def hardware_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
         if first and resolve.order(toolchain.take_minor(version)) < resolve.order(first):
             message = (
                 f"cuda_toolkit.versions: CUDA {version} compiles no code for {gpu.key} (compute capability "
-                f"{gpu.compute_capability}): its libraries, and programs built with it, run there from PTX or not at all"
+                f"{gpu.compute_capability}): its libraries, and programs built with it, run there from PTX or not "
+                "at all"
             )
             hint = f"a toolkit of {first} or newer"
             yield Problem(path=(HERE, "versions", place), message=message, hint=hint, severity="warning")
@@ -88,7 +89,10 @@ def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
             continue
         way = way_to(host, version, support.floor)
         if not asked_version(host):
-            message = f"cuda_toolkit.versions: drivers that nvidia_driver.cuda allows, from {driver} on, may not run CUDA {version}"
+            message = (
+                f"cuda_toolkit.versions: drivers that nvidia_driver.cuda allows, from {driver} on, may not "
+                f"run CUDA {version}"
+            )
             yield Problem(path=path, message=message, hint=f"{way}: {support.reason}", severity="warning")
         elif support.runs is False:
             message = f"cuda_toolkit.versions: driver {driver} does not run CUDA {version}: {support.reason}"
@@ -148,7 +152,8 @@ def _library(versions: dict[str, str], library: str, cuda_major: str) -> str:
 
 CAPABILITY = Capability(
     name=HERE,
-    summary="exact CUDA toolkits beside each other, with cuDNN and NCCL, checked against the driver, and never a driver with them",
+    summary="exact CUDA toolkits beside each other, with cuDNN and NCCL, checked against the driver, and never a "
+    "driver with them",
     fragment=CudaToolkit,
     checks=now.CHECKS + preflight.CHECKS,
     rules=rules,

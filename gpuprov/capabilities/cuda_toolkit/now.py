@@ -21,7 +21,8 @@ Ctx = Context[CudaToolkit]
 
 @check("cuda_toolkit.packages", *BASE, fields=("versions", "parts"))
 def packages(ctx: Ctx) -> Outcome:
-    """Each toolkit's package is installed in the release that the spec asks for, and every package of it is complete."""
+    """Each toolkit's package is installed in the release that the spec asks for, and every package of it is
+    complete."""
     block = ctx.fragment
     expected = f"{block.parts} of {', '.join(block.versions) or 'any toolkit'}"
     decision = decide(block, ctx.facts)

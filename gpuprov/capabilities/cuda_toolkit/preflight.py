@@ -120,7 +120,8 @@ def metapackages(ctx: Ctx) -> Outcome:
 
 
 IN_THE_WAY = {
-    "directory": f"move it away: mv {catalogue.LINK} {catalogue.LINK}.old, and look for a toolkit of a runfile with ls /usr/local",
+    "directory": f"move it away: mv {catalogue.LINK} {catalogue.LINK}.old, and look for a toolkit of a runfile with "
+    "ls /usr/local",
     "link": f"rm {catalogue.LINK}",
 }
 """What a person does about what is in the place of the alternatives' link, by what it is; no apply does."""

@@ -87,8 +87,8 @@ def installed(facts: Facts) -> dict[str, str]:
 
 
 def needed(host: HostSpec, fragment: Dcgm, facts: Facts) -> list[str]:
-    """Return the packages that the host needs with the driver of its spec, else its current one; without a known driver, with
-    the installed CUDA builds."""
+    """Return the packages that the host needs with the driver of its spec, else its current one; without a known
+    driver, with the installed CUDA builds."""
     versions = installed(facts)
     cuda = builds(fragment, branch_wanted(host, facts), facts)
     line = catalogue.find_line(fragment.version, versions, cuda)

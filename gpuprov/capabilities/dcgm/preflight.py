@@ -74,8 +74,8 @@ def driver(ctx: Ctx) -> Outcome:
     "dcgm.resolvable",
     *PROBES,
     moment="preflight",
-    evidence="apt-cache madison datacenter-gpu-manager-4-core; dnf -C repoquery --showduplicates 'datacenter-gpu-manager*'; "
-    "zypper --no-refresh search -s 'datacenter-gpu-manager*'",
+    evidence="apt-cache madison datacenter-gpu-manager-4-core; dnf -C repoquery --showduplicates "
+    "'datacenter-gpu-manager*'; zypper --no-refresh search -s 'datacenter-gpu-manager*'",
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """The host's repositories have all of DCGM's packages in one version, which the spec asks for, and an exporter for

@@ -62,7 +62,10 @@ def channel_problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
         branch, since = drivers.derive_branch(version), catalogue.IMEX_PARAMETER_SINCE
         if int(branch) < since:
             message = f"fabric_manager.imex.channel0 needs a driver of branch {since} or newer, the driver is {branch}"
-            hint = f'nvidia_driver: {{version: "580"}}, or channel0: false and {catalogue.IMEX_CHANNEL} made by hand at each boot'
+            hint = (
+                f'nvidia_driver: {{version: "580"}}, or channel0: false and {catalogue.IMEX_CHANNEL} made by '
+                "hand at each boot"
+            )
             yield Problem(path=(HERE, "imex"), message=message, hint=hint)
 
 
@@ -122,9 +125,12 @@ def export(facts: Facts) -> Fragment | None:
     own_settings = {
         key: int(value) if is_whole(value) else value
         for key, value in settings.items()
-        if key in known and known[key].kind != "unit" and key != "FABRIC_MODE" and value != known[key].default
+        if key in known
+        and known[key].kind != "unit"
+        and key != "FABRIC_MODE"
+        and value != known[key].default
         and not catalogue.explain_refusal(known[key], value)
-    }  # fmt: skip
+    }
     fields = {"fabric_mode": mode or "bare-metal", "settings": own_settings}
     # DCGM without it is a choice of that host's, or a fault; as a spec, `auto` would ask for what it does not have.
     if facts.get(dcgm.PACKAGES) and not [
@@ -137,7 +143,8 @@ def export(facts: Facts) -> Fragment | None:
 
 CAPABILITY = Capability(
     name=HERE,
-    summary="Fabric Manager for hosts with NVSwitches, nvidia-imex for trays of a rack: of the driver's version, held with it, alive",
+    summary="Fabric Manager for hosts with NVSwitches, nvidia-imex for trays of a rack: of the driver's version, "
+    "held with it, alive",
     fragment=FabricManager,
     ends_with_reset=True,
     checks=(

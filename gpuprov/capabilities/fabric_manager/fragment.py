@@ -38,8 +38,8 @@ class Imex(Fragment, frozen=True):
     service: Annotated[
         Literal["enabled", "disabled"],
         describe(
-            "disabled: nvidia-imex is installed and held, and its unit off, as Kubernetes' ComputeDomains want it, which "
-            "start a daemon of their own in a container; then there are no nodes"
+            "disabled: nvidia-imex is installed and held, and its unit off, as Kubernetes' ComputeDomains want it, "
+            "which start a daemon of their own in a container; then there are no nodes"
         ),
     ] = "enabled"
     channel0: Annotated[
@@ -73,8 +73,8 @@ class FabricManager(Fragment, frozen=True):
     query_library: Annotated[
         Literal["auto", "always", "never"],
         describe(
-            "the library by which DCGM reads NVSwitches, of the driver's version: libnvidia-nscq for A100, H100 and H200, "
-            "libnvsdm for B200 and B300; auto: where the spec has dcgm"
+            "the library by which DCGM reads NVSwitches, of the driver's version: libnvidia-nscq for A100, H100 and "
+            "H200, libnvsdm for B200 and B300; auto: where the spec has dcgm"
         ),
     ] = "auto"
     imex: Annotated[
@@ -108,7 +108,8 @@ def written(value: object) -> str:
 
 
 def rules(facts: Facts, part: str = "fabric-manager") -> tuple[Rule, ...]:
-    """Return the package's names on this host's distribution; `part` imex: nvidia-imex's; nscq, nvsdm: the library's."""
+    """Return the package's names on this host's distribution; `part` imex: nvidia-imex's; nscq, nvsdm: the
+    library's."""
     release = facts.get(system.OS_RELEASE)
     matched = catalogue.build_rules(release.id, release.version, part)
     if not matched:
@@ -122,7 +123,8 @@ def rules(facts: Facts, part: str = "fabric-manager") -> tuple[Rule, ...]:
 
 
 def package(facts: Facts, part: str = "fabric-manager") -> Package | None:
-    """Return the installed Fabric Manager, nvidia-imex, or library for DCGM; the highest version if there are several."""
+    """Return the installed Fabric Manager, nvidia-imex, or library for DCGM; the highest version if there are
+    several."""
     present = facts.get(fabric.PACKAGES)
     names = resolve.other_names(rules(facts, part), {name: package.version for name, package in present.items()})
     return max((present[name] for name in names), key=lambda candidate: resolve.order(candidate.version), default=None)

@@ -22,7 +22,8 @@ def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
     if not of_tray(block):
         if gpu and gpu.fabric_manager.imex:
             hint = (
-                'fabric_manager: {imex: {nodes: ["192.0.2.1", ...]}} with all members of the domain, imex: {service: disabled} under '
+                'fabric_manager: {imex: {nodes: ["192.0.2.1", ...]}} with all members of the domain, imex: '
+                "{service: disabled} under "
                 "Kubernetes; or fabric_manager: false"
             )
             yield problem("", f"has nothing to manage: {catalogue.explain_absence(gpu)}", hint)
@@ -31,7 +32,10 @@ def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
         message = f"is for compute trays of GB200 and GB300 racks, and the host has {gpu.key}"
         yield problem("imex", message, "take imex out of this host's spec")
     if members and package_only(block):
-        message = "fabric_manager.imex.nodes has no meaning where service is disabled: each ComputeDomain has members of its own"
+        message = (
+            "fabric_manager.imex.nodes has no meaning where service is disabled: each ComputeDomain has "
+            "members of its own"
+        )
         yield Problem(path=PLACE, message=message, hint="take nodes out, or service")
     if block.fabric_mode != "bare-metal" or block.settings:
         message = "is for hosts without Fabric Manager, whose fabric_mode and settings have no meaning there"
@@ -60,7 +64,10 @@ def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: 
         known = next((lists[node] for node in members if node in lists), None)
         if known and known[1] != members:
             here, elsewhere = " ".join(members), " ".join(known[1])
-            message = f"fabric_manager.imex.nodes is another list than that of {known[0]}, its member: {here} here, {elsewhere} there"
+            message = (
+                f"fabric_manager.imex.nodes is another list than that of {known[0]}, its member: {here} here, "
+                f"{elsewhere} there"
+            )
             hint = "one list, in one order, for all members of a domain"
             yield host.name, Problem(path=PLACE, message=message, hint=hint)
         for node in members:

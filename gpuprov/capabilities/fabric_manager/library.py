@@ -29,8 +29,8 @@ Ctx = Context[FabricManager]
     "fabric_manager.query_library",
     *(*DRIVER_PROBES, pci.NVIDIA_FUNCTIONS, fabric.PACKAGES, fabric.LIBRARIES),
     fields=("query_library",),
-    evidence="ldconfig -p | grep -E 'nscq|nvsdm'; dpkg -l 'libnvidia-nscq*' 'libnvsdm*'; rpm -qa 'libnvidia-nscq*' 'libnvsdm*'; "
-    "cat /proc/driver/nvidia/version",
+    evidence="ldconfig -p | grep -E 'nscq|nvsdm'; dpkg -l 'libnvidia-nscq*' 'libnvsdm*'; rpm -qa 'libnvidia-nscq*' "
+    "'libnvsdm*'; cat /proc/driver/nvidia/version",
 )
 def query_library(ctx: Ctx) -> Outcome:
     """The library by which DCGM reads this board's NVSwitches is installed in the driver's version, and the dynamic

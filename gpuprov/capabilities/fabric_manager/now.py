@@ -39,10 +39,12 @@ RESTART = rules.RESTART
 @check(
     "fabric_manager.version",
     *(*DRIVER_PROBES, fabric.PACKAGES, fabric.DAEMON),
-    evidence="nv-fabricmanager --version; dpkg -l 'nvidia-fabricmanager*'; rpm -qa 'nvidia-fabric*'; cat /proc/driver/nvidia/version",
+    evidence="nv-fabricmanager --version; dpkg -l 'nvidia-fabricmanager*'; rpm -qa 'nvidia-fabric*'; cat "
+    "/proc/driver/nvidia/version",
 )
 def version(ctx: Ctx) -> Outcome:
-    """Package and program have the driver's full version, as installed and as loaded: Fabric Manager refuses any other."""
+    """Package and program have the driver's full version, as installed and as loaded: Fabric Manager refuses any
+    other."""
     driver, own_package = driver_version(ctx.facts), package(ctx.facts)
     loaded, program = ctx.facts.get(nvidia.DRIVER).version, ctx.facts.get(fabric.DAEMON).version
     expected = f"Fabric Manager {driver}" if driver else "a driver, and Fabric Manager of its version"

@@ -48,8 +48,8 @@ def hardware(ctx: Ctx) -> Outcome:
         return fail("NVSwitches on the bus", useless(ctx.facts), hint)
     if switch_gen >= catalogue.BRIDGED_GENERATION and (missing := lacking(ctx)):
         hint = (
-            "install what has them: linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules on EL, kernel-modules-extra "
-            "on Amazon Linux, or another stack (rdma: {stack: doca-ofed})"
+            "install what has them: linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules on EL, "
+            "kernel-modules-extra on Amazon Linux, or another stack (rdma: {stack: doca-ofed})"
         )
         message = f"{ctx.facts.get(system.PLATFORM).kernel} has no {' '.join(missing)}"
         return fail(f"{', '.join(catalogue.SUBNET_MODULES)} for NVSwitches of generation {switch_gen}", message, hint)

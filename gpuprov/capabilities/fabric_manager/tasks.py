@@ -15,7 +15,10 @@ from gpuprov.capabilities.tasks import (
     try_packages,
 )
 
-KEEPS = "the GPUs were not reset, and keep their registration with the fabric. If fabric_manager.registered fails now, reboot the host"
+KEEPS = (
+    "the GPUs were not reset, and keep their registration with the fabric. If fabric_manager.registered fails "
+    "now, reboot the host"
+)
 MAY_HOLD = (
     "the GPUs were not reset after Fabric Manager's start, and may hold partitions of a run before. "
     "Fix: free them and say nvidia-smi -r, or reboot the host"
@@ -53,7 +56,8 @@ TASKS: Stages = {
         files(
             "Enable or disable the unit",
             part="runtime",
-            why="Under Kubernetes each ComputeDomain starts a daemon of its own, which the host's would be in the way of.",
+            why="Under Kubernetes each ComputeDomain starts a daemon of its own, which the host's would be in the "
+            "way of.",
         ),
         report("Report what it waits for", "waits"),
         Block(

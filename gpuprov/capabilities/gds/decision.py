@@ -23,8 +23,8 @@ BASE = (system.OS_RELEASE, probe.PACKAGES)
 RESOLVING = (*BASE, probe.INDEX, nvidia.LIBRARIES, nvidia.DRIVER)
 UNKNOWN = "X.Y"
 SOURCE = (
-    "nvidia_driver.source: nvidia, or a mirror of NVIDIA's repository that has them; from CUDA 13.4 on nvidia-fs is a download of its "
-    "own (https://developer.nvidia.com/nvidia-fs-downloads)"
+    "nvidia_driver.source: nvidia, or a mirror of NVIDIA's repository that has them; from CUDA 13.4 on nvidia-fs is "
+    "a download of its own (https://developer.nvidia.com/nvidia-fs-downloads)"
 )
 
 

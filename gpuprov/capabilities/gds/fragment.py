@@ -31,15 +31,17 @@ class Gds(Fragment, frozen=True):
         str,
         msgspec.Meta(
             pattern=r"^([0-9]{1,2}\.[0-9]{1,2})?$",
-            description='a CUDA release as "12.8", or nothing. Its libcufile and gds-tools are installed; empty: the default of '
+            description='a CUDA release as "12.8", or nothing. Its libcufile and gds-tools are installed; empty: '
+            "the default of "
             "cuda_toolkit, or the newest of its versions, else the installed one, or the newest that the driver runs",
         ),
     ] = ""
     path: Annotated[
         Literal["nvidia-fs", "p2pdma"],
         msgspec.Meta(
-            description="nvidia-fs is NVIDIA's module, built by DKMS beside open kernel modules, for all file systems; p2pdma is the "
-            "kernel's own, for NVMe alone, from CUDA 12.8, driver 565 and Linux 6.2 on, without a module of its own"
+            description="nvidia-fs is NVIDIA's module, built by DKMS beside open kernel modules, for all file "
+            "systems; p2pdma is the kernel's own, for NVMe alone, from CUDA 12.8, driver 565 and Linux 6.2 on, "
+            "without a module of its own"
         ),
     ] = "nvidia-fs"
     file_systems: Annotated[
@@ -49,8 +51,8 @@ class Gds(Fragment, frozen=True):
     compat_mode: Annotated[
         Literal["keep", "allow", "deny"],
         msgspec.Meta(
-            description="whether cuFile may read through the CPU where the direct path does not work, of which it says nothing; deny "
-            "makes that an error of the program; keep leaves it as it is"
+            description="whether cuFile may read through the CPU where the direct path does not work, of which it "
+            "says nothing; deny makes that an error of the program; keep leaves it as it is"
         ),
     ] = "keep"
     cufile: Annotated[

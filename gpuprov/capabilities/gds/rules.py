@@ -64,7 +64,10 @@ def _nvidia_fs(host: HostSpec, block: Gds) -> Iterable[Problem]:
         yield problem("path", message, "nvidia_driver: {build: dkms}; or path: p2pdma, for NVMe")
     patched = [name for name in block.file_systems if name in PATCHED]
     if patched and getattr(host.capabilities.get("rdma"), "own_stack", "") != "doca-ofed":
-        message = f"has {', '.join(patched)}, which nvidia-fs reaches only by the drivers of DOCA-OFED, and rdma.stack is not that"
+        message = (
+            f"has {', '.join(patched)}, which nvidia-fs reaches only by the drivers of DOCA-OFED, and "
+            "rdma.stack is not that"
+        )
         hint = "rdma: {stack: doca-ofed}, with mlnx-nvme-dkms or mlnx-nfsrdma-dkms" + "; or path: p2pdma" * (
             patched == ["nvme"]
         )

@@ -206,7 +206,10 @@ def confidential_computing(ctx: Ctx) -> Group | Outcome:
         return answer
     state = ctx.facts.get(probe.CONFIDENTIAL)
     mode = Setting(kind="confidential computing", value=target, words="{before}")
-    hint = "set it where the GPU is given out: nvidia_gpu_tools.py --set-cc-mode on the hypervisor, with a reset of the GPU"
+    hint = (
+        "set it where the GPU is given out: nvidia_gpu_tools.py --set-cc-mode on the hypervisor, with a reset of "
+        "the GPU"
+    )
     return Group(
         (mode,), {("", ""): state.mode or state.complaint}, expected=target, right=state.mode, fix=hint, changed=""
     )
@@ -214,7 +217,8 @@ def confidential_computing(ctx: Ctx) -> Group | Outcome:
 
 @compared("gpu_settings.persistence", *STATE, fields=(), evidence=nvidia.SMI.evidence)
 def persistence(ctx: Ctx) -> Group | Outcome:
-    """Persistence mode is on if limits or clocks are requested: without it the driver forgets them with its last user."""
+    """Persistence mode is on if limits or clocks are requested: without it the driver forgets them with its last
+    user."""
     if not any(asks(ctx.fragment, name) for name in VOLATILE):
         return not_asked("nothing that the driver forgets is asked for")
     selection = list_requests(ctx)

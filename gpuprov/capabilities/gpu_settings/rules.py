@@ -1,4 +1,5 @@
-"""Rules for a `gpu_settings` block that hold on any host: by the catalogue, the driver's branch and the other blocks."""
+"""Rules for a `gpu_settings` block that hold on any host: by the catalogue, the driver's branch and the other
+blocks."""
 
 from __future__ import annotations
 

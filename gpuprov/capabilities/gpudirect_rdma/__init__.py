@@ -19,7 +19,8 @@ from gpuprov.spec.model import Fragment
 
 
 def export(facts: Facts) -> Fragment | None:
-    """Return the method in use: a peer module that gpuprov's unit loads, or dma-buf if there is an RDMA device for it."""
+    """Return the method in use: a peer module that gpuprov's unit loads, or dma-buf if there is an RDMA device for
+    it."""
     state = facts.get(GPUDIRECT)
     unit = state.units.get(catalogue.UNIT)
     devices = [device for device in rdma.list_hcas(facts.get(rdma.DEVICES)) if not device.soft]

@@ -61,7 +61,10 @@ def method(ctx: Ctx) -> Outcome:
     if kind := ctx.facts.get(system.CONTAINER):
         message += f"; a {kind} container has the modules of its machine"
     elif ctx.facts.get(MACHINE).kind:
-        message += "; in a virtual machine the hypervisor must give GPU and RDMA device one PCIe root complex, with ACS and ATS for it"
+        message += (
+            "; in a virtual machine the hypervisor must give GPU and RDMA device one PCIe root complex, with "
+            "ACS and ATS for it"
+        )
     # The plan shows what auto comes to, and why.
     decides = ctx.fragment.method == "auto"
     change = Change(

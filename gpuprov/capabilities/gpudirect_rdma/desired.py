@@ -69,8 +69,8 @@ def dead(state: Gpudirect, name: str) -> str:
     if not name or not without:
         return ""
     return (
-        f"kernel {', '.join(without)} has no {name} that was built against peer memory, and no other loads. Fix: OFED with its "
-        "headers for that kernel (rdma.stack doca-ofed), nvidia_driver.build dkms; or method dmabuf"
+        f"kernel {', '.join(without)} has no {name} that was built against peer memory, and no other loads. Fix: "
+        "OFED with its headers for that kernel (rdma.stack doca-ofed), nvidia_driver.build dkms; or method dmabuf"
     )
 
 

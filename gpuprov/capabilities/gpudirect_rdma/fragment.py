@@ -21,7 +21,8 @@ class Gdrcopy(Fragment, frozen=True):
         bool,
         msgspec.Meta(
             description="whether gdrcopy is there: the library, and the module gdrdrv with its device node /dev/gdrdrv "
-            "now and at each boot, from the host's package sources, as a gdrcopy that is there does; false leaves what is there alone"
+            "now and at each boot, from the host's package sources, as a gdrcopy that is there does; false leaves "
+            "what is there alone"
         ),
     ] = False
     tests: Annotated[
@@ -39,9 +40,10 @@ class GpudirectRdma(Fragment, frozen=True):
     method: Annotated[
         Literal["auto", "dmabuf", "nvidia_peermem", "nv_peer_mem"],
         msgspec.Meta(
-            description="auto: dmabuf where GPU, kernel modules, driver and kernel allow it, else nvidia_peermem; dmabuf needs open "
-            "kernel modules and no module of its own; nvidia_peermem comes with the driver and needs DOCA-OFED's ib_core; nv_peer_mem "
-            "is its deprecated forerunner, which must be installed already"
+            description="auto: dmabuf where GPU, kernel modules, driver and kernel allow it, else nvidia_peermem; "
+            "dmabuf needs open "
+            "kernel modules and no module of its own; nvidia_peermem comes with the driver and needs DOCA-OFED's "
+            "ib_core; nv_peer_mem is its deprecated forerunner, which must be installed already"
         ),
     ] = "auto"
     peerdirect_support: Annotated[
@@ -55,15 +57,16 @@ class GpudirectRdma(Fragment, frozen=True):
         msgspec.Meta(
             ge=0,
             le=1,
-            description="parameter of nvidia_peermem from driver 560 on: 1 pins GPU memory, 0 has the legacy client, too",
+            description="parameter of nvidia_peermem from driver 560 on: 1 pins GPU memory, 0 has the legacy "
+            "client, too",
         ),
     ] = 1
     topology_check: Annotated[
         Literal["driver", "allow", "deny"],
         msgspec.Meta(
             description="the driver's own check of the PCI topology for dma-buf and peer memory "
-            "(NVreg_GrdmaPciTopoCheckOverride, from driver 570 on and before 595): driver leaves it to the driver, allow and deny "
-            "override it"
+            "(NVreg_GrdmaPciTopoCheckOverride, from driver 570 on and before 595): driver leaves it to the driver, "
+            "allow and deny override it"
         ),
     ] = "driver"
     gdrcopy: Annotated[Gdrcopy, msgspec.Meta(description="gdrcopy beside it")] = Gdrcopy()

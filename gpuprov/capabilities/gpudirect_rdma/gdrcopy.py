@@ -17,11 +17,14 @@ from gpuprov.facts.probes.rdma import gdrcopy as probe
 from gpuprov.resources import KernelModule, Modules, Setting, Unit
 
 NOT_ASKED = "gdrcopy is not in the spec"
-SHOWN = "dpkg -l gdrdrv-dkms libgdrapi; rpm -q gdrcopy gdrcopy-kmod; modinfo gdrdrv; ls -l /dev/gdrdrv; grep gdrdrv /proc/devices"
+SHOWN = (
+    "dpkg -l gdrdrv-dkms libgdrapi; rpm -q gdrcopy gdrcopy-kmod; modinfo gdrdrv; ls -l /dev/gdrdrv; grep gdrdrv "
+    "/proc/devices"
+)
 BASE = (system.OS_RELEASE, probe.PACKAGES)
 SOURCE = (
-    "NVIDIA has its packages as files (https://developer.download.nvidia.com/compute/redist/gdrcopy/): put them into a repository of "
-    "the site's, or gdrcopy: {install: false}"
+    "NVIDIA has its packages as files (https://developer.download.nvidia.com/compute/redist/gdrcopy/): put them "
+    "into a repository of the site's, or gdrcopy: {install: false}"
 )
 
 

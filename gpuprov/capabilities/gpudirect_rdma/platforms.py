@@ -80,8 +80,14 @@ def judge_bare_metal(host: HostSpec) -> Iterable[Problem]:
         and not virtual
     ):
         acs = "rdma_topo" if gpu.key.startswith(pcie.ARM_GPUS) else "disabled"
-        message = ": on bare metal, PCIe ACS and an IOMMU that translates are in its way, and no pcie block says what they are to be"
-        hint = f"pcie: {{acs: {acs}, iommu: passthrough}}; in a virtual machine they are its host's: this warning is not for it"
+        message = (
+            ": on bare metal, PCIe ACS and an IOMMU that translates are in its way, and no pcie block says "
+            "what they are to be"
+        )
+        hint = (
+            f"pcie: {{acs: {acs}, iommu: passthrough}}; in a virtual machine they are its host's: this warning "
+            "is not for it"
+        )
         yield problem("", message, hint, warning=True)
 
 

@@ -75,8 +75,8 @@ def clocks(ctx: Ctx) -> Outcome:
     expected = "one model, one set of clocks, and none far below the highest without a reason"
     if bad:
         hint = (
-            "nvidia-smi -rgc -i ADDRESS takes a lock of clocks away, nvidia-smi -rac application clocks; gpu_settings in the spec "
-            "sets them; if it stays slow, drain the host and run NVIDIA's field diagnostics"
+            "nvidia-smi -rgc -i ADDRESS takes a lock of clocks away, nvidia-smi -rac application clocks; "
+            "gpu_settings in the spec sets them; if it stays slow, drain the host and run NVIDIA's field diagnostics"
         )
         return fail(expected, describe_gpus(bad), hint, action="drain" if locked else "")
     most = max(gpu.clocks.most_graphics or 0 for gpu in relevant)

@@ -30,8 +30,8 @@ RUNS = replace(CUDA_RUNS, asks=ask_user)
 
 @check("health.cuda", RUNS, fields=("cuda_user",))
 def cuda(ctx: Ctx) -> Outcome:
-    """A program of an ordinary user can compute on every GPU and MIG device: libcuda starts, memory is had, and what was
-    copied there comes back. A device that somebody holds exclusively, or that has no memory left, is not proven."""
+    """A program of an ordinary user can compute on every GPU and MIG device: libcuda starts, memory is had, and what
+    was copied there comes back. A device that somebody holds exclusively, or that has no memory left, is not proven."""
     user = ctx.fragment.cuda_user
     if not user:
         return not_asked("no user is named in health.cuda_user")
@@ -75,7 +75,8 @@ def device_files(ctx: Ctx) -> Outcome:
 
 @check("health.environment", *environment.PROBES, evidence=ENVIRONMENT.evidence)
 def variables(ctx: Ctx) -> Outcome:
-    """No variable that is set for everybody hides GPUs from programs, or gives them another libcuda than the driver's."""
+    """No variable that is set for everybody hides GPUs from programs, or gives them another libcuda than the
+    driver's."""
     return environment_outcome(ctx)
 
 

@@ -178,8 +178,8 @@ Key = frozenset[str]
 
 
 def judge_fleet(hosts: Mapping[str, Sequence[Firmware]], machines: Mapping[str, str]) -> dict[str, Outcome]:
-    """Compare the firmware of the same boards on all hosts: the outcome of each host that has any. machines: identity of
-    each host's machine, empty if unknown."""
+    """Compare the firmware of the same boards on all hosts: the outcome of each host that has any. machines: identity
+    of each host's machine, empty if unknown."""
     boards: dict[_Board, dict[str, Versions]] = {}
     for host, devices in hosts.items():
         for device in devices:

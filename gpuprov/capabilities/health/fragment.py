@@ -41,8 +41,8 @@ class Health(Fragment, frozen=True):
     since: Annotated[
         str,
         describe(
-            "boot, a span (90m, 24h, 7d) or a time (2026-11-20T14:02, in the time zone of who runs gpuprov, or with Z or +01:00). "
-            "From when on the kernel log is judged; errors that a reboot has fixed since then are past",
+            "boot, a span (90m, 24h, 7d) or a time (2026-11-20T14:02, in the time zone of who runs gpuprov, or with "
+            "Z or +01:00). From when on the kernel log is judged; errors that a reboot has fixed since then are past",
             pattern=(
                 r"^(boot|[1-9][0-9]{0,5}[smhd]|[0-9]{4}-[0-9]{2}-[0-9]{2}"
                 r"([T ][0-9]{2}:[0-9]{2}(:[0-9]{2})?(Z|[+-][0-9]{2}:[0-9]{2})?)?)$"
@@ -60,8 +60,8 @@ class Health(Fragment, frozen=True):
     ecc: Annotated[
         Literal["delivered", "enabled", "any"],
         describe(
-            "Whether ECC must be on. With delivered it must where the GPU comes with it on, as those for data centres do, unless "
-            "gpu_settings asks for it off; with enabled wherever the GPU has it"
+            "Whether ECC must be on. With delivered it must where the GPU comes with it on, as those for data "
+            "centres do, unless gpu_settings asks for it off; with enabled wherever the GPU has it"
         ),
     ] = "delivered"
     uncorrected_errors: Annotated[
@@ -71,9 +71,10 @@ class Health(Fragment, frozen=True):
         int,
         describe(
             "From how many rows remapped for uncorrectable errors on a GPU is bad; a remapping that failed always is",
-            ge=1, le=512,
+            ge=1,
+            le=512,
         ),
-    ] = 512  # fmt: skip
+    ] = 512
     retired_pages: Annotated[
         int, describe("From how many retired pages on a GPU before Ampere is bad", ge=1, le=64)
     ] = 63
@@ -84,9 +85,10 @@ class Health(Fragment, frozen=True):
         int,
         describe(
             "How many degrees Celsius a GPU must at least be below the temperature that slows it down",
-            ge=0, le=60,
+            ge=0,
+            le=60,
         ),
-    ] = 0  # fmt: skip
+    ] = 0
     power_cap: Annotated[
         Literal["refuse", "any"],
         describe("Whether a GPU whose power limit in force is below the one that is set fails"),
@@ -94,23 +96,25 @@ class Health(Fragment, frozen=True):
     clocks: Annotated[
         Literal["uniform", "any"],
         describe(
-            "Whether GPUs of one model must have the same clocks, and none that computes less than half of its highest one "
-            "without a reason that the driver names"
+            "Whether GPUs of one model must have the same clocks, and none that computes less than half of its "
+            "highest one without a reason that the driver names"
         ),
     ] = "uniform"
     left_processes: Annotated[
         Literal["refuse", "any"],
         describe(
-            "Whether a process on a GPU fails of whose Slurm job no step runs here, or whose container has lost its monitor"
+            "Whether a process on a GPU fails of whose Slurm job no step runs here, or whose container has lost its "
+            "monitor"
         ),
     ] = "refuse"
     stray_memory: Annotated[
         int,
         describe(
             "From how many MiB in use on a GPU, on which no process is, is bad (0: not judged)",
-            ge=0, le=1_000_000,
+            ge=0,
+            le=1_000_000,
         ),
-    ] = 1024  # fmt: skip
+    ] = 1024
     nvlink_errors: Annotated[
         Count, describe("How many replays and recoveries, or errors of NVLink 5, a GPU may have had")
     ] = 0
@@ -129,8 +133,8 @@ class Health(Fragment, frozen=True):
     transport_errors: Annotated[
         Count | None,
         describe(
-            "How many errors of RDMA's transport each counter of a port may show since its driver was loaded, as timeouts and "
-            "retries that ran out; left out: they are told, and not judged"
+            "How many errors of RDMA's transport each counter of a port may show since its driver was loaded, as "
+            "timeouts and retries that ran out; left out: they are told, and not judged"
         ),
     ] = None
     link_error_rates: Annotated[
@@ -139,22 +143,26 @@ class Health(Fragment, frozen=True):
     ] = "refuse"
     link_flaps: Annotated[
         int,
-        describe("From how many times within 12 hours is bad that the link of an RDMA device's network interface went down and "
-                "came back (0: not judged)", ge=0, le=1000),
-    ] = 3  # fmt: skip
+        describe(
+            "From how many times within 12 hours is bad that the link of an RDMA device's network interface went "
+            "down and came back (0: not judged)",
+            ge=0,
+            le=1000,
+        ),
+    ] = 3
     cuda_user: Annotated[
         Annotated[str, describe("the name of a user, not root", pattern=r"^(?!root$)[a-z_][a-z0-9_.-]{0,31}$")] | None,
         describe(
-            "A user of the host without privileges, as whom CUDA is run on every GPU and MIG device, for a second and with "
-            "some hundred MB of its memory (nobody, or one of the site's); left out: not run"
+            "A user of the host without privileges, as whom CUDA is run on every GPU and MIG device, for a second "
+            "and with some hundred MB of its memory (nobody, or one of the site's); left out: not run"
         ),
     ] = None
     firmware: Annotated[
         Literal["uniform", "fleet", "any"],
         describe(
             "Whether GPUs of one model must have one VBIOS and InfoROM image; with fleet, GPUs, NVSwitches and network "
-            "adapters must also have the firmware of most hosts of the run with the same board. A corrupt InfoROM always "
-            "fails"
+            "adapters must also have the firmware of most hosts of the run with the same board. A corrupt InfoROM "
+            "always fails"
         ),
     ] = "uniform"
     firmware_versions: Annotated[
@@ -180,7 +188,8 @@ class Health(Fragment, frozen=True):
     mounts: Annotated[
         tuple[Annotated[str, msgspec.Meta(pattern=r"^/([^\x00-\x1f\x7f]*[^/\x00-\x1f\x7f])?$", max_length=255)], ...],
         describe(
-            "Folders at which a file system must be mounted, answer and have room (/, /home on NFS); left out: not judged"
+            "Folders at which a file system must be mounted, answer and have room (/, /home on NFS); left out: not "
+            "judged"
         ),
     ] = ()
     free_space: Annotated[

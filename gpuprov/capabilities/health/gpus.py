@@ -131,7 +131,8 @@ def ecc_errors(ctx: Ctx) -> Outcome:
     bad = [
         (
             gpu,
-            f"has {count} ({gpu.aggregate.uncorrected if gpu.aggregate.uncorrected is not None else '?'} in all its life)",
+            f"has {count} ({gpu.aggregate.uncorrected if gpu.aggregate.uncorrected is not None else '?'} in all its "
+            "life)",
         )
         for gpu, count in counts
         if count is not None and count > limit

@@ -205,7 +205,8 @@ def link_flaps(ctx: Ctx) -> Outcome:
         few += len(times)
         if len(times) >= limit:
             bad.append(
-                f"{interface.name} of {interface.device} went down and came back {len(times)} times, last {moment(times[-1])}"
+                f"{interface.name} of {interface.device} went down and came back {len(times)} times, last "
+                f"{moment(times[-1])}"
             )
     expected = f"fewer than {limit} times within {FLAPPING // 3600} hours"
     if bad:

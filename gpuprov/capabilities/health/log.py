@@ -194,7 +194,8 @@ def kernel_log(ctx: Ctx) -> Outcome:
     late = log.missing()
     if is_untimed(late or 0):
         return skip(
-            f"{log.source} without times: the order of its lines is known, not how old they are, nor what was said before"
+            f"{log.source} without times: the order of its lines is known, not how old they are, nor what was said "
+            "before"
         )
     if late is not None and not ctx.facts.get(system.CONTAINER):
         return skip(
@@ -259,7 +260,8 @@ def programs(ctx: Ctx) -> Outcome:
 
 @check("health.sxid", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'nvidia-nvswitch.*SXid'")
 def sxid(ctx: Ctx) -> Outcome:
-    """There is no SXid of an NVSwitch in the kernel log that is fatal, or after which NVIDIA wants a reset or a restart."""
+    """There is no SXid of an NVSwitch in the kernel log that is fatal, or after which NVIDIA wants a reset or a
+    restart."""
     log, expected = readable(ctx, of_nvidia=True), "no SXid that is fatal, or asks for a reset or a restart"
     entries = [judge(event) for event in sxids(keep(log, find_endings(log).stands))]
     bad = severe(entry for entry in entries if entry.action != "none")

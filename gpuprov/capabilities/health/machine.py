@@ -53,7 +53,8 @@ def memory(ctx: Ctx) -> Outcome:
 
 @check("health.devices", HARDWARE, fields=("nvme", "interfaces"), evidence="ls /sys/class/nvme; ip -br link")
 def devices(ctx: Ctx) -> Outcome:
-    """The host has as many NVMe drives as the spec says, and the Ethernet interfaces that it names are present and up."""
+    """The host has as many NVMe drives as the spec says, and the Ethernet interfaces that it names are present and
+    up."""
     drives, names = ctx.fragment.nvme, ctx.fragment.interfaces
     if drives is None and not names:
         return not_asked("neither nvme nor interfaces is in the spec")

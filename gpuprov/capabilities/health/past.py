@@ -39,7 +39,8 @@ def moment(at: float) -> str:
 
 
 class Change(NamedTuple):
-    """A change in the recovery action that a GPU needs, which the driver logs as Xid 154. `place`: index of its line."""
+    """A change in the recovery action that a GPU needs, which the driver logs as Xid 154. `place`: index of its
+    line."""
 
     place: int
     needs: Recovery

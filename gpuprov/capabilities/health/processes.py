@@ -19,12 +19,12 @@ ENDED = (
     "something holds it"
 )
 LEFT = (
-    "look at it (ps -fp PID; squeue -j JOB), and end it (kill PID, then kill -KILL PID): nothing that schedules jobs here "
-    "knows of it"
+    "look at it (ps -fp PID; squeue -j JOB), and end it (kill PID, then kill -KILL PID): nothing that schedules "
+    "jobs here knows of it"
 )
 KEPT = (
-    "fuser -v /dev/nvidia* names who has the GPU open without computing, such as a worker that a job left: end it; if none does, "
-    "drain the host, then nvidia-smi --gpu-reset -i ADDRESS; GPUs joined by NVLink together"
+    "fuser -v /dev/nvidia* names who has the GPU open without computing, such as a worker that a job left: end it; "
+    "if none does, drain the host, then nvidia-smi --gpu-reset -i ADDRESS; GPUs joined by NVLink together"
 )
 
 
@@ -98,8 +98,8 @@ def processes(ctx: Ctx) -> Outcome:
 
 
 def _lost(state: State, seen: Processes, limit: int) -> tuple[dict[str, str], list[str]]:
-    """Return the memory in use on GPUs without a process, in words by address; and the addresses of GPUs for which it could be
-    read only once."""
+    """Return the memory in use on GPUs without a process, in words by address; and the addresses of GPUs for which it
+    could be read only once."""
     holding = {normalize_address(holder.gpu) for holder in seen.held}
     again = {normalize_address(address): mebibytes for address, mebibytes in seen.used.items()}
     lost, once = dict[str, str](), list[str]()

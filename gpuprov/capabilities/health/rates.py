@@ -31,8 +31,8 @@ Point = tuple[datetime, int]
     evidence=COUNTER_READINGS.evidence,
 )
 def link_error_rates(ctx: Ctx) -> Outcome:
-    """No error counter of an RDMA device's port grew faster than its limit at any time within the last 24 hours, this boot
-    and since `since`, by the readings that the host takes of itself (`readings`)."""
+    """No error counter of an RDMA device's port grew faster than its limit at any time within the last 24 hours, this
+    boot and since `since`, by the readings that the host takes of itself (`readings`)."""
     if ctx.fragment.link_error_rates == "any":
         return not_asked("link_error_rates: any")
     ports = [port for port in counting_ports(ctx) if port.link]
@@ -72,8 +72,8 @@ def find_fast(port: PortErrors, recent: Sequence[CounterReading], clock: datetim
 
 
 def find_fastest(points: Sequence[Point]) -> tuple[int, timedelta, datetime]:
-    """Find the span of at least SHORTEST in which a counter grew fastest: the growth, the span, its end. A boot or a reload
-    of the driver sets it to zero: what was before is past. The span is 0 where the points are too close."""
+    """Find the span of at least SHORTEST in which a counter grew fastest: the growth, the span, its end. A boot or a
+    reload of the driver sets it to zero: what was before is past. The span is 0 where the points are too close."""
     falls = [n for n, ((_, before), (_, after)) in enumerate(pairwise(points), 1) if after < before]
     points = points[falls[-1] :] if falls else points
     fastest, result = -1.0, (0, timedelta(), points[-1][0])

@@ -1,4 +1,5 @@
-"""Checks without a field in the spec: links and ports below what they should be, and dead daemons of the NVLink fabric."""
+"""Checks without a field in the spec: links and ports below what they should be, and dead daemons of the NVLink
+fabric."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -46,7 +47,8 @@ def _outcome(results: Iterable[Defect | Fault], expected: str, passed: str) -> O
 
 
 def _recorded(results: Iterable[Defect | Fault], expected: str, lacking: NotRecorded) -> Outcome:
-    """Return a failure if something in the record is wrong. Raises the error for what the record lacks if nothing is."""
+    """Return a failure if something in the record is wrong. Raises the error for what the record lacks if nothing
+    is."""
     every = tuple(results)
     if all(defect.unproven for defect in every):
         raise lacking
@@ -59,8 +61,9 @@ def _block(ctx: Ctx, name: str) -> Any:
 
 @check("health.pcie_links", *PROBES, GPU_HEALTH, evidence=LSPCI)
 def pcie_links(ctx: Ctx) -> Outcome:
-    """Each GPU, HCA and NVSwitch answers on PCIe, and each link to its CPU is as wide and as fast as both ends support, unless
-    topology.pcie is any. Links that a virtual machine cannot see are reported; the speed of idle GPUs is not judged."""
+    """Each GPU, HCA and NVSwitch answers on PCIe, and each link to its CPU is as wide and as fast as both ends support,
+    unless topology.pcie is any. Links that a virtual machine cannot see are reported; the speed of idle GPUs is not
+    judged."""
     if getattr(_block(ctx, "topology"), "pcie", "full") == "any":
         return not_asked("topology.pcie is any")
     expected = "PCIe links at full width and speed"

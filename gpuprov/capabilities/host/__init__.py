@@ -1,4 +1,5 @@
-"""`host`: the house's own block of every spec (`gpu`, `reboot`), and the checks that must pass before anything is changed."""
+"""`host`: the house's own block of every spec (`gpu`, `reboot`), and the checks that must pass before anything is
+changed."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -30,7 +31,10 @@ from gpuprov.spec.problem import Problem
 
 SNAPSHOTS = ("sle-micro", "sl-micro", "sle-micro-rancher", "opensuse-microos", "opensuse-leap-micro")
 """Distributions, by ID, whose packages change by transactional-update, into the snapshot that the next boot takes."""
-SNAPSHOTS_HINT = "gpuprov changes the running system: transactional-update pkg install on the host, or SLES 15 or Leap 15 in its place"
+SNAPSHOTS_HINT = (
+    "gpuprov changes the running system: transactional-update pkg install on the host, or SLES 15 or "
+    "Leap 15 in its place"
+)
 
 
 class House(Fragment, frozen=True):
@@ -41,14 +45,15 @@ class House(Fragment, frozen=True):
     on_failure: Annotated[
         OnFailure,
         msgspec.Meta(
-            description="what apply does with a host that it has changed and that is not green then: nothing, or rollback "
-            "to what it was when verify was last green"
+            description="what apply does with a host that it has changed and that is not green then: nothing, or "
+            "rollback to what it was when verify was last green"
         ),
     ] = "nothing"
     recipe: Annotated[
         str,
         msgspec.Meta(
-            description="a key of `gpuprov catalog recipes`, or nothing. check warns of each line in which the spec differs from it"
+            description="a key of `gpuprov catalog recipes`, or nothing. check warns of each line in which the spec "
+            "differs from it"
         ),
     ] = ""
 
@@ -118,8 +123,8 @@ def reboot_pending(ctx: Ctx) -> Outcome:
 
 @check("host.in_service", house.DRAINED)
 def in_service(ctx: Ctx) -> Outcome:
-    """The host has been returned to its scheduler if gpuprov drained it. A drained host, as during maintenance, is not at fault: it is
-    only unproven that it gets jobs."""
+    """The host has been returned to its scheduler if gpuprov drained it. A drained host, as during maintenance, is not
+    at fault: it is only unproven that it gets jobs."""
     out = ctx.facts.get(house.DRAINED)
     if out is None:
         return not_asked("gpuprov has not drained it")
@@ -202,8 +207,8 @@ def clock(ctx: Ctx) -> Outcome:
 
 @check("host.packages", packages.AUDIT, house.MARKER, system.OS_RELEASE, moment="preflight")
 def package_database(ctx: Ctx) -> Outcome:
-    """The package database is consistent, or was left half-way by an unfinished apply, which the next apply repairs, unless a
-    package's script asks for a person's decision."""
+    """The package database is consistent, or was left half-way by an unfinished apply, which the next apply repairs,
+    unless a package's script asks for a person's decision."""
     complaint, release = ctx.facts.get(packages.AUDIT), ctx.facts.get(system.OS_RELEASE)
     names = half_configured.parse_audit(complaint) if family(release) == "debian" else []
     if complaint and (not ctx.facts.get(house.MARKER) or half_configured.needs_answer(names)):

@@ -16,13 +16,13 @@ DEMANDS: tuple[tuple[Path, tuple[object, ...], str], ...] = (
     (("acceptance", "nccl", "test"), ("none",), "none"),
     (("acceptance", "nvbandwidth", "tests"), ((),), "[]"),
 )
-"""Fields of blocks that may stay by which the driver would be needed, with the values by which it is not, and the one to
-write."""
+"""Fields of blocks that may stay by which the driver would be needed, with the values by which it is not, and the one
+to write."""
 
 
 def find_contradictions(host: HostSpec, driverless: Collection[str]) -> Iterable[Problem]:
-    """Yield a problem for each block, field and module that needs what `nvidia_absent` removes. driverless: names of the
-    blocks that do not."""
+    """Yield a problem for each block, field and module that needs what `nvidia_absent` removes. driverless: names of
+    the blocks that do not."""
     if HERE not in host.capabilities:
         return
     for name in host.capabilities:

@@ -59,9 +59,9 @@ def systemd_runs(ctx: Ctx) -> Outcome:
     evidence=f"{BOOT_TARGET.evidence}; grep -E 'systemd[.](unit|mask)' /boot/grub*/grub.cfg /boot/loader/entries/*",
 )
 def boot_target(ctx: Ctx) -> Outcome:
-    """A boot goes on to the services of a host that works: the default target is not one for repairs or for the end, none
-    of the units is masked that load modules, set sysctls and apply udev's rules, and no boot entry asks otherwise, or
-    masks a unit of GPUs or containers."""
+    """A boot goes on to the services of a host that works: the default target is not one for repairs or for the end,
+    none of the units is masked that load modules, set sysctls and apply udev's rules, and no boot entry asks otherwise,
+    or masks a unit of GPUs or containers."""
     if wrong := _overridden(ctx.facts.known(BOOT_ENTRIES) or ()):
         return fail(WORKS, f"{' '.join(wrong)} (boot entries)", f"take {' '.join(wrong)} out of the boot entries")
     boot = ctx.facts.get(BOOT_TARGET)

@@ -1,4 +1,5 @@
-"""Checks of what others than gpuprov and the packages did to a host: programs replaced, folders opened to every user."""
+"""Checks of what others than gpuprov and the packages did to a host: programs replaced, folders opened to every
+user."""
 
 import re
 from typing import Any
@@ -57,8 +58,8 @@ def root_only(ctx: Ctx) -> Outcome:
 
 @check("host.environment", *environment.PROBES, evidence=ENVIRONMENT.evidence)
 def variables(ctx: Ctx) -> Outcome:
-    """No variable that is set for everybody (logins, PAM, systemd's services, ld.so.preload) hides GPUs from programs, has
-    them join another MPS daemon, or gives them libraries other than the installed driver's."""
+    """No variable that is set for everybody (logins, PAM, systemd's services, ld.so.preload) hides GPUs from programs,
+    has them join another MPS daemon, or gives them libraries other than the installed driver's."""
     return environment_outcome(ctx)
 
 
@@ -67,7 +68,8 @@ EFFECTS: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
     for capability, pattern, what in (
         (
             "mig",
-            r"nvidia-smi\b.*\s(?:(?:-mig|--multi-instance-gpu)[= ]|mig\s.*-[cd][cg]i)|nvidia-mig-(?:parted\s+apply|manager)",
+            r"nvidia-smi\b.*\s(?:(?:-mig|--multi-instance-gpu)[= "
+            r"]|mig\s.*-[cd][cg]i)|nvidia-mig-(?:parted\s+apply|manager)",
             "changes MIG",
         ),
         (
@@ -106,8 +108,8 @@ EFFECTS: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
 
 @check("host.rivals", RIVALS, moment="next-boot", evidence=RIVALS.evidence)
 def rivals(ctx: Ctx) -> Outcome:
-    """Nothing that others have a boot or cron run (rc.local, crontabs, units of a site) changes on GPUs what the spec sets,
-    or stops the units of its capabilities."""
+    """Nothing that others have a boot or cron run (rc.local, crontabs, units of a site) changes on GPUs what the spec
+    sets, or stops the units of its capabilities."""
     expected = "no command of others against what the spec sets"
     wrong = {
         f"{each.file} {what} ({capability}): {each.line[:120]}": each.file

@@ -29,7 +29,10 @@ def problems(host: HostSpec) -> Iterable[Problem]:
         return
     model = find_gpu(host.gpu.model) if host.gpu else None
     if host.gpu and model and (model.key, host.gpu.count or match.count) != (match.model, match.count):
-        message = f"gpu is {host.gpu.count or 'any number'} x {model.key}, and recipe {match.key} is for {match.count} x {match.model}"
+        message = (
+            f"gpu is {host.gpu.count or 'any number'} x {model.key}, and recipe {match.key} is for "
+            f"{match.count} x {match.model}"
+        )
         near = ", ".join(recipe.key for recipe in catalogue.fitting_recipes(model.key, host.gpu.count))
         hint = f"recipes for these GPUs: {near}" if near else "no recipe is for these GPUs: leave recipe out"
         yield Problem(path=("gpu",), message=message, hint=hint, severity="warning")

@@ -23,8 +23,8 @@ def space(capabilities: Sequence[Capability]) -> Check:
 
     @check("host.space", system.SPACE, system.OS_RELEASE, moment="preflight")
     def judge_space(ctx: Context[Any]) -> Outcome:
-        """/boot has room for a rebuilt initramfs, /tmp for the work files of DKMS and package scripts, and /boot and /var for what
-        the site says that a capability needs (host_free_space)."""
+        """/boot has room for a rebuilt initramfs, /tmp for the work files of DKMS and package scripts, and /boot and
+        /var for what the site says that a capability needs (host_free_space)."""
         return _space(ctx, usual)
 
     return judge_space
@@ -34,7 +34,10 @@ def _space(ctx: Context[Any], usual: Mapping[str, overrides.Room]) -> Outcome:
     known = ctx.facts.get(system.SPACE)
     family = words(ctx.facts.get(system.OS_RELEASE))
     if (free := known.get("/tmp", TEMPORARY)) < TEMPORARY:
-        hint = "du -xhd1 /tmp, and remove what is not needed: without room there package scripts and module builds fail half-way"
+        hint = (
+            "du -xhd1 /tmp, and remove what is not needed: without room there package scripts and module builds "
+            "fail half-way"
+        )
         return fail(f"{TEMPORARY} MiB free in /tmp", f"{free} MiB", hint)
     for name, room in overrides.free_space(ctx.host.site, usual).items():
         free = known.get(room.path, 0)

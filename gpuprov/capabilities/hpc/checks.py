@@ -153,8 +153,8 @@ def mpi(ctx: Ctx) -> Outcome:
 
 @check("hpc.ucx", probe.HPC, DEVICES, fields=("mpi", "cuda_aware"), evidence="ucx_info -v; ucx_info -d")
 def ucx(ctx: Ctx) -> Outcome:
-    """UCX answers, its library is the one of the requested Open MPI, and it lists every RDMA device with an active port;
-    with cuda_aware also CUDA's transports."""
+    """UCX answers, its library is the one of the requested Open MPI, and it lists every RDMA device with an active
+    port; with cuda_aware also CUDA's transports."""
     state = ctx.facts.get(probe.HPC)
     own = ctx.fragment.mpi == "hpcx"
     expected = "UCX" + " of HPC-X" * own + " with CUDA" * ctx.fragment.cuda_aware
@@ -190,7 +190,10 @@ def plugin(ctx: Ctx) -> Outcome:
         hint = f"take its folder out of /etc/ld.so.conf.d, or sort it behind {catalogue.LINKER}; ldconfig"
         return fail(expected, f"{first} comes first", hint)
     if state.lost:
-        hint = "libcudart: the HPC-X of the installed CUDA; libsharp, libucp: see hpc.files and hpc.packages; then ldconfig"
+        hint = (
+            "libcudart: the HPC-X of the installed CUDA; libsharp, libucp: see hpc.files and hpc.packages; then "
+            "ldconfig"
+        )
         return fail(expected, f"{first} lacks {' '.join(state.lost)}", hint)
     listed = ", ".join(f"{name} {path}" for name, path in state.needs.items())
     return ok(f"{first}: {listed}" if listed else first, expected)

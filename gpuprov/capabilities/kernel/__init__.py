@@ -47,7 +47,10 @@ def rules(_host: HostSpec, kernel: Kernel) -> Iterable[Problem]:
         )
     size = kernel.command_line.get("default_hugepagesz", "2M")
     if "2M" in kernel.hugepages and size not in ("2M", "2048K"):
-        message = f"kernel.hugepages asks for 2M, which sysctl sets in pages of the default size, and default_hugepagesz is {size}"
+        message = (
+            "kernel.hugepages asks for 2M, which sysctl sets in pages of the default size, and "
+            f"default_hugepagesz is {size}"
+        )
         hint = "take default_hugepagesz out of kernel.command_line, or 2M out of kernel.hugepages"
         yield Problem(path=("kernel", "hugepages", "2M"), message=message, hint=hint)
 

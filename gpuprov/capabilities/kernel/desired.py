@@ -1,4 +1,5 @@
-"""Desired state of the role: gpuprov's own files, the boot entries' command line, and the state of the running kernel."""
+"""Desired state of the role: gpuprov's own files, the boot entries' command line, and the state of the running
+kernel."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -12,8 +12,8 @@ UNITS = {"K": 10, "M": 20, "G": 30, "T": 40, "P": 50, "E": 60}
 
 @check("kernel.limits_kept", LIMIT_SOURCES, fields=("limits",), moment="next-boot", evidence=LIMIT_SOURCES.evidence)
 def limits_kept(ctx: Context[Kernel]) -> Outcome:
-    """Logins read limits.conf (PAM's pam_limits), no line of it for a user or a group lowers a limit of everybody's, and no
-    file of systemd's after gpuprov's sets another limit of services at the next boot."""
+    """Logins read limits.conf (PAM's pam_limits), no line of it for a user or a group lowers a limit of everybody's,
+    and no file of systemd's after gpuprov's sets another limit of services at the next boot."""
     desired = limits(ctx.fragment)
     if not desired:
         return not_asked()

@@ -65,8 +65,8 @@ def command_line(ctx: Context[Kernel]) -> Group | Outcome:
     evidence=boot.BOOT_ENTRIES.evidence,
 )
 def boot_entries(ctx: Context[Kernel]) -> Group | Outcome:
-    """Every entry of the bootloader (rescue entries aside) carries every wanted parameter, and so do the settings from which
-    those of later kernels are made."""
+    """Every entry of the bootloader (rescue entries aside) carries every wanted parameter, and so do the settings from
+    which those of later kernels are made."""
     desired = ctx.fragment.command_line
     if not desired:
         return not_asked()
@@ -172,8 +172,8 @@ def modules_built(ctx: Context[Kernel]) -> Outcome:
         message = "; ".join(f"{release}: {', '.join(reasons)}" for release, reasons in wrong.items())
         release = next(iter(wrong))
         fix = (
-            f"dkms autoinstall -k {release}, or the package that brings it for this kernel; until then do not reboot, or have another "
-            "kernel start"
+            f"dkms autoinstall -k {release}, or the package that brings it for this kernel; until then do not "
+            "reboot, or have another kernel start"
         )
         return fail(expected, message, fix)
     return ok(f"{expected}, which {'boots' if len(boots.each) == 1 else 'boot'} next")

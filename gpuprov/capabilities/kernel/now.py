@@ -75,8 +75,8 @@ def loaded_modules(kernel: Kernel, *, container: bool) -> tuple[KernelModule, ..
     fields=("modules_load",),
 )
 def modules_load(ctx: Ctx) -> Group | Outcome:
-    """Modules to load at boot are configured, and nothing keeps them out then; on a host with its own kernel they are also
-    loaded now."""
+    """Modules to load at boot are configured, and nothing keeps them out then; on a host with its own kernel they are
+    also loaded now."""
     if not ctx.fragment.modules_load:
         return not_asked()
     kind, facts = ctx.facts.get(system.CONTAINER), ctx.facts
@@ -90,7 +90,8 @@ def modules_load(ctx: Ctx) -> Group | Outcome:
         right=f"configured: {names}",
         files={MODULES_FILE: names},
         beside=tuple(_find_kept_out(facts, [module.kernel_name for module in desired])),
-        fix=f"{APPLY}; grep -rnE 'blacklist|install' /etc/modprobe.d /run/modprobe.d /usr/lib/modprobe.d, for what keeps a module out",
+        fix=f"{APPLY}; grep -rnE 'blacklist|install' /etc/modprobe.d /run/modprobe.d /usr/lib/modprobe.d, for what "
+        "keeps a module out",
     )
 
 
@@ -104,7 +105,9 @@ def _find_kept_out(facts: Facts, names: Iterable[str]) -> Iterator[str]:
         if name in known.blacklist:
             yield f"{name} is blacklisted ({known.show_places('blacklist', name)}), so that no boot loads it"
         elif modules.loads_nothing(known.install.get(name, "")):
-            yield f"install {name} {known.install[name]} ({known.show_places('install', name)}), so that no boot loads it"
+            yield (
+                f"install {name} {known.install[name]} ({known.show_places('install', name)}), so that no boot loads it"
+            )
 
 
 def sysctls(kernel: Kernel) -> tuple[Setting, ...]:
@@ -171,8 +174,8 @@ def limit_settings(kernel: Kernel) -> tuple[Setting, ...]:
 
 @compared("kernel.limits", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, fields=("limits",))
 def limits(ctx: Ctx) -> Group | Outcome:
-    """Each limit holds for login sessions (pam_limits), also of root and of groups with lines of their own, and for services
-    (systemd). Lower limits of single users are shown."""
+    """Each limit holds for login sessions (pam_limits), also of root and of groups with lines of their own, and for
+    services (systemd). Lower limits of single users are shown."""
     expected = limit_settings(ctx.fragment)
     if not expected:
         return not_asked()
@@ -194,7 +197,8 @@ def limits(ctx: Ctx) -> Group | Outcome:
 
 
 def _list_lines_out(login: boot.LoginLimits, declared: Mapping[str, str]) -> Iterator[str]:
-    """Yield what is to be taken out of files of others, which outdo gpuprov's: later ones, and limits of single users."""
+    """Yield what is to be taken out of files of others, which outdo gpuprov's: later ones, and limits of single
+    users."""
     for (who, key), path in login.places.items():
         value = declared.get(key, "")
         lower = who != "*" and login.list_lower(key, value)

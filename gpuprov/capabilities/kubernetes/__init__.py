@@ -12,7 +12,8 @@ from gpuprov.facts.probes.containers import kubernetes
 
 CAPABILITY = Capability(
     name="kubernetes",
-    summary="What a GPU node needs in Kubernetes: one device plugin and its sharing, GPU-operator values, labels, RuntimeClass",
+    summary="What a GPU node needs in Kubernetes: one device plugin and its sharing, GPU-operator values, labels, "
+    "RuntimeClass",
     fragment=Kubernetes,
     checks=now.CHECKS + node.CHECKS + dra.CHECKS,
     rules=rules,

@@ -89,8 +89,8 @@ def gate_rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     evidence="kubectl get resourceslices -o wide; nvidia-smi -L",
 )
 def resource_slices(ctx: Ctx) -> Outcome:
-    """The cluster's ResourceSlices of this node have exactly the GPUs and MIG devices that the host has, by UUID, and all
-    slices of one generation; the kubelet is of a release with DRA."""
+    """The cluster's ResourceSlices of this node have exactly the GPUs and MIG devices that the host has, by UUID, and
+    all slices of one generation; the kubelet is of a release with DRA."""
     block, node = ctx.fragment, ctx.facts.get(kubernetes.NODE)
     if get_strategy(block) != "dra":
         return not_asked("GPUs are given out by a device plugin")
@@ -145,7 +145,10 @@ def compare_slices(node: kubernetes.Node, devices: dict[str, str], expected: str
     problems += [node.slices_complaint] if node.slices_complaint else []
     if not problems:
         return ok(f"{counted(len(published), 'device')} of node {node.name}", expected)
-    hint = "restart the DRA driver's kubelet plugin on this node: it reads GPUs and MIG devices when it starts; then see its log"
+    hint = (
+        "restart the DRA driver's kubelet plugin on this node: it reads GPUs and MIG devices when it starts; "
+        "then see its log"
+    )
     return fail(expected, "; ".join(problems), hint)
 
 

@@ -65,7 +65,8 @@ def misfit(block: Kubernetes, gpus: Sequence[Seen]) -> tuple[str, str]:
 
 
 def _single(gpus: Sequence[Seen], on: Sequence[int]) -> tuple[str, str]:
-    """Return why the GPUs do not suit strategy single, which needs every GPU in MIG mode, none empty, and one profile."""
+    """Return why the GPUs do not suit strategy single, which needs every GPU in MIG mode, none empty, and one
+    profile."""
     if off := [index for index in range(len(gpus)) if index not in on]:
         return f"GPU {on[0]} is in MIG mode and GPU {off[0]} is not: strategy single wants all or none", MIXED
     if empty := [index for index in on if not gpus[index][1]]:

@@ -103,8 +103,8 @@ class DevicePlugin(PluginConfig, frozen=True):
     config: Annotated[
         Word,
         describe(
-            "its name in the ConfigMap, and the value of nvidia.com/device-plugin.config; with configs, the one of them "
-            "that the node has"
+            "its name in the ConfigMap, and the value of nvidia.com/device-plugin.config; with configs, the one of "
+            "them that the node has"
         ),
     ] = "default"
 

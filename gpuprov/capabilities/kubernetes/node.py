@@ -110,7 +110,8 @@ def without_cdi(name: str, engine: Engine, cdi_enabled: bool | None) -> str:
     "kubernetes.one_manager",
     kubernetes.NODE,
     fields=("plugin", "allocation", "gpu_operator"),
-    evidence=f"mount | grep {kubernetes.DRIVER_ROOT}; ls {kubernetes.TOOLKIT_ROOT}; ps -e | grep -E 'nvidia-|gpushare|vGPU'",
+    evidence=f"mount | grep {kubernetes.DRIVER_ROOT}; ls {kubernetes.TOOLKIT_ROOT}; ps -e | grep -E "
+    "'nvidia-|gpushare|vGPU'",
 )
 def one_manager(ctx: Ctx) -> Outcome:
     """Nothing in the cluster manages what the host manages: driver, toolkit, MIG; and only the node's own device plugin
@@ -201,7 +202,10 @@ def one_driver(ctx: Ctx) -> Outcome:
     if "nvidia_driver" not in ctx.host.capabilities:
         return not_asked("no nvidia_driver in the spec")
     if kubernetes.DRIVER in ctx.facts.get(kubernetes.NODE).managers:
-        hint = "helm upgrade the operator with driver.enabled=false and reboot the node; or take nvidia_driver out of the spec"
+        hint = (
+            "helm upgrade the operator with driver.enabled=false and reboot the node; or take nvidia_driver out "
+            "of the spec"
+        )
         return fail("the host's driver alone", f"the operator's driver container is at {kubernetes.DRIVER_ROOT}", hint)
     return ok("no driver of the operator")
 

@@ -144,8 +144,11 @@ def allocatable(ctx: Ctx) -> Outcome:
         return fail(shown(made), f"kubectl: {node.complaint}", "is the API server reachable, has the node joined?")
     if get_strategy(block) == "hami" and (block.hami.mode == "mig" or any(on for on, _ in gpus)):
         made = {}
-    wrong = [f"{name}: {node.allocatable.get(name, '0')}" for name, count in made.items()
-             if node.allocatable.get(name, "0") != str(count)]  # fmt: skip
+    wrong = [
+        f"{name}: {node.allocatable.get(name, '0')}"
+        for name, count in made.items()
+        if node.allocatable.get(name, "0") != str(count)
+    ]
     if get_strategy(block) == "nvidia":
         wrong += [
             f"{name}: {count}"
@@ -153,7 +156,10 @@ def allocatable(ctx: Ctx) -> Outcome:
             if name.startswith((documents.GPU, "nvidia.com/mig-")) and name not in made and count != "0"
         ]
     if wrong:
-        hint = "is the plugin's pod on this node ready, and its configuration the one of node-labels.yaml? Then see its log"
+        hint = (
+            "is the plugin's pod on this node ready, and its configuration the one of node-labels.yaml? Then see "
+            "its log"
+        )
         return fail(shown(made), f"node {node.name} has {', '.join(wrong)}", hint)
     return ok(shown(made))
 

@@ -78,8 +78,8 @@ def find_problems(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
-    """Yield configurations of the same name with different content, and hosts that know others than the first: a cluster
-    has one ConfigMap, with each name once."""
+    """Yield configurations of the same name with different content, and hosts that know others than the first: a
+    cluster has one ConfigMap, with each name once."""
     first: dict[str, tuple[str, str]] = {}
     whole_map: tuple[str, set[str]] | None = None
     for host in hosts:
@@ -166,7 +166,10 @@ def mps(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     """Yield problems of the plugin's MPS: whole GPUs only, as many clients as it allows."""
     path: Path = (*SHARING, "mps")
     if block.device_plugin.mig_strategy != "none":
-        message = f"does not work with mig_strategy {block.device_plugin.mig_strategy}: the plugin has MPS for whole GPUs only"
+        message = (
+            f"does not work with mig_strategy {block.device_plugin.mig_strategy}: the plugin has MPS for "
+            "whole GPUs only"
+        )
         yield problem(path, message, "mig_strategy: none, or time_slicing in place of mps")
     gpu = find_gpu(host.gpu.model) if host.gpu else None
     limit, why = catalogue.find_replica_limit([gpu] if gpu else [], asked_branch(host))
@@ -191,8 +194,11 @@ def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
             message = "lets pods take turns on GPUs that the host's MPS (mps) has in EXCLUSIVE_PROCESS"
             yield problem((*SHARING, "time_slicing"), message, hint)
         if get_strategy(block) not in ("nvidia", "dra"):
-            yield problem((HERE, "plugin"), f"is {get_strategy(block)}, which shares GPUs by itself, beside the host's MPS (mps)",
-                          "take mps out of the spec, or plugin: nvidia")  # fmt: skip
+            yield problem(
+                (HERE, "plugin"),
+                f"is {get_strategy(block)}, which shares GPUs by itself, beside the host's MPS (mps)",
+                "take mps out of the spec, or plugin: nvidia",
+            )
     if "cgpu" in host.capabilities and (get_strategy(block) == "hami" or documents.shared(block)):
         path: Path = (HERE, "plugin") if get_strategy(block) == "hami" else SHARING
         yield problem(
@@ -242,7 +248,10 @@ def operator(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     cdi = set(block.device_plugin.device_list_strategy)
     if get_strategy(block) == "nvidia" and cdi & set(documents.CDI) and cdi != set(documents.CDI):
         path: Path = (HERE, "device_plugin", "device_list_strategy")
-        message = f"is {', '.join(block.device_plugin.device_list_strategy)}: with CDI the operator sets {' and '.join(documents.CDI)}"
+        message = (
+            f"is {', '.join(block.device_plugin.device_list_strategy)}: with CDI the operator sets "
+            f"{' and '.join(documents.CDI)}"
+        )
         yield problem(path, message, f"[{', '.join(documents.CDI)}], or [envvar]")
     if own.mig_manager and "mig" in host.capabilities:
         try:
@@ -262,8 +271,11 @@ def hami(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
             path, "is mig, which HAMi takes from a table of nodes by name", "kubernetes.node: the node's name"
         )
     if "mig" in host.capabilities:
-        yield problem(path, "is mig: HAMi makes MIG instances itself, and so does the host (mig)",
-                      "mode: hami-core and mig_strategy: mixed, or take mig out of the spec")  # fmt: skip
+        yield problem(
+            path,
+            "is mig: HAMi makes MIG instances itself, and so does the host (mig)",
+            "mode: hami-core and mig_strategy: mixed, or take mig out of the spec",
+        )
 
 
 def node_labels(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:

@@ -83,7 +83,8 @@ class Mig(Fragment, frozen=True):
     config_file: Annotated[
         str,
         describe(
-            "the absolute path of a mig-parted v1 file on the controller, or of a ConfigMap with one, in place of layout",
+            "the absolute path of a mig-parted v1 file on the controller, or of a ConfigMap with one, in place of "
+            "layout",
             pattern=r"^(/.*)?$",
         ),
     ] = ""

@@ -21,7 +21,8 @@ Fate = Literal["stays", "created", "destroyed", "cut anew"]
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU instance: its first memory slice, and the number of its slices. `fate`: whether it exists before and after."""
+    """A GPU instance: its first memory slice, and the number of its slices. `fate`: whether it exists before and
+    after."""
 
     start: int
     size: int

@@ -158,7 +158,10 @@ def fabric_problems(spec: HostSpec, gpu: Gpu) -> Iterable[Problem]:
     """
     mode = str(getattr(spec.capabilities.get("fabric_manager"), "fabric_mode", "bare-metal"))
     if mode != "bare-metal" and gpu.nvswitch and gpu.nvswitch.generation == 2:
-        message = f"mig: with fabric_manager.fabric_mode {mode}, partitions of several {gpu.key} cannot be activated in MIG mode"
+        message = (
+            f"mig: with fabric_manager.fabric_mode {mode}, partitions of several {gpu.key} cannot be "
+            "activated in MIG mode"
+        )
         hint = "fabric_mode: bare-metal, or MIG on GPUs that are given out alone"
         yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
 

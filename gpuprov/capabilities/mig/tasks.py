@@ -24,8 +24,9 @@ TASKS: Stages = {
                     "Restart what was stopped",
                     "start",
                     checks=False,
-                    why="Role mps, which comes next, starts its daemons for the MIG devices that there are now. Before the CDI "
-                    "specification is made: it has the socket of nvidia-persistenced in it, where that runs.",
+                    why="Role mps, which comes next, starts its daemons for the MIG devices that there are now. "
+                    "Before the CDI specification is made: it has the socket of nvidia-persistenced in it, where "
+                    "that runs.",
                 ),
                 step("Update the CDI specification", "cdi", unless="mig.later", checks=False),
                 unit("Start the unit", each="name", unless="mig.later"),

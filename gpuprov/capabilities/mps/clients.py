@@ -1,4 +1,5 @@
-"""Checks that clients find their daemon (login shells, services, containers), and that there is shared memory for them."""
+"""Checks that clients find their daemon (login shells, services, containers), and that there is shared memory for
+them."""
 
 from __future__ import annotations
 

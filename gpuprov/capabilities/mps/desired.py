@@ -154,7 +154,8 @@ def _outdated(daemon: mps.Daemon, target: Wanted, block: Mps) -> str:
 
 
 def states(ctx: Ctx) -> dict[str, Loaded]:
-    """Return the states of the daemons' units in systemd, which does not list one that is neither enabled nor loaded."""
+    """Return the states of the daemons' units in systemd, which does not list one that is neither enabled nor
+    loaded."""
     loaded = {unit.name: Loaded("loaded", file="disabled") for unit in units(ctx)}
     for name, (active, on) in ctx.facts.get(mps.MPS).units.items():
         loaded[unit(name)] = Loaded("loaded", active=active, file="enabled" if on else "disabled")

@@ -65,8 +65,8 @@ class Mps(Fragment, frozen=True):
     compute_mode: Annotated[
         Literal["auto", "exclusive_process", "default"],
         msgspec.Meta(
-            description="the compute mode of the daemons' GPUs, set at each start; auto is exclusive_process, but on MIG "
-            "devices, which have none"
+            description="the compute mode of the daemons' GPUs, set at each start; auto is exclusive_process, but "
+            "on MIG devices, which have none"
         ),
     ] = "auto"
     active_thread_percentage: Annotated[
@@ -75,8 +75,8 @@ class Mps(Fragment, frozen=True):
     pinned_memory_limit: Annotated[
         dict[Device, Limit],
         msgspec.Meta(
-            description="device memory that one client may have (8G, 900M), by index, PCI address or UUID of a GPU; all "
-            "stands for every other one. The daemon shows limits from 1024M on in whole gigabytes"
+            description="device memory that one client may have (8G, 900M), by index, PCI address or UUID of a GPU; "
+            "all stands for every other one. The daemon shows limits from 1024M on in whole gigabytes"
         ),
     ] = {}
     priority: Annotated[
@@ -93,8 +93,8 @@ class Mps(Fragment, frozen=True):
         str,
         msgspec.Meta(
             pattern=r"^([a-z_][a-z0-9_-]*[$]?|[0-9]+)?$",
-            description="the only user served, by name or number: the server is started beforehand, and another user's is"
-            " a failure; without, the first client starts it",
+            description="the only user served, by name or number: the server is started beforehand, and another "
+            "user's is a failure; without, the first client starts it",
         ),
     ] = ""
     clients: Annotated[
@@ -102,16 +102,16 @@ class Mps(Fragment, frozen=True):
         msgspec.Meta(
             ge=0,
             le=1000,
-            description="how many clients a device should take at least, which driver, GPU and MIG device are judged by; 0"
-            " asks for nothing",
+            description="how many clients a device should take at least, which driver, GPU and MIG device are "
+            "judged by; 0 asks for nothing",
         ),
     ] = 0
     shm_size: Annotated[
         str,
         msgspec.Meta(
             pattern=r"^([1-9][0-9]{0,6}[GM])?$",
-            description="the least size of /dev/shm, such as 16G or 900M, through which clients and server share pinned "
-            "memory; empty leaves it alone",
+            description="the least size of /dev/shm, such as 16G or 900M, through which clients and server share "
+            "pinned memory; empty leaves it alone",
         ),
     ] = ""
     profile: Annotated[
@@ -120,8 +120,8 @@ class Mps(Fragment, frozen=True):
     units: Annotated[
         dict[UnitName, Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9_-]*$", description="a daemon's name")]],
         msgspec.Meta(
-            description="services that are clients, each with the name of its daemon (host, gpu0, a group, gpu0-mig4) or "
-            "of a partition (gpu0-1). They take it at their next start"
+            description="services that are clients, each with the name of its daemon (host, gpu0, a group, "
+            "gpu0-mig4) or of a partition (gpu0-1). They take it at their next start"
         ),
     ] = {}
     container_directory: Annotated[
@@ -191,7 +191,8 @@ def list_daemons(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
 
 
 def without_gpu(facts: Facts) -> str:
-    """Return why these checks do not apply: no GPU, or a container whose machine has no driver loaded; empty otherwise."""
+    """Return why these checks do not apply: no GPU, or a container whose machine has no driver loaded; empty
+    otherwise."""
     if not pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS)):
         return "no NVIDIA GPU on the PCI bus"
     kind, state = facts.get(CONTAINER), facts.get(MPS)

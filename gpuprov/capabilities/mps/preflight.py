@@ -26,7 +26,8 @@ Ctx = Context[Mps]
     evidence=f"command -v {catalogue.CONTROL}",
 )
 def programs(ctx: Ctx) -> Outcome:
-    """The control program is installed, or comes with the driver, or the repositories have it in the driver's version."""
+    """The control program is installed, or comes with the driver, or the repositories have it in the driver's
+    version."""
     decision = decide(ctx)
     if decision.problem:
         return fail(catalogue.CONTROL, decision.problem, decision.hint)

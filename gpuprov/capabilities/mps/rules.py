@@ -1,4 +1,5 @@
-"""Rules for `mps` that hold on any host: groups, MIG, driver branch, GPU model, client limits, environments of clients."""
+"""Rules for `mps` that hold on any host: groups, MIG, driver branch, GPU model, client limits, environments of
+clients."""
 
 from __future__ import annotations
 
@@ -183,8 +184,13 @@ def environments(host: HostSpec, block: Mps) -> Iterable[Problem]:
     for unit, name in block.units.items():
         path = ("units", unit)
         if not pattern or not re.fullmatch(pattern, name):
-            allowed = {"host": "host", "gpu": "gpu0, gpu1 ...", "mig": "gpu0-mig0 ...: GPU and first memory slice",
-                       "groups": ", ".join(group_names(block)), "none": "none with scope none"}[block.scope]  # fmt: skip
+            allowed = {
+                "host": "host",
+                "gpu": "gpu0, gpu1 ...",
+                "mig": "gpu0-mig0 ...: GPU and first memory slice",
+                "groups": ", ".join(group_names(block)),
+                "none": "none with scope none",
+            }[block.scope]
             extra = "; a partition as gpu0-0" if block.static_partitions else ""
             yield problem(path, f' is "{name}", and there is no such daemon', f"allowed: {allowed}{extra}")
             continue

@@ -20,7 +20,8 @@ def contribute(_host: HostSpec, _block: NvidiaAbsent) -> Kernel:
 
 CAPABILITY = Capability(
     name=HERE,
-    summary="NVIDIA removed: driver, CUDA, Fabric Manager, DCGM, container toolkit, and all that gpuprov set up for them",
+    summary="NVIDIA removed: driver, CUDA, Fabric Manager, DCGM, container toolkit, and all that gpuprov set up for "
+    "them",
     fragment=NvidiaAbsent,
     checks=now.CHECKS + preflight.CHECKS,
     contribute=contribute,

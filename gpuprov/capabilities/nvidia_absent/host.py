@@ -29,8 +29,8 @@ def find_family(facts: Facts) -> Family:
 
 
 def list_software(facts: Facts) -> dict[str, str]:
-    """Return versions of the installed packages of NVIDIA's software, by name; with apt, those of a foreign architecture
-    as NAME:ARCHITECTURE."""
+    """Return versions of the installed packages of NVIDIA's software, by name; with apt, those of a foreign
+    architecture as NAME:ARCHITECTURE."""
     kind, known, release = find_family(facts), facts.get(SOFTWARE), facts.get(system.OS_RELEASE)
     _, sources = build_patterns(release.id, release.version)
     return {

@@ -25,7 +25,8 @@ from gpuprov.host_code.packages.other_driver import RECORD
 from gpuprov.resources import KernelModule, Modules
 
 GONE = ("not-found", "masked")
-"""systemd's states of a unit that no file defines: dpkg leaves those of removed packages masked until they are purged."""
+"""systemd's states of a unit that no file defines: dpkg leaves those of removed packages masked until they are
+purged."""
 
 
 def _fix(ctx: Ctx, place: str) -> str:

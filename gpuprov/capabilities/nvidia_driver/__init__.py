@@ -99,14 +99,17 @@ def coherent_problems(host: HostSpec, driver: NvidiaDriver, gpu: gpus.Gpu | None
         yield Problem(path=(HERE, "module_parameters", known.key), message=message, hint=f'version: "{since}" or newer')
     coherent = gpu is not None and gpu.superchip
     if given is None and gpu and coherent and "kubernetes" in host.capabilities and int(branch or since) >= int(since):
-        message = f"{gpu.key} under Kubernetes: without {known.key}=driver its memory is a NUMA node, which pods without a GPU use too"
+        message = (
+            f"{gpu.key} under Kubernetes: without {known.key}=driver its memory is a NUMA node, which pods "
+            "without a GPU use too"
+        )
         hint = f"nvidia_driver: {{module_parameters: {{{known.key}: driver}}}}"
         yield Problem(path=(HERE, "module_parameters"), message=message, hint=hint, severity="warning")
 
 
 def cuda_problems(driver: NvidiaDriver, gpu: gpus.Gpu | None) -> Iterable[Problem]:
-    """Yield a problem for a CUDA version that does not exist, or that the named driver, or any driver of the GPU, cannot
-    run."""
+    """Yield a problem for a CUDA version that does not exist, or that the named driver, or any driver of the GPU,
+    cannot run."""
     if not driver.cuda:
         return
     known = list(cuda.list_floors())

@@ -72,7 +72,8 @@ def modules_built(ctx: Ctx) -> Outcome:
         return fail(f"{version} for every kernel", "no kernel found to build for", "install the headers of the kernel")
     lacking = [kernel for kernel in targets if kernel.nvidia != version or kernel.missing]
     wrong = [
-        f"{kernel.release}: {' '.join(f'no {name}' for name in kernel.missing) or kernel.nvidia or 'none'}{why(ctx, kernel)}"
+        f"{kernel.release}: "
+        f"{' '.join(f'no {name}' for name in kernel.missing) or kernel.nvidia or 'none'}{why(ctx, kernel)}"
         for kernel in lacking
     ]
     if wrong:
@@ -82,7 +83,10 @@ def modules_built(ctx: Ctx) -> Outcome:
         hint += before_the_boot(ctx, {kernel.release for kernel in lacking})
         return fail(f"{version} for every kernel", "; ".join(wrong), hint)
     if strays := [f"{kernel.release}: {stray}" for kernel in targets for stray in kernel.strays]:
-        hint = "dkms status; find /lib/modules -name 'nvidia*.ko*', and remove what an earlier installation has left; gpuprov apply"
+        hint = (
+            "dkms status; find /lib/modules -name 'nvidia*.ko*', and remove what an earlier installation has "
+            "left; gpuprov apply"
+        )
         return fail(f"every module of the set in {version}", "; ".join(strays), hint)
     if alien := [f"{kernel.release}: {kernel.nvidia} is for {kernel.built}" for kernel in targets if kernel.alien]:
         hint = "gpuprov apply builds it anew; this kernel refuses it, and boots without a driver"
@@ -92,8 +96,8 @@ def modules_built(ctx: Ctx) -> Outcome:
 
 @check("nvidia_driver.autobuild", *BASE_PROBES, NO_AUTOINSTALL, moment="next-boot", evidence=NO_AUTOINSTALL.evidence)
 def autobuild(ctx: Ctx) -> Outcome:
-    """DKMS builds for the next kernel by itself: /etc/dkms/no-autoinstall, AUTOINSTALL in the driver's dkms.conf, or a hook of
-    kernel packages that does not run would silently switch that off."""
+    """DKMS builds for the next kernel by itself: /etc/dkms/no-autoinstall, AUTOINSTALL in the driver's dkms.conf, or a
+    hook of kernel packages that does not run would silently switch that off."""
     if served(ctx.host, ctx.fragment):
         return ok(
             f"DKMS builds nothing here: the modules come from {ctx.fragment.build_host}, and the kernels are held"

@@ -97,7 +97,10 @@ def fleet_rules(hosts: Sequence[HostSpec], unmanaged: Sequence[str], *, whole: b
             hint = f"build_host: {builder} on that host, too: it packs what it builds"
         elif differing := [field for field in SAME if getattr(driver, field) != getattr(other, field)]:
             field = differing[0]
-            message = f"has another driver: {field} {getattr(other, field) or 'not set'}, here {getattr(driver, field) or 'not set'}"
+            message = (
+                f"has another driver: {field} {getattr(other, field) or 'not set'}, here "
+                f"{getattr(driver, field) or 'not set'}"
+            )
             hint = f"the same {', '.join(SAME)} for both"
         if message:
             text = f"nvidia_driver.build_host {builder} {message}"

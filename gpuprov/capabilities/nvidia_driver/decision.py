@@ -84,7 +84,8 @@ def decided(ctx: Ctx) -> Decision:
 
 
 def explain_excluded(ctx: Ctx) -> str:
-    """Return the packages of the set that the site keeps out of dnf's sight, with the places; empty if there are none."""
+    """Return the packages of the set that the site keeps out of dnf's sight, with the places; empty if there are
+    none."""
     rules = [rule for each in package_names(ctx.fragment, ctx.facts).sets.values() for rule in each]
     places = find_excluded(ctx.facts.get(INDEX).excluded, dict.fromkeys(rule["name"] for rule in rules))
     return ", ".join(f"{name} ({place})" for name, place in places.items())

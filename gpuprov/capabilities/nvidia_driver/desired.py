@@ -20,8 +20,8 @@ from gpuprov.resources.packages import Packages, packages_of
 
 Ctx = Context[NvidiaDriver]
 HINT = (
-    "remove what stands in the way, or release it where it is held; of headers of a kernel that no repository has any more, remove "
-    "that kernel; else name another version"
+    "remove what stands in the way, or release it where it is held; of headers of a kernel that no repository has "
+    "any more, remove that kernel; else name another version"
 )
 SETTINGS = f"""# Managed by gpuprov: change the inventory, then apply again.
 # The site's key, that DKMS signs every module with.

@@ -72,7 +72,8 @@ class NvidiaDriver(Fragment, frozen=True):
         Literal["auto", "distribution", "nvidia", "mirror", "runfile"],
         describe(
             "The distribution's own archive, NVIDIA's repository, the site's mirror of the latter, or NVIDIA's .run "
-            "file. auto is the first where the distribution has a driver (Debian, Ubuntu, Amazon Linux), else the second"
+            "file. auto is the first where the distribution has a driver (Debian, Ubuntu, Amazon Linux), else the "
+            "second"
         ),
     ] = "auto"
     build: Annotated[
@@ -103,7 +104,8 @@ class NvidiaDriver(Fragment, frozen=True):
         Literal["auto", "hold", "follow", "alert"],
         describe(
             "what becomes of new kernels of the distribution: hold keeps them away; follow lets them come, and DKMS "
-            "builds their modules; alert lets them come, and fails until the host runs them. auto is follow with DKMS, else hold"
+            "builds their modules; alert lets them come, and fails until the host runs them. auto is follow with "
+            "DKMS, else hold"
         ),
     ] = "auto"
     signing: Signing = Signing()

@@ -156,7 +156,10 @@ def _reason(ctx: Ctx, decision: Decision) -> str:
     flavour = "open" if now.open else "proprietary"
     if (now.version, flavour) == (decision.version, decision.flavour):
         return "the loaded driver runs with other module parameters, and is in use"
-    return f"the loaded driver is {now.version} ({flavour}) and in use, installed is {decision.version} ({decision.flavour})"
+    return (
+        f"the loaded driver is {now.version} ({flavour}) and in use, installed is {decision.version} "
+        f"({decision.flavour})"
+    )
 
 
 def _without_headers(spare: list[str]) -> str:

@@ -26,7 +26,8 @@ def forgets_kernels(ctx: Ctx) -> bool:
 
 def holding(ctx: Ctx, moves: Transaction, module: str) -> dict[str, Json]:
     """Return `hold` and `release` of packages; `record`: the file that lists the kernels held for the modules' sake;
-    `forget`: that file, once it is not needed. Packages that the admin held are not among them, and are not released."""
+    `forget`: that file, once it is not needed. Packages that the admin held are not among them, and are not
+    released."""
     known, ours = images(ctx.facts), list(ctx.facts.get(KERNELS_HELD))
     keeps = holds_kernels(ctx)
     kernels = sorted(known) if keeps else ours

@@ -34,7 +34,8 @@ def module_package(driver: NvidiaDriver, facts: Facts) -> Package | None:
 
 
 def installed_version(driver: NvidiaDriver, facts: Facts) -> str:
-    """Return the driver version of the installed modules: of their package, or the runfile's; empty if there are none."""
+    """Return the driver version of the installed modules: of their package, or the runfile's; empty if there are
+    none."""
     if driver.source == "runfile":
         return driver.version
     package = module_package(driver, facts)

@@ -49,7 +49,8 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     *(*BASE_PROBES, modules.KERNELS, system.PLATFORM, system.CONTAINER, DKMS_LOGS),
     fields=(FIELD,),
     moment="next-boot",
-    evidence="ls /boot/vmlinuz-*; grubby --default-kernel; dkms status; apt-mark showhold; dnf versionlock list; zypper locks",
+    evidence="ls /boot/vmlinuz-*; grubby --default-kernel; dkms status; apt-mark showhold; dnf versionlock list; "
+    "zypper locks",
 )
 def of_next_boot(ctx: Ctx) -> Outcome:
     """The kernel of the next boot has the driver's modules and an initramfs, and a new kernel is installed only as the
@@ -92,7 +93,10 @@ def _lacking(ctx: Ctx, ahead: Coming, kernel_modules: KernelModules, version: st
         other.initramfs for other in ctx.facts.get(modules.KERNELS) if other.bootable
     )
     if not kernel_modules.bootable:
-        message = f"{kernel_modules.release}, {which}, has no modules here: it was removed, or is an entry for a rescue{suffix}"
+        message = (
+            f"{kernel_modules.release}, {which}, has no modules here: it was removed, or is an entry for a "
+            f"rescue{suffix}"
+        )
         hint = f"have the bootloader start a kernel that is installed{_stay(ctx, kernel_modules, running)}"
         return fail(f"an installed kernel with {version or 'a driver'}", message, hint)
     if kernel_modules.nvidia != version or not version or kernel_modules.alien:
@@ -101,7 +105,10 @@ def _lacking(ctx: Ctx, ahead: Coming, kernel_modules: KernelModules, version: st
             if kernel_modules.alien
             else kernel_modules.nvidia or "none"
         )
-        message = f"{kernel_modules.release}, {which}, has {has}{why(ctx, kernel_modules)}{'; and no initramfs' * bare}{suffix}"
+        message = (
+            f"{kernel_modules.release}, {which},"
+            f" has {has}{why(ctx, kernel_modules)}{'; and no initramfs' * bare}{suffix}"
+        )
         return fail(
             f"{kernel_modules.release} with {version or 'a driver'}", message, _hint(ctx, kernel_modules, running)
         )
@@ -151,7 +158,10 @@ def _stay(ctx: Ctx, kernel: KernelModules, running: str) -> str:
     known = words(ctx.facts.get(system.OS_RELEASE))
     choice = _choices(ctx).get(back, "")
     start = known.start_entry.format(shlex.quote(choice)) if choice and known.start_entry else ""
-    return f"; until then do not reboot, or have {back} start{', one time' * bool(start)}: {start or known.start_kernel.format(back)}"
+    return (
+        f"; until then do not reboot, or have {back} start{', one time' * bool(start)}: "
+        f"{start or known.start_kernel.format(back)}"
+    )
 
 
 def _choices(ctx: Ctx) -> dict[str, str]:

@@ -58,7 +58,8 @@ def in_initramfs(ctx: Ctx) -> Outcome:
     *(initramfs.INITRAMFS, pci.NVIDIA_FUNCTIONS, system.OS_RELEASE),
     fields=("version",),
     moment="next-boot",
-    evidence="modprobe -c | grep -E '^(blacklist|install|options|softdep) (nvidia|vfio)'; grep linux /boot/grub*/grub.cfg",
+    evidence="modprobe -c | grep -E '^(blacklist|install|options|softdep) (nvidia|vfio)'; grep linux "
+    "/boot/grub*/grub.cfg",
 )
 def kept_away(ctx: Ctx) -> Outcome:
     """No setting keeps the driver from the host's GPUs at the next boot: neither modprobe's, nor a parameter of the

@@ -66,7 +66,10 @@ def memory(ctx: Ctx) -> Outcome:
     lacking = {function.address: function.without_address(function.address in integrated) for function in functions}
     wrong = [f"{address} {' '.join(names)}" for address, names in lacking.items() if names]
     if wrong:
-        message = f"without an address (the driver says BAR is 0M, RmInitAdapter failed): {', '.join(wrong)}; {described(machine)}"
+        message = (
+            f"without an address (the driver says BAR is 0M, RmInitAdapter failed): {', '.join(wrong)}; "
+            f"{described(machine)}"
+        )
         return fail(expected, message, room(machine))
     return ok(f"{counted(len(functions), 'GPU')} with all their regions; {described(machine)}", expected)
 
@@ -142,7 +145,8 @@ def is_geforce(identifier: str) -> bool:
     evidence="cat /sys/bus/pci/devices/*/reset_method; nvidia-smi -r",
 )
 def reset(ctx: Ctx) -> Outcome:
-    """The requested settings can take effect: in a VM that may not reset its GPUs, MIG mode changes only by a reboot."""
+    """The requested settings can take effect: in a VM that may not reset its GPUs, MIG mode changes only by a
+    reboot."""
     if why := outside_vm(ctx):
         return skip(why)
     machine = ctx.facts.get(MACHINE)

@@ -205,7 +205,8 @@ def _answers(ctx: Ctx, version: str) -> Outcome | None:
     evidence="modprobe -c | grep '^options nvidia'; cat /proc/driver/nvidia/params",
 )
 def module_parameters(ctx: Ctx) -> Outcome:
-    """Each parameter is configured for the module that loads, which supports it, and is in effect in the loaded module."""
+    """Each parameter is configured for the module that loads, which supports it, and is in effect in the loaded
+    module."""
     parameters = {
         key: str(int(v)) if isinstance(v, bool) else str(v) for key, v in ctx.fragment.module_parameters.items()
     }

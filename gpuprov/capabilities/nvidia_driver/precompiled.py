@@ -1,4 +1,5 @@
-"""`build`: modules that the distribution or NVIDIA has built, one package for each kernel, or those that DKMS builds."""
+"""`build`: modules that the distribution or NVIDIA has built, one package for each kernel, or those that DKMS
+builds."""
 
 import re
 from collections.abc import Iterable
@@ -75,7 +76,10 @@ def precompiled(ctx: Ctx) -> Outcome:
     ]
     if lacking or not by_kernel:
         changes = [Change(kind="package", name=f"modules of {kernel}", after="installed") for kernel in lacking]
-        hint = "gpuprov apply installs them where they are offered; else remove that kernel, or nvidia_driver: {build: dkms}"
+        hint = (
+            "gpuprov apply installs them where they are offered; else remove that kernel, or nvidia_driver: "
+            "{build: dkms}"
+        )
         return fail(expected, f"none for {' '.join(lacking)}" if lacking else "no kernel found", hint, changes=changes)
     own_names = [name for names_of in by_kernel.values() for name in names_of]
     if broken := [name for name in own_names if not installed[name].whole]:

@@ -74,7 +74,10 @@ def resolvable(ctx: Ctx) -> Outcome:
     if moves.unmovable:
         purge = words(ctx.facts.get(system.OS_RELEASE)).purge
         hint = f"{purge} {' '.join(moves.unmovable)}, then apply again; or another version"
-        message = f"{', '.join(moves.unmovable)} (installed, of the driver's source) is not offered in it, and would be left behind"
+        message = (
+            f"{', '.join(moves.unmovable)} (installed, of the driver's source) is not offered in it, and "
+            "would be left behind"
+        )
         return fail(expected, message, hint)
     return Outcome(
         status="pass",
@@ -122,7 +125,8 @@ def refusals(facts: Facts, decision: Decision) -> list[str]:
     "nvidia_driver.leftovers",
     *(*TRANSACTION, house.LEFTOVERS),
     moment="preflight",
-    evidence="ls /usr/bin/nvidia-uninstall /usr/bin/nvidia-installer; dpkg -l '*nvidia*' 'cuda*'; rpm -qa '*nvidia*' 'cuda*'",
+    evidence="ls /usr/bin/nvidia-uninstall /usr/bin/nvidia-installer; dpkg -l '*nvidia*' 'cuda*'; rpm -qa "
+    "'*nvidia*' 'cuda*'",
 )
 def leftovers(ctx: Ctx) -> Outcome:
     """No other driver is in the way: a runfile installation, another repository's packages, a `cuda` metapackage."""

@@ -50,7 +50,10 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
         yield problem("version", message, 'that one, like version: "580.95.05"')
     if bool(given.url) == bool(given.file):
         fault = "both a url and a file" if given.url else "neither a url nor a file"
-        hint = "runfile: {url: https://.../NVIDIA-Linux-x86_64-VERSION.run, sha256: ...}, or file: one beside the inventory"
+        hint = (
+            "runfile: {url: https://.../NVIDIA-Linux-x86_64-VERSION.run, sha256: ...}, or file: one beside the "
+            "inventory"
+        )
         yield Problem(path=path, message=f"nvidia_driver.runfile has {fault}", hint=hint)
     elif given.file and (why := named.explain_unusable(given.file, given.sha256)):
         message = f"nvidia_driver.runfile.file {given.file} {why}"
@@ -134,7 +137,10 @@ def resolvable(ctx: Ctx) -> Outcome:
         and int(decision.branch) < UNTRIED
         and not ctx.facts.get(system.CONTAINER)
     ):
-        message = "a GPU is bound to nouveau, and NVIDIA's installer of a branch below 550 ends where it cannot load its modules"
+        message = (
+            "a GPU is bound to nouveau, and NVIDIA's installer of a branch below 550 ends where it cannot "
+            "load its modules"
+        )
         return fail(
             expected, message, "gpuprov apply --only kernel,nouveau, reboot, then apply again; or version 550 or newer"
         )

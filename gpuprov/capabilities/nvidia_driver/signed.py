@@ -32,7 +32,8 @@ KEY_STATE = "root 600"
     *(*enrolment.PROBES, house.DKMS_KEY_ENROLLED),
     fields=("signing",),
     moment="preflight",
-    evidence="mokutil --sb-state; mokutil --list-enrolled; mokutil --list-new; grep mok_certificate /etc/dkms/framework.conf",
+    evidence="mokutil --sb-state; mokutil --list-enrolled; mokutil --list-new; grep mok_certificate "
+    "/etc/dkms/framework.conf",
 )
 def secure_boot(ctx: Ctx) -> Outcome:
     """With Secure Boot on, modules built on the host load only if the certificate that signs them is enrolled."""
@@ -110,7 +111,8 @@ def _list_unsigned(kernels: Sequence[str], modules: Sequence[Signature], serial:
     *(house.SECURE_BOOT, ENROLLED, system.CONTAINER),
     fields=("signing",),
     moment="next-boot",
-    evidence="modinfo nvidia | grep -E '^(signer|sig_key)'; mokutil --list-enrolled; cat /etc/dkms/framework.conf.d/*.conf",
+    evidence="modinfo nvidia | grep -E '^(signer|sig_key)'; mokutil --list-enrolled; cat "
+    "/etc/dkms/framework.conf.d/*.conf",
 )
 def signed(ctx: Ctx) -> Outcome:
     """The modules of every kernel that can boot are signed with the site's key, and DKMS will sign those of the next

@@ -24,8 +24,8 @@ from gpuprov.capabilities.tasks import (
 from gpuprov.host_code.json_members import Json
 
 COMPONENTS_FIX = (
-    "correct what it reports (the network, the host's proxy, or the archive that main comes from) and apply again, or enable "
-    "the components yourself and set nvidia_driver_manage_repository to false"
+    "correct what it reports (the network, the host's proxy, or the archive that main comes from) and apply again, "
+    "or enable the components yourself and set nvidia_driver_manage_repository to false"
 )
 OWN: Options = {"driver": {}}
 """The option of gpuprov_packages by which packages of a driver are none of another's."""
@@ -100,7 +100,8 @@ INSTALLED_HERE = Part(
         judge(
             "Read the installed kernels",
             "now",
-            "A kernel that came with the transaction would boot, and the one after it would come, without a module of its own.",
+            "A kernel that came with the transaction would boot, and the one after it would come, without a module "
+            "of its own.",
             key="new_kernels",
             checks=False,
         ),
@@ -160,8 +161,8 @@ RUNFILE = Part(
             "driver_runfile",
             "installer",
             {"state": "installed"},
-            why="It builds first, then runs the uninstaller of an older one: https://github.com/NVIDIA/nvidia-installer "
-            "install-from-cwd.c",
+            why="It builds first, then runs the uninstaller of an older one: "
+            "https://github.com/NVIDIA/nvidia-installer install-from-cwd.c",
         ),
     ),
 )
@@ -199,8 +200,8 @@ TASKS: Stages = {
             "fetch",
             key="components",
             options={"of": f"nvidia_driver: {COMPONENTS}", "source": "non-free", "hint": COMPONENTS_FIX},
-            why="Beside a repository, the one thing that act 1 writes: without these components of Debian there is no index to "
-            "resolve from.",
+            why="Beside a repository, the one thing that act 1 writes: without these components of Debian there is "
+            "no index to resolve from.",
         ),
         judge("Evaluate again, with the new package sources", "sources"),
         report("Report kernels without headers, which get no modules", "spare"),

@@ -71,7 +71,8 @@ def group(ctx: Ctx) -> Outcome:
 
 @check("passthrough.iommu", PASSTHROUGH, boot.COMMAND_LINE, fields=("gpus",), evidence=GROUPS)
 def iommu(ctx: Ctx) -> Outcome:
-    """The IOMMU is on: each lent function is in a group. kernel.boot_entries checks its parameters for the next boot."""
+    """The IOMMU is on: each lent function is in a group. kernel.boot_entries checks its parameters for the next
+    boot."""
     lent = list_lent(ctx)
     if not lent:
         return not_asked(NONE)
@@ -89,7 +90,8 @@ def iommu(ctx: Ctx) -> Outcome:
 
 @check("passthrough.bound", PASSTHROUGH, fields=FIELDS, evidence=BUS)
 def bound(ctx: Ctx) -> Outcome:
-    """Each lent function is bound to its driver for virtual machines, and those that are lent no longer are given back."""
+    """Each lent function is bound to its driver for virtual machines, and those that are lent no longer are given
+    back."""
     moves, lent = list_moves(ctx), list_lent(ctx)
     if moves:
         rows = [

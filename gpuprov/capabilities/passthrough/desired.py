@@ -19,7 +19,8 @@ MODULES = (*COMMON, "passthrough")
 PROGRAM = files("passthrough", MODULES)
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 FIX = "free what it names"
-# driver_override keeps every other driver away, whenever it is loaded; a softdep or ids= would take all GPUs of a model:
+# driver_override keeps every other driver away, whenever it is loaded; a softdep or ids= would take all GPUs of a
+# model:
 # https://docs.kernel.org/driver-api/vfio.html, https://github.com/proxmox/pve-docs/blob/master/qm-pci-passthrough.adoc
 # No default dependencies: sysinit.target comes after udev, which loads drivers; and a shutdown gives nothing back.
 TEXT = unit(
@@ -44,8 +45,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def make(ctx: Ctx) -> dict[str, Json]:
-    """Return the role's values. The unit is enabled with its files, before a reboot, which then binds the GPUs. Services that
-    hold GPUs are stopped for one that NVIDIA's driver has to let go."""
+    """Return the role's values. The unit is enabled with its files, before a reboot, which then binds the GPUs.
+    Services that hold GPUs are stopped for one that NVIDIA's driver has to let go."""
     values = role_values(desired(ctx), "program", "files", "units", "on")
     moves, possible = list_moves(ctx), not is_without_iommu(ctx)
     taken = any(move.function.driver == "nvidia" for move in moves)

@@ -97,7 +97,8 @@ def _explain_selector(text: str) -> tuple[str, str]:
 def _driver(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
     model = find_model(host)
     if model and model.key.startswith(pcie.ARM_GPUS) != (block.driver != "vfio-pci"):
-        # Memory of the GPU that is coherent with the CPU's: https://github.com/torvalds/linux/tree/master/drivers/vfio/pci/nvgrace-gpu
+        # Memory of the GPU that is coherent with the CPU's:
+        # https://github.com/torvalds/linux/tree/master/drivers/vfio/pci/nvgrace-gpu
         right = "vfio-pci" if block.driver != "vfio-pci" else "nvgrace-gpu-vfio-pci"
         yield problem("driver", f"is {block.driver}, and that of {model.key} is {right}", f"driver: {right}")
 

@@ -81,7 +81,8 @@ def _held(size: int, functions: Iterable[Function]) -> int:
 
 CAPABILITY = Capability(
     name=HERE,
-    summary="IOMMU mode, ACS, relaxed ordering, maximum read request and affinity of GPUs and HCAs, set again at each boot",
+    summary="IOMMU mode, ACS, relaxed ordering, maximum read request and affinity of GPUs and HCAs, set again at "
+    "each boot",
     fragment=Pcie,
     checks=checks.CHECKS + preflight.CHECKS,
     rules=rules,

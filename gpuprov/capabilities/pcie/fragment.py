@@ -84,7 +84,8 @@ Ctx = Context[Pcie]
 
 
 def guest(ctx: Ctx) -> str:
-    """Return the hypervisor of the virtual machine; empty on bare metal, and in a container, whose machine is another."""
+    """Return the hypervisor of the virtual machine; empty on bare metal, and in a container, whose machine is
+    another."""
     return "" if ctx.facts.get(system.CONTAINER) else ctx.facts.get(virtualization.MACHINE).kind
 
 

@@ -40,7 +40,8 @@ def contribute(_host: HostSpec, block: Rdma) -> Kernel | None:
 
 CAPABILITY = Capability(
     name=HERE,
-    summary="RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, AWS EFA, or software: stack, settings that outlive a boot, NCCL",
+    summary="RDMA devices of InfiniBand, RoCE, iWARP, Alibaba eRDMA, AWS EFA, or software: stack, settings that "
+    "outlive a boot, NCCL",
     fragment=Rdma,
     checks=(
         *devices.CHECKS,

@@ -1,4 +1,5 @@
-"""A systemd unit of gpuprov's that applies settings at each boot: its files on the host, and whether it has to run now."""
+"""A systemd unit of gpuprov's that applies settings at each boot: its files on the host, and whether it has to run
+now."""
 
 import msgspec
 

@@ -128,8 +128,8 @@ def packages(ctx: Ctx) -> dict[str, Json]:
         return {"of": "the eRDMA driver", "install": list(install), "hint": f"correct what it says; {hint}"}
     present = ctx.facts.get(PACKAGES)
     advice = (
-        "where a package is unknown, add the distribution's own repositories, or a mirror of them; packages of DOCA-OFED and the "
-        "distribution's do not go together"
+        "where a package is unknown, add the distribution's own repositories, or a mirror of them; packages of "
+        "DOCA-OFED and the distribution's do not go together"
     )
     return {"of": "RDMA", "install": [name for name in wanted_packages(ctx) if name not in present], "hint": advice}
 

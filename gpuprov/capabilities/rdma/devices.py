@@ -159,8 +159,10 @@ def _complaint(device: RdmaDevice, port: RdmaPort) -> tuple[str, str] | None:
     infiniband = port.link_layer == "InfiniBand"
     if port.state == "ACTIVE":
         if infiniband and (port.lid in NO_LID or not port.sm_lid):
-            return (f"is ACTIVE with LID {port.lid} and subnet manager LID {port.sm_lid}",
-                    "sminfo; the subnet manager has not set this port up")  # fmt: skip
+            return (
+                f"is ACTIVE with LID {port.lid} and subnet manager LID {port.sm_lid}",
+                "sminfo; the subnet manager has not set this port up",
+            )
         return None
     shown = f"is {port.state or 'unknown'} ({port.physical or 'physical state unknown'})"
     if infiniband and port.state == "INIT" and not port.sm_lid:
@@ -193,8 +195,8 @@ def up(device: RdmaDevice) -> str:
     evidence="modprobe -c | grep -E '^(blacklist|install) (mlx|ib_|rdma|bnxt|irdma|efa|erdma|ionic)'",
 )
 def kept_away(ctx: Ctx) -> Outcome:
-    """Nothing keeps the drivers of these devices out at the next boot: no blacklist of modprobe's, which udev heeds, and
-    no command in the place of one. openibd loads those of DOCA-OFED by name, in spite of a blacklist."""
+    """Nothing keeps the drivers of these devices out at the next boot: no blacklist of modprobe's, which udev heeds,
+    and no command in the place of one. openibd loads those of DOCA-OFED by name, in spite of a blacklist."""
     if ctx.fragment.fabric not in LINK_TYPE:
         return not_asked(f"gpuprov's own unit brings the driver of {ctx.fragment.fabric}")
     known, built_in = ctx.facts.get(modules.MODPROBE), ctx.facts.get(modules.BUILT_IN)

@@ -23,7 +23,8 @@ Netdev = Annotated[
 
 
 class Selector(Fragment, frozen=True, omit_defaults=True):
-    """RDMA devices, selected by stable properties, all of which must match. A device's own number and name may change."""
+    """RDMA devices, selected by stable properties, all of which must match. A device's own number and name may
+    change."""
 
     pci: Annotated[
         str, describe('its PCI address: "0000:3b:00.0"', pattern=r"^(([0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])?$")

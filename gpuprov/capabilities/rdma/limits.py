@@ -54,7 +54,8 @@ DROP_INS = Probe(
 
 
 def enough(actual: str, required: str, *, unit: int = 1) -> bool:
-    """Return whether a limit (a number of `unit` bytes, or no limit) is at least the wanted value: `unlimited`, or KiB."""
+    """Return whether a limit (a number of `unit` bytes, or no limit) is at least the wanted value: `unlimited`, or
+    KiB."""
     return is_met(in_bytes(required, 1024), in_bytes(actual, unit), LEAST)
 
 
@@ -63,8 +64,14 @@ def in_bytes(limit: str, unit: int = 1) -> str:
     return str(int(limit) * unit) if is_whole(limit) else limit
 
 
-@check("rdma.memlock", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, HOST, fields=("memlock",),
-       evidence="ulimit -l; systemctl show | grep MEMLOCK; grep locked /proc/$(pidof containerd)/limits")  # fmt: skip
+@check(
+    "rdma.memlock",
+    boot.LOGIN_LIMITS,
+    systemd.DEFAULT_LIMITS,
+    HOST,
+    fields=("memlock",),
+    evidence="ulimit -l; systemctl show | grep MEMLOCK; grep locked /proc/$(pidof containerd)/limits",
+)
 def memlock(ctx: Ctx) -> Outcome:
     """Login sessions, services, and the services that start containers and jobs may now lock as much memory as the spec
     asks for."""
@@ -153,11 +160,12 @@ def _find_container_limits(name: str, engine: Engine) -> Iterator[tuple[str, lis
     *(HOST, ENGINES),
     fields=("memlock",),
     moment="next-boot",
-    evidence="systemctl show -p LimitMEMLOCK containerd; grep -r ulimits /etc/docker/daemon.json /etc/containers /etc/crio",
+    evidence="systemctl show -p LimitMEMLOCK containerd; grep -r ulimits /etc/docker/daemon.json /etc/containers "
+    "/etc/crio",
 )
 def memlock_boot(ctx: Ctx) -> Group | Outcome:
-    """No running service that starts containers or jobs has a lower limit in its unit, which the default does not raise;
-    and no container engine gives containers a lower one."""
+    """No running service that starts containers or jobs has a lower limit in its unit, which the default does not
+    raise; and no container engine gives containers a lower one."""
     limit = ctx.fragment.memlock
     if not limit:
         return not_asked()
@@ -175,9 +183,9 @@ class Limits(TypedDict):
 
 def plan_limits(ctx: Ctx) -> Limits:
     """Return `files`: limits of units that have a lower limit of their own, which DefaultLimitMEMLOCK does not raise,
-    or had a lower one until gpuprov raised it. `commands`: for each service that runs with a lower limit, the command that
-    raises it without a restart; processes that it starts from then on inherit it. If root may not raise limits, there
-    is no command, as it would fail."""
+    or had a lower one until gpuprov raised it. `commands`: for each service that runs with a lower limit, the command
+    that raises it without a restart; processes that it starts from then on inherit it. If root may not raise limits,
+    there is no command, as it would fail."""
     limit = ctx.fragment.memlock
     daemons = ctx.facts.get(HOST).daemons if limit else ()
     written = ctx.facts.get(DROP_INS) if daemons else ()

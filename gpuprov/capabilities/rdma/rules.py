@@ -70,8 +70,8 @@ def slots(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     board = topology.find_board(gpus.find_gpu(host.gpu.model)) if host.gpu else None
     if host.gpu and board and block.rate > board.slot_gbits:
         message = (
-            f" is {block.rate} Gb/s, and boards with {host.gpu.model} have PCIe {board.generation}.0, of which 16 lanes carry "
-            f"{board.slot_gbits} Gb/s: such a port is slower than its link there"
+            f" is {block.rate} Gb/s, and boards with {host.gpu.model} have PCIe {board.generation}.0, of which 16 "
+            f"lanes carry {board.slot_gbits} Gb/s: such a port is slower than its link there"
         )
         yield problem(
             ("rate",), message, "rate: 200; or leave it, if the adapters are in slots of a newer PCIe", warning=True

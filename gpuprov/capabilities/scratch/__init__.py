@@ -34,7 +34,8 @@ def export(facts: Facts) -> Fragment | None:
 
 CAPABILITY = Capability(
     name="scratch",
-    summary="one scratch file system on local NVMe disks, RAID 0 of several, made anew at boot when they came back empty",
+    summary="one scratch file system on local NVMe disks, RAID 0 of several, made anew at boot when they came back "
+    "empty",
     fragment=Scratch,
     checks=CHECKS,
     rules=rules,

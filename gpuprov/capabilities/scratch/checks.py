@@ -36,9 +36,10 @@ def disks(ctx: Ctx) -> Outcome:
     if decision.obstacles:
         reasons = [what for what, _ in decision.obstacles]
         return fail(
-            "local NVMe disks that are blank, or gpuprov's own", "; ".join(reasons),
+            "local NVMe disks that are blank, or gpuprov's own",
+            "; ".join(reasons),
             "; ".join(dict.fromkeys(way for _, way in decision.obstacles)),
-        )  # fmt: skip
+        )
     return ok(f"{STEPS.get(decision.action, 'in use as asked for')}: {', '.join(map(str, decision.disks))}")
 
 

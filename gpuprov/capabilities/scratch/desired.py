@@ -1,4 +1,5 @@
-"""Desired state of the role: the unit that makes and mounts the file system at each boot, and services that wait for it."""
+"""Desired state of the role: the unit that makes and mounts the file system at each boot, and services that wait for
+it."""
 
 from collections.abc import Iterator
 from typing import Any, get_args
@@ -50,7 +51,8 @@ def differs(ctx: Ctx) -> str:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """Yield the unit with its configuration and program, and a drop-in for each service that requires the file system."""
+    """Yield the unit with its configuration and program, and a drop-in for each service that requires the file
+    system."""
     yield from (Program(path, name) for path, name in PROGRAM.items())
     yield File(onhost.CONFIG, HEADER + "".join(f"{line}\n" for line in lines(ctx.fragment)))
     yield File(UNIT_FILE, UNIT)

@@ -67,7 +67,8 @@ def export(facts: Facts) -> Fragment | None:
 
 CAPABILITY = Capability(
     name=HERE,
-    summary="GPUs of a compute node of Slurm: gres.conf with MIG devices and shards, ConstrainDevices, a health check, enroot, pyxis",
+    summary="GPUs of a compute node of Slurm: gres.conf with MIG devices and shards, ConstrainDevices, a health "
+    "check, enroot, pyxis",
     fragment=Slurm,
     checks=CHECKS,
     rules=rules,

@@ -35,7 +35,10 @@ def node(ctx: Ctx) -> Outcome:
             "install your cluster's version of it (Debian, Ubuntu: slurmd); or slurm: false",
         )
     if state.settings is None:
-        hint = "put the cluster's slurm.conf there; for a configless node set GPUs in slurmctld's gres.conf, and slurm: false"
+        hint = (
+            "put the cluster's slurm.conf there; for a configless node set GPUs in slurmctld's gres.conf, and "
+            "slurm: false"
+        )
         return fail(expected, f"{state.slurmd}, and no {CONF}", hint)
     return ok(f"{state.version or state.slurmd}, {CONF}")
 

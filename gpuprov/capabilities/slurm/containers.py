@@ -1,4 +1,5 @@
-"""enroot and pyxis: their settings and folders, and what must be there for a job to run in a container with its GPUs."""
+"""enroot and pyxis: their settings and folders, and what must be there for a job to run in a container with its
+GPUs."""
 
 from collections.abc import Iterator
 
@@ -39,7 +40,8 @@ def list_folders(ctx: Ctx) -> dict[str, str]:
 
 
 def desired(ctx: Ctx) -> Iterator[Resource]:
-    """Yield enroot's settings, the prolog, and pyxis's lines of the plug-in stack, unless files of the site's have them."""
+    """Yield enroot's settings, the prolog, and pyxis's lines of the plug-in stack, unless files of the site's have
+    them."""
     block = ctx.fragment.containers
     if not block.enroot:
         yield from (Absent(path) for path in PATHS if path != PLUGSTACK)
@@ -57,7 +59,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def write_prolog(folders: list[str]) -> str:
-    """Return the program that makes a user's folders below these, which must be root's: nobody else may make them first."""
+    """Return the program that makes a user's folders below these, which must be root's: nobody else may make them
+    first."""
     return f"""#!/bin/sh
 # Slurm's Prolog, or a part of it: enroot's folders for the user of a job. Managed by gpuprov: change the inventory, then apply again.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -129,8 +132,8 @@ def pyxis_plugin(ctx: Ctx) -> Outcome:
     evidence=f"cat /etc/enroot/enroot.conf {ENROOT_CONF}; grep -i prolog {onhost.FOLDER}/slurm.conf",
 )
 def enroot_folders(ctx: Ctx) -> Outcome:
-    """No earlier line of the site's wins over gpuprov's folders in enroot's configuration, and slurm.conf's Prolog makes
-    each user's before a job."""
+    """No earlier line of the site's wins over gpuprov's folders in enroot's configuration, and slurm.conf's Prolog
+    makes each user's before a job."""
     if not ctx.fragment.containers.enroot:
         return not_asked(OFF)
     facts = ctx.facts.get(CONTAINERS)
@@ -141,7 +144,10 @@ def enroot_folders(ctx: Ctx) -> Outcome:
             hint = f"take {key} out of /etc/enroot/enroot.conf and earlier files of enroot.conf.d: the first line wins"
             return fail(f"{key} {path}/{USER}", f"{key} {value}", hint)
     if not facts.prolog:
-        hint = f"in slurm.conf of the cluster: Prolog={PROLOG}, or have your own Prolog start it; then scontrol reconfigure"
+        hint = (
+            f"in slurm.conf of the cluster: Prolog={PROLOG}, or have your own Prolog start it; then scontrol "
+            "reconfigure"
+        )
         return fail(f"a Prolog that makes {RUNTIME}/user-UID", "slurm.conf's Prolog does not start it", hint)
     return ok(f"below {RUNTIME} and {ctx.fragment.containers.folder}, by Prolog")
 
@@ -200,8 +206,8 @@ def user_namespaces(ctx: Ctx) -> Outcome:
     evidence=f"srun --help | grep -e {OPTION}; cat {PLUGSTACK}",
 )
 def pyxis(ctx: Ctx) -> Outcome:
-    """srun here loads pyxis: it has the option --container-image. A plugin that was built for another release of Slurm is
-    refused, and with it every job."""
+    """srun here loads pyxis: it has the option --container-image. A plugin that was built for another release of Slurm
+    is refused, and with it every job."""
     if not ctx.fragment.containers.pyxis:
         return not_asked("containers: pyxis: false")
     facts, version = ctx.facts.get(CONTAINERS), ctx.facts.get(SLURM).version

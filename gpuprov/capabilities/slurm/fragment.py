@@ -19,7 +19,8 @@ NVML reports as long as it lasts."""
 
 
 class Containers(Fragment, frozen=True):
-    """enroot and pyxis on this node, both installed by other means: their settings, and each user's folders before a job."""
+    """enroot and pyxis on this node, both installed by other means: their settings, and each user's folders before a
+    job."""
 
     WHEN_PRESENT = {"enroot": True}
 
@@ -35,7 +36,8 @@ class Containers(Fragment, frozen=True):
     folder: Annotated[
         str,
         describe(
-            "A folder on a local disk for layers, containers and temporary files of all users: letters, digits, / . _ -",
+            "A folder on a local disk for layers, containers and temporary files of all users: letters, digits, / "
+            ". _ -",
             pattern=r"^(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$",
         ),
     ] = "/var/lib/enroot"
@@ -49,7 +51,8 @@ class Slurm(Fragment, frozen=True):
         Literal["auto", "nvml", "files", "site"],
         describe(
             "How gres.conf names the GPUs. nvml: AutoDetect=nvml, for a slurmd built with NVML; files: a line for "
-            "each device; auto: nvml where slurmd has it, else files; site: gres.conf is the site's, and only compared with the GPUs"
+            "each device; auto: nvml where slurmd has it, else files; site: gres.conf is the site's, and only "
+            "compared with the GPUs"
         ),
     ] = "auto"
     type: Annotated[

@@ -1,4 +1,5 @@
-"""`topology`: connections of the host: nearest HCA of each GPU, rails, PCIe links and NVLinks, compared with the spec."""
+"""`topology`: connections of the host: nearest HCA of each GPU, rails, PCIe links and NVLinks, compared with the
+spec."""
 
 from collections.abc import Iterable
 

@@ -56,7 +56,8 @@ def gpu_hca(ctx: Ctx) -> Outcome:
     if far:
         return fail(expected, "; ".join(far), f"compare the HCA's slot with the machine's manual; {SEE}")
     return ok(
-        f"{counted(len(wiring.gpus), 'GPU')}, at most {max(distances, key=lambda distance: DISTANCES.index(_known(distance)))}",
+        f"{counted(len(wiring.gpus), 'GPU')},"
+        f" at most {max(distances, key=lambda distance: DISTANCES.index(_known(distance)))}",
         expected,
     )
 
@@ -108,7 +109,8 @@ def rail(ctx: Ctx) -> Outcome:
         return fail(expected, "; ".join(problems), hint)
     share = f", each shared by {rails.share}" if rails.share > 1 else ""
     return ok(
-        f"{counted(len(rails.pairs), 'GPU')} with {counted(len({hca.name for hca in rails.pairs.values()}), 'HCA')}{share}",
+        f"{counted(len(rails.pairs), 'GPU')} with "
+        f"{counted(len({hca.name for hca in rails.pairs.values()}), 'HCA')}{share}",
         expected,
     )
 

@@ -17,15 +17,16 @@ class Topology(Fragment, frozen=True):
     gpu_hca: Annotated[
         Literal["any", "PIX", "PXB", "PHB", "NODE", "SYS"],
         describe(
-            "how far each GPU's nearest HCA may be, in the terms of nvidia-smi topo -m: PIX one PCIe switch, PXB several, PHB the "
-            "CPU's host bridge, NODE two host bridges of a NUMA node, SYS anywhere on the host; any: it may have none"
+            "how far each GPU's nearest HCA may be, in the terms of nvidia-smi topo -m: PIX one PCIe switch, PXB "
+            "several, PHB the CPU's host bridge, NODE two host bridges of a NUMA node, SYS anywhere on the host; "
+            "any: it may have none"
         ),
     ] = "any"
     rails: Annotated[
         Literal["any", "matched"],
         describe(
-            "matched: each GPU has an HCA of its own (or all HCAs are shared by equally many GPUs), no farther than gpu_hca "
-            "says, else than PXB"
+            "matched: each GPU has an HCA of its own (or all HCAs are shared by equally many GPUs), no farther than "
+            "gpu_hca says, else than PXB"
         ),
     ] = "any"
     same_socket: Annotated[bool, describe("whether each GPU's nearest HCA must hang on the GPU's own CPU socket")] = (
@@ -35,14 +36,15 @@ class Topology(Fragment, frozen=True):
         int,
         describe(
             "RDMA devices on the host's PCI bus, without NVLink bridges and SR-IOV functions; 0 does not count them",
-            ge=0, le=256,
+            ge=0,
+            le=256,
         ),
-    ] = 0  # fmt: skip
+    ] = 0
     pcie: Annotated[
         Literal["any", "full"],
         describe(
-            "full: each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends support; the "
-            "speed of an idle GPU's link is not judged"
+            "full: each PCIe link from a GPU, an HCA or an NVSwitch to its CPU is as wide and as fast as both ends "
+            "support; the speed of an idle GPU's link is not judged"
         ),
     ] = "full"
     nvlinks: Annotated[

@@ -91,7 +91,10 @@ def licensed(ctx: Ctx) -> Outcome:
         return fail("Virtualization Mode VGPU", ", ".join(foreign), "see vgpu_guest.gpu")
     without = [gpu.bus for gpu in licences.gpus if not gpu.status]
     if without:
-        message = f"no licensed product: {' '.join(without)}; the driver is not NVIDIA's vGPU guest driver, or gridd never asked"
+        message = (
+            f"no licensed product: {' '.join(without)}; the driver is not NVIDIA's vGPU guest driver, or "
+            "gridd never asked"
+        )
         return fail(expected, message + quote_complaint(gridd), f"{catalogue.PORTAL}; {JOURNAL}")
     bad = [gpu for gpu in licences.gpus if not gpu.status.startswith("Licensed")]
     if bad:

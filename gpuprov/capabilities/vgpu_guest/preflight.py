@@ -39,7 +39,10 @@ def gpu(ctx: Ctx) -> Outcome:
             f"{counted(len(shared), 'vGPU')} and {counted(len(whole), 'whole GPU')}: the provider licenses either"
         )
     if needs_vgpu(ctx.fragment) and whole:
-        hint = "bare metal and passed-through GPUs need no vGPU licence: take vgpu_guest out, or feature_type: vws or vcs for one"
+        hint = (
+            "bare metal and passed-through GPUs need no vGPU licence: take vgpu_guest out, or feature_type: vws "
+            "or vcs for one"
+        )
         return fail("vGPUs, for feature_type vgpu", f"no vGPU: {' '.join(whole)}", hint)
     if not needs_vgpu(ctx.fragment) and shared:
         hint = "feature_type: vgpu, by which the driver takes the licence of the vGPU's type"

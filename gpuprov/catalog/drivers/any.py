@@ -17,7 +17,8 @@ NONE = "(?!)"
 
 
 def find_installed_driver(os_id: str, version_id: str, installed: dict[str, str]) -> str:
-    """Return the package version of the installed driver, by its kernel modules, from any source; "" if there are none."""
+    """Return the package version of the installed driver, by its kernel modules, from any source; "" if there are
+    none."""
     kernels = [
         name
         for names in list_sets(os_id, version_id)

@@ -179,7 +179,8 @@ def build_packages(distribution: Distribution, source: Source) -> DriverPackages
 
 @cache
 def build_precompiled(distribution: Distribution, source: Source) -> DriverPackages | None:
-    """Return the set for a host that installs modules instead of building them; None if the source has no such modules."""
+    """Return the set for a host that installs modules instead of building them; None if the source has no such
+    modules."""
     base, origin = build_packages(distribution, source), _origin(distribution, source)
     entries = list_entries(distribution, origin, "prebuilt-modules")
     if not entries:
@@ -276,7 +277,8 @@ def build_set(distribution: Distribution, origin: str) -> DriverPackages:
 
 
 def select_with_modules(rules: list[Rule], modules: list[str]) -> tuple[Rule, ...]:
-    """Return the rules, but only for branches with kernel modules: a set without them would be complete, but no driver."""
+    """Return the rules, but only for branches with kernel modules: a set without them would be complete, but no
+    driver."""
     own_rules = [entry for entry in rules if entry["name"] in modules]
     low, high = min(entry["min"] for entry in own_rules), max(entry["max"] for entry in own_rules)
     return tuple({**entry, "min": max(entry["min"], low), "max": min(entry["max"], high)} for entry in rules)

@@ -14,7 +14,8 @@ PREBUILT = (r"linux-(modules|objects)-nvidia-\d.*", r"kmod-nvidia-\d.*")
 # unless they are of `sources`. `pin`: names of which none may come in another version.
 _METAPACKAGES = (r"cuda(-runtime|-demo-suite)?(-\d+-\d+)?", r"cuda-drivers.*", r"nvidia-open(-\d+)?")
 _BRANCHED = (
-    r"nvidia-(dkms|driver|kernel-common|kernel-source|utils|compute-utils|headless|headless-no-dkms|firmware)(-\d+)?(-open)?(-[\d.]+)?",
+    r"nvidia-(dkms|driver|kernel-common|kernel-source|utils|compute-utils|headless|headless-no-dkms|firmware)(-\d+)"
+    r"?(-open)?(-[\d.]+)?",
     r"libnvidia-(cfg1|common|compute|decode|encode|extra|fbc1|gl|gpucomp)(-\d+)?",
     r"xserver-xorg-video-nvidia(-\d+)?",
 )

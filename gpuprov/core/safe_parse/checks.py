@@ -1,4 +1,5 @@
-"""Texts that nest too deep, stand for too much or have numbers that are too long, told before their reader meets them."""
+"""Texts that nest too deep, stand for too much or have numbers that are too long, told before their reader meets
+them."""
 
 import re
 from collections.abc import Iterator

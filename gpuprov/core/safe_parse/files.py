@@ -64,7 +64,8 @@ def judge_file(path: str, largest: int = FILE) -> None:
 
 
 def judge_lines(data: bytes) -> None:
-    """Raise Unreadable for a line that no person wrote: readers of single lines take the square of its length, or more."""
+    """Raise Unreadable for a line that no person wrote: readers of single lines take the square of its length, or
+    more."""
     for count, line in enumerate(data.split(b"\n"), start=1):
         if len(line) > LINE:
             raise Unreadable("a line that is too long", f"{LINE} bytes", count, 1)

@@ -33,7 +33,8 @@ class Capture(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def file_name(host: str) -> str:
-    """Return the file name of a host's capture: a plain name, unique for each host, whatever its name in the inventory."""
+    """Return the file name of a host's capture: a plain name, unique for each host, whatever its name in the
+    inventory."""
     return re.sub(r"\A\.", "%2E", quote(host, safe="@+")) + SUFFIX
 
 
@@ -43,7 +44,8 @@ def host_of(name: str) -> str:
 
 
 def made(host: str, facts: Facts, version: str, secrets: Collection[str] = ()) -> Capture:
-    """Make the capture of a host. `secrets`: values of the inventory that must not be in it, whatever they look like."""
+    """Make the capture of a host. `secrets`: values of the inventory that must not be in it, whatever they look
+    like."""
     outputs: dict[str, Output] = {}
     count = 0
     for name, output in facts.outputs().items():

@@ -8,7 +8,8 @@ _FUNCTION = re.compile(
     r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[([0-9a-f]{4})\]: .*\[10de:([0-9a-f]{4})\](?: \(|\Z)"
 )
 _OTHER = re.compile(
-    r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[(02[0-9a-f]{2}|0680)\]: .*\[([0-9a-f]{4}:[0-9a-f]{4})\](?: \(|\Z)"
+    r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[(02[0-9a-f]{2}|0680)\]: "
+    r".*\[([0-9a-f]{4}:[0-9a-f]{4})\](?: \(|\Z)"
 )
 """A network function of anybody's, or a bridge of its own kind: NVSwitches are such."""
 _GONE = re.compile(r"\(rev ff\)|!!! Unknown header type 7f")

@@ -13,12 +13,14 @@ from gpuprov.facts.captures.model import Kind, Pieces, Record
 from gpuprov.facts.probes.base import Output
 
 _COMMAND = re.compile(
-    r"(?:nvidia[-_]?)?(?:smi|nvlink)(?:[-_]?(?:[eqsx]|qx|errors|status|log))?|dmesg|journal(?:ctl)?|kern|syslog|messages|ibstat|lspci",
+    r"(?:nvidia[-_]?)?(?:smi|nvlink)(?:[-_]?(?:[eqsx]|qx|errors|status|log))?|dmesg|journal(?:ctl)?|kern|syslog|"
+    r"messages|ibstat|lspci",
     re.IGNORECASE,
 )
 """Names of files, without what follows a dot, that are those of a command or a log."""
 _NAME = re.compile(
-    r"(?P<stem>[^.]*?)(?:-(?P<date>\d{8}))?(?P<kind>(?:\.[^.]+)*?)(?:\.(?P<number>\d{1,3}))?(?P<packed>\.(?:gz|xz|bz2|zst))?\Z"
+    r"(?P<stem>[^.]*?)(?:-(?P<date>\d{8}))?(?P<kind>(?:\.[^.]+)*?)(?:\.(?P<number>\d{1,3}))?(?P<packed>\.(?:gz|xz|"
+    r"bz2|zst))?\Z"
 )
 """A file's name: the stem, and what logrotate adds (`kern.log.2.gz`, `messages-20261128.xz`)."""
 _PLACED = re.compile(r"(?:[^/.][^/]*/)?[^/.][^/]*\Z")
@@ -27,9 +29,12 @@ _HEAD = 1 << 18
 """Bytes by which a file is taken for one."""
 CUT = "the compressed file that it is from was cut off"
 _LOGS = {
-    "journal": "journalctl", "journalctl": "journalctl", "kern": "/var/log/kern.log", "messages": "/var/log/messages",
+    "journal": "journalctl",
+    "journalctl": "journalctl",
+    "kern": "/var/log/kern.log",
+    "messages": "/var/log/messages",
     "syslog": "/var/log/syslog",
-}  # fmt: skip
+}
 """Which of the logs that `adapt` chooses from it is, by the stem of its file; another one is taken for dmesg."""
 
 
@@ -50,8 +55,8 @@ def is_placed(name: str) -> bool:
 
 
 def is_one(name: str, data: bytes | Unreadable) -> bool:
-    """Return whether a file is one by its text. One that cannot be read is if its name is that of a log or a text, plain
-    or compressed."""
+    """Return whether a file is one by its text. One that cannot be read is if its name is that of a log or a text,
+    plain or compressed."""
     file = name.rpartition("/")[2]
     parts = _NAME.match(file)
     known = parts is not None and _COMMAND.fullmatch(parts["stem"]) is not None

@@ -1,4 +1,5 @@
-"""Outputs of commands that people save as plain files: which command it is, by what the text says, never by its name."""
+"""Outputs of commands that people save as plain files: which command it is, by what the text says, never by its
+name."""
 
 import re
 

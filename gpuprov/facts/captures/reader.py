@@ -198,7 +198,8 @@ def _read_folder(path: Path, hosts: Collection[str], note: Callable[[str], None]
     elif unread := [*folder.unread, *folder.sos]:
         more = f" and {len(unread) - SHOWN} more" if len(unread) > SHOWN else ""
         note(
-            f"{path}: not read, since they are none of the records that gpuprov knows: {', '.join(unread[:SHOWN])}{more}"
+            f"{path}: not read, since they are none of the records that gpuprov knows: "
+            f"{', '.join(unread[:SHOWN])}{more}"
         )
     if folder.pods and not folder.has_record:
         folder.has_record = True
@@ -262,7 +263,8 @@ def _strip_top(name: str) -> str:
 
 
 def _read_bug_report(text: str, path: str, node: str = "", *, cut: bool = False) -> Record:
-    """Read a bug report. `node`: the name that a must-gather gives the file; inside, the driver's pod has another name."""
+    """Read a bug report. `node`: the name that a must-gather gives the file; inside, the driver's pod has another
+    name."""
     pieces = adapt.whole(bug_report.pieces(text))
     return Record(
         host=node or bug_report.host(text),

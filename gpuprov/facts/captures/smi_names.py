@@ -1,4 +1,5 @@
-"""Names of `nvidia-smi -q` for the elements of `nvidia-smi -q -x` that parsers read, by the element that they are in."""
+"""Names of `nvidia-smi -q` for the elements of `nvidia-smi -q -x` that parsers read, by the element that they are
+in."""
 
 _REASONS = {
     "gpu_idle": "Idle",

@@ -11,9 +11,10 @@ from gpuprov.core.safe_parse.archives import decode_text
 from gpuprov.facts.captures.model import Pieces
 
 FILES = re.compile(
-    r"(?:etc/(?:os-release|modules|modules-load\.d/[^/]+\.conf|sysctl\.d/90-gpuprov\.conf|security/limits\.conf|security/limits\.d/[^/]+)"
-    r"|usr/lib/os-release|proc/(?:cmdline|modules|driver/nvidia/(?:version|params))"
-    r"|boot/grub2?/grub\.cfg|var/lib/gpuprov/receipt\.json|var/log/(?:messages|syslog|kern\.log)|hostname|installed-rpms)\Z"
+    r"(?:etc/(?:os-release|modules|modules-load\.d/[^/]+\.conf|sysctl\.d/90-gpuprov\.conf|security/limits\.conf|"
+    r"security/limits\.d/[^/]+)|usr/lib/os-release|proc/(?:cmdline|modules|driver/nvidia/(?:version|params))"
+    r"|boot/grub2?/grub\.cfg|var/lib/gpuprov/receipt\.json|var/log/(?:messages|syslog|kern\.log)|hostname|"
+    r"installed-rpms)\Z"
 )
 COMMANDS: dict[str, str] = {
     "kernel/uname_-a": "uname -a",
@@ -39,7 +40,8 @@ COMMANDS: dict[str, str] = {
     "infiniband/ibstat": "ibstat",
 }
 LOGS = re.compile(
-    r"sos_commands/(?:kernel/dmesg|logs/journalctl_--no-pager(?:_--boot)?|nvidia/[^/]+|kernel/dkms_status)\Z|var/log/(?:messages|syslog|kern\.log)\Z"
+    r"sos_commands/(?:kernel/dmesg|logs/journalctl_--no-pager(?:_--boot)?|nvidia/[^/]+|kernel/dkms_status)\Z|"
+    r"var/log/(?:messages|syslog|kern\.log)\Z"
 )
 
 

@@ -16,7 +16,8 @@ BECOME_PASSWORD = "ansible_become_password"
 
 
 def as_user(hosts: Sequence[RawHost], user: str) -> tuple[list[RawHost], list[str]]:
-    """Return the hosts with this user, and the names of those that set another. Raises GpuprovError if all of them do."""
+    """Return the hosts with this user, and the names of those that set another. Raises GpuprovError if all of them
+    do."""
     overriding = [raw.name for raw in hosts if any(raw.connection.get(name) not in (None, "", user) for name in USER)]
     if hosts and len(overriding) == len(hosts):
         raise GpuprovError(

@@ -42,7 +42,8 @@ class Reason(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """A line with `pattern` is the reason (`message` replaces it, with the pattern's groups), and `advice` is the fix."""
+    """A line with `pattern` is the reason (`message` replaces it, with the pattern's groups), and `advice` is the
+    fix."""
 
     pattern: str
     advice: str
@@ -54,8 +55,8 @@ _SUDO = (
         r"unknown user|user '.*' not found", "correct ansible_become_user: no user of the host is called {become_user}"
     ),
     _Rule(
-        r"(parse|syntax) error|invalid configuration|no valid sudoers sources|unable to (open|stat) .*sudoers|is world writable"
-        r"|is owned by [ug]id|bad permissions.*sudoers",
+        r"(parse|syntax) error|invalid configuration|no valid sudoers sources|unable to (open|stat) .*sudoers|is "
+        r"world writable|is owned by [ug]id|bad permissions.*sudoers",
         "fix the sudoers files: visudo -c, as root on the host, shows where",
     ),
     _Rule(
@@ -70,11 +71,13 @@ _SUDO = (
     ),
     _Rule(r"must have a tty", "let {name} use sudo without a terminal: Defaults:{name} !requiretty in /etc/sudoers.d"),
     _Rule(
-        r"password is required|authentication is required|[Mm]issing \w+ password|no askpass program|terminal is required",
+        r"password is required|authentication is required|[Mm]issing \w+ password|no askpass program|terminal is "
+        r"required",
         "set ansible_become_password, or allow {name} sudo without a password (NOPASSWD) in /etc/sudoers.d",
     ),
     _Rule(
-        r"account validation failure|account.*(locked|expired)|password is expired|password has expired|account management",
+        r"account validation failure|account.*(locked|expired)|password is expired|password has expired|account "
+        r"management",
         "renew the account or its password on the host: chage --list {name} shows both",
     ),
     _Rule(
@@ -130,7 +133,8 @@ _SSH = (
     _Rule(r"[Hh]ost key|not found in known_hosts", "look at the host's key, then accept it once by hand"),
     _Rule(
         r"[Tt]oo many authentication failures",
-        "ssh-agent offers too many keys: name one (ansible_ssh_private_key_file), and set IdentitiesOnly yes in ~/.ssh/config",
+        "ssh-agent offers too many keys: name one (ansible_ssh_private_key_file), and set IdentitiesOnly yes in "
+        "~/.ssh/config",
     ),
     _DENIED,
     _Rule(
@@ -138,7 +142,8 @@ _SSH = (
         "set ansible_host to the host's address",
     ),
     _Rule(
-        r"Connection refused|No route to host|Network is unreachable|Unable to connect to port|[Cc]onnection timed out|timed out\Z",
+        r"Connection refused|No route to host|Network is unreachable|Unable to connect to port|[Cc]onnection timed "
+        r"out|timed out\Z",
         AWAY,
     ),
     _Rule(
@@ -151,13 +156,13 @@ _SSH = (
     ),
 )
 _DROPPED = re.compile(
-    r"(?:kex|ssh)_exchange_identification: (?:read: )?(?:Connection (?:closed|reset) by|.*Exceeded MaxStartups|.*Not allowed)"
-    r"|Connection (?:closed|reset) by |Error reading SSH protocol banner"
+    r"(?:kex|ssh)_exchange_identification: (?:read: )?(?:Connection (?:closed|reset) by|.*Exceeded "
+    r"MaxStartups|.*Not allowed)|Connection (?:closed|reset) by |Error reading SSH protocol banner"
 )
 _BEFORE_LOGIN = re.compile(r"exchange_identification|reading SSH protocol banner")
 _DROPPED_ADVICE = (
-    "its sshd, or the jump host's, lets no more in at a time (MaxStartups, PerSourceMaxStartups: reach fewer with --forks),"
-    " or refuses this address (fail2ban, PerSourcePenalties, hosts.deny)"
+    "its sshd, or the jump host's, lets no more in at a time (MaxStartups, PerSourceMaxStartups: reach fewer with "
+    "--forks), or refuses this address (fail2ban, PerSourcePenalties, hosts.deny)"
 )
 _CONTAINER = (
     _Rule(

@@ -91,6 +91,8 @@ class Rounds:
 
 def _describe_round(dropped: int, hosts: int, tried: int, now: int) -> str:
     return (
-        f"{dropped} of {hosts} hosts: sshd closed the connection before the login, while {tried} were reached at a time;"
-        f" tried again, {now} at a time (--forks {now} does so from the start; MaxStartups of sshd_config is the limit there)"
+        f"{dropped} of {hosts} hosts: sshd closed the connection before the login, while {tried} were reached at a "
+        "time;"
+        f" tried again, {now} at a time (--forks {now} does so from the start; MaxStartups of sshd_config is the "
+        "limit there)"
     )

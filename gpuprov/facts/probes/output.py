@@ -11,7 +11,8 @@ class Output(msgspec.Struct, frozen=True):
     error: str = ""
 
     def rows(self, *, bare: bool = False) -> dict[str, list[str]]:
-        """Group lines `KIND|REST` by their kind; other lines are ignored, or with `bare` count as kinds of their own."""
+        """Group lines `KIND|REST` by their kind; other lines are ignored, or with `bare` count as kinds of their
+        own."""
         rows: dict[str, list[str]] = {}
         for line in self.text.splitlines():
             kind, bar, rest = line.partition("|")

@@ -80,7 +80,8 @@ class Adapter(Protocol):
 
 
 def checked_run(run: str) -> str:
-    """Check the run's id and return it. Raises GpuprovError if it cannot be part of a reason, an annotation or a label."""
+    """Check the run's id and return it. Raises GpuprovError if it cannot be part of a reason, an annotation or a
+    label."""
     if not RUN.fullmatch(run):
         raise GpuprovError(
             f"the run {run[:80]!r} cannot be named in a scheduler",

@@ -58,7 +58,8 @@ def parse_options(command: str, run: str) -> Asked | None:
 
 
 def take_out(given: Asked, node: str, run: str) -> str:
-    """Cordon the node and wait until pods and GPU operands have left. Returns a note for the user. Raises GpuprovError."""
+    """Cordon the node and wait until pods and GPU operands have left. Returns a note for the user. Raises
+    GpuprovError."""
     adapter = Kubernetes(context=given.context, empty_dir=given.empty_dir, apply=True)
     step = adapter.drain(node, run)
     if step.state != "done":

@@ -39,8 +39,8 @@ Ask = Callable[[str], Step]
 def take_out(
     adapter: Adapter, hosts: Iterable[str], run: str, *, wait: float | None, poll: float | None, tell: Tell
 ) -> list[Step]:
-    """Drain the hosts and wait for their last jobs, for `wait` seconds at most (None: without an end), with `poll` seconds
-    (None: POLL) between two looks. `tell` gets each answer."""
+    """Drain the hosts and wait for their last jobs, for `wait` seconds at most (None: without an end), with `poll`
+    seconds (None: POLL) between two looks. `tell` gets each answer."""
 
     def ask(host: str) -> Step:
         step = adapter.drain(host, run)

@@ -101,7 +101,8 @@ def written(by: str, run: str, host: str, *, over: bool) -> str:
     if_ours = f"if {named}; then echo {MINE}; else echo {TWIN}; cat {DRAINED_FILE}; fi"
     if_others = "" if over else f"elif [ -s {DRAINED_FILE} ]; then echo {THEIRS}\n"
     return f"""umask 022
-put() {{ mkdir -p {DRAINED_FILE.rpartition("/")[0]} && printf '%s\\n' {shlex.quote(text)} >{fresh} && "$@" {fresh} {DRAINED_FILE}; }}
+put() {{ mkdir -p {DRAINED_FILE.rpartition("/")[0]} && printf '%s\\n' {shlex.quote(text)} >{fresh} &&
+  "$@" {fresh} {DRAINED_FILE}; }}
 [ -s {DRAINED_FILE} ] || {{ put ln 2>/dev/null && rm -f {fresh} && echo {NEW} && exit; }}
 if grep -qsF {shlex.quote(_run(run))} {DRAINED_FILE}; then {if_ours}
 {if_others}else put mv && echo {NEW}; fi

@@ -26,7 +26,8 @@ def require_program(program: str) -> None:
 def ask(
     argv: list[str], *, stdin: bytes = b"", limit: float = LIMIT, environment: Mapping[str, str | None] | None = None
 ) -> Ended:
-    """Run a client program; return its output and exit status. Raises Unanswered; GpuprovError if it is not installed."""
+    """Run a client program; return its output and exit status. Raises Unanswered; GpuprovError if it is not
+    installed."""
     require_program(argv[0])
     ends: list[Ended] = []
     given = ENGLISH if environment is None else environment

@@ -1,4 +1,5 @@
-"""Enrolment of the site's certificate for Secure Boot: who has it, who waits for the console, and requests for the rest."""
+"""Enrolment of the site's certificate for Secure Boot: who has it, who waits for the console, and requests for the
+rest."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Literal
@@ -44,8 +45,8 @@ HERE = "nvidia_driver"
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """A host. `certificate`: its file on this machine; `requested`: this run has made the request, or will; `notes`: what
-    a person at the console should know of this host."""
+    """A host. `certificate`: its file on this machine; `requested`: this run has made the request, or will; `notes`:
+    what a person at the console should know of this host."""
 
     host: str
     state: State
@@ -57,7 +58,8 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def at_console(self) -> bool:
-        """Return whether a person may be asked about it at the console: also if nobody knows what became of the request."""
+        """Return whether a person may be asked about it at the console: also if nobody knows what became of the
+        request."""
         return self.state == "waiting" or (self.requested and self.state in ("not enrolled", "unknown", "unreachable"))
 
     @property

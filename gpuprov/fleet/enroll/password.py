@@ -5,8 +5,8 @@ import re
 import secrets
 
 LETTERS = "bcdefghjknprstuvx"
-"""Letters that have the same key on QWERTY, QWERTZ and AZERTY keyboards, without those that look like digits: MokManager
-knows the US keyboard only."""
+"""Letters that have the same key on QWERTY, QWERTZ and AZERTY keyboards, without those that look like digits:
+MokManager knows the US keyboard only."""
 LENGTH = 14
 HASH = re.compile(r"\$6\$[./0-9A-Za-z]{1,16}\$[./0-9A-Za-z]{86}")
 """What mokutil --generate-hash prints: SHA512_BASED in https://github.com/lcp/mokutil/blob/master/src/mokutil.c."""
@@ -23,8 +23,8 @@ def make_salt() -> str:
 
 
 def hash_password(password: str, salt: str) -> str:
-    """Return SHA-512 crypt of the password, as of crypt(5): https://www.akkadia.org/drepper/SHA-crypt.txt. Python has no
-    crypt any more, and mokutil --generate-hash would show the password to all users of the host."""
+    """Return SHA-512 crypt of the password, as of crypt(5): https://www.akkadia.org/drepper/SHA-crypt.txt. Python has
+    no crypt any more, and mokutil --generate-hash would show the password to all users of the host."""
     word, grain = password.encode(), salt.encode()
     other = hashlib.sha512(word + grain + word).digest()
     mixed = word + grain + _repeat(other, len(word))

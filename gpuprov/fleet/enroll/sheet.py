@@ -15,7 +15,8 @@ EARLIER = "on the sheet of the run that made the request; gpuprov enroll --again
 
 STEPS = (
     "1. Open the host's console (BMC), and reboot the host.",
-    '2. "Press any key to perform MOK management": press a key, within 10 seconds if no note and no earlier sheet of the',
+    '2. "Press any key to perform MOK management": press a key, within 10 seconds if no note and no earlier sheet '
+    "of the",
     "   host says otherwise.",
     "   If the host boots on instead, the request is gone: run gpuprov enroll again.",
     '3. "Perform MOK management": choose "Enroll MOK".',

@@ -47,7 +47,8 @@ class Host:
 
 @dataclass(slots=True)
 class Job:
-    """A job that has begun and is not over. `left`: hosts without a result. `repairs`: how many of them it may repair."""
+    """A job that has begun and is not over. `left`: hosts without a result. `repairs`: how many of them it may
+    repair."""
 
     number: int
     act: Act

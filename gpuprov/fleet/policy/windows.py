@@ -130,7 +130,8 @@ def _joined(windows: Iterable[tuple[float, float]]) -> Iterator[tuple[float, flo
 
 
 def _around(spans: Sequence[Span], zone: Zone, now: float) -> list[tuple[float, float]]:
-    """Return windows from a day before to eight days after, as times, with the zone's clock changes taken into account."""
+    """Return windows from a day before to eight days after, as times, with the zone's clock changes taken into
+    account."""
     today = datetime.fromtimestamp(now, zone).date()
     around = []
     for offset in range(-1, 9):

@@ -1,4 +1,5 @@
-"""A mig-parted file as it stands on the controller, or as the ConfigMap of the GPU operator's MIG manager that holds it."""
+"""A mig-parted file as it stands on the controller, or as the ConfigMap of the GPU operator's MIG manager that holds
+it."""
 
 import os
 from collections.abc import Mapping

@@ -41,7 +41,8 @@ def as_strips(model: Model, layouts: Sequence[Sequence[Placed]], *, width: int, 
     ]
     inner = max(picture.columns(parts) for parts in drawn)
     lines = [
-        f"{model.gpu.key}: {counted(len(layouts), 'layout')} to which no instance can be added, on {grid} memory slices",
+        f"{model.gpu.key}: {counted(len(layouts), 'layout')} to which no instance can be added, on {grid} memory "
+        "slices",
         "",
     ]
     if grid * (inner + 1) + 1 <= width:

@@ -19,10 +19,13 @@ from gpuprov.facts.probes.host.virtualization import MACHINE, hidden
 
 UNIT, IMEX_UNIT, PROGRAM, IMEX_PROGRAM = catalogue.UNIT, catalogue.IMEX_UNIT, "nv-fabricmanager", "nvidia-imex"
 RESTART = "stop CUDA programs and DCGM, stop Fabric Manager, nvidia-smi -r, start it again (gpuprov apply does)"
-RACK = "the rack's switch trays and their controller (NMX) decide it: nvidia-smi nvlink -s; nvidia-smi -q; then nvidia-smi -r"
+RACK = (
+    "the rack's switch trays and their controller (NMX) decide it: nvidia-smi nvlink -s; nvidia-smi -q; then "
+    "nvidia-smi -r"
+)
 SWITCH_RESET = (
-    "drain the host; with Fabric Manager stopped reset all its GPUs at once (nvidia-smi -r), and the NVSwitches with them, or restart "
-    "it; journalctl -k | grep SXid names the link"
+    "drain the host; with Fabric Manager stopped reset all its GPUs at once (nvidia-smi -r), and the NVSwitches "
+    "with them, or restart it; journalctl -k | grep SXid names the link"
 )
 PROBES = (pci.NVIDIA_FUNCTIONS, fabric.BRIDGES, systemd.SYSTEMD_UNITS, fabric.DAEMON, fabric.STATE, IMEX, MACHINE)
 
@@ -105,9 +108,13 @@ def find_gpu_faults(facts: Facts) -> Iterator[Fault]:
     on_bus, generation, trays = _read_hardware(facts, bridged=bool(facts.known(fabric.BRIDGES)))
     daemon, machine = facts.known(fabric.DAEMON), facts.known(MACHINE)
     yield from _check_states(
-        facts.get(fabric.STATE), on_bus, generation, trays=trays,
-        shared=daemon is not None and daemon.settings.get("FABRIC_MODE", "0") != "0", guest=machine.kind if machine else "",
-    )  # fmt: skip
+        facts.get(fabric.STATE),
+        on_bus,
+        generation,
+        trays=trays,
+        shared=daemon is not None and daemon.settings.get("FABRIC_MODE", "0") != "0",
+        guest=machine.kind if machine else "",
+    )
 
 
 def _read_hardware(facts: Facts, *, bridged: bool) -> tuple[list[PciFunction], int, bool]:

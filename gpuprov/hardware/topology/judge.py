@@ -48,7 +48,8 @@ def _check_nccl_file(wiring: Wiring) -> Iterator[Finding]:
 
 
 def pair_devices(wiring: Wiring) -> Rails:
-    """Pair GPUs and HCAs within a PCIe switch; if no HCA is below a GPU's switch, within the distance of the nearest."""
+    """Pair GPUs and HCAs within a PCIe switch; if no HCA is below a GPU's switch, within the distance of the
+    nearest."""
     pairing = build_rails(wiring)
     if pairing.pairs or not wiring.hcas:
         return pairing

@@ -99,9 +99,13 @@ def _check_lone_link(function: Function, alike: Sequence[Function], idle: bool, 
     if narrow or slow:
         possible = format_link(max(width, link.width), max(speed, link.speed))
         return Lowered(
-            function=function, port="", actual=format_link(link.width, link.speed), possible=possible, idle=idle and not narrow,
+            function=function,
+            port="",
+            actual=format_link(link.width, link.speed),
+            possible=possible,
+            idle=idle and not narrow,
             usual=True,
-        )  # fmt: skip
+        )
     narrow, slow = 0 < link.width < link.max_width, 0 < link.speed < link.max_speed
     if not narrow and not slow:
         return None

@@ -142,7 +142,8 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return f"NV{joined}" if joined else self.distance(first.function, other.function)
 
     def near(self, gpu: Gpu) -> tuple[Distance | None, tuple[Hca, ...]]:
-        """Return the distance of the nearest HCA, and all HCAs at that distance; None and an empty tuple without HCAs."""
+        """Return the distance of the nearest HCA, and all HCAs at that distance; None and an empty tuple without
+        HCAs."""
         distances = [(DISTANCES.index(self.distance(gpu.function, hca.function)), hca) for hca in self.hcas]
         least = min((far for far, _ in distances), default=None)
         if least is None:

@@ -43,31 +43,35 @@ def select_devices(block: Any, devices: tuple[RdmaDevice, ...]) -> tuple[RdmaDev
 def find_bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[BadPort]:
     """Find ports that are down, and ports that are slower than similar ones. `block`: the spec's `rdma` block, if any.
     A port of a selected device must be up, at the rate that the block asks for. Any other port must be up if more than
-    half of the similar ones are: the first, or the further, ports of the same model and link layer that are not switched
-    off; a port without a cable is no defect by itself."""
+    half of the similar ones are: the first, or the further, ports of the same model and link layer that are not
+    switched off; a port without a cable is no defect by itself."""
     meant = {device.name for device in select_devices(block, devices)} if block else set()
     real = [device for device in list_hcas(devices) if not (device.soft or device.virtual) or device.name in meant]
     down = [_check_port(device, port, real, device.name in meant) for device in real for port in device.ports]
     required = getattr(block, "rate", 0) or 0
     slow = [
         BadPort(
-            device=slow.device, address=slow.address, port=slow.port,
+            device=slow.device,
+            address=slow.address,
+            port=slow.port,
             message=f"runs at {slow.rate:g} Gb/s, its like here at {slow.usual:g}",
         )
         for slow in slow_ports(device for device in devices if is_rate_known(device))
         if not (slow.device in meant and required and slow.rate >= required)
-    ]  # fmt: skip
+    ]
     reported = {(port.device, port.port) for port in slow}
     slow += [
         BadPort(
-            device=device.name, address=device.address, port=port.number,
+            device=device.name,
+            address=device.address,
+            port=port.number,
             message=f"runs at {port.rate:g} Gb/s, the spec asks for {required:g}",
         )
         for device in real
         for port in device.ports
         if device.name in meant and 0 < port.rate < required and port.state == "ACTIVE"
         if (device.name, port.number) not in reported
-    ]  # fmt: skip
+    ]
     legs = [
         BadPort(device=device.name, address=device.address, port=1, message=f"carries half of a bond: {leg}")
         for device in real

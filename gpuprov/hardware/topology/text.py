@@ -8,7 +8,10 @@ from gpuprov.hardware.topology.model import Gpu, Hca, Wiring
 from gpuprov.hardware.topology.tree import Node, group_devices
 
 UNICODE, ASCII = ("├─ ", "└─ ", "│  ", "   "), ("|- ", "`- ", "|  ", "   ")
-LEGEND = "PIX: one PCIe switch; PXB: several; PHB: a host bridge; NODE: two of a NUMA node; SYS: two NUMA nodes; NV#: # NVLinks"
+LEGEND = (
+    "PIX: one PCIe switch; PXB: several; PHB: a host bridge; NODE: two of a NUMA node; SYS: two NUMA nodes; "
+    "NV#: # NVLinks"
+)
 
 
 def format_text(name: str, wiring: Wiring, findings: Sequence[Finding], *, plain: bool, width: int = 0) -> str:

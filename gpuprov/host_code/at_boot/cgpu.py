@@ -138,7 +138,8 @@ def apply(seconds: int) -> None:
         why = f" ({errors[place]})" if errors.get(place) else ""
         users = f", used by the containers {' '.join(difference.gpu.instances)}" if difference.gpu.instances else ""
         problems.append(
-            f"{ROOT}/{difference.gpu.index}/{difference.node} stays {difference.actual}, expected {difference.value}{why}{users}"
+            f"{ROOT}/{difference.gpu.index}/{difference.node} stays {difference.actual}, expected "
+            f"{difference.value}{why}{users}"
         )
     if problems:
         raise Refused("; ".join(problems))

@@ -9,22 +9,22 @@ from typing import Mapping, NamedTuple, Sequence
 IWARP = "RNIC"
 """Node type of an iWARP device."""
 HCA, BRIDGE, VIRTUAL, SMI, SUBFUNCTION = "hca", "bridge", "virtual", "smi", "sf"
-"""Types of devices: an adapter for work, an NVLink bridge, an SR-IOV function, a sub-device for the subnet manager, which shows
-the planes of its parent's port and carries no data (kernel 6.11: https://lore.kernel.org/r/cover.1718553901.git.leon@kernel.org),
-and a subfunction of a PCI function, for a container or virtual machine
-(https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/switchdev.html)."""
+"""Types of devices: an adapter for work, an NVLink bridge, an SR-IOV function, a sub-device for the subnet manager,
+which shows the planes of its parent's port and carries no data (kernel 6.11:
+https://lore.kernel.org/r/cover.1718553901.git.leon@kernel.org), and a subfunction of a PCI function, for a container or
+virtual machine (https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/switchdev.html)."""
 REPRESENTOR = re.compile(r"(c[0-9]+)?pf[0-9]+([vs]f[0-9]+)?")
 """The name of a port of an embedded switch that stands for a function behind it; that of a physical port is `p0`:
 devlink_port_phys_port_name_get, https://github.com/torvalds/linux/blob/master/net/devlink/port.c"""
 DATA_DIRECT = "2100"
-"""Device id of ConnectX-8's function for Data Direct, which does DMA for an HCA and is neither an RDMA device nor an interface:
-https://github.com/torvalds/linux/blob/master/drivers/infiniband/hw/mlx5/data_direct.c"""
+"""Device id of ConnectX-8's function for Data Direct, which does DMA for an HCA and is neither an RDMA device nor an
+interface: https://github.com/torvalds/linux/blob/master/drivers/infiniband/hw/mlx5/data_direct.c"""
 
 
 @dataclass(frozen=True)
 class Gid:
-    """An entry of a port's GID table that is set. `kind`: `IB/RoCE v1` or `RoCE v2`, as the kernel writes it; `netdev` may be
-    empty."""
+    """An entry of a port's GID table that is set. `kind`: `IB/RoCE v1` or `RoCE v2`, as the kernel writes it; `netdev`
+    may be empty."""
 
     index: int
     gid: str
@@ -42,7 +42,8 @@ class Gid:
 
 @dataclass(frozen=True)
 class RdmaPort:
-    """`state` is `ACTIVE`, `INIT`, `DOWN`; `link_layer` is `InfiniBand` or `Ethernet`; `rate` is in Gb/s (0: unknown)."""
+    """`state` is `ACTIVE`, `INIT`, `DOWN`; `link_layer` is `InfiniBand` or `Ethernet`; `rate` is in Gb/s (0:
+    unknown)."""
 
     number: int
     state: str = ""
@@ -60,11 +61,12 @@ class RdmaDevice:
 
     `node_type`: `CA` (InfiniBand, RoCE) or `RNIC` (iWARP).
 
-    `netdevs` are the network interfaces of its ports, `macs` their Ethernet addresses; `numa_node` is -1 if the machine has none.
-    `type`: `bridge` is an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), `virtual` an SR-IOV function whose physical
-    function this host sees, too (a virtual machine only sees its own), `smi` or another word a sub-device of `parent`, which for
-    `sf` is a PCI function; all others are `hca`. `ports`: without those that stand for other functions (REPRESENTOR).
-    `legs`: interfaces of its bond that carry nothing, as `ens1f1np1 of bond0 is down`; the port of the device is up while any is.
+    `netdevs` are the network interfaces of its ports, `macs` their Ethernet addresses; `numa_node` is -1 if the machine
+    has none. `type`: `bridge` is an NVLink bridge of an NVSwitch board (SW_MNG in its VPD), `virtual` an SR-IOV
+    function whose physical function this host sees, too (a virtual machine only sees its own), `smi` or another word a
+    sub-device of `parent`, which for `sf` is a PCI function; all others are `hca`. `ports`: without those that stand
+    for other functions (REPRESENTOR). `legs`: interfaces of its bond that carry nothing, as
+    `ens1f1np1 of bond0 is down`; the port of the device is up while any is.
     """
 
     name: str
@@ -152,12 +154,13 @@ def _build_device(name: str, address: str, driver: str, cells: Sequence[str]) ->
 
 
 def select_ports(driver: str, rows: list[list[str]], nets: Mapping[str, str]) -> list[list[str]]:
-    """Return the ports of a device without those that stand for other functions. `nets`: by port, the name of its interface's
-    physical port; empty if the interface has none.
+    """Return the ports of a device without those that stand for other functions. `nets`: by port, the name of its
+    interface's physical port; empty if the interface has none.
 
-    While mlx5's embedded switch is in switchdev mode, the device has a port for each function behind it, with or without an
-    interface (mlx5_ib_vport_rep_load, https://github.com/torvalds/linux/blob/master/drivers/infiniband/hw/mlx5/ib_rep.c). A device
-    that joins the ports of two functions has two.
+    While mlx5's embedded switch is in switchdev mode, the device has a port for each function behind it, with or
+    without an interface (mlx5_ib_vport_rep_load,
+    https://github.com/torvalds/linux/blob/master/drivers/infiniband/hw/mlx5/ib_rep.c). A device that joins the ports of
+    two functions has two.
     """
     if driver != "mlx5_core" or not nets:
         return rows
@@ -169,8 +172,8 @@ def select_ports(driver: str, rows: list[list[str]], nets: Mapping[str, str]) ->
 def find_sub_devices(devices: list[RdmaDevice]) -> list[RdmaDevice]:
     """Return the devices with types of sub-devices if no `rdma` reports them, such as that of iproute2 before 6.11.
 
-    A sub-device has its parent's PCI function and node GUID. The parent has one port, made from its planes; an SMI device has a
-    port for each plane (mlx5_ib_add_sub_dev and num_plane, drivers/infiniband/hw/mlx5/main.c).
+    A sub-device has its parent's PCI function and node GUID. The parent has one port, made from its planes; an SMI
+    device has a port for each plane (mlx5_ib_add_sub_dev and num_plane, drivers/infiniband/hw/mlx5/main.c).
     """
     alike: dict[tuple[str, str], list[RdmaDevice]] = {}
     for device in devices:
@@ -199,8 +202,8 @@ def parse_port(cells: list[str], gids: list[Gid]) -> RdmaPort:
 
 
 def describe_bond_problem(cells: list[str]) -> str:
-    """Return the problem with an interface of a bond; `own_aggregator`, `active`: LACP's aggregators, of the interface and of the
-    bond."""
+    """Return the problem with an interface of a bond; `own_aggregator`, `active`: LACP's aggregators, of the interface
+    and of the bond."""
     bond, netdev, state, own_aggregator, active = cells
     if "down" in state.split():
         return f"{netdev} of {bond} is down"
@@ -255,7 +258,8 @@ def matches(selector: Selector, device: RdmaDevice) -> bool:
 def select_devices(fabric: str, selectors: Sequence[Selector], devices: Sequence[RdmaDevice]) -> tuple[RdmaDevice, ...]:
     """Return the devices that the selectors match, or else all of the fabric. No NVLink bridges.
 
-    SR-IOV functions belong to virtual machines and pods: they only match by PCI address or netdev, or if there are no others.
+    SR-IOV functions belong to virtual machines and pods: they only match by PCI address or netdev, or if there are no
+    others.
     """
     real = list_hcas(devices)
     if selectors:

@@ -19,7 +19,8 @@ for d in /sys/class/infiniband/*; do
     ! readlink -f "$d/device/driver" | grep -q '/erdma$'; then
     m=siw
   elif [ -e "$d/device/vendor" ]; then
-    p=$(readlink -f "$d/device"); a=${p##*/}; v=$(cat "$p/vendor"); i=$(cat "$p/device"); u=$(cat "$p/numa_node" 2>/dev/null)
+    p=$(readlink -f "$d/device"); a=${p##*/}; v=$(cat "$p/vendor"); i=$(cat "$p/device")
+      u=$(cat "$p/numa_node" 2>/dev/null)
     [ -L "$p/driver" ] && m=$(readlink "$p/driver") && m=${m##*/}
     [ -L "$p/physfn" ] && b=virtual
     tr -d '\0' <"$p/vpd" 2>/dev/null | grep -qa SW_MNG && b=bridge
@@ -59,7 +60,7 @@ for d in /sys/class/infiniband/*; do
     done
   done
 done"""
-"""`rdma dev`, including OFED's own, reports sub-devices: `2: smi1: node_type ca ... type smi parent ibp8s0f1`. Only rxe has the
-attribute `parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device` may be its network
-card (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none. State of a bond's interfaces:
+"""`rdma dev`, including OFED's own, reports sub-devices: `2: smi1: node_type ca ... type smi parent ibp8s0f1`. Only rxe
+has the attribute `parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device`
+may be its network card (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none. State of a bond's interfaces:
 drivers/net/bonding/bond_sysfs_slave.c."""

@@ -1,5 +1,5 @@
-"""GPUs lent to virtual machines: their reader, the driver that each function should have, and the program that binds it.
-`passthrough apply` runs before any driver is loaded at a boot, and when the list of lent GPUs has changed."""
+"""GPUs lent to virtual machines: their reader, the driver that each function should have, and the program that binds
+it. `passthrough apply` runs before any driver is loaded at a boot, and when the list of lent GPUs has changed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def is_lent(driver: str) -> bool:
 
 
 class Function(NamedTuple):
-    """A PCI function; `group`: its IOMMU group, empty without one; `users`: programs that hold it for a virtual machine."""
+    """A PCI function; `group`: its IOMMU group, empty without one; `users`: programs that hold it for a virtual
+    machine."""
 
     address: str
     identifier: str
@@ -86,7 +87,10 @@ class Move(NamedTuple):
     driver: str
 
     def __str__(self) -> str:
-        return f"{self.function.address}: {self.function.driver or 'no driver'} -> {self.driver or 'a driver of this host'}"
+        return (
+            f"{self.function.address}: {self.function.driver or 'no driver'} -> "
+            f"{self.driver or 'a driver of this host'}"
+        )
 
 
 def parse(text: str) -> State:
@@ -120,7 +124,8 @@ def select(state: State, config: Config) -> tuple[Function, ...]:
 
 
 def list_drivers(state: State, config: Config) -> dict[str, str]:
-    """Return the driver of each function to be lent: NVIDIA's other functions of a card (audio, USB) go with its GPU."""
+    """Return the driver of each function to be lent: NVIDIA's other functions of a card (audio, USB) go with its
+    GPU."""
     chosen = select(state, config)
     cards = {function.address.rpartition(".")[0] for function in chosen}
     drivers = {
@@ -145,7 +150,8 @@ def list_moves(state: State, config: Config) -> list[Move]:
 
 
 def list_neighbours(state: State, config: Config) -> list[Function]:
-    """Return functions that keep a group from being lent: in one with a lent function, and with a driver of this host."""
+    """Return functions that keep a group from being lent: in one with a lent function, and with a driver of this
+    host."""
     drivers = list_drivers(state, config)
     groups = {function.group for function in state.functions if function.address in drivers and function.group}
     return [

@@ -56,9 +56,15 @@ def run(*argv: str, errors: int = subprocess.STDOUT) -> subprocess.CompletedProc
     env = {**{key: value for key, value in os.environ.items() if key != "PYTHONPATH"}, "PATH": SEARCH, "LC_ALL": "C"}
     try:
         return subprocess.run(
-            argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, check=False,
-            encoding="utf-8", errors="replace",
-        )  # fmt: skip
+            argv,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            check=False,
+            encoding="utf-8",
+            errors="replace",
+        )
     except OSError as error:
         return subprocess.CompletedProcess(argv, 127, f"{argv[0]}: {error.strerror}")
 

@@ -85,7 +85,8 @@ def list_differences(ports: Sequence[RocePort], desired: Mapping[str, str]) -> l
 
 
 def read_value(port: RocePort, key: str) -> str:
-    """Return the value of a port's setting, or why it has none: a port that does not trust the DSCP reports no map of it."""
+    """Return the value of a port's setting, or why it has none: a port that does not trust the DSCP reports no map of
+    it."""
     lacks = "by PCP" if key.startswith("dscp.") and port.values.get("trust") == "pcp" else "not shown"
     return port.values.get(key, lacks)
 
@@ -144,7 +145,8 @@ for d in /sys/class/infiniband/*; do
     case $x in 'IB/RoCE v1') echo "$v|mode|v1" ;; 'RoCE v2') echo "$v|mode|v2" ;; esac
     [ -n "$y" ] && echo "$v|tos|$y"
     f=$d/tc/$k/traffic_class
-    if [ -r "$f" ]; then x=$(sed -n 's/^Global tclass=//p; /^[0-9][0-9]*$/p' "$f"); echo "$v|traffic_class|${x:-unset}"; fi
+    if [ -r "$f" ]; then x=$(sed -n 's/^Global tclass=//p; /^[0-9][0-9]*$/p' "$f")
+      echo "$v|traffic_class|${x:-unset}"; fi
     [ -n "$i" ] || continue
     l=$i
     for y in $(cat "$s/master/bonding/slaves" 2>/dev/null); do
@@ -164,7 +166,8 @@ for d in /sys/class/infiniband/*; do
           [ "$x$y" = 11 ] && both=$both,$o
         done
         np=${np#,} rp=${rp#,} both=${both#,}
-        if [ "$np" = "$rp" ]; then echo "$v|ecn|${both:-none}"; else echo "$v|ecn|notification ${np:-none}, reaction ${rp:-none}"; fi
+        if [ "$np" = "$rp" ]; then echo "$v|ecn|${both:-none}"
+          else echo "$v|ecn|notification ${np:-none}, reaction ${rp:-none}"; fi
       fi
       e=/sys/kernel/debug/mlx5/$u/cc_params
       for f in cnp_dscp cnp_802p_prio; do

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from .program import group_cells
 
 RECORD = "/var/lib/gpuprov/scratch"
-"""UUIDs of the array and of the file system that gpuprov made here: lines `array UUID`, `filesystem UUID`, `disks COUNT`."""
+"""UUIDs of the array and of the file system that gpuprov made here: lines `array UUID`, `filesystem UUID`,
+`disks COUNT`."""
 ENDS = 1 << 20
 """Bytes at the beginning and at the end of a disk that are read where nothing has a signature."""
 READER = rf"""PATH=$PATH:/usr/sbin:/sbin r=/sys/class/block md=''
@@ -29,7 +30,8 @@ look() {{
   done
   d=/dev/$1
   [ -b "$d" ] || {{ echo "unreadable|$1|no $d"; return; }}
-  s=$(LC_ALL=C wipefs -n -p "$d" 2>&1) || {{ echo "unreadable|$1|$(printf '%s\n' "$s" | tail -n 1 | tr '|' ' ')"; return; }}
+  s=$(LC_ALL=C wipefs -n -p "$d" 2>&1) || {{ echo "unreadable|$1|$(printf '%s\n' "$s" | tail -n 1 | tr '|' ' ')"
+    return; }}
   [ -n "$s" ] && {{ printf '%s\n' "$s" | tr '|' ' ' | sed -n "s/^0x[0-9a-f]*,/signature|$1|/p"; return; }}
   n=0; read -r n <"$r/$1/size"
   for k in 0 $((n - {ENDS // 512})); do
@@ -83,8 +85,8 @@ class Signature(NamedTuple):
 
 @dataclass(frozen=True)
 class Device:
-    """A disk, or an array on disks. `holders`: devices on it, with the names of device mapper's. `data`: no signature, and
-    yet its first or last MiB is not all zeros."""
+    """A disk, or an array on disks. `holders`: devices on it, with the names of device mapper's. `data`: no signature,
+    and yet its first or last MiB is not all zeros."""
 
     name: str
     size: int = 0
@@ -152,7 +154,11 @@ def parse(text: str) -> State:
     def build(row: list[str]) -> Device:
         name, size, transport, model, serial = [*row, "", "", ""][:5]
         return Device(
-            name, int(size) * 512, transport, model.strip(), serial.strip(),
+            name,
+            int(size) * 512,
+            transport,
+            model.strip(),
+            serial.strip(),
             links=tuple(cells[0] for cells in of("link", name)),
             parts=tuple(cells[0] for cells in of("part", name)),
             holders=tuple((cells[0], cells[1]) for cells in of("holder", name)),
@@ -161,7 +167,7 @@ def parse(text: str) -> State:
             signatures=tuple(_parse_signature(cells[0]) for cells in of("signature", name)),
             data=bool(of("data", name)),
             unreadable=" ".join(cells[0] for cells in of("unreadable", name)),
-        )  # fmt: skip
+        )
 
     mounted = many.get("at")
     return State(

@@ -146,7 +146,8 @@ def load() -> Config:
 
 
 def ask_nvml(limit: float) -> State:
-    """Return the GPUs as NVML has them; `complaint` in their place. A reader that hangs in the kernel is left behind."""
+    """Return the GPUs as NVML has them; `complaint` in their place. A reader that hangs in the kernel is left
+    behind."""
     argv = [sys.executable, "-B", os.path.join(os.path.dirname(__file__), "mig_reader.py")]
     reader = subprocess.Popen(
         argv,
@@ -216,7 +217,8 @@ def _file(path: str) -> str:
 
 
 def unfit(config: Config, state: State, log: str) -> str:
-    """Return why these GPUs are not fit for work, in one line; empty if they are. `log`: the kernel's, since the boot."""
+    """Return why these GPUs are not fit for work, in one line; empty if they are. `log`: the kernel's, since the
+    boot."""
     pattern, texts = re.compile(config["xid"]), (line.partition("] ")[2] or line for line in log.splitlines())
     logged = {(match[1], match[2]) for text in texts if (match := pattern.match(text))}
     fatal = sorted((address, number) for address, number in logged if number in config["xids"])

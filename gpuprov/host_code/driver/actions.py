@@ -30,8 +30,8 @@ def build_aside(family: str, params: Asked, check: bool) -> Answer:
     except Failed as error:
         output = " | ".join((error.lines or [str(error)])[-9:])
         raise Failed(
-            f"the kernel modules of {params['version']} ({params['flavour']}) could not be built; the driver that was there is "
-            f"untouched. {output}. Fix: {_fix(family, output)}"
+            f"the kernel modules of {params['version']} ({params['flavour']}) could not be built; the driver that "
+            f"was there is untouched. {output}. Fix: {_fix(family, output)}"
         ) from error
     if family != "debian":
         aside.put_into_tree(pack)
@@ -86,8 +86,8 @@ def install_linked(family: str, params: Asked, check: bool) -> Answer:
         return make_answer(in_place.link_precompiled(family, params["version"], params["packages"], params["kernels"]))
     except Failed as error:
         raise Failed(
-            f"the precompiled modules are not in place: {error}. Fix: find what else puts modules there (modinfo -n nvidia), or "
-            "nvidia_driver.build dkms"
+            f"the precompiled modules are not in place: {error}. Fix: find what else puts modules there (modinfo -n "
+            "nvidia), or nvidia_driver.build dkms"
         ) from error
 
 
@@ -112,7 +112,10 @@ def describe_failed_build(error: Failed) -> Failed:
     if os.strerror(errno.ENOSPC) in str(error):
         fix = "df -h /tmp /var /boot; df -i /tmp /var, and free space; the kernel and the driver may fit"
     elif os.strerror(errno.EROFS) in str(error):
-        fix = "findmnt -no OPTIONS -T /tmp; findmnt -no OPTIONS -T /var, and mount them rw; the kernel and the driver may fit"
+        fix = (
+            "findmnt -no OPTIONS -T /tmp; findmnt -no OPTIONS -T /var, and mount them rw; the kernel and the "
+            "driver may fit"
+        )
     return Failed(f"the kernel modules could not be built: {error}. Fix: {fix}")
 
 
@@ -124,8 +127,8 @@ def sign_modules(params: Asked) -> list[str]:
         return signing.sign_all(params["version"], params["serial"], *keys, params["kernels"])
     except Failed as error:
         raise Failed(
-            f"the kernel modules could not be signed: {error}. Fix: install the kernel's headers, which have sign-file, and apply "
-            "again"
+            f"the kernel modules could not be signed: {error}. Fix: install the kernel's headers, which have "
+            "sign-file, and apply again"
         ) from error
 
 

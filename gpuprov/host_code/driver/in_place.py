@@ -71,8 +71,8 @@ def read_source(family: str, package: str) -> Source:
     ]
     if not confs or not os.path.isfile(confs[0]):
         raise Failed(
-            f"{package} has no {CONF} below {dkms.SOURCES}, so DKMS cannot build its modules: install {package} anew, or take a "
-            "version whose package has one"
+            f"{package} has no {CONF} below {dkms.SOURCES}, so DKMS cannot build its modules: install {package} "
+            "anew, or take a version whose package has one"
         )
     return dkms.parse_dkms_conf(confs[0])
 

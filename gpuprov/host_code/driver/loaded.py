@@ -64,8 +64,8 @@ def load() -> None:
     ran = run(["modprobe", "nvidia"])
     if ran.status:
         raise Failed(
-            f"the NVIDIA module does not load: {ran.err.strip()}. Fix: dmesg | grep -E 'NVRM|nvidia' on the host says why; gpuprov "
-            "explain finds most of its messages"
+            f"the NVIDIA module does not load: {ran.err.strip()}. Fix: dmesg | grep -E 'NVRM|nvidia' on the host "
+            "says why; gpuprov explain finds most of its messages"
         )
 
 

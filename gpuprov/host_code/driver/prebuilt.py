@@ -99,12 +99,13 @@ def find_problem(builder: str, host: str, driver: Driver, offered: Description) 
     says = f"nvidia_driver.build_host {builder}: "
     if not offered:
         return (
-            f"{says}it has packed no modules of {driver['module']} {version} for this machine to give out, and is not in this run. "
-            f"Fix: gpuprov apply --full --limit {builder}"
+            f"{says}it has packed no modules of {driver['module']} {version} for this machine to give out, and is "
+            f"not in this run. Fix: gpuprov apply --full --limit {builder}"
         )
     if (offered.get("version"), offered.get("flavour")) != (version, driver["flavour"]):
         return (
-            f"{says}it has {offered.get('version')} ({offered.get('flavour')}), and {host} would get {version} ({driver['flavour']}). "
+            f"{says}it has {offered.get('version')} ({offered.get('flavour')}), and {host} would get {version} "
+            f"({driver['flavour']}). "
             "Fix: name an exact nvidia_driver.version and one kernel_modules for both"
         )
     built = offered.get("kernels") or []

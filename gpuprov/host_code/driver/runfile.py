@@ -15,7 +15,8 @@ RIGHT = "the right file, and the sha256 that sha256sum says of it, compared with
 
 
 def judge(path: str, of: str, version: str) -> None:
-    """Refuse and delete a file that fails its own check, or contains another driver. `of`: its origin. Raises Failed."""
+    """Refuse and delete a file that fails its own check, or contains another driver. `of`: its origin. Raises
+    Failed."""
     if problem := find_problem(path, version):
         with suppress(FileNotFoundError):
             os.unlink(path)
@@ -49,14 +50,14 @@ def install(path: str, version: str, options: list[str]) -> None:
         lines = [line.strip() for line in (ran.out + "\n" + ran.err).splitlines() if re.search("ERROR|error", line)]
         raise Failed(
             f"NVIDIA's installer of {version} failed: {lines[0] if lines else f'status {ran.status}'}. Fix: "
-            "/var/log/nvidia-installer.log says why; a driver that was there is untouched unless it had been built already. Mend it "
-            "and apply again"
+            "/var/log/nvidia-installer.log says why; a driver that was there is untouched unless it had been built "
+            "already. Mend it and apply again"
         )
 
 
 def remove(program: str, version: str) -> None:
-    """Run NVIDIA's uninstaller, which asks nothing: option_table.h of https://github.com/NVIDIA/nvidia-installer. Raises
-    Failed."""
+    """Run NVIDIA's uninstaller, which asks nothing: option_table.h of https://github.com/NVIDIA/nvidia-installer.
+    Raises Failed."""
     more = [] if program.endswith("-uninstall") else ["--uninstall"]
     ran = run([program, *more, "--silent"])
     if ran.status or os.path.exists(RECORD):

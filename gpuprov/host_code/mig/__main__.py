@@ -40,7 +40,8 @@ def load(path: str) -> Any:
 
 
 def open_nvml(models: dict[str, str], wait: float = 0, binding: Any = None) -> Nvml:
-    """Return NVML, once it answers and sees every GPU that the driver is bound to. Raises NoDriver when the time is up."""
+    """Return NVML, once it answers and sees every GPU that the driver is bound to. Raises NoDriver when the time is
+    up."""
     until = time.monotonic() + wait
     while True:
         try:

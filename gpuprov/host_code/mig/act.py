@@ -54,8 +54,8 @@ def switch_mode(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: 
     # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/getting-started-with-mig.html
     if status == nvml.lib.NVML_ERROR_NOT_SUPPORTED:
         raise Waits(
-            f"{card}: MIG mode {word} is pending, and this virtual machine may not reset its GPU; reboot the virtual machine, then "
-            "apply again"
+            f"{card}: MIG mode {word} is pending, and this virtual machine may not reset its GPU; reboot the "
+            "virtual machine, then apply again"
         )
     if status != nvml.lib.NVML_ERROR_IN_USE and may_reset:
         reset(nvml, card)
@@ -64,7 +64,8 @@ def switch_mode(nvml: Nvml, card: Card, enabled: bool, users: Users, may_reset: 
     names = ", ".join(str(user) for user in users(card)) or "a client that has no process here"
     nvml.lib.nvmlDeviceSetMigMode(nvml.handle(card), card.current)
     raise Failed(
-        f"{card}: MIG mode cannot be {word}: {nvml.describe_code(status)}; it is used by {names}; stop that, then apply again"
+        f"{card}: MIG mode cannot be {word}: {nvml.describe_code(status)}; it is used by {names}; stop that, then "
+        "apply again"
     )
 
 
@@ -145,7 +146,10 @@ def make_nodes(files: Sequence[str]) -> str | None:
     if not files:
         return None
     if tool is None:
-        return f"{MODPROBE} is not installed: users who are not root cannot open the instances; install the driver's package of it"
+        return (
+            f"{MODPROBE} is not installed: users who are not root cannot open the instances; install the "
+            "driver's package of it"
+        )
     done = subprocess.run(
         [tool, *[part for file in files for part in ("-f", file)]],
         capture_output=True,

@@ -40,7 +40,8 @@ def write_environments(daemon: Daemon, config: Config, control: Control, change:
         if config["container_directory"]:
             pipe = (daemon["pipe"],) * 2
             body = [
-                f"# Clients of the MPS daemon {name} in containers: written by gpuprov-mps@{daemon['name']} at each start.",
+                f"# Clients of the MPS daemon {name} in containers: written by gpuprov-mps@{daemon['name']} at each "
+                "start.",
                 "# docker run --env-file %s -v %s:%s --ipc host" % ((written[-1],) + pipe),
                 "environment:",
             ]

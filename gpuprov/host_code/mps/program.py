@@ -1,4 +1,5 @@
-"""The MPS control daemons of a host, brought to their configuration: everything is checked before anything is changed."""
+"""The MPS control daemons of a host, brought to their configuration: everything is checked before anything is
+changed."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ def refuse_clients(name: str, config: Config, process: Process, why: str) -> Non
         clients, servers = [], of.list_servers(process[0])
         if servers:
             raise Problem(
-                f"{of.name_unit(name)} has to be restarted ({why}), does not answer, and its servers (pid {' '.join(servers)}) may "
+                f"{of.name_unit(name)} has to be restarted ({why}), does not answer, and its servers (pid "
+                f"{' '.join(servers)}) may "
                 f"have clients; end those, then systemctl restart {of.name_unit(name)}, and apply again"
             ) from problem
     if clients:
@@ -131,7 +133,8 @@ def prepare(config: Config, change: bool) -> list[str]:
 
 
 def settle(config: Config, change: bool, explain_age: Ages) -> tuple[list[str], str]:
-    """Return the differences, fixed if `change`; and the reason why daemons have to wait, if the driver is not loaded."""
+    """Return the differences, fixed if `change`; and the reason why daemons have to wait, if the driver is not
+    loaded."""
     try:
         nvml = Nvml()
     except Problem as problem:

@@ -37,7 +37,8 @@ def fetch(manager: Manager, params: Asked, check: bool) -> Answer:
         bring_about([Wanted(change.path, change.before) for change in changed])
         outcome = "taken away again" if changed else "left as it was"
         raise Refused(
-            f"{params['of'] or params['source']}: the package lists could not be fetched, and the source was {outcome}: "
+            f"{params['of'] or params['source']}: the package lists could not be fetched, and the source was "
+            f"{outcome}: "
             f"{shorten_middle(str(refused), 900)}. Fix: {params['hint']}"
         ) from refused
     return make_answer([change.path for change in changed])

@@ -50,8 +50,8 @@ def repair_database(waiting: list[str], check: bool) -> list[str]:
     fix = f"Fix, on the host: {half_configured.describe_fix(names)}"
     if not os.path.exists(MARKER):
         raise Refused(
-            "the package database is broken (dpkg or apt-get check complains), and not by gpuprov; nothing was changed: "
-            f"{complaint}. {fix}"
+            "the package database is broken (dpkg or apt-get check complains), and not by gpuprov; nothing was "
+            f"changed: {complaint}. {fix}"
         )
     if half_configured.needs_answer(names):
         raise Refused(

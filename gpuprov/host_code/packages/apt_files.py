@@ -19,9 +19,14 @@ PAUSE = 2.0
 def update(listed: str, *options: str) -> str:
     """Fetch the lists of the sources in this file alone; return the problem."""
     settings = {
-        "Acquire::http::Timeout": SECONDS, "Acquire::https::Timeout": SECONDS, "Acquire::Retries": 1, "Acquire::Languages": "none",
-        "APT::Update::Error-Mode": "any", "Dir::Etc::sourceparts": "-", "Dir::Etc::sourcelist": listed,
-    }  # fmt: skip
+        "Acquire::http::Timeout": SECONDS,
+        "Acquire::https::Timeout": SECONDS,
+        "Acquire::Retries": 1,
+        "Acquire::Languages": "none",
+        "APT::Update::Error-Mode": "any",
+        "Dir::Etc::sourceparts": "-",
+        "Dir::Etc::sourcelist": listed,
+    }
     words = [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
     ran = run(["apt-get", "-qq", *words, *options, "update"])
     return (ran.message or f"apt-get update ends with status {ran.status}") if ran.status else ""
@@ -71,7 +76,8 @@ def fetch_file(package: str, environment: Mapping[str, str]) -> str:
         ran = run(["apt-get", "-qq", "download", package], environment, folder=folder)
         if ran.status:
             raise Refused(
-                f"{package} cannot be downloaded: {shorten_end(ran.message, 300)}. Fix: correct what it reports, then apply again"
+                f"{package} cannot be downloaded: {shorten_end(ran.message, 300)}. Fix: correct what it reports, "
+                "then apply again"
             )
     paths = sorted(glob.glob(form))
     if not paths:

@@ -37,8 +37,8 @@ def pin_versions(pin: Pin | None) -> Iterator[list[str]]:
 
 
 def format_records(pin: Pin) -> str:
-    """Return preferences: matching packages may only have other versions if those are not a driver's (nvidia-container-toolkit
-    1.18)."""
+    """Return preferences: matching packages may only have other versions if those are not a driver's
+    (nvidia-container-toolkit 1.18)."""
     packages = f"Package: {' '.join(pin.patterns)}\n"
     pinned_version = rf"Pin: version /^([0-9]+:)?{re.escape(pin.version)}-/" + "\nPin-Priority: 1001\n"
     other_versions = "Pin: version /^([0-9]+:)?[0-9][0-9][0-9][.][0-9]/\nPin-Priority: -1\n"

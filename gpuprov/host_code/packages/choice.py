@@ -19,6 +19,7 @@ def choose_manager(settings: Settings) -> Manager:
     host_family = family.read_family()
     if host_family not in MANAGERS:
         raise Refused(
-            f"this host is of no known family of distributions; known are {', '.join(MANAGERS)}. Fix: a supported distribution"
+            f"this host is of no known family of distributions; known are {', '.join(MANAGERS)}. Fix: a supported "
+            "distribution"
         )
     return MANAGERS[host_family](settings)

@@ -77,8 +77,8 @@ class Dnf:
         state = self._must({"action": "state", "repair": is_ours and not check})
         if state["twice"] and not is_ours:
             raise Refused(
-                f"{', '.join(state['twice'])} stand(s) twice in rpm's database: a transaction was cut off, and not one of gpuprov; "
-                "nothing was changed. Fix, on the host: dnf remove --duplicates"
+                f"{', '.join(state['twice'])} stand(s) twice in rpm's database: a transaction was cut off, and not "
+                "one of gpuprov; nothing was changed. Fix, on the host: dnf remove --duplicates"
             )
         changed += [f"remove the older {name}" for name in state.get("changed", state["twice"])]
         problem = "" if check else self._ask({"action": "refresh", "max_age": max_age})["problem"]
@@ -121,7 +121,8 @@ class Dnf:
         answer = self._ask(request)
         if answer["problem"]:
             raise Refused(
-                f"dnf: {answer['problem']}. Fix: correct what it reports (dnf -v repolist shows the repositories), then apply again"
+                f"dnf: {answer['problem']}. Fix: correct what it reports (dnf -v repolist shows the repositories), "
+                "then apply again"
             )
         return answer
 

@@ -60,7 +60,8 @@ def list_locks(base: Any, lines: Iterable[str]) -> Iterator[Tuple[bool, str, Any
 
 
 def _find_packages(base: Any, nevra: Any) -> Any:
-    """Return the query of a lock's packages, with those that excludepkgs hides: they are installed, and held, all the same."""
+    """Return the query of a lock's packages, with those that excludepkgs hides: they are installed, and held, all the
+    same."""
     parts = {key: getattr(nevra, key) for key in ("name", "version", "release", "arch")}
     pattern = {key + "__glob": value for key, value in parts.items() if value}
     if nevra.epoch is not None:

@@ -29,10 +29,10 @@ def describe_fix(names: list[str]) -> str:
     """Describe the fix on the host, without a question answered blindly."""
     if needs_answer(names):
         return (
-            f"to keep the driver of the runfile: apt-get purge {CLEANUP}, which takes along what depends on it, and leave that out of "
-            "the spec. No dpkg --configure -a before: it asks, and Enter uninstalls the driver"
+            f"to keep the driver of the runfile: apt-get purge {CLEANUP}, which takes along what depends on it, and "
+            "leave that out of the spec. No dpkg --configure -a before: it asks, and Enter uninstalls the driver"
         )
     return (
-        f"read in /var/lib/dpkg/info what the scripts of {' '.join(names[:5]) or 'what dpkg --audit names'} do and ask (*.postinst, "
-        "*.templates), then dpkg --configure -a, which prints why one fails; apt-get -f install"
+        f"read in /var/lib/dpkg/info what the scripts of {' '.join(names[:5]) or 'what dpkg --audit names'} do and "
+        "ask (*.postinst, *.templates), then dpkg --configure -a, which prints why one fails; apt-get -f install"
     )

@@ -11,8 +11,8 @@ from . import other_driver
 from .model import Done, Manager, Refused, Transaction, Trial
 
 OF_BUNDLE = (
-    "this run sees the packages of the bundle alone; make it again, on a host of this release that has none of what the spec asks "
-    "for, or install here first what it lacks"
+    "this run sees the packages of the bundle alone; make it again, on a host of this release that has none of what "
+    "the spec asks for, or install here first what it lacks"
 )
 
 
@@ -32,7 +32,8 @@ def try_transaction(manager: Manager, transaction: Transaction, driver: other_dr
         )
     if transaction.refusal and (touched := list_touched(trial, transaction)):
         raise Refused(
-            f"with {transaction.of} {manager.name} would install, move or remove {', '.join(touched)}; {transaction.refusal.why}. "
+            f"with {transaction.of} {manager.name} would install, move or remove {', '.join(touched)}; "
+            f"{transaction.refusal.why}. "
             f"Nothing was changed or downloaded. Fix: {transaction.refusal.hint}"
         )
     refuse_other_driver(manager, transaction, trial.rows, driver or {})
@@ -51,8 +52,8 @@ def download_packages(manager: Manager, transaction: Transaction) -> None:
     """Download all its packages to the host. Raises Refused."""
     if problem := manager.download(transaction):
         raise Refused(
-            f"the packages of {transaction.of} could not be downloaded, nothing was changed: {problem}. Fix: correct the mirror or "
-            "the network, then apply again"
+            f"the packages of {transaction.of} could not be downloaded, nothing was changed: {problem}. Fix: "
+            "correct the mirror or the network, then apply again"
         )
 
 
@@ -61,8 +62,8 @@ def commit_transaction(manager: Manager, transaction: Transaction) -> Done:
     done = manager.commit(transaction)
     if done.problem:
         raise Refused(
-            f"{manager.name} could not {transaction.verb} {transaction.of}: {done.problem}. Fix: correct what it reports and "
-            "apply again, which completes the transaction"
+            f"{manager.name} could not {transaction.verb} {transaction.of}: {done.problem}. Fix: correct what it "
+            "reports and apply again, which completes the transaction"
         )
     return done
 

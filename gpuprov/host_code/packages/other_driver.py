@@ -52,8 +52,8 @@ class Coming:
 @dataclass(frozen=True)
 class Present:
     """The driver that the host has. kind: runfile, packages, other (its files belong to no package, or to one of
-    another name, such as a vGPU guest's), or empty. label: its description in messages. versions: those of its packages;
-    modules: packages of its kernel modules."""
+    another name, such as a vGPU guest's), or empty. label: its description in messages. versions: those of its
+    packages; modules: packages of its kernel modules."""
 
     kind: str = ""
     label: str = ""
@@ -149,8 +149,10 @@ def refuse(manager: Manager, desired: Transaction, rows: Sequence[str], names: N
     host = _describe_coming(coming) if coming else installed.label
     asks = f"; {CLEANUP} asks whether to uninstall the host's, by default yes"
     raise AnotherDriver(
-        f"the host's driver is {host}, and nothing was changed or downloaded: with {desired.of} {manager.name} would install packages "
-        f"of another, {format_packages(conflicting)}{asks if CLEANUP in dict(conflicting) and installed.kind == 'runfile' else ''}. "
+        f"the host's driver is {host}, and nothing was changed or downloaded: with {desired.of} {manager.name} "
+        "would install packages "
+        "of another, "
+        f"{format_packages(conflicting)}{asks if CLEANUP in dict(conflicting) and installed.kind == 'runfile' else ''}. "
         f"Fix: {f'{desired.instead}; or ' if desired.instead else ''}{_choose_fix(installed, coming)}"
     )
 

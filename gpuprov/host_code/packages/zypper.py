@@ -37,8 +37,8 @@ class Zypper:
         older = [old for _, each in twice for old in each]
         if twice and not is_ours:
             raise Refused(
-                f"{', '.join(name for name, _ in twice)} stand(s) twice in rpm's database: a transaction was cut off, and not one of "
-                f"gpuprov; nothing was changed. Fix, on the host: rpm -e --nodeps {' '.join(older)}"
+                f"{', '.join(name for name, _ in twice)} stand(s) twice in rpm's database: a transaction was cut "
+                f"off, and not one of gpuprov; nothing was changed. Fix, on the host: rpm -e --nodeps {' '.join(older)}"
             )
         if twice and not check:
             rpm_database.drop(older)
@@ -48,8 +48,8 @@ class Zypper:
         problem = "" if check or fresh else zypper_answer.find_problem(self._zypper(["refresh"], refresh=True))
         if problem and not lists:
             raise Refused(
-                f"zypper refresh failed, and the host has no package lists: {shorten_end(problem, 300)}. Fix: correct what it reports "
-                "(the network, the host's proxy, or the repository), then apply again"
+                f"zypper refresh failed, and the host has no package lists: {shorten_end(problem, 300)}. Fix: "
+                "correct what it reports (the network, the host's proxy, or the repository), then apply again"
             )
         warning = f"zypper refresh failed, the older package lists are used: {shorten_end(problem, 300)}"
         return Prepared(changed, [warning] if problem else [])
@@ -170,7 +170,8 @@ def format_argument(spec: str) -> str:
 
 
 def list_installed(rows: Sequence[Sequence[str]]) -> dict[str, str]:
-    """Return versions by name; for a package in several architectures the host's own, for several kernels the youngest."""
+    """Return versions by name; for a package in several architectures the host's own, for several kernels the
+    youngest."""
     native = (platform.machine(), "noarch")
     foreign = {row[1]: row[2] for row in rows if row[4] not in native}
     return {**foreign, **{row[1]: row[2] for row in rows if row[4] in native}}

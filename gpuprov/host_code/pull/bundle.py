@@ -66,7 +66,10 @@ def read(archive: bytes) -> Bundle:
     manifest = kept.parse_mapping(members[MANIFEST], MANIFEST, AGAIN)
     if manifest.get("gpuprov_bundle") != FORMAT or manifest.get("kind") != KIND:
         version = f"{str(manifest.get('gpuprov_bundle'))[:20]}, kind {str(manifest.get('kind'))[:20]}"
-        fix = "the puller and gpuprov bundle must be of versions that fit: install the puller again, or make the bundle again"
+        fix = (
+            "the puller and gpuprov bundle must be of versions that fit: install the puller again, or make the "
+            "bundle again"
+        )
         raise Refused(f"the bundle has format {version}; allowed: {FORMAT}, kind {KIND}", fix)
     return Bundle(check_types(manifest), members[JOB])
 
@@ -134,7 +137,10 @@ def judge(manifest: Manifest, config: Config, state: State, now: float) -> None:
     for what, expected in sorted(manifest["identity"].items()):
         actual = identity.read(what, config)
         if actual != expected.strip().lower():
-            fix = "correct the host's variables in the inventory and make the bundle again, if this is the host; nothing was run"
+            fix = (
+                "correct the host's variables in the inventory and make the bundle again, if this is the host; "
+                "nothing was run"
+            )
             raise Refused(
                 f"the bundle is of a host with {what} {expected[:100]}, and this one has {actual or 'none'}", fix
             )

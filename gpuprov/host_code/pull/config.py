@@ -16,7 +16,8 @@ HINT = "gpuprov bundle --pull writes it, into cloud-init/HOST.yaml"
 RSYNC = "rsync:"
 PLACES = {
     "source": "an absolute path, or https://HOST/PATH without user name and password (token_file has a token)",
-    "results": f"an absolute path, https://HOST/PATH without user name and password (PUT), or {RSYNC}DESTINATION (password_file)",
+    "results": f"an absolute path, https://HOST/PATH without user name and password (PUT), or {RSYNC}DESTINATION "
+    "(password_file)",
 }
 _HTTPS = re.compile(r"https://(\[[0-9A-Fa-f:.]+\]|[^\s/@:?#\[\]\\]+)(:[0-9]{1,5})?(/[^\s?#]*)?")
 _PASSWORD = re.compile(r"^([a-z0-9+.-]*:?//)?[^/@]*:[^/@]*@")

@@ -12,7 +12,8 @@ from .refused import Refused
 
 
 def read_contents(path: str, largest: int, own: bool = False) -> bytes:
-    """Return the bytes of a regular file. `own`: only if nobody else could have written it. Raises OSError, or Refused."""
+    """Return the bytes of a regular file. `own`: only if nobody else could have written it. Raises OSError, or
+    Refused."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):

@@ -45,9 +45,13 @@ def verify_archive(data: bytes, signers: str) -> bytes:
         command = ["ssh-keygen", "-Y", "verify", "-f", f"{folder}/signers", "-I", PRINCIPAL, "-n", NAMESPACE]
         try:
             ran = subprocess.run(
-                [*command, "-s", f"{folder}/signature"], input=content, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                check=False, timeout=LIMIT,
-            )  # fmt: skip
+                [*command, "-s", f"{folder}/signature"],
+                input=content,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                check=False,
+                timeout=LIMIT,
+            )
         except FileNotFoundError:
             raise Refused("ssh-keygen is not installed, which judges the signature", "install openssh-client") from None
         except subprocess.TimeoutExpired:

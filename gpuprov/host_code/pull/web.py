@@ -1,4 +1,5 @@
-"""Files from a folder or an https server, and results to them: with limits of size and time, and verified certificates."""
+"""Files from a folder or an https server, and results to them: with limits of size and time, and verified
+certificates."""
 
 from __future__ import annotations
 

@@ -58,10 +58,14 @@ def find(wheels: Sequence[Wheel], least: tuple[int, int], program_name: str = ""
             if not missing:
                 return python, chosen
             why.append(
-                f"for {name} ({python.version[0]}.{python.version[1]}, {python.machine}) no wheel of {', '.join(missing[:5])} fits"
+                f"for {name} ({python.version[0]}.{python.version[1]}, {python.machine}) no wheel of "
+                f"{', '.join(missing[:5])} fits"
             )
     message = f"gpuprov and ansible-core need Python {least[0]}.{least[1]} or newer, with wheels for it"
-    fix = "install one (python3.12 on EL 9), name it as `python` in pull.json, or put its wheels into the folder of --wheels"
+    fix = (
+        "install one (python3.12 on EL 9), name it as `python` in pull.json, or put its wheels into the folder of "
+        "--wheels"
+    )
     raise Refused(
         f"this host has no Python that can do it: {'; '.join(why) or 'there is none'}. {message}",
         f"{fix}; nothing was changed",

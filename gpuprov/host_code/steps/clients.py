@@ -47,8 +47,8 @@ def run(module: AnsibleModule) -> None:
     if held and state != "listed" and not (module.check_mode and module.params["drained"]):
         ran = "The drain command ran and did not end them. " if module.params["drained"] else ""
         module.fail_json(
-            msg=f"{len(held)} process(es) hold a GPU: {', '.join(held[:10])}. {ran}Fix: end or drain them, or give apply a drain "
-            "command (--drain COMMAND); nothing was stopped",
+            msg=f"{len(held)} process(es) hold a GPU: {', '.join(held[:10])}. {ran}Fix: end or drain them, or give "
+            "apply a drain command (--drain COMMAND); nothing was stopped",
             clients=held,
         )
     if state != "stopped":
@@ -72,7 +72,8 @@ def start_services(module: AnsibleModule) -> None:
     if failed and not module.params["tolerant"]:
         names, does = " ".join(failed), "does" if len(failed) == 1 else "do"
         module.fail_json(
-            msg=f"{', '.join(failed)}, stopped for the change of the driver, {does} not start again: {'; '.join(failed.values())}. "
+            msg=f"{', '.join(failed)}, stopped for the change of the driver, {does} not start again: "
+            f"{'; '.join(failed.values())}. "
             f"Fix: systemctl status {names}, on the host; correct what it reports, and apply again",
             started=started,
             not_started=list(failed),

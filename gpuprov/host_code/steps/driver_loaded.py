@@ -53,8 +53,8 @@ def _load(module: AnsibleModule) -> list[str]:
             module.fail_json(msg=str(error))
     for complaint in loaded.restore() if missing else []:
         module.warn(
-            f"what was loaded on the old driver does not load on the new one, and is missing: {complaint}. Fix: build or install it "
-            "for this driver, then modprobe it"
+            f"what was loaded on the old driver does not load on the new one, and is missing: {complaint}. Fix: "
+            "build or install it for this driver, then modprobe it"
         )
     still = loaded.list_missing()
     loaded.forget_unloaded()

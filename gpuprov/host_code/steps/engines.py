@@ -23,7 +23,10 @@ def run(module: AnsibleModule) -> None:
     try:
         module.exit_json(changed=True, answer=step(**module.params["given"]))
     except Refused as refused:
-        fix = "repair it, or take the engine out of container_toolkit.runtimes, the user out of container_toolkit.rootless"
+        fix = (
+            "repair it, or take the engine out of container_toolkit.runtimes, the user out of "
+            "container_toolkit.rootless"
+        )
         module.fail_json(msg=f"{refused}. Fix: {fix}")
     except OSError as error:
         module.fail_json(msg=f"{error}. Fix: see the file system of the host")

@@ -41,7 +41,10 @@ def run(module: AnsibleModule) -> None:
     answer = act.run({"all": params["all"], "per_gpu": params["per_gpu"]}, change=not module.check_mode)
     if not answer.driver and params["without_driver"]:
         reasons.keep("gpu_settings", "", check=module.check_mode)
-        later = f"{'; '.join(answer.problems)}. gpuprov-gpu-settings.service sets the GPUs when it is started with the driver"
+        later = (
+            f"{'; '.join(answer.problems)}. gpuprov-gpu-settings.service sets the GPUs when it is started with "
+            "the driver"
+        )
         message = {"msg": later} if params["all"] or params["per_gpu"] else {}
         module.exit_json(changed=False, steps=[], reboot="", later=later, **message)
     result = {"steps": list(answer.steps), "diff": {"before": answer.before, "after": answer.after}}

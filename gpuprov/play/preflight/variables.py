@@ -38,13 +38,15 @@ def prepare() -> None:
 
 
 def spec_of(host: str, groups: Iterable[str], variables: TreeView) -> HostSpec:
-    """Return the host's spec. Raises GpuprovError for variables of another version, or that the roles would not accept."""
+    """Return the host's spec. Raises GpuprovError for variables of another version, or that the roles would not
+    accept."""
     given = {name: variables[name] for name in names() if name in variables}  # Ansible's own kinds of text and lists
     plain: Tree = safe_parse.parse_json(json.dumps(given))
     rendered = str(plain.get(RENDERED, ""))
     if rendered != __version__:
         raise GpuprovError(
-            f"this project was rendered by gpuprov {rendered or 'of an unknown version'}, and gpuprov {__version__} is installed here",
+            f"this project was rendered by gpuprov {rendered or 'of an unknown version'}, and gpuprov {__version__} "
+            "is installed here",
             f"render it again, or: pip install gpuprov=={rendered or 'VERSION'}",
         )
     blocks: dict[str, Fragment] = {}

@@ -1,4 +1,5 @@
-"""The workflow that knows which open roll-out has which hosts: claims are handled one after another, each completely."""
+"""The workflow that knows which open roll-out has which hosts: claims are handled one after another, each
+completely."""
 
 from typing import Any
 

@@ -50,7 +50,8 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of a workflow's files. `members`: packed. `zone`: changes of the time zone, so that it is read once."""
+    """The contents of a workflow's files. `members`: packed. `zone`: changes of the time zone, so that it is read
+    once."""
 
     members: str
     policy: Policy

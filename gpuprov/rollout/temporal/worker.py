@@ -1,4 +1,5 @@
-"""`gpuprov fleet worker`: does the jobs of one site, and helps to carry out roll-outs. It dials out; nothing dials in."""
+"""`gpuprov fleet worker`: does the jobs of one site, and helps to carry out roll-outs. It dials out; nothing dials
+in."""
 
 import asyncio
 import signal

@@ -89,7 +89,8 @@ TABLE: tuple[Fault, ...] = (
         "gpu-client",
         "a user's process holds a GPU",
         "nvidia_driver.clients",
-        plant="systemd-run --quiet --unit gpuprov-sim-client --slice user.slice sh -c 'exec 3</dev/nvidia0; exec sleep infinity'",
+        plant="systemd-run --quiet --unit gpuprov-sim-client --slice user.slice sh -c 'exec 3</dev/nvidia0; exec "
+              "sleep infinity'",
         heal="systemctl stop gpuprov-sim-client 2>&1 || true",
         moment="plan",
         kinds=("machine",),
@@ -192,7 +193,8 @@ TABLE: tuple[Fault, ...] = (
     ),
     Fault(
         "mirror-fails",
-        "the package mirror cuts the connection at the n-th package (parameter: n; n corrupt: handed out with another byte)",
+        "the package mirror cuts the connection at the n-th package (parameter: n; n corrupt: handed out with "
+        "another byte)",
         "could not be downloaded, nothing was changed",
         parameter="1",
         moment="apply",
@@ -207,8 +209,8 @@ TABLE: tuple[Fault, ...] = (
         "  used=$(du -sm /boot | cut -f1); rm -rf /boot.gpuprov-sim; cp -a /boot /boot.gpuprov-sim\n"
         "  mount -t tmpfs -o mode=755,size=$((used + 24))m gpuprov-sim-boot /boot; cp -a /boot.gpuprov-sim/. /boot/\n"
         "elif [ \"$free\" -gt 10 ]; then fallocate -l $((free - 10))M /boot/gpuprov-sim-fill; fi",
-        heal="if findmnt -n -o SOURCE /boot | grep -q gpuprov-sim-boot; then umount -l /boot; fi; rm -rf /boot.gpuprov-sim\n"
-        "rm -f /boot/gpuprov-sim-fill",
+        heal="if findmnt -n -o SOURCE /boot | grep -q gpuprov-sim-boot; then umount -l /boot; fi; rm -rf "
+        "/boot.gpuprov-sim\nrm -f /boot/gpuprov-sim-fill",
     ),
     Fault(
         "dkms-fails",

@@ -5,8 +5,8 @@ from __future__ import annotations
 FORGET = (
     "for file in /var/lib/gpuprov-sim/settings/[0-9]*; do\n"
     "  [ -e \"$file\" ] || { echo 'nothing is set on the GPUs' >&2; exit 1; }\n"
-    "  sed -i 's/^power .*/power 0/; s/^application .*/application 0 0/; s/^\\(graphics\\|memory\\) .*/\\1 0 0/' \"$file\"\n"
-    "done"
+    "  sed -i 's/^power .*/power 0/; s/^application .*/application 0 0/; s/^\\(graphics\\|memory\\) .*/\\1 0 0/' "
+    '"$file"\ndone'
 )
 """Settings kept by the stand-in NVML that a real driver forgets with its last client; ECC modes stay.
 

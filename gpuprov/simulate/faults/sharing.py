@@ -12,7 +12,8 @@ MIG_AGAIN = (
     "for unit in nvidia-cdi-refresh gpuprov-cdi-refresh; do\n"
     "  if systemctl cat $unit.service >/dev/null 2>&1; then systemctl restart $unit.service; fi\n"
     "done\n"
-    "for unit in $(systemctl list-units --all --plain --no-legend 'gpuprov-mps@*' | cut -d' ' -f1); do systemctl restart $unit; done"
+    "for unit in $(systemctl list-units --all --plain --no-legend 'gpuprov-mps@*' | cut -d' ' -f1); do systemctl "
+    "restart $unit; done"
 )
 """Recreated instances have other UUIDs."""
 
@@ -25,8 +26,8 @@ def mig_client(before: str = "") -> str:
         '[ -n "$device" ] || { echo "the host has no MIG device" >&2; exit 1; }\n'
         "gpu=${device#*/gpu}; gpu=${gpu%%/*}\n"
         "node() { sed -n 's#^DeviceFileMinor: #/dev/nvidia-caps/nvidia-cap#p' \"$1/access\"; }\n"
-        f"systemd-run --quiet --collect --unit {CLIENT} --slice user.slice --uid nobody --property SupplementaryGroups=video \\\n"
-        "  sh -c \\\n"
+        f"systemd-run --quiet --collect --unit {CLIENT} --slice user.slice --uid nobody --property "
+        "SupplementaryGroups=video \\\n  sh -c \\\n"
         f'  "{before}exec 3</dev/nvidia$gpu 4</dev/nvidia-uvm 5<$(node "${{device%/*}}") 6<$(node "$device"); '
         'exec sleep infinity"\n'
         "for _ in 1 2 3 4 5 6 7 8 9 10; do\n"
@@ -46,6 +47,7 @@ MPS_LIMIT = (
     "for pid in $(pidof nvidia-cuda-mps-control); do\n"
     "  pipe=$(tr '\\0' '\\n' < /proc/$pid/environ | sed -n 's/^CUDA_MPS_PIPE_DIRECTORY=//p')\n"
     '  [ -n "$pipe" ] || continue\n'
-    '  echo "set_default_active_thread_percentage $1" | CUDA_MPS_PIPE_DIRECTORY=$pipe nvidia-cuda-mps-control >/dev/null\n'
+    '  echo "set_default_active_thread_percentage $1" | CUDA_MPS_PIPE_DIRECTORY=$pipe nvidia-cuda-mps-control '
+    ">/dev/null\n"
     "done"
 )

@@ -1,4 +1,5 @@
-"""A part makes a Debian host look like a GPU host in one respect; every part states on the host that it is simulated."""
+"""A part makes a Debian host look like a GPU host in one respect; every part states on the host that it is
+simulated."""
 
 from __future__ import annotations
 

@@ -91,6 +91,7 @@ def _loader_entries(description: Description) -> Part:
             "/etc/default/grub": text(EL_DEFAULTS),
             f"{PROGRAMS}/loader-entry.conf": text(entry),
         },
-        script=f"mkdir -p /boot/loader/entries /boot/grub2; entry=/boot/loader/entries/$(cat /etc/machine-id)-{known.kernel}.conf\n"
+        script="mkdir -p /boot/loader/entries /boot/grub2; entry=/boot/loader/entries/$(cat "
+        f"/etc/machine-id)-{known.kernel}.conf\n"
         f"[ -e $entry ] || cp {PROGRAMS}/loader-entry.conf $entry",
     )

@@ -24,7 +24,8 @@ BEFORE = ("modprobe", "rmmod", "modinfo")
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):
-    """A PCI function: its files, and the name of its RDMA device with the files it shows in every mode of the driver."""
+    """A PCI function: its files, and the name of its RDMA device with the files it shows in every mode of the
+    driver."""
 
     address: str
     files: dict[str, str]

@@ -1,4 +1,5 @@
-"""Alibaba's eRDMA on a simulated container: one PCI function with a network interface, whose driver has a compat mode."""
+"""Alibaba's eRDMA on a simulated container: one PCI function with a network interface, whose driver has a compat
+mode."""
 
 from __future__ import annotations
 

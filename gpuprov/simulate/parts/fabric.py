@@ -65,7 +65,8 @@ def packages(target: Path, distribution: str, version: str) -> list[Path]:
     for name in _names(distribution, "imex", version):
         stop = {"prerm": STOP.replace("nvidia-fabricmanager", "nvidia-imex")}
         made.append(
-            standin_deb(target, name, f"{version}-1", description=f"NVIDIA IMEX service {version}", files=imex_files(version),
+            standin_deb(target, name, f"{version}-1", description=f"NVIDIA IMEX service {version}",
+                        files=imex_files(version),
                         depends="python3", scripts={"postinst": RELOAD, "postrm": RELOAD, **stop})
         )  # fmt: skip
     for kind, summary in switch_libraries.SUMMARIES.items():
@@ -81,7 +82,10 @@ def packages(target: Path, distribution: str, version: str) -> list[Path]:
 def subnet_manager_files() -> dict[str, File]:
     """Return the contents of nvlsm, by path."""
     # It only has to be there: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
-    program = b"#!/bin/sh\n# A stand-in of gpuprov's simulated hosts: it lives, and manages nothing.\nwhile :; do sleep 3600; done\n"
+    program = (
+        b"#!/bin/sh\n# A stand-in of gpuprov's simulated hosts: it lives, and manages nothing.\nwhile :; do "
+        b"sleep 3600; done\n"
+    )
     return {"/opt/nvidia/nvlsm/sbin/nvlsm": File(program, 0o755)}
 
 

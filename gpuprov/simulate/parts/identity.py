@@ -37,7 +37,10 @@ if [ ! -d /lib/modules/{kernel} ]; then
   depmod {kernel}
 fi
 """
-DEBS = f"dpkg-query -W linux-headers-{{kernel}} >/dev/null 2>&1 || dpkg -i {PLACE}/ubuntu/pool/linux-headers-*.deb >/dev/null\n"
+DEBS = (
+    f"dpkg-query -W linux-headers-{{kernel}} >/dev/null 2>&1 || dpkg -i {PLACE}/ubuntu/pool/linux-headers-*.deb "
+    ">/dev/null\n"
+)
 # A minimal EL has no C++ compiler; Debian's came with the image. DKMS brings gcc alone.
 RPMS = f"""\
 rm -f /etc/debian_version
@@ -50,7 +53,8 @@ ZYPPER = f"""\
 rm -f /etc/debian_version
 rpm --import {RPM_KEYS}/RPM-GPG-KEY-*
 rpm -q gcc-c++ >/dev/null || rm -f /usr/bin/g++
-rpm -q kernel-default >/dev/null || rpm --force-debian --upgrade --justdb --noscripts --quiet {PLACE}/suse/installed/*.rpm
+rpm -q kernel-default >/dev/null ||
+  rpm --force-debian --upgrade --justdb --noscripts --quiet {PLACE}/suse/installed/*.rpm
 zypper --quiet --non-interactive refresh >/dev/null
 """
 MANAGERS = {"debian": "dpkg and apt", "redhat": "rpm and dnf", "suse": "rpm and zypper"}

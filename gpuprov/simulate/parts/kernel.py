@@ -8,7 +8,8 @@ from gpuprov.simulate.parts.base import Part
 
 FIND = """export DEBIAN_FRONTEND=noninteractive
 apt-get -qq update
-known=$(apt-cache pkgnames linux-headers- | sed -n 's/^linux-headers-\\([0-9.]*-[0-9]*-amd64\\)$/\\1/p' | sort -V | tr '\\n' ' ')
+known=$(apt-cache pkgnames linux-headers- | sed -n 's/^linux-headers-\\([0-9.]*-[0-9]*-amd64\\)$/\\1/p' | sort -V |
+  tr '\\n' ' ')
 case " $known" in *' {kernel} '*) ;; *) echo "kernel is {kernel}; this distribution has: $known" >&2; exit 1 ;; esac
 """
 # The others go, so that the host has one kernel only, as a machine that was never upgraded.

@@ -29,7 +29,8 @@ DOCA = "doca"
 """The folder of the doca-host package."""
 EXTRA = ("nvidia-persistenced",)
 """Packages that gpuprov installs beside the driver."""
-CODE = ("repository/*.py", "standins/*.py", "standins/files/*", "debs.py", "rpms.py", "distributions.py", "parts/fabric.py",
+CODE = ("repository/*.py", "standins/*.py", "standins/files/*", "debs.py", "rpms.py", "distributions.py",
+        "parts/fabric.py",
         "parts/packages_files/*.c", "parts/fabric_files/*", "parts/ofed_files/*")  # fmt: skip
 
 

@@ -73,8 +73,10 @@ def nvidia_for_debian(distribution: Distribution, version: str, standin: partial
             flavour, package = DEBIAN_KERNEL[name]
             made.append(
                 standin(name, summary=f"NVIDIA kernel modules ({flavour}), built by DKMS",
-                    files=pieces.modules(version, flavour, package), requires=("dkms", f"nvidia-kernel-support (= {full})"),
-                    scripts={"postinst": SHELL + pieces.build(version, package), "prerm": SHELL + pieces.forget(version, package)},
+                    files=pieces.modules(version, flavour, package),
+                    requires=("dkms", f"nvidia-kernel-support (= {full})"),
+                    scripts={"postinst": SHELL + pieces.build(version, package),
+                             "prerm": SHELL + pieces.forget(version, package)},
                     ).instead_of("nvidia-kernel-dkms-any")
             )  # fmt: skip
             continue

@@ -24,7 +24,8 @@ SUITE = "bookworm"
 PROGRAMS = {  # program -> Debian's package, place in it, place in the others' packages
     "nvidia-smi": ("nvidia-smi", "usr/lib/nvidia/current/nvidia-smi", "/usr/bin/nvidia-smi"),
     "nvidia-persistenced": ("nvidia-persistenced", "usr/bin/nvidia-persistenced", "/usr/bin/nvidia-persistenced"),
-    "nvidia-cuda-mps-control": ("nvidia-cuda-mps", "usr/bin/nvidia-cuda-mps-control", "/usr/bin/nvidia-cuda-mps-control"),
+    "nvidia-cuda-mps-control": ("nvidia-cuda-mps", "usr/bin/nvidia-cuda-mps-control",
+                                "/usr/bin/nvidia-cuda-mps-control"),
     "nvidia-cuda-mps-server": ("nvidia-cuda-mps", "usr/sbin/nvidia-cuda-mps-server", "/usr/bin/nvidia-cuda-mps-server"),
     "nvidia-modprobe": ("nvidia-modprobe", "usr/bin/nvidia-modprobe", "/usr/bin/nvidia-modprobe"),
 }  # fmt: skip
@@ -120,7 +121,8 @@ def programs(*names: str) -> dict[str, File]:
 
 
 def persistence(place: Place, *, on: bool) -> Mapping[str, File]:
-    """Return the persistence daemon and its unit; `on`: with persistence mode, and started at boot once it is enabled."""
+    """Return the persistence daemon and its unit; `on`: with persistence mode, and started at boot once it is
+    enabled."""
     unit = UNIT.format(user=USER, flags="" if on else " --no-persistence-mode") + (INSTALL if on else "")
     return programs("nvidia-persistenced") | {f"{place.units}/nvidia-persistenced.service": text(unit)}
 

@@ -31,7 +31,8 @@ SOURCE = "/* A gpuprov stand-in: a library of this name, which has nothing in it
 MPIRUN = "#!/bin/sh\necho 'mpirun (gpuprov stand-in)'\n"
 TEXTS = {
     "efa/DEBIAN/conffiles": "/etc/modules-load.d/efa.conf\n/etc/modprobe.d/efa.conf\n",
-    "efa/etc/modules-load.d/efa.conf": "# /etc/modules-load.d/efa.conf of a gpuprov stand-in\nib_core\nib_uverbs\nefa\n",
+    "efa/etc/modules-load.d/efa.conf": "# /etc/modules-load.d/efa.conf of a gpuprov "
+    "stand-in\nib_core\nib_uverbs\nefa\n",
     "efa/etc/modprobe.d/efa.conf": "# Of a gpuprov stand-in.\n\nsoftdep efa pre: ib_uverbs\n",
     "efa-profile/etc/profile.d/efa.sh": "# Of a gpuprov stand-in.\nPATH=/opt/amazon/efa/bin:$PATH\n",
     "efa-profile/etc/ld.so.conf.d/efa.conf": "/opt/amazon/efa/lib\n",

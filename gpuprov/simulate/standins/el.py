@@ -44,7 +44,10 @@ Description=dnf automatic {what}
 Type=oneshot
 ExecStart=/usr/bin/dnf-automatic /etc/dnf/automatic.conf --timer{flags}
 """
-TIMER = "[Unit]\nDescription=dnf automatic {what} timer\n\n[Timer]\nOnCalendar=*-*-* 6:00\n\n[Install]\nWantedBy=timers.target\n"
+TIMER = (
+    "[Unit]\nDescription=dnf automatic {what} timer\n\n[Timer]\nOnCalendar=*-*-* "
+    "6:00\n\n[Install]\nWantedBy=timers.target\n"
+)
 PROGRAM = (
     "#!/usr/bin/python3\nimport sys\n\nimport dnf.automatic.main\n\nsys.exit(dnf.automatic.main.main(sys.argv[1:]))\n"
 )

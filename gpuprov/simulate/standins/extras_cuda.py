@@ -139,7 +139,8 @@ def release(version: str) -> list[Extra]:
 
     return [
         package("cuda-toolkit-config-common", f"{cudart}-1", "linker configuration of CUDA", linker("")),
-        package(f"cuda-toolkit-{major}-config-common", f"{cudart}-1", f"linker configuration of CUDA {major}", linker(major)),
+        package(f"cuda-toolkit-{major}-config-common", f"{cudart}-1", f"linker configuration of CUDA {major}",
+                linker(major)),
         package(
             f"cuda-toolkit-{kit}-config-common", f"{cudart}-1", f"alternatives of {tag}",
             scripts=(REGISTER.format(**words), FORGET.format(**words)),
@@ -154,7 +155,8 @@ def release(version: str) -> list[Extra]:
         package(f"cuda-minimal-build-{kit}", f"{version}-1", f"what compiling with {tag} needs", None,
                 {f"cuda-nvcc-{kit}": nvcc, f"cuda-cudart-{kit}": cudart}),
         package(f"cuda-toolkit-{kit}", f"{version}-1", f"all of {tag}", None,
-                {f"cuda-compiler-{kit}": version, f"cuda-libraries-{kit}": version, f"cuda-documentation-{kit}": cudart}),
+                {f"cuda-compiler-{kit}": version, f"cuda-libraries-{kit}": version,
+                 f"cuda-documentation-{kit}": cudart}),
         package(f"cuda-runtime-{kit}", f"{version}-1", f"libraries of {tag}, and a driver", None,
                 {f"cuda-libraries-{kit}": version, "cuda-drivers": DRIVERS[version]}),
         package(f"cuda-{kit}", f"{version}-1", f"all of {tag}, and a driver", None,
@@ -177,7 +179,8 @@ def cudnn(version: str, headers: bool, major: str) -> list[Extra]:
     header_files = {"/usr/include/cudnn_version.h": text(header)}
     needs = {run: f"={version}-1"} | ({f"libcudnn9-headers-cuda-{major}": f"={version}-1"} if headers else {})
     made = [
-        package(run, f"{version}-1", f"cuDNN for CUDA {major}", files, conflicts=run.replace(major, other), scripts=(LDCONFIG, "")),
+        package(run, f"{version}-1", f"cuDNN for CUDA {major}", files, conflicts=run.replace(major, other),
+                scripts=(LDCONFIG, "")),
         package(dev, f"{version}-1", f"cuDNN for CUDA {major}, to build with", {} if headers else header_files, needs,
                 other=f"libcudnn9-devel-cuda-{major}"),
     ]  # fmt: skip

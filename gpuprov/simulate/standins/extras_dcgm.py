@@ -21,7 +21,10 @@ SPLIT = "4.7.0"
 EXPORTERS = {"4.7.1": "", "4.8.2": "", "4.8.4": ".3955"}
 """Versions of the exporter, and the build number added by its rpm."""
 CORE = "datacenter-gpu-manager-4-core"
-USER = "#!/bin/sh\nset -e\nuseradd -Urs /usr/sbin/nologin nvidia-dcgm 2>/dev/null || [ $? = 9 ]\nmkdir -p /var/log/nvidia-dcgm\n"
+USER = (
+    "#!/bin/sh\nset -e\nuseradd -Urs /usr/sbin/nologin nvidia-dcgm 2>/dev/null || [ $? = 9 ]\nmkdir -p "
+    "/var/log/nvidia-dcgm\n"
+)
 RELOAD = "if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi\n"
 STOP = 'if [ "$1" = {word} ] && [ -d /run/systemd/system ]; then systemctl disable --now {unit} || true; fi\n'
 SERVICE = """\
@@ -99,7 +102,8 @@ def package(
     deb, rpm = scripts(dcgm.UNIT, USER) if unit else ({}, {})
     return Extra(
         name=name, summary=f"NVIDIA Data Center GPU Manager {version}: {name}", files=files, epoch=1,
-        deb=Packaged(f"{version}{revision}", requires=(*exactly(required, "deb"), *of_system), conflicts=against["deb"], scripts=deb),
+        deb=Packaged(f"{version}{revision}", requires=(*exactly(required, "deb"), *of_system), conflicts=against["deb"],
+                     scripts=deb),
         rpm=Packaged(f"{version}-1", requires=exactly(required, "rpm"), conflicts=against["rpm"], scripts=rpm),
     )  # fmt: skip
 

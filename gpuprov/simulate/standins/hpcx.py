@@ -1,6 +1,7 @@
 """Open MPI and UCX of DOCA-OFED and NVIDIA's HPC-X as stand-ins: programs that say so, and libraries without content.
 
-Names and layout: gpuprov/catalog/data/hpc.yaml; https://docs.nvidia.com/networking/display/hpcx222/Installing+and+Loading+HPC-X
+Names and layout: gpuprov/catalog/data/hpc.yaml;
+https://docs.nvidia.com/networking/display/hpcx222/Installing+and+Loading+HPC-X
 """
 
 from __future__ import annotations

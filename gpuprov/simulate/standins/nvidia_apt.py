@@ -51,7 +51,8 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
     for name in part_names(distribution, "fabric-manager", version):
         made.append(
             make(name, summary=f"Fabric Manager for NVSwitch based systems {version}", requires=("python3",),
-                files=fabric.fabric_manager_files(version), scripts=FABRIC_SCRIPTS).instead_of("nvidia-fabricmanager-any")
+                files=fabric.fabric_manager_files(version),
+                scripts=FABRIC_SCRIPTS).instead_of("nvidia-fabricmanager-any")
         )  # fmt: skip
     for name in part_names(distribution, "imex", version):
         scripts = {key: script.replace("nvidia-fabricmanager", "nvidia-imex") for key, script in FABRIC_SCRIPTS.items()}
@@ -95,7 +96,8 @@ def _user_space(standin: partial[Standin], version: str, end: str, *, split: boo
         *(package for package in made if package.name != utils),
         standin(utils, summary="NVIDIA compute utilities", files=mps,
             requires=exact(full, f"libnvidia-compute{end}", "nvidia-persistenced")),
-        standin("nvidia-persistenced", summary="NVIDIA Persistence Daemon", files=dict(pieces.persistence(DEB, on=True)),
+        standin("nvidia-persistenced", summary="NVIDIA Persistence Daemon",
+                files=dict(pieces.persistence(DEB, on=True)),
             requires=("passwd",), scripts=PERSISTENCE),
         standin("nvidia-modprobe", summary="NVIDIA kernel module loader", files=pieces.programs("nvidia-modprobe")),
     ]  # fmt: skip

@@ -63,7 +63,8 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
         *([make("libnvidia-gpucomp", summary="NVIDIA library for shader compilation")] if len(base) > 1 else []),
         make("libnvidia-fbc", summary="NVIDIA OpenGL-based Framebuffer Capture libraries",
             requires=(f"nvidia-driver-cuda-libs {upstream}",)),
-        make("nvidia-kmod-common", summary="Common files for the NVIDIA kernel modules", provides=("nvidia-kmod-common-any",),
+        make("nvidia-kmod-common", summary="Common files for the NVIDIA kernel modules",
+             provides=("nvidia-kmod-common-any",),
             files={**pieces.firmware(version), "/usr/lib/modprobe.d/nvidia.conf": text(pieces.MODPROBE),
                    "/usr/lib/dracut/dracut.conf.d/99-nvidia.conf": text(OMIT)},
             requires=(f"nvidia-kmod {upstream}",), scripts={"post": GRUBBY}),
@@ -75,10 +76,12 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
         make("nvidia-modprobe", summary="NVIDIA kernel module loader", files=pieces.programs("nvidia-modprobe")),
         *(_kernel(make, version, name, flavour, upstream) for name, flavour in MODULES.items()),
         make("nvidia-open", summary="NVIDIA open driver metapackage",
-            requires=(f"kmod-nvidia-open-dkms {upstream}", f"nvidia-driver {upstream}", f"nvidia-driver-cuda {upstream}",
+            requires=(f"kmod-nvidia-open-dkms {upstream}", f"nvidia-driver {upstream}",
+                      f"nvidia-driver-cuda {upstream}",
                       f"nvidia-modprobe {upstream}")),
         make("cuda-drivers", summary="NVIDIA driver metapackage",
-            requires=(f"kmod-nvidia-latest-dkms {upstream}", f"nvidia-driver {upstream}", f"nvidia-driver-cuda {upstream}",
+            requires=(f"kmod-nvidia-latest-dkms {upstream}", f"nvidia-driver {upstream}",
+                      f"nvidia-driver-cuda {upstream}",
                       f"nvidia-modprobe {upstream}")),
     ]  # fmt: skip
     return [*whole(distribution, "nvidia", version, made, make), *_fabric(distribution, version)]
@@ -104,7 +107,8 @@ def libraries(distribution: Distribution, standin: partial[Standin], version: st
     return [
         standin("libnvidia-ml", summary="NVIDIA Management Library (NVML)", scripts=LDCONFIG, files=nvml,
             provides=(f"cuda-nvml {full}", f"nvidia-driver-NVML {full}"), replaces=(f"nvidia-driver-NVML {old}",)),
-        standin("libnvidia-cfg", summary="NVIDIA Config public interface (nvcfg)", scripts=LDCONFIG, files=configuration),
+        standin("libnvidia-cfg", summary="NVIDIA Config public interface (nvcfg)", scripts=LDCONFIG,
+                files=configuration),
     ]  # fmt: skip
 
 
@@ -117,7 +121,8 @@ def _kernel(standin: partial[Standin], version: str, name: str, flavour: Flavour
         files={f"{tree}/{path}": File(content) for path, content in silicon.rpm_source(version, flavour).items()},
         requires=("dkms", *compiler, f"nvidia-kmod-common {upstream}"), provides=(f"nvidia-kmod {upstream}",),
         conflicts=tuple(other for other in MODULES if other != name),
-        scripts={"post": pieces.build(version, package, SAFE, otherwise=":"), "preun": pieces.forget(version, package, SAFE)},
+        scripts={"post": pieces.build(version, package, SAFE, otherwise=":"),
+                 "preun": pieces.forget(version, package, SAFE)},
     )  # fmt: skip
 
 
@@ -186,9 +191,8 @@ def modulemd(distribution: Distribution, versions: Iterable[str]) -> str:
     """Return modules.yaml: https://github.com/fedora-modularity/libmodulemd/tree/main/yaml_specs"""
     documents = [_document(distribution, stream) for stream in streams(versions)]
     documents.append(
-        "---\ndocument: modulemd-defaults\nversion: 1\ndata:\n  module: nvidia-driver\n  stream: latest-dkms\n  profiles:\n"
-        + "".join(f"    {stream.name}: [default]\n" for stream in streams(versions))
-        + "...\n"
+        "---\ndocument: modulemd-defaults\nversion: 1\ndata:\n  module: nvidia-driver\n  stream: latest-dkms\n  "
+        "profiles:\n" + "".join(f"    {stream.name}: [default]\n" for stream in streams(versions)) + "...\n"
     )
     return "".join(documents)
 

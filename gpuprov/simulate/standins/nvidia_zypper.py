@@ -43,12 +43,14 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
     made = [
         make(f"nvidia-compute-{end}", summary="NVIDIA driver for computing with GPGPU", scripts=LDCONFIG,
             files={**pieces.libraries(version, RPM, "libcuda", "libnvidia-ptxjitcompiler"), **within},
-            requires=(f"nvidia-common-{end} {same}", f"nvidia-persistenced >= {version}", *(f"{n} {same}" for n in apart)),
+            requires=(f"nvidia-common-{end} {same}", f"nvidia-persistenced >= {version}",
+                      *(f"{n} {same}" for n in apart)),
             conflicts=(f"nvidia-compute-{'G06' if end == 'G07' else 'G07'}",)),
         make(f"nvidia-compute-utils-{end}", summary="NVIDIA driver tools for computing with GPGPU",
             files=pieces.programs("nvidia-smi", "nvidia-cuda-mps-control", "nvidia-cuda-mps-server"),
             requires=(f"nvidia-compute-{end} {same}",)),
-        *(make(name, summary=f"{name} of NVIDIA's driver", scripts=LDCONFIG, files=files) for name, files in apart.items()),
+        *(make(name, summary=f"{name} of NVIDIA's driver", scripts=LDCONFIG, files=files) for name,
+          files in apart.items()),
         make(f"nvidia-common-{end}", summary="Common files for the NVIDIA driver packages",
             files={**pieces.firmware(version), "/etc/modprobe.d/50-nvidia.conf": text(pieces.MODPROBE),
                    "/etc/dracut.conf.d/60-nvidia.conf": text(OMIT)},
@@ -82,7 +84,8 @@ def _kernel(standin: partial[Standin], version: str, name: str, other: str, flav
         name, summary=f"NVIDIA kernel modules ({flavour}), built by DKMS",
         files={f"{tree}/{path}": File(content) for path, content in silicon.rpm_source(version, flavour).items()},
         requires=("dkms", "make", *compiler, f"nvidia-common-{end} = {version}"), conflicts=(other, *_older(name, end)),
-        scripts={"post": pieces.build(version, package, SAFE, otherwise=":"), "preun": pieces.forget(version, package, SAFE)},
+        scripts={"post": pieces.build(version, package, SAFE, otherwise=":"),
+                 "preun": pieces.forget(version, package, SAFE)},
     )  # fmt: skip
 
 

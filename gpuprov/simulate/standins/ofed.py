@@ -128,7 +128,8 @@ def packages() -> Iterable[Standin]:
         *hpcx.build_packages(END),
         Standin("rdma-core", "2510.0.11-1", "DOCA's rdma-core: its list of modules",
                 {"/etc/rdma/modules/infiniband.conf": text("ib_ipoib\nib_umad\n")}),
-        Standin("dkms", "9.9.9-1", "DOCA's dkms: builds nothing", {"/usr/sbin/dkms": text("#!/bin/sh\nexit 1\n", 0o755)}),
+        Standin("dkms", "9.9.9-1", "DOCA's dkms: builds nothing",
+                {"/usr/sbin/dkms": text("#!/bin/sh\nexit 1\n", 0o755)}),
         Standin("doca-ofed", f"{DOCA}-010000", "DOCA-OFED: all of it", requires=exact),
     ]  # fmt: skip
 

@@ -59,7 +59,8 @@ def ubuntu(distribution: Distribution, versions: Iterable[str]) -> list[Standin]
     make = partial(Standin, source="linux-restricted-modules")
     made = [
         Standin(f"linux-image-{kernel}", plain, "Signed kernel image: the host's is Debian's", source="linux-signed"),
-        Standin(f"linux-image-{kind}", plain, "Generic Linux kernel image", requires=(f"linux-image-{kernel}",), source="linux-meta"),
+        Standin(f"linux-image-{kind}", plain, "Generic Linux kernel image", requires=(f"linux-image-{kernel}",),
+                source="linux-meta"),
     ]  # fmt: skip
     seen: dict[str, int] = {}
     for version in sorted(versions, key=Version.parse):
@@ -121,11 +122,16 @@ def nvidia(distribution: Distribution, version: str, epoch: int) -> Standin:
     bare, tag = (match[1], match[2]) if match else (kernel, distribution.tag)
     objects = f"/usr/lib64/nvidia/x86_64/{version}/{bare}.{tag}"
     place = f"/lib/modules/{kernel}/extra/drivers/video/nvidia"
-    link = f'mkdir -p {place}\nfor o in {objects}/*.o; do m=${{o##*/}}; cp "$o" "{place}/${{m%.o}}.ko"; done\ndepmod -a {kernel}\n'
+    link = (
+        f'mkdir -p {place}\nfor o in {objects}/*.o; do m=${{o##*/}}; cp "$o" "{place}/${{m%.o}}.ko"; '
+        f"done\ndepmod -a {kernel}\n"
+    )
     return Standin(
-        f"kmod-nvidia-{version}-{bare}", f"{version}-{RELEASE}.{tag}", f"NVIDIA kernel modules for {kernel}", epoch=epoch,
+        f"kmod-nvidia-{version}-{bare}", f"{version}-{RELEASE}.{tag}", f"NVIDIA kernel modules for {kernel}",
+        epoch=epoch,
         files={f"{objects}/{name}.o": File(module(version, "proprietary")) for name in MODULES},
-        requires=(f"kernel = {bare}.{tag}",), provides=(f"nvidia-kmod = {epoch}:{version}", f"kernel-modules = {kernel}"),
+        requires=(f"kernel = {bare}.{tag}",), provides=(f"nvidia-kmod = {epoch}:{version}",
+                                                        f"kernel-modules = {kernel}"),
         conflicts=("kmod-nvidia-latest-dkms",),
         scripts={"post": link, "preun": f'[ "$1" != 0 ] || rm -rf {place}\n', "postun": f"depmod -a {kernel} || :\n"},
     )  # fmt: skip

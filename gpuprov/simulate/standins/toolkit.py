@@ -117,7 +117,8 @@ def _packages(form: Form, version: str, built: Path) -> list[Standin]:
                 requires=(needs("nvidia-container-toolkit-base"), needs("libnvidia-container-tools"))),
         Standin("libnvidia-container-tools", exact,
                 "NVIDIA container runtime library (command-line tools): its program only says what it is",
-                files={"/usr/bin/nvidia-container-cli": text(CLI, 0o755)}, requires=(needs("libnvidia-container1", ">="),)),
+                files={"/usr/bin/nvidia-container-cli": text(CLI, 0o755)},
+                requires=(needs("libnvidia-container1", ">="),)),
         Standin("libnvidia-container1", exact, "NVIDIA container runtime library: an empty package"),
     ]  # fmt: skip
 

@@ -39,7 +39,8 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
         make(firmware, summary="Firmware files used by the kernel module", files=pieces.firmware(version)),
         kernel_common(make, f"-{branch}", firmware, (f"nvidia-kernel-common-{branch}-{version}",)),
         make(f"nvidia-fabricmanager-{number}", summary=f"Fabric Manager for NVSwitch based systems {version}",
-            files=fabric.fabric_manager_files(version), requires=("python3", f"nvidia-kernel-common-{branch}-{version}"),
+            files=fabric.fabric_manager_files(version), requires=("python3",
+                                                                  f"nvidia-kernel-common-{branch}-{version}"),
             scripts=FABRIC_SCRIPTS).instead_of("nvidia-fabricmanager-any"),
         make(f"libnvidia-nscq-{number}", summary=f"NVSwitch Configuration and Query library {version}",
             files=switch_libraries.files("nscq", version, DEB.libraries), scripts=switch_libraries.DEB_SCRIPTS),
@@ -68,14 +69,17 @@ def user_space(standin: partial[Standin], version: str, end: str) -> list[Standi
     full = standin.keywords["version"]
     return [
         standin(f"libnvidia-compute{end}", summary="NVIDIA libcompute package", scripts=LDCONFIG,
-            files=pieces.management_library(version, DEB) | pieces.libraries(version, DEB, "libcuda", "libnvidia-ptxjitcompiler"),
+            files=pieces.management_library(version, DEB) | pieces.libraries(version, DEB, "libcuda",
+                                                                             "libnvidia-ptxjitcompiler"),
             provides=(f"libnvidia-ml1 (= {full})", f"libcuda1 (= {full})")).instead_of("libnvidia-compute"),
         standin(f"libnvidia-cfg1{end}", summary="NVIDIA binary OpenGL/GLX configuration library", scripts=LDCONFIG,
             files=pieces.configuration(version, DEB)).instead_of("libnvidia-cfg1-any"),
-        *(standin(f"libnvidia-{part}{end}", summary=f"NVIDIA {part} libraries").instead_of(f"libnvidia-{part}") for part in HOLLOW),
+        *(standin(f"libnvidia-{part}{end}",
+                  summary=f"NVIDIA {part} libraries").instead_of(f"libnvidia-{part}") for part in HOLLOW),
         standin(f"nvidia-utils{end}", summary="NVIDIA driver support binaries",
             files=pieces.programs("nvidia-smi")).instead_of("nvidia-utils", "nvidia-smi"),
-        standin(f"nvidia-compute-utils{end}", summary="NVIDIA compute utilities", requires=(f"libnvidia-compute{end}", "passwd"),
+        standin(f"nvidia-compute-utils{end}", summary="NVIDIA compute utilities",
+                requires=(f"libnvidia-compute{end}", "passwd"),
             files={**pieces.persistence(DEB, on=False),
                    **pieces.programs("nvidia-cuda-mps-control", "nvidia-cuda-mps-server", "nvidia-modprobe")},
             scripts=PERSISTENCE).instead_of("nvidia-persistenced"),
@@ -98,10 +102,12 @@ def kernel(standin: partial[Standin], version: str, end: str, flavour: Flavour, 
     source = f"nvidia-kernel-source{end}{is_open}"
     return [
         standin(source, summary=f"NVIDIA kernel source package ({flavour})",
-            files={path: file for path, file in tree.items() if path not in configuration}).instead_of("nvidia-kernel-source"),
+            files={path: file for path,
+                   file in tree.items() if path not in configuration}).instead_of("nvidia-kernel-source"),
         standin(f"nvidia-dkms{end}{is_open}", summary=f"NVIDIA DKMS package ({flavour})", files=configuration,
             requires=("dkms", source, *exact(standin.keywords["version"], f"nvidia-kernel-common{end}")),
-            scripts={"postinst": SHELL + pieces.build(version, package), "prerm": SHELL + pieces.forget(version, package)},
+            scripts={"postinst": SHELL + pieces.build(version, package),
+                     "prerm": SHELL + pieces.forget(version, package)},
             ).instead_of("nvidia-dkms-kernel"),
     ]  # fmt: skip
 
@@ -116,7 +122,8 @@ def headless(standin: partial[Standin], end: str, is_open: str) -> list[Standin]
         f"libnvidia-cfg1{end}",
     )
     return [
-        standin(inner, summary="NVIDIA headless metapackage - no DKMS", requires=exact(standin.keywords["version"], *parts)),
+        standin(inner, summary="NVIDIA headless metapackage - no DKMS",
+                requires=exact(standin.keywords["version"], *parts)),
         standin(f"nvidia-headless{end}{is_open}", summary="NVIDIA headless metapackage",
             requires=(inner, f"nvidia-dkms{end}{is_open}")),
     ]  # fmt: skip

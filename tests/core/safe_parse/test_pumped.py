@@ -106,7 +106,8 @@ def test_a_text_that_repeats_itself_takes_no_longer_than_another(case: str) -> N
 
 @pytest.mark.install
 def test_old_versions_of_dnf_packages_are_found_at_once() -> None:
-    """A line for each of 10,000 packages, and one of another package's old version: each was looked for in all of them."""
+    """A line for each of 10,000 packages, and one of another package's old version: each was looked for in all of
+    them."""
     text = "".join(DNF.format(number) for number in range(10_000))
     before = signal.signal(signal.SIGPROF, late)
     signal.setitimer(signal.ITIMER_PROF, 2.0)

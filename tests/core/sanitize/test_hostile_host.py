@@ -209,8 +209,10 @@ def test_topology_and_its_picture(gpuprov: Any, inventory: Path, tmp_path: Path)
 
 
 def test_what_a_user_pastes(gpuprov: Any, inventory: Path) -> None:
-    for words in (("explain", EVIL), ("catalog", "gpus", EVIL), ("verify", inventory, "--only", EVIL), ("plan", inventory, "-l", EVIL),
-                  (EVIL,), ("verify", EVIL), ("check", inventory, f"--{EVIL}"), ("mig", "fit", "--gpu", EVIL, "1g.10gb")):  # fmt: skip
+    for words in (("explain", EVIL), ("catalog", "gpus", EVIL), ("verify", inventory, "--only", EVIL),
+                  ("plan", inventory, "-l", EVIL),
+                  (EVIL,), ("verify", EVIL), ("check", inventory, f"--{EVIL}"),
+                  ("mig", "fit", "--gpu", EVIL, "1g.10gb")):  # fmt: skip
         said = gpuprov(*words)
         assert said.status == 2, words
         assert not hides(said.all), words

@@ -31,14 +31,18 @@ def smi_q() -> str:
     """`nvidia-smi -q` of the H200 whose block Fabric was published; the lines around it are composed."""
     block = real("h200-fabric-unhealthy", "nvidia-smi-q-block.txt")
     gpus = [line.split()[0] for line in real("h200-lspci", "lspci-nn.txt").splitlines()]
-    text = "==============NVSMI LOG==============\n\nDriver Version                            : 580.95.05\n\nAttached GPUs : 8\n"
+    text = (
+        "==============NVSMI LOG==============\n\nDriver Version                            : "
+        "580.95.05\n\nAttached GPUs : 8\n"
+    )
     for number, bus in enumerate(gpus):
         state = block if number == 0 else block.replace("Unhealthy", "Healthy")
         text += (
             f"GPU 00000000:{bus.upper()}\n    Product Name                          : NVIDIA H200\n"
             f"    Persistence Mode                      : Enabled\n"
             f"    GPU UUID                              : GPU-0000000{number}-0000-0000-0000-000000000000\n"
-            f"    GSP Firmware Version                  : 580.95.05\n{state}    Processes                             : None\n"
+            f"    GSP Firmware Version                  : 580.95.05\n{state}    Processes                           "
+            "  : None\n"
         )
     return text
 
@@ -46,9 +50,10 @@ def smi_q() -> str:
 def bug_report(kernel_log: str = "", name: str = "gpu017") -> str:
     """A whole report."""
     sections = [
-        "Start of NVIDIA bug report log file.  Please include this file, along\nwith a detailed description of your problem, when\n"
-        "reporting a graphics driver bug\n\nnvidia-bug-report.sh Version: 35801008\n\nDate: Thu Nov 19 14:06:53 UTC 2026\n"
-        f"uname: {UNAME.replace('gpu017', name)}\ncommand line flags: \n",
+        "Start of NVIDIA bug report log file.  Please include this file, along\nwith a detailed description of your "
+        "problem, when\n"
+        "reporting a graphics driver bug\n\nnvidia-bug-report.sh Version: 35801008\n\nDate: Thu Nov 19 14:06:53 UTC "
+        f"2026\nuname: {UNAME.replace('gpu017', name)}\ncommand line flags: \n",
         "*** /etc/issue\n*** ls: -rw-r--r-- 1 root root 27 2026-07-02 19:05:00.000000000 +0000 /etc/issue\n\\S\n",
         f"/usr/sbin/lspci -nn\n\n{SWITCHES}{real('h200-lspci', 'lspci-nn.txt')}",
         f"Scanning kernel log files for NVIDIA kernel messages:\n\n  journalctl -b -0:\n{kernel_log}",
@@ -71,13 +76,15 @@ def sosreport() -> dict[str, str]:
     )
     return {
         "hostname": "gpu017.dc1.example.com\n",
-        "etc/os-release": 'ID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\nPRETTY_NAME="Debian GNU/Linux 12 (bookworm)"\n',
+        "etc/os-release": 'ID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\nPRETTY_NAME="Debian GNU/Linux 12 '
+        '(bookworm)"\n',
         "proc/cmdline": "BOOT_IMAGE=/boot/vmlinuz root=/dev/sda2 ro iommu=pt\n",
         "proc/driver/nvidia/version": real("version-580-open", "proc-driver-nvidia-version.txt"),
         "sos_commands/host/hostname": "gpu017.dc1.example.com\n",
         "sos_commands/kernel/uname_-a": UNAME + "\n",
         "sos_commands/kernel/dmesg": "[   12.1] " + real("row-remap-xid63", "dmesg.txt"),
-        "sos_commands/kernel/lsmod": "Module                  Size  Used by\nnvidia              56823808  12 nvidia_uvm\n",
+        "sos_commands/kernel/lsmod": "Module                  Size  Used by\nnvidia              56823808  12 "
+        "nvidia_uvm\n",
         "sos_commands/kernel/sysctl_-a": "vm.swappiness = 10\nkernel.numa_balancing = 0\n",
         "sos_commands/pci/lspci_-nnvv": real("h200-lspci", "lspci-nn.txt").replace(
             "(rev a1)\n",
@@ -86,8 +93,8 @@ def sosreport() -> dict[str, str]:
         "sos_commands/dpkg/dpkg_-l": "ii  dpkg 1.21.22 amd64 Debian package management system\n"
         "hi  libnvidia-ml1:amd64 580.95.05-1 amd64 NVML\nhi  nvidia-smi 580.95.05-1 amd64 nvidia-smi\n",
         "sos_commands/systemd/systemctl_show_service_--all": shown,
-        "sos_commands/systemd/systemctl_list-unit-files": "UNIT FILE STATE PRESET\nnvidia-persistenced.service enabled enabled\n"
-        "nvidia-fabricmanager.service disabled enabled\n\n3 unit files listed.\n",
+        "sos_commands/systemd/systemctl_list-unit-files": "UNIT FILE STATE PRESET\nnvidia-persistenced.service "
+        "enabled enabled\nnvidia-fabricmanager.service disabled enabled\n\n3 unit files listed.\n",
         "var/log/unrelated": "password: not read at all\n",
     }
 

@@ -115,7 +115,10 @@ def test_a_log_without_times_is_none(tmp_path: Path, text: str) -> None:
 
 
 def test_errors_of_nvlinks_are_judged(tmp_path: Path) -> None:
-    links = "GPU 0: NVIDIA H200 (UUID: x)\n\t Link 0: Replay Errors: 0\n\t Link 0: Recovery Errors: 7\n\t Link 0: CRC Errors: 0"
+    links = (
+        "GPU 0: NVIDIA H200 (UUID: x)\n\t Link 0: Replay Errors: 0\n\t Link 0: Recovery Errors: 7\n\t Link 0: "
+        "CRC Errors: 0"
+    )
     text = with_section("/usr/bin/nvidia-smi nvlink --errorcounters", links)
     written(tmp_path, text.replace("Unhealthy", "Healthy"))
     assert [one["check"] for one in health(tmp_path)[1]["causes"]] == ["health.nvlink_errors"]

@@ -81,7 +81,8 @@ def as_json(second: int, line: str, boot: str = "b") -> str:
 
 
 FORMS = [
-    as_dmesg, as_dated, as_levels, as_caller, as_short, as_precise, as_iso, as_full, as_unix, as_syslog, as_json, as_talos,
+    as_dmesg, as_dated, as_levels, as_caller, as_short, as_precise, as_iso, as_full, as_unix, as_syslog, as_json,
+    as_talos,
     as_human, as_monotonic,
 ]  # fmt: skip
 

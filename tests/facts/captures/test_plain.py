@@ -22,7 +22,8 @@ from tests.rows import run_each
 REAL = Path(__file__).parents[2] / "real"
 SPEC = "all: {hosts: {gpu017: {gpuprov: {health: {}}}}}\n"
 XML = (Path(__file__).parent / "data" / "nvidia-smi-q-x.xml").read_text(encoding="utf-8")
-"""Lines of pro-6000-maxq-blackwell-v13.xml, https://github.com/influxdata/telegraf, plugins/inputs/nvidia_smi/testdata."""
+"""Lines of pro-6000-maxq-blackwell-v13.xml, https://github.com/influxdata/telegraf,
+plugins/inputs/nvidia_smi/testdata."""
 IBSTAT = (REAL / "mooncake-roce-ibstat" / "ibstat.txt").read_text(encoding="utf-8")
 DOWN = "[   10.250000] Linux version 6.1.0-47-amd64\n[   11.250000] systemd[1]: Started.\n"
 
@@ -197,7 +198,8 @@ SWITCH = "0001:85:00.0 Bridge [0680]: NVIDIA Corporation GH100 [H100 NVSwitch] [
 @pytest.mark.parametrize("gone", [" (rev ff)", " (rev ff) (prog-if ff)\n\t!!! Unknown header type 7f"])
 @pytest.mark.parametrize(
     ("line", "who"),
-    [(ADAPTER, "0000:5c:00.0 [15b3:1021]"), (SWITCH, "0001:85:00.0 [10de:22a3]"), (ADAPTER.replace("[15b3", "[14e4"), "[14e4:1021]")],
+    [(ADAPTER, "0000:5c:00.0 [15b3:1021]"), (SWITCH, "0001:85:00.0 [10de:22a3]"),
+     (ADAPTER.replace("[15b3", "[14e4"), "[14e4:1021]")],
 )  # fmt: skip
 def test_lspci_proves_that_an_adapter_or_a_switch_does_not_answer(
     tmp_path: Path, line: str, who: str, gone: str

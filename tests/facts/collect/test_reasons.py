@@ -35,8 +35,10 @@ class Row(NamedTuple):
 
 
 SUDO = (
-    Row("sudo: a password is required", "sudo: a password is required", "set ansible_become_password, or allow ops sudo"),
-    Row("sudo: interactive authentication is required", "sudo: interactive authentication", "set ansible_become_password"),
+    Row("sudo: a password is required", "sudo: a password is required",
+        "set ansible_become_password, or allow ops sudo"),
+    Row("sudo: interactive authentication is required", "sudo: interactive authentication",
+        "set ansible_become_password"),
     Row("sudo: no tty present and no askpass program specified", "sudo: no tty present", "set ansible_become_password"),
     Row(
         "Sorry, try again.\n\nsudo: no password was provided\nsudo: 1 incorrect password attempt",
@@ -50,13 +52,17 @@ SUDO = (
     ),
     Row("Listen, broccoli brains, I don't have time to listen to this trash.\nsudo: 1 incorrect password attempt",
         "sudo does not accept ansible_become_password", "correct ansible_become_password"),
-    Row("Das hat nicht funktioniert, bitte nochmal probieren.", "sudo does not accept", "correct ansible_become_password"),
+    Row("Das hat nicht funktioniert, bitte nochmal probieren.", "sudo does not accept",
+        "correct ansible_become_password"),
     Row("ops is not in the sudoers file.", "ops is not in the sudoers file.", "allow ops any command as root"),
-    Row("ops is not in the sudoers file.  This incident will be reported.", "ops is not in the sudoers", "allow ops any"),
-    Row("Sorry, user ops is not allowed to execute '/bin/sh -c true' as root on gpu7.", "Sorry, user ops", "allow ops any"),
+    Row("ops is not in the sudoers file.  This incident will be reported.", "ops is not in the sudoers",
+        "allow ops any"),
+    Row("Sorry, user ops is not allowed to execute '/bin/sh -c true' as root on gpu7.", "Sorry, user ops",
+        "allow ops any"),
     Row("Sorry, user ops may not run sudo on gpu7.", "Sorry, user ops may not run sudo", "allow ops any command"),
     Row("sudo: I'm sorry ops. I'm afraid I can't do that", "sudo: I'm sorry ops.", "allow ops any command as root"),
-    Row("sudo: sorry, you must have a tty to run sudo", "sudo: sorry, you must have a tty", "let ops use sudo without a terminal"),
+    Row("sudo: sorry, you must have a tty to run sudo", "sudo: sorry, you must have a tty",
+        "let ops use sudo without a terminal"),
     Row(
         ">>> /etc/sudoers: syntax error near line 30 <<<\nsudo: parse error in /etc/sudoers near line 30\n"
         "sudo: no valid sudoers sources found, quitting\nsudo: unable to initialize policy plugin",
@@ -79,49 +85,63 @@ SUDO = (
     Row("sh: line 1: exec: sudo: not found", "sudo is not on the host", "install sudo on the host"),
     Row("sh: exec: line 0: sudo: not found", "sudo is not on the host", "install sudo on the host"),
     Row("sh: line 1: /opt/sudo: No such file or directory", "sudo is not on the host", "install sudo on the host"),
-    Row("sudo: /usr/bin/sudo must be owned by uid 0 and have the setuid bit set", "sudo: /usr/bin/sudo must be", "sudo has lost"),
+    Row("sudo: /usr/bin/sudo must be owned by uid 0 and have the setuid bit set", "sudo: /usr/bin/sudo must be",
+        "sudo has lost"),
     Row(
-        "sudo: effective uid is not 0, is /usr/bin/sudo on a file system with the 'nosuid' option set or an NFS file system without "
-        "root privileges?",
+        "sudo: effective uid is not 0, is /usr/bin/sudo on a file system with the 'nosuid' option set or an NFS "
+        "file system without root privileges?",
         "sudo: effective uid is not 0",
         "sudo has lost its rights",
     ),
-    Row('sudo: The "no new privileges" flag is set, which prevents sudo from running as root.', "sudo: The", "sudo has lost"),
+    Row('sudo: The "no new privileges" flag is set, which prevents sudo from running as root.', "sudo: The",
+        "sudo has lost"),
     Row("sudo: account validation failure, is your account locked?", "sudo: account validation", "renew the account"),
-    Row("sudo: Account or password is expired, reset your password and try again", "sudo: Account or", "renew the account"),
+    Row("sudo: Account or password is expired, reset your password and try again", "sudo: Account or",
+        "renew the account"),
     Row("sudo: PAM account management error: Permission denied", "sudo: PAM account management", "renew the account"),
     Row("sudo: unable to allocate pty: No such device", "sudo: unable to allocate pty", "try it by hand"),
     Row("", "sudo ended with status 1 without a word", "try it by hand"),
 )  # fmt: skip
 SSH = (
-    Row("ssh: connect to host 192.0.2.7 port 22: Connection refused", "ssh: connect to port 22: Connection refused", "check ansible"),
-    Row("ssh: connect to host 192.0.2.7 port 22: No route to host", "ssh: connect to port 22: No route to host", "check ansible"),
-    Row("ssh: connect to host gpu7 port 22: Connection timed out", "ssh: connect to port 22: Connection timed out", "check ansible"),
-    Row("ssh: Could not resolve hostname gpu7: Name or service not known", "ssh: Could not resolve the host's name: Name", "set"),
-    Row("ssh: Could not resolve hostname gpu7: Temporary failure in name resolution", "ssh: Could not resolve the host's", "set"),
+    Row("ssh: connect to host 192.0.2.7 port 22: Connection refused", "ssh: connect to port 22: Connection refused",
+        "check ansible"),
+    Row("ssh: connect to host 192.0.2.7 port 22: No route to host", "ssh: connect to port 22: No route to host",
+        "check ansible"),
+    Row("ssh: connect to host gpu7 port 22: Connection timed out", "ssh: connect to port 22: Connection timed out",
+        "check ansible"),
+    Row("ssh: Could not resolve hostname gpu7: Name or service not known",
+        "ssh: Could not resolve the host's name: Name", "set"),
+    Row("ssh: Could not resolve hostname gpu7: Temporary failure in name resolution",
+        "ssh: Could not resolve the host's", "set"),
     Row("ops@192.0.2.7: Permission denied (publickey).", "Permission denied (publickey).", "check ansible_user"),
     Row(
-        "Warning: Identity file /keys/a.b not accessible: No such file or directory.\nops@gpu7: Permission denied (publickey).",
+        "Warning: Identity file /keys/a.b not accessible: No such file or directory.\nops@gpu7: Permission denied "
+        "(publickey).",
         "Permission denied (publickey); the key file /keys/a.b cannot be read: No such file or directory",
         "correct ansible_ssh_private_key_file",
     ),
     Row(
-        "Permissions 0644 for '/keys/a' are too open.\nIt is required that your private key files are NOT accessible by others.\n"
-        'This private key will be ignored.\nLoad key "/keys/a": bad permissions\nops@gpu7: Permission denied (publickey).',
+        "Permissions 0644 for '/keys/a' are too open.\nIt is required that your private key files are NOT "
+        "accessible by others.\n"
+        'This private key will be ignored.\nLoad key "/keys/a": bad permissions\nops@gpu7: Permission denied '
+        '(publickey).',
         "Permission denied (publickey); the key file /keys/a is open to others",
         "chmod 600 on ansible_ssh",
     ),
     Row('Load key "/keys/a": error in libcrypto\nops@gpu7: Permission denied (publickey,password).',
-        "Permission denied (publickey,password); ssh cannot use the key file /keys/a: error in libcrypto", "correct ansible_ssh"),
+        "Permission denied (publickey,password); ssh cannot use the key file /keys/a: error in libcrypto",
+        "correct ansible_ssh"),
     Row(
-        "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key for 192.0.2.7 has changed and you have requested "
-        "strict checking.\nHost key verification failed.",
+        "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @\nHost key for 192.0.2.7 has changed and you "
+        "have requested strict checking.\nHost key verification failed.",
         "the host's key is not the one in known_hosts",
         "find out why",
     ),
-    Row("No ED25519 host key is known for 192.0.2.7 and you have requested strict checking.\nHost key verification failed.",
+    Row("No ED25519 host key is known for 192.0.2.7 and you have requested strict checking.\nHost key verification "
+        "failed.",
         "No ED25519 host key is known for", "look at the host's key, then accept it once by hand"),
-    Row("Received disconnect from 192.0.2.7 port 22:2: Too many authentication failures\nDisconnected from 192.0.2.7 port 22",
+    Row("Received disconnect from 192.0.2.7 port 22:2: Too many authentication failures\nDisconnected from "
+        "192.0.2.7 port 22",
         "Received disconnect from", "ssh-agent offers too many keys"),
     Row("Unable to negotiate with 192.0.2.7 port 22: no matching host key type found. Their offer: ssh-rsa,ssh-dss",
         "Unable to negotiate with the host, port 22: no matching", "this machine's ssh and the host's"),
@@ -130,18 +150,23 @@ SSH = (
     Row("Connection closed by UNKNOWN port 65535", "Connection closed by UNKNOWN port 65535", "the jump host or proxy"),
     Row("channel 0: open failed: administratively prohibited: open failed\nstdio forwarding failed",
         "channel 0: open failed", "the jump host or proxy"),
-    Row("command-line: line 0: Bad configuration option: connecttimeot", "command-line: line 0: Bad", "correct the ssh options"),
+    Row("command-line: line 0: Bad configuration option: connecttimeot", "command-line: line 0: Bad",
+        "correct the ssh options"),
     Row('"System is booting up. Unprivileged users are not permitted to log in yet. Please come back later."',
         '"System is booting up.', "wait until the host has booted"),
-    Row("Your account has expired; please contact your system administrator.", "Your account has expired", "renew the account"),
+    Row("Your account has expired; please contact your system administrator.", "Your account has expired",
+        "renew the account"),
     Row("", "ssh ended without a word", "try it by hand"),
 )  # fmt: skip
 SHELL = (
-    Row("This account is currently not available.", "This account is currently not available.", "give ops a login shell"),
-    Row("This service allows sftp connections only.", "This service allows sftp", "the login of ops is bound to one command"),
+    Row("This account is currently not available.", "This account is currently not available.",
+        "give ops a login shell"),
+    Row("This service allows sftp connections only.", "This service allows sftp",
+        "the login of ops is bound to one command"),
     Row("WARNING: Your password has expired.\nPassword change required but no TTY available.",
         "WARNING: Your password has expired.", "log in by hand and set a new password"),
-    Row("rbash: line 1: sh: command not found", "rbash: line 1: sh: command not found", "the login shell of ops finds no sh"),
+    Row("rbash: line 1: sh: command not found", "rbash: line 1: sh: command not found",
+        "the login shell of ops finds no sh"),
     Row("fish: Unknown command: sh", "fish: Unknown command: sh", "the login shell of ops finds no sh"),
     Row("sh: Command not found.", "sh: Command not found.", "the login shell of ops finds no sh"),
     Row("", "the login shell of ops ended with status 1 without a word", "give ops a login shell"),
@@ -230,7 +255,8 @@ def test_a_key_file_that_is_missing_here_is_named() -> None:
     ("error", "status", "said"),
     [
         ("", -9, "ssh was ended by SIGKILL, on this machine"),
-        ("", 137, 'its shell there was killed (SIGKILL): for want of memory ("journalctl -k" tells), or by somebody there'),
+        ("", 137, 'its shell there was killed (SIGKILL): for want of memory ("journalctl -k" tells), or by somebody '
+                  'there'),
         ("Connection to 192.0.2.7 closed by remote host.\n", 255, "the connection was cut"),
         (f"{LOGGED_IN}\nConnection to 192.0.2.7 closed by remote host.\n", 255, "the connection was cut"),
         (f"{LOGGED_IN}\n", 143, "its shell there was ended by SIGTERM"),
@@ -251,8 +277,10 @@ def test_what_ansible_says() -> None:
     login = Login(user="ops", sudo="su", kind="ansible")
     body = "Origin: <adhoc 'ansible.builtin.raw' task>\n\n{'action': 'ansible.builtin.raw', 'timeout': 0, [...]\n"
     for line, out, said, advice, become in (
-        ("Missing su password", "gpu7 | FAILED | rc=-1 >>\nTask failed: Missing su password\n", "Missing su", "set ansible", True),
-        ("Incorrect su password", "", "su does not accept ansible_become_password", "correct ansible_become_password", True),
+        ("Missing su password", "gpu7 | FAILED | rc=-1 >>\nTask failed: Missing su password\n", "Missing su",
+         "set ansible", True),
+        ("Incorrect su password", "", "su does not accept ansible_become_password", "correct ansible_become_password",
+         True),
         ("Failed to connect to the host via ssh: ssh: connect to host gpu7 port 22: Connection refused", "",
          "ssh: connect to port 22: Connection refused", "check ansible", False),
         ("Action failed: non-zero return code", "gpu7 | FAILED | rc=1 >>\nThis account is currently not available.\n"

@@ -106,7 +106,10 @@ def test_a_become_password_is_in_no_argument() -> None:
 def test_a_script_of_any_size_goes_through_sudo_with_a_password(size: int, tmp_path: Path) -> None:
     """What a capture asks is longer than one argument may be. A sudo that needs no password must not run it, and one
     line is all that a wrong one has."""
-    sudo = 'while [ "$1" != -- ]; do shift; done; shift\nread -r word; [ "$word" = "s3\'cret" ] || { cat; exit 1; }\nexec "$@"\n'
+    sudo = (
+        'while [ "$1" != -- ]; do shift; done; shift\nread -r word; [ "$word" = "s3\'cret" ] || { cat; exit 1; '
+        '}\nexec "$@"\n'
+    )
     program(tmp_path, "sudo", sudo)
     long = "\u00fc" * size
     script = f": '{long}'\nprintf '%s %s' \"it's\" $((6 * 7))\nexit 3\n"

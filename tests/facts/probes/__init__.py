@@ -1,4 +1,5 @@
-"""Captured outputs of the probes' commands, by probe and case; and their scripts, run where a folder looks like a host."""
+"""Captured outputs of the probes' commands, by probe and case; and their scripts, run where a folder looks like a
+host."""
 
 import subprocess
 from collections.abc import Iterable, Mapping

@@ -37,11 +37,13 @@ def test_json_says_the_same(name: str) -> None:
 
 LINES = {
     # versions of Slurm as their users have shown them: https://slurm.schedmd.com/sinfo.html for the marks of older ones
-    "NodeName=gpu1 Arch=x86_64\n   State=DOWN*+DRAIN ThreadsPerCore=2\n   Reason=Not responding [slurm@2021-10-19T12:56:19]\n": (
+    "NodeName=gpu1 Arch=x86_64\n   State=DOWN*+DRAIN ThreadsPerCore=2\n   Reason=Not responding "
+    "[slurm@2021-10-19T12:56:19]\n": (
         {"DOWN", "NOT_RESPONDING", "DRAIN"},
         "Not responding",
     ),
-    "NodeName=gpu1 Arch=x86_64\n   State=IDLE+DRAIN ThreadsPerCore=2\n   Reason=memory issues? [root@2019-01-29T10:42:12]\n": (
+    "NodeName=gpu1 Arch=x86_64\n   State=IDLE+DRAIN ThreadsPerCore=2\n   Reason=memory issues? "
+    "[root@2019-01-29T10:42:12]\n": (
         {"IDLE", "DRAIN"},
         "memory issues?",
     ),
@@ -49,7 +51,8 @@ LINES = {
         {"IDLE", "CLOUD", "POWERED_DOWN"},
         "",
     ),
-    "NodeName=gpu1 Arch=x86_64\n   State=IDLE@\n   Reason=[user] x [y] [root@2026-01-01T00:00:00]\n   Comment=(null)\n": (
+    "NodeName=gpu1 Arch=x86_64\n   State=IDLE@\n   Reason=[user] x [y] [root@2026-01-01T00:00:00]\n   "
+    "Comment=(null)\n": (
         {"IDLE", "REBOOT"},
         "[user] x [y]",
     ),

@@ -26,7 +26,8 @@ def made_up(chance: random.Random) -> str:
     lines.append(f"batches: {{{size}, soak: {soak}}}")
     domain = f", per_domain: {chance.randint(1, 4)}" if chance.random() < 0.6 else ""
     lines.append(
-        f"limits: {{at_once: {chance.randint(1, 12)}, jobs: {chance.randint(1, 3)}, job_size: {chance.randint(1, 9)}{domain}}}"
+        f"limits: {{at_once: {chance.randint(1, 12)}, jobs: {chance.randint(1, 3)}, job_size: "
+        f"{chance.randint(1, 9)}{domain}}}"
     )
     lines.append(f"budget: {{batch: {chance.choice(['0', '1', '20%'])}, whole: {chance.choice(['0', '2', '10%'])}}}")
     lines.append(f"retry: {{attempts: {chance.randint(1, 4)}, after: {chance.choice(['0s', '5m'])}}}")

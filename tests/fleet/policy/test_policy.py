@@ -39,28 +39,36 @@ reboot: if-needed
 """
 WRONG = {
     "batchs: {}": 'p.yaml:2:1: unknown key "batchs"; did you mean "batches"?',
-    "budget: {batch: 101%}": 'p.yaml:2:10: budget.batch is "101%"; allowed: a whole number from 0 to 1000000 or a share of them (10%)',
+    "budget: {batch: 101%}": 'p.yaml:2:10: budget.batch is "101%"; allowed: a whole number from 0 to 1000000 or a '
+    "share of them (10%)",
     "canary: {soak: 30}": 'p.yaml:2:10: canary.soak is 30; allowed: a time such as "30m", "12h"',
-    "domain: rack\nbatches: {by_domain: true, size: 2}": "p.yaml:3:28: batches has by_domain and size: 2; a batch is a failure "
-    "domain, or has a size",
-    'windows: {time_zone: UTC, open: ["mon 10:00-10:00"]}': 'p.yaml:2:34: windows.open[0] is "mon 10:00-10:00", which begins '
+    "domain: rack\nbatches: {by_domain: true, size: 2}": "p.yaml:3:28: batches has by_domain and size: 2; a batch "
+    "is a failure domain, or has a size",
+    'windows: {time_zone: UTC, open: ["mon 10:00-10:00"]}': 'p.yaml:2:34: windows.open[0] is "mon 10:00-10:00", '
+    "which begins "
     "and ends at the same time; a later end; a whole day is 00:00-24:00",
     "canary: {hosts: [a], count: 1}": "p.yaml:2:22: canary has hosts and count: 1; name the hosts, or a number of them",
-    "repair: {budget: 0}": "p.yaml:2:10: repair.budget is 0; allowed: a whole number from 1 to 1000000 or a share of them (10%)",
-    "repair: {}": "p.yaml:2:1: repair.budget is missing; allowed: a whole number from 1 to 1000000 or a share of them (10%)",
+    "repair: {budget: 0}": "p.yaml:2:10: repair.budget is 0; allowed: a whole number from 1 to 1000000 or a share "
+    "of them (10%)",
+    "repair: {}": "p.yaml:2:1: repair.budget is missing; allowed: a whole number from 1 to 1000000 or a share of "
+    "them (10%)",
     "limits: {per_domain: 2}": "p.yaml:2:10: limits.per_domain without a failure domain; "
     "domain: a group, or a host variable such as rack",
-    "batches: {size: 0}": "p.yaml:2:11: batches.size is 0; allowed: a whole number from 1 to 1000000 or a share of them (10%)",
-    "batches: {size: 0%}": 'p.yaml:2:11: batches.size is "0%"; allowed: a whole number from 1 to 1000000 or a share of them (10%)',
-    "canary: {count: 0%}": 'p.yaml:2:10: canary.count is "0%"; allowed: a whole number from 0 to 1000000 or a share of them (10%)',
+    "batches: {size: 0}": "p.yaml:2:11: batches.size is 0; allowed: a whole number from 1 to 1000000 or a share of "
+    "them (10%)",
+    "batches: {size: 0%}": 'p.yaml:2:11: batches.size is "0%"; allowed: a whole number from 1 to 1000000 or a share '
+    "of them (10%)",
+    "canary: {count: 0%}": 'p.yaml:2:10: canary.count is "0%"; allowed: a whole number from 0 to 1000000 or a share '
+    "of them (10%)",
     "windows: {time_zone: Europe/Berln, open: [mon 22:00-23:00]}": 'p.yaml:2:11: windows.time_zone is "Europe/Berln"; '
     "allowed: a name of the tz database, such as Europe/Berlin or UTC",
-    "windows: {time_zone: ../../etc/passwd, open: [mon 22:00-23:00]}": 'p.yaml:2:11: windows.time_zone is "../../etc/passwd"; '
+    "windows: {time_zone: ../../etc/passwd, open: [mon 22:00-23:00]}": "p.yaml:2:11: windows.time_zone is "
+    '"../../etc/passwd"; '
     "allowed: a name of the tz database, such as Europe/Berlin or UTC",
     "windows: {time_zone: UTC, open: [mon 22-23]}": 'p.yaml:2:34: windows.open[0] is "mon 22-23"; '
     'allowed: days and times: "mon-thu 22:00-05:00"',
-    "windows: {time_zone: UTC, open: [mon 22:00-23:00], margin: 1h}": "p.yaml:2:52: windows.margin is 1h; no window is longer; "
-    "a shorter margin, or longer windows",
+    "windows: {time_zone: UTC, open: [mon 22:00-23:00], margin: 1h}": "p.yaml:2:52: windows.margin is 1h; no window "
+    "is longer; a shorter margin, or longer windows",
     "approvals: [{before: batches, by: [alice, alice], count: 2}]": "p.yaml:2:51: approvals[0].count is 2, by names 1; "
     "name more users, or ask fewer of them",
     "canary: {}\ncanary: {}": 'p.yaml:3:1: "canary" is written twice; the first is in line 2',

@@ -1,4 +1,5 @@
-"""Files of this machine that a spec names: what is no file is refused, and nobody waits for it or reads it without end."""
+"""Files of this machine that a spec names: what is no file is refused, and nobody waits for it or reads it without
+end."""
 
 from __future__ import annotations
 

@@ -43,10 +43,10 @@ PLAIN = {
     3: "2g.10gb 2g.20gb 2g.24gb 2g.47gb 2g.35gb 2g.36gb 2g.45gb 2g.67gb 2g.70gb",
     2: "3g.20gb 3g.40gb 2g.12gb 3g.93gb 3g.47gb 3g.48gb 3g.71gb 3g.72gb 3g.90gb 3g.135gb 3g.139gb 3g.95gb "
     "2g.48gb 2g.48gb+gfx 2g.48gb-me",
-    1: "1g.5gb+me 4g.20gb 7g.40gb 1g.24gb+me.all 2g.48gb+me.all 4g.96gb 4g.96gb+gfx 1g.10gb+me 4g.40gb 7g.80gb 1g.6gb+me "
-    "2g.12gb+me 4g.24gb 1g.12gb+me 1g.24gb+me 4g.93gb 7g.186gb 4g.47gb 7g.94gb 4g.48gb 7g.96gb 1g.18gb+me 1g.23gb+me "
-    "4g.71gb 7g.141gb 1g.34gb+me 1g.35gb+me 4g.72gb 4g.90gb 4g.95gb 4g.135gb 4g.139gb 7g.144gb 7g.180gb 7g.189gb "
-    "7g.269gb 7g.278gb",
+    1: "1g.5gb+me 4g.20gb 7g.40gb 1g.24gb+me.all 2g.48gb+me.all 4g.96gb 4g.96gb+gfx 1g.10gb+me 4g.40gb 7g.80gb "
+    "1g.6gb+me 2g.12gb+me 4g.24gb 1g.12gb+me 1g.24gb+me 4g.93gb 7g.186gb 4g.47gb 7g.94gb 4g.48gb 7g.96gb 1g.18gb+me "
+    "1g.23gb+me 4g.71gb 7g.141gb 1g.34gb+me 1g.35gb+me 4g.72gb 4g.90gb 4g.95gb 4g.135gb 4g.139gb 7g.144gb 7g.180gb "
+    "7g.189gb 7g.269gb 7g.278gb",
 }
 # Names of the GB200 before mig-parted v0.12.3: no GPU reports them.
 STALE = {"3g.95gb", "4g.95gb", "7g.189gb"}

@@ -62,7 +62,8 @@ class Machine:
         address = self.function("hca", way, identifier, numa, extra=extra, **link)
         vendor, _, device = identifier.partition(":")
         self.devices += [
-            f"device|{name}|{address}|mlx5_core|0x{vendor}|0x{device}|1: CA|a088:c203:0083:c2fc|28.43.2566|{numa}|{netdev}||"
+            f"device|{name}|{address}|mlx5_core|0x{vendor}|0x{device}|1: "
+            f"CA|a088:c203:0083:c2fc|28.43.2566|{numa}|{netdev}||"
             f"{'bridge' * bridge}",
             f"port|{name}|1|4: ACTIVE|5: LinkUp|{layer}|400 Gb/sec (4X NDR)|0x1|0x1",
         ]

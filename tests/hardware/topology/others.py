@@ -8,7 +8,8 @@ GEN4 = "16.0 GT/s PCIe x16"
 
 
 def hgx_b200(*, lost: tuple[int, ...] = ()) -> Machine:
-    """8 B200 with a ConnectX-7 each below two switches, 4 network functions below the CPUs, 4 NVLink bridges (SW_MNG)."""
+    """8 B200 with a ConnectX-7 each below two switches, 4 network functions below the CPUs, 4 NVLink bridges
+    (SW_MNG)."""
     made = Machine()
     for number, bus in enumerate(("15", "28", "38", "58", "95", "a8", "b8", "d8")):
         upper = rail(bus)
@@ -134,7 +135,8 @@ def vm() -> Machine:
 
 
 def grace() -> Machine:
-    """A GB200 tray: a PCI domain for each GPU and each HCA, two of each on a socket; no switch, no NVSwitch in sight."""
+    """A GB200 tray: a PCI domain for each GPU and each HCA, two of each on a socket; no switch, no NVSwitch in
+    sight."""
     made = Machine()
     for number, domain in enumerate(("0008", "0009", "0018", "0019")):
         made.gpu(f"platform/NVDA000{number}:00/pci{domain}:00/{domain}:00:00.0/{domain}:01:00.0", GB200, number // 2)

@@ -44,7 +44,8 @@ def test_two_gpus_to_an_hca_by_design() -> None:
 def test_an_hca_in_a_slot_of_the_cpu() -> None:
     warnings, notes = told(hgx_h100(misplaced=True))
     assert warnings == [
-        "GPU3 has no HCA of its own below its PCIe switch: the nearest is ibp111s0 (NODE), which is below no GPU's switch",
+        "GPU3 has no HCA of its own below its PCIe switch: the nearest is ibp111s0 (NODE), which is below no GPU's "
+        "switch",
         "paired with no GPU: ibp111s0 (0000:6f:00.0)",
     ]
     assert notes == []
@@ -53,7 +54,8 @@ def test_an_hca_in_a_slot_of_the_cpu() -> None:
 def test_an_hca_in_a_slot_of_another_rail() -> None:
     warnings, _ = told(swapped())
     assert warnings == [
-        "GPU1 has no HCA of its own below its PCIe switch: the nearest is mlx5_1 (NODE), which is below the switch of GPU0",
+        "GPU1 has no HCA of its own below its PCIe switch: the nearest is mlx5_1 (NODE), which is below the switch "
+        "of GPU0",
         "paired with no GPU: mlx5_1 (0000:1c:00.0)",
     ]
 
@@ -90,7 +92,8 @@ def test_a_narrowed_link_of_a_switch_and_a_slow_one_of_an_hca() -> None:
     machine.functions[switch][6:10] = ["32.0 GT/s PCIe", "8", "32.0 GT/s PCIe", "16"]
     machine.functions[hca][6:10] = ["16.0 GT/s PCIe", "16", "32.0 GT/s PCIe", "16"]
     assert told(machine)[0] == [
-        "the PCIe link of the PCIe switch above GPU1, ibp59s0 (0000:39:00.0) is 32 GT/s x8, its ends support 32 GT/s x16",
+        "the PCIe link of the PCIe switch above GPU1, ibp59s0 (0000:39:00.0) is 32 GT/s x8, its ends support 32 "
+        "GT/s x16",
         "the PCIe link of ibp75s0 (0000:4b:00.0) is 16 GT/s x16, its ends support 32 GT/s x16",
     ]
 
@@ -152,7 +155,8 @@ def test_a_width_of_a_vm_where_no_port_is_seen() -> None:
     machine.functions["pci0000:00/0000:00:05.0"][7:10] = ["8", "32.0 GT/s PCIe", "16"]
     assert told(machine)[0] == []
     assert told(machine)[1][1:] == [
-        "the PCIe link of GPU0 (0000:00:05.0) is 32 GT/s x8, its ends support 32 GT/s x16; the port above is not seen from here"
+        "the PCIe link of GPU0 (0000:00:05.0) is 32 GT/s x8, its ends support 32 GT/s x16; the port above is not "
+        "seen from here"
     ]
 
 
@@ -311,7 +315,8 @@ def test_a_port_that_is_slower_than_its_like() -> None:
 
 
 def test_ports_that_are_slower_than_the_spec_asks_for() -> None:
-    """All of them, so that none has a faster like: Reproduced with one of two ports at 100 of 400 Gb/s, "fit for work"."""
+    """All of them, so that none has a faster like: Reproduced with one of two ports at 100 of 400 Gb/s, "fit for
+    work"."""
     machine = hgx_h100()
     machine.devices = [row.replace("400 Gb", "100 Gb") for row in machine.devices]
     devices = machine.read().devices

@@ -8,7 +8,8 @@ import sys
 
 
 def pytest_sessionfinish(exitstatus: int) -> None:
-    """Threads of the SDK may abort Python as it ends: it ends at once, as gpuprov itself does, when all has been said."""
+    """Threads of the SDK may abort Python as it ends: it ends at once, as gpuprov itself does, when all has been
+    said."""
 
     def end() -> None:
         sys.stdout.flush()

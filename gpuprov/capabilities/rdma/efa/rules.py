@@ -44,7 +44,10 @@ def _sources(options: Efa) -> Iterable[Problem]:
     known = catalogue.read_efa_file()
     if len(named) > 1:
         yield _problem(named[1], f"and {named[0]} both name the installer", "one of installer, url and file")
-    listed = f"{', '.join(installer.version for installer in known.installers[:4])} and older, down to {known.installers[-1].version}"
+    listed = (
+        f"{', '.join(installer.version for installer in known.installers[:4])} and older, down to "
+        f"{known.installers[-1].version}"
+    )
     archive = "aws-efa-installer-VERSION.tar.gz"
     yield from installers.problems(_problem, options, known, archive=archive, by="AWS", listed=listed)
     yield from installers.unchecked(_problem, options, VERIFY)

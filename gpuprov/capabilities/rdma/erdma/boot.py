@@ -36,7 +36,10 @@ def kernels(ctx: Ctx) -> Outcome:
     if simple:
         message = f"built without MAD for {' '.join(simple)}: no address handles, and so no rdma_cm, in compat mode"
         changes = build_modules("erdma", dict.fromkeys(simple, "without MAD"), "with MAD")
-        hint = f"{APPLY}; or ERDMA_FORCE_MAD_ENABLE=1 dkms build --force erdma/VERSION -k KERNEL, then dkms install --force"
+        hint = (
+            f"{APPLY}; or ERDMA_FORCE_MAD_ENABLE=1 dkms build --force erdma/VERSION -k KERNEL, then dkms install "
+            "--force"
+        )
         return fail(expected, message, hint, changes=changes)
     return ok(f"{counted(len(state.kernels), 'kernel')}; {state.registered[0]}", expected)
 

@@ -60,7 +60,8 @@ def fetch(ctx: Ctx) -> Fetch | None:
         sha256=decision.sha256,
         most=catalogue.MOST,
         hint="the right file, or the sha256 that sha256sum says of it, compared with what Alibaba publishes",
-        unreachable="correct the url, the network, or the host's proxy; mirrors.cloud.aliyuncs.com answers inside Alibaba Cloud only",
+        unreachable="correct the url, the network, or the host's proxy; mirrors.cloud.aliyuncs.com answers inside "
+        "Alibaba Cloud only",
     )
 
 

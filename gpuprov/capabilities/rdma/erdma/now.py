@@ -168,7 +168,10 @@ def mtu(ctx: Ctx) -> Group | Outcome:
     if alone:
         hint = "ip -br link: the interface with the device's MAC address (its node GUID) must be up"
         return fail(expected, f"{' '.join(alone)} has no network interface", hint)
-    hint = f"systemctl restart {catalogue.UNIT} ({APPLY} does); until then, NCCL_PROTO=^LL128: with it, data would be corrupted"
+    hint = (
+        f"systemctl restart {catalogue.UNIT} ({APPLY} does); until then, NCCL_PROTO=^LL128: with it, data would "
+        "be corrupted"
+    )
     return Group(
         tuple(
             Setting(

@@ -23,7 +23,10 @@ def function(ctx: Ctx) -> Outcome:
     state, block = ctx.facts.get(ERDMA), ctx.fragment.erdma
     identifier = catalogue.read_erdma_file().functions[0].id
     if not state.functions:
-        hint = "bind an elastic RDMA interface (ERI) to the instance; DescribeInstanceTypes.EriQuantity 0: the type has none"
+        hint = (
+            "bind an elastic RDMA interface (ERI) to the instance; DescribeInstanceTypes.EriQuantity 0: the type "
+            "has none"
+        )
         return fail(f"a PCI function {identifier}", "none", hint)
     module = state.running
     if not vendor(ctx.fragment) and not (module and module.path):
@@ -114,7 +117,10 @@ def ofed(ctx: Ctx) -> Outcome:
         message = (
             f"{state.ofed} is there, and ib_core is {state.core or 'not there'}: erdma would not load (Unknown symbol)"
         )
-        hint = "rdma.stack doca-ofed first, or remove its packages (mlnx-ofed-kernel-dkms); or move that folder away for the build"
+        hint = (
+            "rdma.stack doca-ofed first, or remove its packages (mlnx-ofed-kernel-dkms); or move that folder "
+            "away for the build"
+        )
         return fail("OFED's sources and OFED's ib_core, or neither", message, hint)
     return ok(f"{state.ofed} and {state.core}")
 

@@ -31,10 +31,16 @@ def together(block: Rdma) -> Iterable[Problem]:
     """Yield what is missing or inconsistent, without which nothing can be set up."""
     options = block.erdma
     if options.compat_mode is None:
-        hint = "true: RoCE-like, for NCCL on GPU instances; false: iWARP, as ordinary instances are. The two do not talk to each other"
+        hint = (
+            "true: RoCE-like, for NCCL on GPU instances; false: iWARP, as ordinary instances are. The two do not "
+            "talk to each other"
+        )
         yield _problem("compat_mode", "is missing, and the driver's default depends on how it was built", hint)
     if not options.mtu:
-        hint = "jumbo where the instance has jumbo frames enabled (MTU 8500), else standard (1400): a wrong one corrupts NCCL's LL128"
+        hint = (
+            "jumbo where the instance has jumbo frames enabled (MTU 8500), else standard (1400): a wrong one "
+            "corrupts NCCL's LL128"
+        )
         yield _problem("mtu", "is missing", hint)
     yield from _stack(block, vendor=block.own_stack == "erdma-vendor")
     yield from installers.unchecked(_problem, options, "what Alibaba publishes")

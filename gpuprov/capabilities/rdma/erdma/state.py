@@ -22,7 +22,8 @@ def vendor(block: Rdma) -> bool:
 
 
 def list_parameters(block: Rdma) -> dict[str, str]:
-    """Return the parameters that the loaded module should have, as sysfs shows them; empty for the kernel's own driver."""
+    """Return the parameters that the loaded module should have, as sysfs shows them; empty for the kernel's own
+    driver."""
     if not vendor(block):
         return {}
     parameters = block.erdma.parameters
@@ -54,7 +55,8 @@ def holders(state: State) -> str:
 
 
 def advise_reboot(state: State, block: Rdma) -> str:
-    """Return the advice to reboot instead, if modprobe already gives the driver the requested parameters; else empty."""
+    """Return the advice to reboot instead, if modprobe already gives the driver the requested parameters; else
+    empty."""
     expected = list_parameters(block)
     right = all(is_same_value(state.options.get(name, ""), value) for name, value in expected.items())
     return "; or reboot: modprobe has the right options" if right else ""

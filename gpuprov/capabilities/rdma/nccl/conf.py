@@ -106,7 +106,8 @@ def _gids(nccl: Nccl, ports: Sequence[tuple[str, RdmaPort]]) -> list[Line]:
     if not common:
         listing = "; ".join(f"{place}: {', '.join(map(str, indexes))}" for place, indexes in fitting.items())
         raise ConfError(
-            f"the GIDs of {describe_gid(nccl)} have no index in common ({listing}), and NCCL_IB_GID_INDEX is one for all"
+            f"the GIDs of {describe_gid(nccl)} have no index in common ({listing}), and NCCL_IB_GID_INDEX is one "
+            "for all"
         )
     return [("NCCL_IB_GID_INDEX", min(common))]
 

@@ -20,8 +20,8 @@ class Nccl(Fragment, frozen=True):
     gid: Annotated[
         Literal["automatic", "index", "none"],
         describe(
-            "RoCE: automatic has NCCL (2.21 or newer) choose by the next three; index finds the one by which all devices "
-            "have such a GID; none says nothing"
+            "RoCE: automatic has NCCL (2.21 or newer) choose by the next three; index finds the one by which all "
+            "devices have such a GID; none says nothing"
         ),
     ] = "automatic"
     addr_family: Annotated[Literal["ipv4", "ipv6"], describe("the address of the GID")] = "ipv4"

@@ -83,8 +83,8 @@ def topology(ctx: Ctx) -> Outcome:
     adapters = [address for address, kind in topology_state.functions.items() if kind.startswith(nccl_topology.NETWORK)]
     if wrong := nccl_topology.strange(topology, gpus, used, [*adapters, *used]):
         hint = (
-            "the file of this VM size (Azure: ndv4-topo.xml for ND A100 v4, ndv5-topo.xml for H100 v5, H200 v5; in /opt/microsoft), "
-            "or take it out: NCCL looks itself"
+            "the file of this VM size (Azure: ndv4-topo.xml for ND A100 v4, ndv5-topo.xml for H100 v5, H200 v5; in "
+            "/opt/microsoft), or take it out: NCCL looks itself"
         )
         return fail(expected, f"{where}: {'; '.join(wrong)}", hint)
     return ok(f"{where}: {counted(len(topology.gpus), 'GPU')}, {counted(len(topology.adapters), 'adapter')}", expected)

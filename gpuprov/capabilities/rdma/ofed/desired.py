@@ -24,8 +24,15 @@ Pin-Priority: -1
 """
 NOTHING: dict[str, Json] = {
     "asked": False,
-    "source": "", "named": "", "files": {}, "hold": [], "release": [], "build": [], "reboot": "", "openibd": None,
-}  # fmt: skip
+    "source": "",
+    "named": "",
+    "files": {},
+    "hold": [],
+    "release": [],
+    "build": [],
+    "reboot": "",
+    "openibd": None,
+}
 
 
 def is_requested(ctx: Ctx) -> bool:

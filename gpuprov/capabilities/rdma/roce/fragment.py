@@ -43,7 +43,8 @@ class Roce(Fragment, frozen=True):
     traffic_class: Annotated[
         int,
         describe(
-            "traffic class that all RoCE traffic of a device gets, 0 to 255, whatever an application says; -1 leaves it",
+            "traffic class that all RoCE traffic of a device gets, 0 to 255, whatever an application says; -1 "
+            "leaves it",
             ge=UNSET,
             le=255,
         ),
@@ -64,8 +65,8 @@ class Roce(Fragment, frozen=True):
     mtu: Annotated[
         int,
         describe(
-            "MTU of the ports' network interfaces in bytes, 68 to 65535; RoCE itself takes the largest of 256, 512, 1024, "
-            "2048, 4096 that fits; -1 leaves it",
+            "MTU of the ports' network interfaces in bytes, 68 to 65535; RoCE itself takes the largest of 256, 512, "
+            "1024, 2048, 4096 that fits; -1 leaves it",
             ge=UNSET,
             le=65535,
         ),

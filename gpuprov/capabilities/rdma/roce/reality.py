@@ -46,7 +46,8 @@ def roce(facts: Facts, block: Rdma) -> dict[str, Json]:
 
 
 def ofed(facts: Facts) -> dict[str, Json] | None:
-    """Return the block of a host with DOCA-OFED; None without it. The host does not record where its package came from."""
+    """Return the block of a host with DOCA-OFED; None without it. The host does not record where its package came
+    from."""
     state, packages = facts.get(OFED), facts.get(PACKAGES)
     if catalogue.PROFILE not in packages:
         return None

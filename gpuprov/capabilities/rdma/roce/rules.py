@@ -57,8 +57,8 @@ def _classes(roce: Roce) -> Iterable[Problem]:
     classes = {key: getattr(roce, key) for key in ("tos", "traffic_class") if getattr(roce, key) != UNSET}
     if len({value >> 2 for value in classes.values()}) > 1:
         message = (
-            f"rdma.roce.traffic_class {roce.traffic_class} is DSCP {roce.traffic_class >> 2}, and tos {roce.tos} is DSCP "
-            f"{roce.tos >> 2}: traffic_class wins"
+            f"rdma.roce.traffic_class {roce.traffic_class} is DSCP {roce.traffic_class >> 2}, and tos {roce.tos} is "
+            f"DSCP {roce.tos >> 2}: traffic_class wins"
         )
         hint = "the same DSCP in both, or one of them"
         yield Problem(path=(*HERE, "traffic_class"), message=message, hint=hint, severity="warning")

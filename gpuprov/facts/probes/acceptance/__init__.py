@@ -7,8 +7,10 @@ from gpuprov.core.safe_parse import Unreadable, is_whole, parse_typed_json
 from gpuprov.facts.probes.base import Output, Probe
 
 PROGRAMS = (
-    "ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat rping ibv_rc_pingpong ibping nvbandwidth dcgmi mpirun "
-    "all_reduce_perf all_gather_perf reduce_scatter_perf alltoall_perf broadcast_perf reduce_perf sendrecv_perf stress-ng"
+    "ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat rping ibv_rc_pingpong ibping "
+    "nvbandwidth dcgmi mpirun "
+    "all_reduce_perf all_gather_perf reduce_scatter_perf alltoall_perf broadcast_perf reduce_perf sendrecv_perf "
+    "stress-ng"
 )
 """Programs of acceptance tests, as the catalogue and the `acceptance` block name them."""
 

@@ -10,10 +10,12 @@ from gpuprov.rules.engine_output import Engine, parse
 # would be Ansible's own: the role runs this script too. docker's unit comes after the question, which starts a daemon
 # that waits behind its socket. Its command line is the unit's; where that has variables, the process's.
 # Of k3s and RKE2: both units of RKE2 are installed on every node, and one is enabled. Their settings have the cluster's
-# token, and what they write has passwords of registries, so that of the one a single key is read, and the others are left
-# out; of a template, only what says where its runtimes come from.
-CLUSTERS = f"""part() {{ [ -f "$1" ] && echo "@file $1 $(stat -c %.3Z "$1")" && sed -nE "$2" "$1" | sed 's/^/ /' && echo; }}
-on() {{ for v in is-active is-enabled; do for n; do systemctl -q $v "$n" 2>/dev/null && echo "$n" && return; done; done; false; }}
+# token, and what they write has passwords of registries, so that of the one a single key is read, and the others are
+# left out; of a template, only what says where its runtimes come from.
+CLUSTERS = f"""part() {{ [ -f "$1" ] && echo "@file $1 $(stat -c %.3Z "$1")" && sed -nE "$2" "$1" | sed 's/^/ /' &&
+  echo; }}
+on() {{ for v in is-active is-enabled; do for n; do systemctl -q $v "$n" 2>/dev/null && echo "$n" && return; done; done
+  false; }}
 for k in k3s rke2; do
   [ -d /var/lib/rancher/$k ] || continue
   u=$(on $k.service $k-server.service $k-agent.service) || continue
@@ -51,7 +53,8 @@ if command -v dockerd >/dev/null; then
   unit docker.service; x=$(systemctl show -p ExecStart docker.service 2>/dev/null)
   p=$(systemctl show -p MainPID docker.service 2>/dev/null)
   case $x in *'$'*) x=$({ tr '\0' ' ' <"/proc/${p#MainPID=}/cmdline"; } 2>/dev/null) ;; esac
-  printf '%s\n' "$x" | grep -oE -e '--(default-runtime|config-file)[= ]+[^ ;]+' | sed -E 's/^--(default|config)[^= ]*[= ]*/@\1 /'
+  printf '%s\n' "$x" | grep -oE -e '--(default-runtime|config-file)[= ]+[^ ;]+' |
+    sed -E 's/^--(default|config)[^= ]*[= ]*/@\1 /'
   printf '%s\n' "$x" | tr ' ' '\n' | grep -oE '^--?[A-Za-z][a-z-]*' | sort -u | sed 's/^/@flag /'
 fi
 if command -v containerd >/dev/null; then

@@ -1,4 +1,5 @@
-"""The NVIDIA Container Toolkit on a host: its release and settings, CDI specifications, device links, rootless users."""
+"""The NVIDIA Container Toolkit on a host: its release and settings, CDI specifications, device links, rootless
+users."""
 
 import re
 
@@ -213,7 +214,8 @@ CDI_ANSWERS = Probe(
 f=$(grep -lsE 'nvidia\.com/gpu' /etc/cdi/* /var/run/cdi/*)
 IFS='
 '
-grep -hsE 'cdiVersion|additionalGids|intelRdt|netDevices' $f /dev/null | grep -qvE 'cdiVersion.*[^0-9.]0\.[1-5]\.0' || exit 0
+grep -hsE 'cdiVersion|additionalGids|intelRdt|netDevices' $f /dev/null | grep -qvE 'cdiVersion.*[^0-9.]0\.[1-5]\.0' ||
+  exit 0
 d=$(mktemp -d /run/gpuprov-cdi.XXXXXX) && trap 'rm -rf "$d"' EXIT && mkdir "$d/hooks" "$d/root" "$d/network" || exit 0
 printf '[engine]\nlock_type = "file"\n[network]\nnetwork_config_dir = "%s/network"\n' "$d" >"$d/conf"
 case $(podman --version) in *' 4.'[0-5].*) c=CONTAINERS_CONF ;; *) c=CONTAINERS_CONF_OVERRIDE ;; esac
@@ -238,7 +240,8 @@ nvidia-smi -L 2>&1 && nvidia-smi --query-gpu=index,mig.mode.current --format=csv
 )
 USERS = Probe(
     "rootless_users",
-    r"""r() { if [ "$(id -u)" = 0 ]; then setpriv --reuid="$1" --regid="$2" --clear-groups timeout 5 head -c 1000000 "$3"; else
+    r"""r() { if [ "$(id -u)" = 0 ]
+  then setpriv --reuid="$1" --regid="$2" --clear-groups timeout 5 head -c 1000000 "$3"; else
   head -c 1000000 "$3"; fi </dev/null 2>/dev/null; }
 getent passwd | while IFS=: read -r n _ i g _ h _; do
   [ "$i" -ge 1000 ] 2>/dev/null && [ "$i" -lt 65000 ] || continue

@@ -1,5 +1,5 @@
-"""Run CUDA on each GPU and MIG device in a container of each engine, and print how each run ended. It is sent to hosts as
-text, behind PROGRAM, the program that runs CUDA, for any Python from 3.6 on.
+"""Run CUDA on each GPU and MIG device in a container of each engine, and print how each run ended. It is sent to hosts
+as text, behind PROGRAM, the program that runs CUDA, for any Python from 3.6 on.
 
 An image needs neither Python nor a shell: the program in the container is the host's own Python, with its linker and
 libraries, mounted read-only. It finds libcuda as any program there does, by the image's linker cache, into which the
@@ -55,7 +55,8 @@ def find_drain() -> str:
 
 
 def list_mounts() -> Any:
-    """Return paths of the host's Python, by the path in the container; of libraries under the names that the linker asks for."""
+    """Return paths of the host's Python, by the path in the container; of libraries under the names that the linker
+    asks for."""
     with open("/proc/self/maps", encoding="utf-8") as maps:
         mapped = maps.read()
     linker = next(

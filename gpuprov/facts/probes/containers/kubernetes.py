@@ -26,7 +26,8 @@ KUBECONFIGS = (
 DRIVER_ROOT, TOOLKIT_ROOT = "/run/nvidia/driver", "/usr/local/nvidia/toolkit"
 # Names of processes, which the kernel cuts after 15 letters: nvidia-mig-manager, nvidia-device-plugin (NVIDIA's and
 # HAMi's), vGPUmonitor (HAMi's), gpushare-device-plugin-v2, gpu-kubelet-plugin (DRA), volcano-device-plugin,
-# volcano-vgpu-device-plugin: https://github.com/Project-HAMi/volcano-vgpu-device-plugin/blob/main/docker/Dockerfile.ubuntu20.04,
+# volcano-vgpu-device-plugin:
+# https://github.com/Project-HAMi/volcano-vgpu-device-plugin/blob/main/docker/Dockerfile.ubuntu20.04,
 # https://github.com/volcano-sh/devices.
 DRA, VOLCANO = "gpu-kubelet-plu", ("volcano-device-", "volcano-vgpu-de")
 MIG_MANAGER, PLUGIN, HAMI, GPUSHARE = "nvidia-mig-mana", "nvidia-device-p", "vGPUmonitor", "gpushare-device"
@@ -157,7 +158,8 @@ done; true""",
 NODE = Probe(
     "kubernetes_node",
     f"""for u in {" ".join(UNITS)}; do
-  s=$(systemctl show -p LoadState -p ActiveState -p UnitFileState "$u" 2>/dev/null | sort | sed 's/^[^=]*=//' | tr '\\n' '|')
+  s=$(systemctl show -p LoadState -p ActiveState -p UnitFileState "$u" 2>/dev/null | sort | sed 's/^[^=]*=//' |
+    tr '\\n' '|')
   case $s in *"|loaded|"*) a=${{s%%|*}}; f=${{s#*|loaded|}}; echo "unit|$u|$a|${{f%|}}";; esac
 done
 while read -r d m r; do [ "$m" = {DRIVER_ROOT} ] && echo "manager|{DRIVER}"; done < /proc/self/mounts
@@ -166,7 +168,8 @@ while read -r d m r; do [ "$m" = {DRIVER_ROOT} ] && echo "manager|{DRIVER}"; don
 {ROOTS}roots '{"|".join((MIG_MANAGER, PLUGIN, HAMI, GPUSHARE, DRA, *VOLCANO))}' | while read -r d; do
   read -r c < "$d/comm" && echo "manager|$c"
 done 2>/dev/null | sort -u
-k=$(command -v kubectl) || for f in /var/lib/rancher/rke2/bin/kubectl /usr/local/bin/kubectl; do [ -x "$f" ] && k=$f; done
+k=$(command -v kubectl) || for f in /var/lib/rancher/rke2/bin/kubectl /usr/local/bin/kubectl; do [ -x "$f" ] &&
+  k=$f; done
 c=""; for f in {" ".join(KUBECONFIGS)}; do [ -r "$f" ] && c=$f && break; done
 [ -n "$c" ] || exit 0
 p=$(sed -n 's/^ *client-certificate: *//p' "$c" | head -n 1)

@@ -81,8 +81,8 @@ def _build_toolkit(fields: dict[str, str]) -> Toolkit:
 PACKAGES = Probe(
     "cuda_packages",
     build_packages_script(
-        "'cuda*' 'libcu*-[0-9]*-[0-9]*' 'libcudnn*' 'libnccl*' 'libnpp*' 'libnv*-*-*' 'gds-tools-*' 'nvidia-gds*' nvidia-cuda-toolkit "
-        "nvidia-cuda-dev",
+        "'cuda*' 'libcu*-[0-9]*-[0-9]*' 'libcudnn*' 'libnccl*' 'libnpp*' 'libnv*-*-*' 'gds-tools-*' 'nvidia-gds*' "
+        "nvidia-cuda-toolkit nvidia-cuda-dev",
         "cuda.*|libcu.*-[0-9]+-[0-9]+|libcudnn.*|libnccl.*|libnpp.*|libnv.*-[0-9]+-[0-9]+|gds-tools-.*|nvidia-gds.*",
     ),
     parse_packages,
@@ -100,7 +100,8 @@ INDEX = Probe(
         zypper.search(*PATTERNS),
     ),
     parse_index,
-    "apt-cache madison cuda-toolkit-12-4 libcudnn9-cuda-12 libnccl2; dnf -C repoquery --showduplicates 'cuda-toolkit-*'",
+    "apt-cache madison cuda-toolkit-12-4 libcudnn9-cuda-12 libnccl2; dnf -C repoquery --showduplicates "
+    "'cuda-toolkit-*'",
 )
 """Offered versions of the top-level packages of toolkit, cuDNN and NCCL; from the lists that the host has fetched,
 never the network."""
@@ -127,7 +128,8 @@ _COMPONENTS = r"""awk '/^@/ { mine = ($0 ~ /-[0-9]+-[0-9]+(-config-common)?[|]/)
 REQUIRES = Probe(
     "cuda_requires",
     by_family(
-        r"""apt-cache pkgnames | grep -E -- '-[0-9]+-[0-9]+(-config-common)?$' | xargs -r apt-cache show 2>/dev/null | awk '
+        r"""apt-cache pkgnames | grep -E -- '-[0-9]+-[0-9]+(-config-common)?$' | xargs -r apt-cache show 2>/dev/null |
+  awk '
   /^Package: / { name = $2 }
   /^Version: / { version = $2 }
   /^Depends: / { depends = substr($0, 10) }
@@ -184,7 +186,8 @@ for f in $d/cudnn_version.h $d/*/cudnn_version.h $d/cudnn_version_v9.h $d/*/cudn
 done
 for d in /usr/local /var; do set -- $d $(df -Pk $d | tail -n 1); echo "space $5 $1"; done; true""",
     parse_toolkits,
-    "ls -ld /usr/local/cuda*; /usr/local/cuda/bin/nvcc --version; update-alternatives --display cuda; ldconfig -p | grep cudart",
+    "ls -ld /usr/local/cuda*; /usr/local/cuda/bin/nvcc --version; update-alternatives --display cuda; ldconfig -p | "
+    "grep cudart",
     speaks=True,
 )
 """Toolkits in /usr/local and libraries that the linker finds; of several files with one name the first, as the

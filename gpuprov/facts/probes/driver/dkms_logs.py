@@ -104,6 +104,6 @@ true""",
     "ls -l /etc/dkms/no-autoinstall /etc/kernel/*/*dkms*; grep AUTOINSTALL /var/lib/dkms/nvidia*/*/source/dkms.conf",
     blank=r"hook\||service$",
 )
-"""What keeps DKMS from building by itself: its settings, and hooks of kernel packages that do not run (run-parts leaves out
-what is not executable, kernel-install(8) what is masked); dkms.service builds at a boot in their place. A package's postinst
-then leaves a host without modules and reports success."""
+"""What keeps DKMS from building by itself: its settings, and hooks of kernel packages that do not run (run-parts leaves
+out what is not executable, kernel-install(8) what is masked); dkms.service builds at a boot in their place. A package's
+postinst then leaves a host without modules and reports success."""

@@ -76,7 +76,8 @@ def build_rows_script(words: str) -> str:
     of_them = f"grep -Ei '^[^|]*[|].*({words})'"
     # Not the architecture of the package rpm, which has another name on openSUSE Leap's images (rpm-ndb).
     rpm = f"""a=$(rpm -E %_arch) && echo "own|$a"
-rpm -qa --qf 'row|%{{NAME}}|%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}|%{{SOURCERPM}}|%{{ARCH}}|%{{VENDOR}}\\n' | {of_them}; true"""
+rpm -qa --qf 'row|%{{NAME}}|%{{EPOCHNUM}}:%{{VERSION}}-%{{RELEASE}}|%{{SOURCERPM}}|%{{ARCH}}|%{{VENDOR}}\\n' |
+  {of_them}; true"""
     return by_family(
         f"""a=$(dpkg --print-architecture) && echo "own|$a"
 dpkg-query -W -f '${{db:Status-Abbrev}}|${{Package}}|${{Version}}|${{source:Package}}|${{Architecture}}|${{Maintainer}}\\n' |
@@ -97,12 +98,14 @@ _THERE = f"rpm -q --qf 'there|%{{NAME}}\\n' {' '.join(TOOLS)} | grep '^there|'"
 BUILDING = Probe(
     "driver_building",
     by_family(
-        'for d in /lib/modules/*; do echo "linux-headers-${d##*/}"; done | xargs -r apt-cache madison 2>/dev/null; true',
+        'for d in /lib/modules/*; do echo "linux-headers-${d##*/}"; done | xargs -r apt-cache madison 2>/dev/null; '
+        "true",
         f"{_THERE}\n{dnf.search('kernel*-devel', 'kernel*-modules-extra', 'kernel*-drivers-gpu', *TOOLS)}",
         f"{_THERE}\n{zypper.search('kernel-*-devel', *TOOLS)}",
     ),
     parse_building,
-    "apt-cache madison linux-headers-KERNEL; dnf -C repoquery --showduplicates 'kernel*-devel'; zypper search -s 'kernel-*-devel'",
+    "apt-cache madison linux-headers-KERNEL; dnf -C repoquery --showduplicates 'kernel*-devel'; zypper search -s "
+    "'kernel-*-devel'",
 )
 """Offered kernel headers and tools, from the lists that the host has fetched, never the network."""
 ARCHIVES = Probe(

@@ -139,12 +139,14 @@ PATTERNS = ("nvidia-fs-dkms", "gds-tools-*", "libcufile-*")
 INDEX = Probe(
     "gds_index",
     by_family(
-        "apt-cache pkgnames | grep -xE 'nvidia-fs-dkms|(gds-tools|libcufile)-[0-9-]+' | xargs -r apt-cache madison 2>/dev/null; true",
+        "apt-cache pkgnames | grep -xE 'nvidia-fs-dkms|(gds-tools|libcufile)-[0-9-]+' | xargs -r apt-cache madison "
+        "2>/dev/null; true",
         dnf.search(*PATTERNS, streams=True),
         zypper.search(*PATTERNS),
     ),
     parse_index,
-    "apt-cache madison nvidia-fs-dkms gds-tools-12-8 libcufile-12-8; dnf -C repoquery --showduplicates 'gds-tools-*' nvidia-fs-dkms",
+    "apt-cache madison nvidia-fs-dkms gds-tools-12-8 libcufile-12-8; dnf -C repoquery --showduplicates "
+    "'gds-tools-*' nvidia-fs-dkms",
 )
 """Offered versions, from the lists that the host has fetched."""
 GDS = Probe(
@@ -153,7 +155,8 @@ GDS = Probe(
 echo "id|$(ID=; . /etc/os-release 2>/dev/null; echo "$ID")"
 [ ! -e /etc/cufile.json ] || echo "link|$(readlink -f /etc/cufile.json)"
 [ ! -d /sys/module/nvidia_fs ] || {
-  v=$(cat /sys/module/nvidia_fs/version 2>/dev/null || sed -n 's/.*version: *//p' /proc/driver/nvidia-fs/version 2>/dev/null)
+  v=$(cat /sys/module/nvidia_fs/version 2>/dev/null ||
+    sed -n 's/.*version: *//p' /proc/driver/nvidia-fs/version 2>/dev/null)
   echo "module|${v:-loaded}"
 }
 for d in /var/lib/dkms/nvidia-fs/*/source; do [ -e "$d" ] && d=${d%/source} && echo "tree|${d##*/}"; done
@@ -168,7 +171,8 @@ esac
 m=$(cat /sys/module/nvme_core/parameters/multipath 2>/dev/null) && echo "multipath|$m"
 true""",
     parse,
-    "ls -l /etc/cufile.json; modinfo nvidia_fs; grep p2pdma /proc/kallsyms; cat /sys/module/nvme_core/parameters/multipath",
+    "ls -l /etc/cufile.json; modinfo nvidia_fs; grep p2pdma /proc/kallsyms; cat "
+    "/sys/module/nvme_core/parameters/multipath",
     speaks=True,
 )
 CHECK = Probe(

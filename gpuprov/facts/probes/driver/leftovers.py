@@ -77,7 +77,8 @@ for f in /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/local/lib/modprobe.d
   l=; [ -L "$f" ] && l=1
   echo "file|$f|$(printf '%s\\n' "$o" | head -n 1)|$l"
 done
-grep -Eq '(modprobe[.]blacklist|rd[.]driver[.]blacklist)=([^ ]*,)?nouveau([, ]|$)' {COMMAND_LINE} && echo 'file|{COMMAND_LINE}||'
+grep -Eq '(modprobe[.]blacklist|rd[.]driver[.]blacklist)=([^ ]*,)?nouveau([, ]|$)' {COMMAND_LINE} &&
+  echo 'file|{COMMAND_LINE}||'
 true""",
     parse_blacklists,
     "grep -rs 'blacklist nouveau' /etc/modprobe.d /lib/modprobe.d; cat /proc/cmdline",

@@ -39,7 +39,8 @@ class SmiGpu(msgspec.Struct, frozen=True):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """A process that has an NVIDIA device file open. `unit` is its systemd unit or container scope, empty if unknown."""
+    """A process that has an NVIDIA device file open. `unit` is its systemd unit or container scope, empty if
+    unknown."""
 
     pid: int
     command: str
@@ -145,7 +146,8 @@ CLIENTS = Probe(
   u=$(unit_of "$p/cgroup")
   echo "${p#/proc/}|$c|$u"
 done
-[ "$(find /proc/$$/cwd -prune -lname '/*' -printf 'x\\n' | sort -u | sed -n 's/x/found/p' | tail -n 1)" = found ] && echo looked""",
+[ "$(find /proc/$$/cwd -prune -lname '/*' -printf 'x\\n' | sort -u | sed -n 's/x/found/p' | tail -n 1)" = found ] &&
+  echo looked""",
     parse_clients,
     "fuser -v /dev/nvidia*",
 )

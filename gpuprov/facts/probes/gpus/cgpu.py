@@ -35,7 +35,8 @@ CGPU = Probe(
     "cgpu",
     f"""{onhost.READER}for m in {" ".join(onhost.MODULES)}; do modinfo -n $m >/dev/null 2>&1 && echo "module|$m"; done
 """
-    """nvidia-smi --query-gpu=pci.bus_id,mig.mode.current --format=csv,noheader 2>/dev/null | sed -n '/, Enabled/s/^/mig|/p'
+    """nvidia-smi --query-gpu=pci.bus_id,mig.mode.current --format=csv,noheader 2>/dev/null |
+  sed -n '/, Enabled/s/^/mig|/p'
 for f in $(grep -lsx nvidia-cuda-mps /proc/[0-9]*/comm); do
   grep -qs '/gpuprov-mps@' "${f%comm}cgroup" && echo 'mps|gpuprov' || echo 'mps|'
 done | sort -u

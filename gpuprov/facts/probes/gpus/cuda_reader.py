@@ -1,5 +1,5 @@
-"""Run CUDA on each GPU and MIG device, as an ordinary user or in a container, and print how each run ended. It is sent to
-hosts as text, for any Python from 3.6 on.
+"""Run CUDA on each GPU and MIG device, as an ordinary user or in a container, and print how each run ended. It is sent
+to hosts as text, for any Python from 3.6 on.
 
 Each device gets a process that may see it alone: libcuda, a context, 1 MiB of memory, a copy there and back. It makes
 nothing on the host: libcuda would make a missing /dev/nvidia-uvm, so without it nothing is run; and it is no client of

@@ -18,7 +18,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     """The end of CUDA on one device. `device`: its UUID; `address`: of its GPU; `mode`: the GPU's compute mode.
 
     `step`: what failed: a function of libcuda, with its `code`; `become`; `load`, with code 1 where no linker cache is;
-    `open`, with errno; these with the error or the path as `text`; `compare`, `crash` or `hang`. Empty if all went well.
+    `open`, with errno; these with the error or the path as `text`; `compare`, `crash` or `hang`. Empty if all went
+    well.
     """
 
     device: str
@@ -30,8 +31,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Runs(msgspec.Struct, frozen=True, kw_only=True):
-    """`obstacle`: why nothing was run: no-user, no-device or no-uvm, with its `text`; off, if nobody was named. `missing`:
-    the host has no Python for it."""
+    """`obstacle`: why nothing was run: no-user, no-device or no-uvm, with its `text`; off, if nobody was named.
+    `missing`: the host has no Python for it."""
 
     runs: tuple[Run, ...] = ()
     obstacle: str = ""
@@ -40,8 +41,8 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InEngine(msgspec.Struct, frozen=True, kw_only=True):
-    """CUDA in a container of an engine. Without runs, `said`: the engine's answer when it was asked for the `image`, or to
-    `start` the container."""
+    """CUDA in a container of an engine. Without runs, `said`: the engine's answer when it was asked for the `image`, or
+    to `start` the container."""
 
     runs: tuple[Run, ...] = ()
     failed: Literal["", "image", "start"] = ""
@@ -49,8 +50,8 @@ class InEngine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InContainers(msgspec.Struct, frozen=True, kw_only=True):
-    """By engine. `obstacle`: why nothing was run: no-device or no-uvm; drained, with by whom as `text`; turn: another such
-    check runs for long; off, if no image was named."""
+    """By engine. `obstacle`: why nothing was run: no-device or no-uvm; drained, with by whom as `text`; turn: another
+    such check runs for long; off, if no image was named."""
 
     engines: dict[str, InEngine] = {}
     obstacle: str = ""
@@ -119,8 +120,8 @@ CUDA_IN_CONTAINERS: Probe[InContainers] = Probe(
     knows_missing=True,
     blank="off",
 )
-"""Runs containers of $cuda_image in $cuda_engines, names with spaces between; all that the host has, if empty; without an
-image nothing is run."""
+"""Runs containers of $cuda_image in $cuda_engines, names with spaces between; all that the host has, if empty; without
+an image nothing is run."""
 CUDA_IMAGES: Probe[tuple[str, ...]] = Probe(
     "cuda_images",
     """[ -n "$cuda_image" ] || { echo off; exit 0; }

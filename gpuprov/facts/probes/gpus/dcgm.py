@@ -151,7 +151,8 @@ done
 command -v nv-hostengine >/dev/null &&
   echo "installed|$(timeout 10 nv-hostengine --version 2>/dev/null </dev/null | sed -n 's/^Version *: *//p' | head -n 1)"
 if command -v dcgmi >/dev/null; then
-  timeout 20 dcgmi discovery --host "$at" -l 2>&1 </dev/null | grep -E '(GPUs?|NvSwitch(es)?) found|Error' | sed 's/^/discovery|/'
+  timeout 20 dcgmi discovery --host "$at" -l 2>&1 </dev/null | grep -E '(GPUs?|NvSwitch(es)?) found|Error' |
+    sed 's/^/discovery|/'
   [ "$at" = localhost ] && set -- -v || set -- -v --host "$at"
   echo "running|$(timeout 20 dcgmi "$@" 2>/dev/null </dev/null | awk '/^Hostengine build info/{f=1} f && /^Version/{print $NF; exit}')"
 fi; true""",

@@ -175,7 +175,8 @@ D|"*) sleep 4;; esac
 fi
 slurmd=
 for d in /proc/[0-9]*; do
-  [ -O "$d" ] && IFS= read -r c 2>/dev/null < "$d/comm" && [ "$c" = slurmd ] && mine "$d" && {{ slurmd=1; echo @slurmd; break; }}
+  [ -O "$d" ] && IFS= read -r c 2>/dev/null < "$d/comm" && [ "$c" = slurmd ] && mine "$d" && {{ slurmd=1; echo @slurmd
+    break; }}
 done 2>/dev/null
 o=$(seen=' '; printf '%s\\n' "$a" | while IFS= read -r l; do
   pid "$l" || continue

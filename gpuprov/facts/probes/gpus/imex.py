@@ -1,4 +1,5 @@
-"""nvidia-imex on a compute tray: its daemon, its configured members, the report of its control program, and channel 0."""
+"""nvidia-imex on a compute tray: its daemon, its configured members, the report of its control program, and channel
+0."""
 
 import msgspec
 

@@ -100,8 +100,8 @@ class MigState(msgspec.Struct, frozen=True, kw_only=True):
 class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
     """A driver capability: `path` below /proc/driver/nvidia/capabilities, and the mode of its device file.
 
-    `mode` is empty without a device file; `expected` is the mode that the driver specifies, as four octal digits. `kept`:
-    the driver is configured to leave the file as the administrator made it.
+    `mode` is empty without a device file; `expected` is the mode that the driver specifies, as four octal digits.
+    `kept`: the driver is configured to leave the file as the administrator made it.
     """
 
     path: str
@@ -217,7 +217,8 @@ STATE = Probe(
 "$p" - <<'READER_ENDS'
 {READER}READER_ENDS""",
     parse_state,
-    "nvidia-smi -L; nvidia-smi mig -lgi; nvidia-smi mig -lci; nvidia-smi --query-gpu=mig.mode.current,mig.mode.pending --format=csv",
+    "nvidia-smi -L; nvidia-smi mig -lgi; nvidia-smi mig -lci; nvidia-smi "
+    "--query-gpu=mig.mode.current,mig.mode.pending --format=csv",
     speaks=True,
     knows_missing=True,
 )
@@ -230,7 +231,8 @@ CAPABILITIES = Probe(
 for f in gpu*/mig/gi*/access gpu*/mig/gi*/ci*/access; do
   [ -r "$f" ] || continue
   n=""; m=""; y=""
-  while read -r k v; do case $k in DeviceFileMinor:) n=$v;; DeviceFileMode:) m=$v;; DeviceFileModify:) y=$v;; esac; done < "$f"
+  while read -r k v; do case $k in DeviceFileMinor:) n=$v;; DeviceFileMode:) m=$v;; DeviceFileModify:) y=$v;; esac
+    done < "$f"
   echo "$f|$n|$m|$y|$(stat -c '%a|%U:%G' /dev/nvidia-caps/nvidia-cap$n 2>/dev/null || echo '|')"
 done; true""",
     parse_capabilities,

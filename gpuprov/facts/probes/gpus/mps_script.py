@@ -13,7 +13,8 @@ SCRIPT = (
     UNIT_OF
     + r"""c=nvidia-cuda-mps-control; n=0
 command -v $c >/dev/null && echo 'program|'
-nvidia-smi --query-gpu=index,uuid,pci.bus_id,compute_mode,mig.mode.current --format=csv,noheader 2>&1 </dev/null | sed 's/^/gpu|/'
+nvidia-smi --query-gpu=index,uuid,pci.bus_id,compute_mode,mig.mode.current --format=csv,noheader 2>&1 </dev/null |
+  sed 's/^/gpu|/'
 nvidia-smi -L 2>/dev/null </dev/null | sed 's/^/device|/'
 s=$(df -Pm /dev/shm 2>/dev/null | awk 'NR==2 {print $2}') && [ -n "$s" ] && echo "shm|$s"
 for u in $({ systemctl list-units --all --plain --no-legend 'gpuprov-mps@*.service' | awk '{print $1}'
@@ -68,7 +69,8 @@ for f in /proc/[0-9]*/comm; do
       { echo "get_active_thread_percentage $q"; echo "get_server_status $q"; echo "get_client_list $q"; } | ask |
         sed "s#^#server|$p|$q|answer|#"
     done
-    case " $a" in *" -S"*|*" --static-partitioning"*) echo lspart | ask | grep '^GPU-' | sed "s#^#partition|$p|#" ;; esac ;;
+    case " $a" in *" -S"*|*" --static-partitioning"*) echo lspart | ask | grep '^GPU-' |
+      sed "s#^#partition|$p|#" ;; esac ;;
   esac
 done; true"""
 )

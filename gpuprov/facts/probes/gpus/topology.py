@@ -1,4 +1,5 @@
-"""The PCI tree above GPUs, NVSwitches and HCAs with the state of its links, and the sockets of NUMA nodes, from sysfs."""
+"""The PCI tree above GPUs, NVSwitches and HCAs with the state of its links, and the sockets of NUMA nodes, from
+sysfs."""
 
 import re
 
@@ -139,5 +140,6 @@ done; true""",
     blank=r"node\|",
 )
 """One fork for the whole bus: attributes are read by the shell itself. Only of a function without a width the vendor is
-read on the bus, which wakes it: one that does not answer even then has none. Bridges, NVIDIA's GPUs and NVSwitches, NVIDIA's
-network functions (15b3; except NVLink bridges without an RDMA device), and any other function with an RDMA device."""
+read on the bus, which wakes it: one that does not answer even then has none. Bridges, NVIDIA's GPUs and NVSwitches,
+NVIDIA's network functions (15b3; except NVLink bridges without an RDMA device), and any other function with an RDMA
+device."""

@@ -105,11 +105,13 @@ c=/etc/nvidia/gridd.conf; t=/etc/nvidia/ClientConfigToken
 if [ -e $c ]; then
   echo 'config|'
   sed -n 's/^[[:space:]]*\\([A-Za-z][A-Za-z0-9]*\\)[[:space:]]*=/setting|\\1=/p' $c
-  o=$(sed -n 's/^[[:space:]]*ClientConfigTokenPath[[:space:]]*=[[:space:]]*"\\{0,1\\}\\([^"#]*[^"# ]\\).*/\\1/p' $c | tail -n 1)
+  o=$(sed -n 's/^[[:space:]]*ClientConfigTokenPath[[:space:]]*=[[:space:]]*"\\{0,1\\}\\([^"#]*[^"# ]\\).*/\\1/p' $c |
+    tail -n 1)
 fi
 for f in "${tokens:-${o:-$t}}"/client_configuration_token_*.tok; do
   [ -f "$f" ] || continue
-  e=$(cut -d. -f2 "$f" | tr '_-' '/+' | { cat; echo '==='; } | tr -d '\\n' | base64 -d 2>/dev/null | tr ',{}' '\\n\\n\\n' \\
+  e=$(cut -d. -f2 "$f" | tr '_-' '/+' | { cat; echo '==='; } | tr -d '\\n' | base64 -d 2>/dev/null |
+    tr ',{}' '\\n\\n\\n' \\
     | sed -n 's/^ *"exp" *: *\\([0-9]\\{9,11\\}\\).*/\\1/p' | head -n 1)
   echo "token|$(stat -c '%a|%U' "$f")|$(sha256sum < "$f" | cut -d' ' -f1)|$e|$f"
 done

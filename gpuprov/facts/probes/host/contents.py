@@ -1,4 +1,5 @@
-"""Files that gpuprov writes, as they are on a host: kind, mode, owner, checksum; and their units as loaded by systemd."""
+"""Files that gpuprov writes, as they are on a host: kind, mode, owner, checksum; and their units as loaded by
+systemd."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -101,7 +102,8 @@ def _list_rivals(rows: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
 EXEC = r"s#^Exec[A-Za-z]*=[-@:+!]*(/[^ ]+) -B .*#\1#p"
 """A sed expression that extracts the interpreter of a gpuprov command."""
 DROP_INS = "/^FragmentPath=/{s///;h;/^\\/\\(etc\\|run\\)\\//p};/^DropInPaths=./{s/^DropInPaths=//;G;p}"
-"""A sed expression that extracts the drop-ins of units, the files of the units that have some, and files of the site's."""
+"""A sed expression that extracts the drop-ins of units, the files of the units that have some, and files of the
+site's."""
 RIVALS = ("Conflicts", "ConflictedBy")
 """Properties that name the units of which systemd runs none beside this one: systemd.unit(5)."""
 SHOW_ALL = (*SHOW[:-1], *(word for name in RIVALS for word in ("-p", name)), "--")
@@ -135,12 +137,14 @@ for p in $paths; do [ -e "$p" ] || [ -L "$p" ] || echo "none|$p"; done
 [ -z "$lines" ] || for p in $(find $lines -maxdepth 0 -type f -readable -size -{lines.LARGEST + 1}k); do
 echo "lines|$p"; head -c {lines.LARGEST << 10} -- "$p" | sed 's/^/text|/'; echo
 done
-for p in $paths; do case $p in *.service) [ -L "$p" ] || [ ! -f "$p" ] || for y in $(sed -nE '{EXEC}' "$p" | sort -u); do
+for p in $paths; do case $p in *.service) [ -L "$p" ] || [ ! -f "$p" ] || for y in $(sed -nE '{EXEC}' "$p" |
+  sort -u); do
 echo "python|$p|$y"; find -L "$y" -maxdepth 0 -type f -perm -0100 -printf 'sound|%m|%U|%p\\n'; done ;; esac; done
 [ -z "$units" ] || {{
 s=$(systemctl {" ".join(SHOW_ALL)} $units)
 echo "$s" | sed 's/^/unit|/'
-o=$(echo "$s" | sed -nE 's/^({"|".join(RIVALS)})=(.)/\\2/p' | tr ' ' '\\n' | grep -E '[.](service|timer|path|socket|mount)$' | sort -u)
+o=$(echo "$s" | sed -nE 's/^({"|".join(RIVALS)})=(.)/\\2/p' | tr ' ' '\\n' |
+  grep -E '[.](service|timer|path|socket|mount)$' | sort -u)
 [ -z "$o" ] || systemctl {" ".join(SHOW)} $o | sed 's/^/other|/'
 for d in $(echo "$s" | sed -n '{DROP_INS}' | tr ' ' '\\n' | sort -u); do
 [ ! -f "$d" ] || {{ echo "dropin|$d"; head -c 65536 -- "$d" | sed 's/^/text|/'; echo; }}

@@ -92,7 +92,8 @@ done; true""".replace(
         "VARIABLES", build_environment_script("env", "CUDA_|NVIDIA_|LD_PRELOAD|LD_LIBRARY_PATH", certain=True)
     ),
     parse,
-    f"grep -rE 'CUDA_|NVIDIA_|LD_' {SHOWN} /etc/security/pam_env.conf; systemctl show-environment; cat /etc/ld.so.preload",
+    f"grep -rE 'CUDA_|NVIDIA_|LD_' {SHOWN} /etc/security/pam_env.conf; systemctl show-environment; cat "
+    "/etc/ld.so.preload",
     speaks=True,
     blank=r"read\|",
 )

@@ -95,8 +95,8 @@ WORDS: dict[Family, Words] = {
         reinstall="dnf reinstall",
         remove="dnf remove",
         purge="dnf remove",
-        repair="rpm --verifydb, and rpm --rebuilddb where that complains; dnf check; then dnf remove --duplicates, which "
-        "runs the scripts of what it removes (rpm -q --scripts)",
+        repair="rpm --verifydb, and rpm --rebuilddb where that complains; dnf check; then dnf remove --duplicates, "
+        "which runs the scripts of what it removes (rpm -q --scripts)",
         clean="dnf clean packages",
         fetch="dnf makecache",
         old_kernels="dnf remove --oldinstallonly",

@@ -41,4 +41,5 @@ find "$@" -mindepth 1 -maxdepth 1 -perm -0002 ! -type l -printf 'open|%y|%m|%U|%
     speaks=True,
     blank=r"read\|",
 )
-"""Not what a group may write: /usr/local is staff's on Debian (https://www.debian.org/doc/debian-policy/ch-opersys.html)."""
+"""Not what a group may write: /usr/local is staff's on Debian
+(https://www.debian.org/doc/debian-policy/ch-opersys.html)."""

@@ -97,9 +97,11 @@ def parse(output: Output) -> Hardware:
 HARDWARE = Probe(
     "hardware",
     """for t in /sys/devices/system/cpu/cpu[0-9]*/topology; do
-  [ -r "$t/physical_package_id" ] && read -r p < "$t/physical_package_id" && read -r c < "$t/core_id" && echo "core|$p|$c"
+  [ -r "$t/physical_package_id" ] && read -r p < "$t/physical_package_id" && read -r c < "$t/core_id" &&
+    echo "core|$p|$c"
 done
-while read -r k v _; do case $k in MemTotal:) echo "memory|$v" ;; SwapTotal:) echo "swap|$v" ;; esac; done < /proc/meminfo
+while read -r k v _; do case $k in MemTotal:) echo "memory|$v" ;; SwapTotal:) echo "swap|$v" ;; esac
+  done < /proc/meminfo
 n=0; for d in /sys/class/nvme/nvme*; do [ ! -e "$d" ] || n=$((n + 1)); done; echo "nvme|$n"
 for i in /sys/class/net/*; do
   [ "${i##*/}" = lo ] || { [ -r "$i/operstate" ] && read -r s < "$i/operstate" && echo "interface|${i##*/}|$s"; }
@@ -120,7 +122,8 @@ FILES = Probe(
     # A mount point in /proc/self/mounts has its blanks as \\040; asking a server that is away may hang.
     m=$(P=$(printf %s "$p" | sed 's/ /\\\\040/g') awk '$2 == ENVIRON["P"] { t = $3 } END { print t }' /proc/self/mounts)
     printf '%s\\n' "mount|$m|$p"
-    { n=$(timeout -s KILL 5 stat -f -c '%b|%f|%a|%c|%d' -- "$p") || n='||||'; printf '%s\\n' "system|$m|$n|$p"; } 2>/dev/null &
+    { n=$(timeout -s KILL 5 stat -f -c '%b|%f|%a|%c|%d' -- "$p") || n='||||'; printf '%s\\n' "system|$m|$n|$p"
+      } 2>/dev/null &
   done
   echo all
   { sleep 7; echo late; } 2>/dev/null &

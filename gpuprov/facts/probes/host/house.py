@@ -125,7 +125,8 @@ def parse_secure_boot(output: Output) -> bool:
 
 RECEIPT = Probe(
     "receipt",
-    f"[ -e {RECEIPT_FILE} ] || exit 0; [ -f {RECEIPT_FILE} ] && [ -s {RECEIPT_FILE} ] || echo -\ncat {RECEIPT_FILE} 2>/dev/null; true",
+    f"[ -e {RECEIPT_FILE} ] || exit 0; [ -f {RECEIPT_FILE} ] && [ -s {RECEIPT_FILE} ] || echo -\ncat {RECEIPT_FILE} "
+    "2>/dev/null; true",
     parse_receipt,
     f"cat {RECEIPT_FILE}",
 )
@@ -147,7 +148,8 @@ BOOT = Probe("boot", f"cat {BOOT_ID}", lambda output: output.text.strip(), f"cat
 """The kernel's own name of the present boot."""
 REBOOT_REASONS = Probe(
     "reboot_reasons",
-    'for f in /run/gpuprov/reboot-required.d/*; do [ -f "$f" ] || continue; printf "%s|%s\\n" "${f##*/}" "$(head -n 1 "$f")"; done',
+    'for f in /run/gpuprov/reboot-required.d/*; do [ -f "$f" ] || continue; printf "%s|%s\\n" "${f##*/}" "$(head -n '
+    '1 "$f")"; done',
     parse_reasons,
     "grep -r . /run/gpuprov/reboot-required.d",
 )

@@ -1,4 +1,5 @@
-"""NVIDIA's functions with their IOMMU groups, drivers and overrides, who holds them, and the unit that binds lent ones."""
+"""NVIDIA's functions with their IOMMU groups, drivers and overrides, who holds them, and the unit that binds lent
+ones."""
 
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host import boot_unit

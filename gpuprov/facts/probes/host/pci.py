@@ -56,7 +56,8 @@ NVIDIA_FUNCTIONS = Probe(
     """for d in /sys/bus/pci/devices/*; do
   read -r v < "$d/vendor" 2>/dev/null || continue
   [ "$v" = 0x10de ] && [ ! -e "$d/physfn" ] || continue
-  read -r i < "$d/device"; read -r sv < "$d/subsystem_vendor"; read -r sd < "$d/subsystem_device"; read -r c < "$d/class"
+  read -r i < "$d/device"; read -r sv < "$d/subsystem_vendor"; read -r sd < "$d/subsystem_device"
+    read -r c < "$d/class"
   m=""; [ -L "$d/driver" ] && m=$(readlink "$d/driver") && m=${m##*/}
   echo "${d##*/} $v $i $sv $sd $c $m"
 done""",

@@ -1,5 +1,5 @@
-"""Commands of others that a boot or cron runs, and that change GPUs or stop units of them: rc.local, crontabs, a site's own
-units."""
+"""Commands of others that a boot or cron runs, and that change GPUs or stop units of them: rc.local, crontabs, a site's
+own units."""
 
 import msgspec
 
@@ -37,7 +37,8 @@ for f in /etc/systemd/system/*.service; do
     systemctl -q is-enabled "$n" 2>/dev/null && { lines "$f"; break; }; done
 done; true""",
     parse,
-    "cat /etc/rc.local; grep -r nvidia /etc/cron.d /etc/crontab /var/spool/cron; grep -l nvidia /etc/systemd/system/*.service",
+    "cat /etc/rc.local; grep -r nvidia /etc/cron.d /etc/crontab /var/spool/cron; grep -l nvidia "
+    "/etc/systemd/system/*.service",
     speaks=True,
     blank=r"read\|",
 )

@@ -12,7 +12,8 @@ DROP_IN = "gpuprov-scratch.conf"
 
 @dataclass(frozen=True)
 class Scratch:
-    """`config`: the lines of the unit's configuration; empty: no such file. `required_by`: units that have its drop-in."""
+    """`config`: the lines of the unit's configuration; empty: no such file. `required_by`: units that have its
+    drop-in."""
 
     state: State
     config: tuple[str, ...] = ()

@@ -1,4 +1,5 @@
-"""Slurm's node daemon on a host: its version and plugins, its configuration, and the generic resources that it finds."""
+"""Slurm's node daemon on a host: its version and plugins, its configuration, and the generic resources that it
+finds."""
 
 import re
 
@@ -87,7 +88,8 @@ if [ -r $c/slurm.conf ]; then
   sed 's/#.*//' $files | grep -iE '^[[:space:]]*({"|".join((*KEYS, "PluginDir"))})[[:space:]]*=' | sed 's/^/conf|/'
 fi
 set +f
-d=$(sed -n 's/^[[:space:]]*[Pp]lugin[Dd]ir[[:space:]]*=[[:space:]]*\\([^[:space:]#:]*\\).*/\\1/p' $files /dev/null | tail -n 1)
+d=$(sed -n 's/^[[:space:]]*[Pp]lugin[Dd]ir[[:space:]]*=[[:space:]]*\\([^[:space:]#:]*\\).*/\\1/p' $files /dev/null |
+  tail -n 1)
 for f in ${{d:-/usr/lib/*/slurm-wlm /usr/lib/*/slurm /usr/lib64/slurm /usr/lib/slurm /usr/local/lib/slurm /opt/slurm/lib/slurm}}; do
   [ -e "$f/gpu_nvml.so" ] && {{ echo 'nvml|'; break; }}
 done

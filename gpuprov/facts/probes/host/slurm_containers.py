@@ -1,4 +1,5 @@
-"""enroot and pyxis on a compute node of Slurm: what is installed, which settings win, and what srun makes of the plugin."""
+"""enroot and pyxis on a compute node of Slurm: what is installed, which settings win, and what srun makes of the
+plugin."""
 
 import re
 
@@ -24,12 +25,12 @@ SYSCTLS = (
 
 
 class Containers(msgspec.Struct, frozen=True, kw_only=True):
-    """`enroot`: its version, empty if it names none; None: it is not installed. `importing`: enroot+caps has given its programs their
-    capabilities. `hook`: enroot has its hook for GPUs; `cli`: the path of nvidia-container-cli. `settings`: of
-    enroot.conf and its drop-ins, of each the first, as enroot takes it. `sysctls`: by name; `profile`: AppArmor lets
-    enroot make user namespaces. `prolog`: the Prolog of slurm.conf is gpuprov's program, or starts it. `plugin`: pyxis's
-    file; `plugged`: files of the site's that name it. `stack`: plugstack.conf is absent, gpuprov's or the site's.
-    `offered`: srun has pyxis's option; `complaints`: errors of srun, None without srun."""
+    """`enroot`: its version, empty if it names none; None: it is not installed. `importing`: enroot+caps has given its
+    programs their capabilities. `hook`: enroot has its hook for GPUs; `cli`: the path of nvidia-container-cli.
+    `settings`: of enroot.conf and its drop-ins, of each the first, as enroot takes it. `sysctls`: by name; `profile`:
+    AppArmor lets enroot make user namespaces. `prolog`: the Prolog of slurm.conf is gpuprov's program, or starts it.
+    `plugin`: pyxis's file; `plugged`: files of the site's that name it. `stack`: plugstack.conf is absent, gpuprov's or
+    the site's. `offered`: srun has pyxis's option; `complaints`: errors of srun, None without srun."""
 
     enroot: str | None = None
     importing: bool = False
@@ -84,7 +85,8 @@ for p in mksquashovlfs aufs2ovlfs; do
 done
 [ -e {ENROOT_FOLDER}/hooks.d/98-nvidia.sh ] && echo 'hook|'
 p=$(command -v nvidia-container-cli) && echo "cli|$p"
-cat {ENROOT_FOLDER}/enroot.conf {ENROOT_FOLDER}/enroot.conf.d/*.conf 2>/dev/null | head -c 65536 | grep '^ENROOT_' | sed 's/^/conf|/'
+cat {ENROOT_FOLDER}/enroot.conf {ENROOT_FOLDER}/enroot.conf.d/*.conf 2>/dev/null | head -c 65536 | grep '^ENROOT_' |
+  sed 's/^/conf|/'
 for k in {" ".join(SYSCTLS)}; do v=$(cat /proc/sys/$k 2>/dev/null) && echo "sysctl|$k|$v"; done
 grep -qs 'enroot-nsenter' /etc/apparmor.d/enroot && [ ! -e /etc/apparmor.d/disable/enroot ] && echo 'profile|'
 for f in $(sed -n 's/^[[:space:]]*[Pp]rolog[[:space:]]*=[[:space:]]*//p' $c/slurm.conf 2>/dev/null | tr ',' ' '); do
@@ -95,7 +97,8 @@ d=$(echo $d | tr ':' ' ')
 for f in $d /usr/lib/*/slurm /usr/lib/*/slurm-wlm /usr/lib64/slurm /usr/lib/slurm /usr/local/lib/slurm /opt/slurm/lib/slurm; do
   [ -e "$f/{PLUGIN}" ] && {{ echo "plugin|$f/{PLUGIN}"; break; }}
 done
-[ -e {PLUGSTACK} ] && {{ head -n 1 {PLUGSTACK} | grep -q '^{onhost.MARK}' && echo 'stack|gpuprov' || echo 'stack|site'; }}
+[ -e {PLUGSTACK} ] && {{ head -n 1 {PLUGSTACK} | grep -q '^{onhost.MARK}' && echo 'stack|gpuprov' || echo 'stack|site'
+  }}
 grep -ls '^[^#]*{PLUGIN}' {PLUGSTACK} {PLUGSTACK}.d/* 2>/dev/null | sed 's/^/plugged|/'
 if command -v srun >/dev/null && [ -r $c/slurm.conf ]; then
   echo 'srun|'; o=$(timeout 10 srun --help 2>&1 </dev/null)
@@ -104,5 +107,6 @@ if command -v srun >/dev/null && [ -r $c/slurm.conf ]; then
 fi
 true""",
     parse,
-    f"enroot version; srun --help | grep container-image; cat {PLUGSTACK} {PLUGSTACK}.d/* {ENROOT_FOLDER}/enroot.conf.d/*",
+    f"enroot version; srun --help | grep container-image; cat {PLUGSTACK} {PLUGSTACK}.d/* "
+    f"{ENROOT_FOLDER}/enroot.conf.d/*",
 )

@@ -24,7 +24,8 @@ MISSING = Unit("", "not-found", "inactive", "")
 UNITS = ("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-fabricmanager.service")
 """Units that several capabilities need. A capability with other units has a probe of its own: `build_units_probe`."""
 
-UNIT_OF = r"""r=$(sed -n 's#^[0-9]*:\(name=systemd\)\{0,1\}:\(.*\)/init\.scope$#\2#p' /proc/1/cgroup 2>/dev/null | head -n 1)
+UNIT_OF = r"""r=$(sed -n 's#^[0-9]*:\(name=systemd\)\{0,1\}:\(.*\)/init\.scope$#\2#p' /proc/1/cgroup 2>/dev/null |
+  head -n 1)
 unit_of() {
   R=$r awk -F: '$2 == "" || $2 == "name=systemd" { sub("^[0-9]*:[^:]*:", ""); r = ENVIRON["R"] "/"; u = ""
     if (index($0, r) == 1) $0 = substr($0, length(r))
@@ -68,7 +69,8 @@ def parse_units(output: Output) -> dict[str, Unit]:
 
 
 class BootTarget(msgspec.Struct, frozen=True):
-    """The target that a boot goes to, empty where systemd does not say, and the units that set up every boot but are masked."""
+    """The target that a boot goes to, empty where systemd does not say, and the units that set up every boot but are
+    masked."""
 
     name: str = ""
     masked: tuple[str, ...] = ()
@@ -115,7 +117,8 @@ SET_UP = (
     ),
     *("sysinit.target", "basic.target", "multi-user.target"),
 )
-"""Units of every boot, of which the first four put into effect what modules-load.d, sysctl.d, modprobe.d and udev's rules say."""
+"""Units of every boot, of which the first four put into effect what modules-load.d, sysctl.d, modprobe.d and udev's
+rules say."""
 BOOT_TARGET = Probe(
     "boot_target",
     f"""systemctl get-default 2>/dev/null

@@ -143,7 +143,8 @@ true""",
 # How NVIDIA's feature discovery tells a vGPU, and the record in which its host's driver stands:
 # https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/vgpu/vgpu.go
 _AWK = """
-function text(at, n,   s, i) { s = ""; for (i = 0; i < n && b[at + i + 1] > 0; i++) s = s sprintf("%c", b[at + i + 1]); return s }
+function text(at, n,   s, i) { s = ""; for (i = 0; i < n && b[at + i + 1] > 0; i++) s = s sprintf("%c", b[at + i + 1])
+  return s }
 { for (i = 1; i <= NF; i++) b[++n] = $i + 0 }
 END {
   if (n < 256) { print "unknown||"; exit }

@@ -32,8 +32,8 @@ class BootEntry(dict[str, str]):
 
 
 class BootEntries(tuple[BootEntry, ...]):
-    """All entries. `templates`: the command lines that entries of later kernels get, by the file that says so last; without
-    those that only a shell could tell."""
+    """All entries. `templates`: the command lines that entries of later kernels get, by the file that says so last;
+    without those that only a shell could tell."""
 
     templates: Mapping[str, BootEntry] = {}
 
@@ -89,8 +89,8 @@ def parse_sysctl(output: Output) -> dict[str, str]:
 
 
 def parse_sysctl_at_boot(output: Output) -> dict[str, tuple[str, str]]:
-    """Parse the values that a boot sets, each with the file whose line is the last one for it. Patterns of names are left
-    out: a line with the name itself counts in their place, wherever it is."""
+    """Parse the values that a boot sets, each with the file whose line is the last one for it. Patterns of names are
+    left out: a line with the name itself counts in their place, wherever it is."""
     values: dict[str, tuple[str, str]] = {}
     for path, key, value in list_assignments(output):
         name = key.removeprefix("-")
@@ -102,7 +102,8 @@ def parse_sysctl_at_boot(output: Output) -> dict[str, tuple[str, str]]:
 
 
 def list_assignments(output: Output) -> Iterator[tuple[str, str, str]]:
-    """Yield the file, the key and the value of each assignment, in the order of the rows (`file|PATH`, `line|KEY=VALUE`)."""
+    """Yield the file, the key and the value of each assignment, in the order of the rows (`file|PATH`,
+    `line|KEY=VALUE`)."""
     path = ""
     for line in output.text.splitlines():
         kind, _, rest = line.partition("|")
@@ -133,15 +134,16 @@ def parse_modules_load(output: Output) -> frozenset[str]:
 
 
 class LoginLimits(dict[str, str]):
-    """Limits of login sessions for everyone (`*`), by item. `own`: those of single users and groups, by who it is and item; they
-    go before those for everyone, which root never has: limits.conf(5). `places`: the last file that sets a limit, by who and item."""
+    """Limits of login sessions for everyone (`*`), by item. `own`: those of single users and groups, by who it is and
+    item; they go before those for everyone, which root never has: limits.conf(5). `places`: the last file that sets a
+    limit, by who and item."""
 
     own: Mapping[tuple[str, str], str] = {}
     places: Mapping[tuple[str, str], str] = {}
 
     def list_lower(self, item: str, value: str, *, users: bool = False) -> list[str]:
-        """List root and the groups whose own limit is lower than this value, or with `users` the other users, each with the
-        file that says so."""
+        """List root and the groups whose own limit is lower than this value, or with `users` the other users, each with
+        the file that says so."""
         return [
             f"{who} has {item} {text}" + (f" ({place})" if (place := self.places.get((who, item))) else "")
             for (who, key), text in self.own.items()
@@ -200,7 +202,8 @@ for f in /etc/default/grub ${d:+"$d"/*.cfg}; do
 done
 true""",
     parse_boot_entries,
-    "grep 'linux' /boot/grub*/grub.cfg; grubby --info=ALL; grep -r CMDLINE_LINUX /etc/default/grub*; cat /etc/kernel/cmdline",
+    "grep 'linux' /boot/grub*/grub.cfg; grubby --info=ALL; grep -r CMDLINE_LINUX /etc/default/grub*; cat "
+    "/etc/kernel/cmdline",
     blank=r"later ",
 )
 """The command line of each bootloader entry, with its kernel; empty without GRUB.

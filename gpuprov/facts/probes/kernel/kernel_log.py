@@ -129,7 +129,8 @@ def _select_resets(rows: Iterable[str], now: float) -> Iterator[Repair]:
 
 
 def _parse_line(row: str, fields: Mapping[str, str]) -> Line | None:
-    """Parse a line of `journalctl -o short-unix`: `1763848800.123456 host kernel: ...`; or of dmesg: `[   12.345678] ...`."""
+    """Parse a line of `journalctl -o short-unix`: `1763848800.123456 host kernel: ...`; or of dmesg:
+    `[   12.345678] ...`."""
     if match := re.match(r"(\d{9,11}\.\d+) \S+ [^\s:]+: (.*)\Z", row):
         return Line(float(match[1]), match[2])
     if match := re.match(r"\[ *(\d{1,10}\.\d+)\](?:\[[^\]]*\])? (.*)\Z", row):
@@ -139,7 +140,10 @@ def _parse_line(row: str, fields: Mapping[str, str]) -> Line | None:
 
 NIC_DRIVERS = nic_drivers()
 _NAMED = f"({'|'.join(NIC_DRIVERS)})"
-NIC = f"{_NAMED} {ADDRESS}( [^ :]+)?: |{_NAMED}: probe of {ADDRESS} failed |NETDEV WATCHDOG: |infiniband [a-z][a-zA-Z0-9_-]*: "
+NIC = (
+    f"{_NAMED} {ADDRESS}( [^ :]+)?: |{_NAMED}: probe of {ADDRESS} failed |NETDEV WATCHDOG: |infiniband "
+    "[a-z][a-zA-Z0-9_-]*: "
+)
 """Pattern of the beginnings of lines from network adapters' drivers: with the address of their function, as a module
 for RDMA logs them, too (__ibdev_printk,
 https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c); of the watchdog of kernels before 6.5;

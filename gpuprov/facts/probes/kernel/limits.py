@@ -9,9 +9,9 @@ from gpuprov.facts.probes.kernel.boot import list_assignments
 
 
 class LimitSources(msgspec.Struct, frozen=True):
-    """`services`: the last value of each DefaultLimit of systemd's files, with the file; `without`: ways to log in whose
-    PAM stack does not read limits.conf; `no_pam`: sshd does without PAM. `own`: lines of limits.conf for users and groups,
-    which count before those for everybody, each with its file. `read`: all of it was read."""
+    """`services`: the last value of each DefaultLimit of systemd's files, with the file; `without`: ways to log in
+    whose PAM stack does not read limits.conf; `no_pam`: sshd does without PAM. `own`: lines of limits.conf for users
+    and groups, which count before those for everybody, each with its file. `read`: all of it was read."""
 
     services: Mapping[str, tuple[str, str]] = {}
     without: tuple[str, ...] = ()
@@ -53,7 +53,8 @@ reads() {
   case " $seen " in *" $1 "*) return 1 ;; esac; seen="$seen $1"
   grep -E '^[[:space:]]*-?session[[:space:]].*pam_limits\.so' "$f" | grep -qvE 'conf=' && return
   for i in $(sed -nE 's/^[[:space:]]*@include[[:space:]]+([^[:space:]]+).*/\1/p
-s/^[[:space:]]*-?session[[:space:]]+(include|substack)[[:space:]]+([^[:space:]]+).*/\2/p' "$f"); do reads "$i" && return; done
+s/^[[:space:]]*-?session[[:space:]]+(include|substack)[[:space:]]+([^[:space:]]+).*/\2/p' "$f"); do reads "$i" &&
+  return; done
   return 1
 }
 for s in sshd login; do
@@ -70,4 +71,5 @@ echo 'read|'""",
     speaks=True,
     blank=r"read\|$",
 )
-"""pam_limits(8): with conf= it reads that file alone. Of systemd's files the last by name wins: systemd-system.conf(5)."""
+"""pam_limits(8): with conf= it reads that file alone. Of systemd's files the last by name wins:
+systemd-system.conf(5)."""

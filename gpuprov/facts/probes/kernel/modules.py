@@ -14,8 +14,8 @@ NAME = re.compile(r"[\w.+-]+", re.ASCII)
 
 class Modprobe(msgspec.Struct, frozen=True):
     """modprobe's merged configuration. Module names have underscores, as the kernel writes them. `install`: commands in
-    place of modules. `before`: modules loaded before a module (softdep). `places`: the files with a line of that kind about a
-    module, or with that option of it, in the order of their names, which is modprobe's."""
+    place of modules. `before`: modules loaded before a module (softdep). `places`: the files with a line of that kind
+    about a module, or with that option of it, in the order of their names, which is modprobe's."""
 
     blacklist: frozenset[str]
     options: dict[str, dict[str, str]]
@@ -28,7 +28,8 @@ class Modprobe(msgspec.Struct, frozen=True):
         return ", ".join(self.places.get((kind, name), ["modprobe.d"]))
 
     def list_moves(self, declared: Mapping[str, Mapping[str, str]]) -> list[str]:
-        """List what is to be taken out of files that are not gpuprov's: options with another value than the declared one."""
+        """List what is to be taken out of files that are not gpuprov's: options with another value than the declared
+        one."""
         wrong = {
             f"take {key} of {name} out of {path}"
             for name, options in declared.items()
@@ -47,8 +48,8 @@ class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
     `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau`: it has nouveau. `built`: the
     kernel that the NVIDIA module was built for, which is this one too if the symbol versions match; empty if the module
     does not state it. `runs`: it is the running kernel. `initramfs`: it has one, or that is unknown. `strays`: other
-    modules of the set with another version, as NAME=VERSION. `missing`: modules that CUDA needs and that are not there, or
-    cannot be read.
+    modules of the set with another version, as NAME=VERSION. `missing`: modules that CUDA needs and that are not there,
+    or cannot be read.
     """
 
     release: str
@@ -202,7 +203,8 @@ for d in /lib/modules/*; do
   for f in "/boot/vmlinuz-$k" "/boot/Image-$k"; do [ -e "$f" ] && b=1; done
   [ -e "$d/build/Makefile" ] && h=1
   [ "$b$h" = 00 ] && continue
-  v=""; for m in nvidia-current nvidia-current-open nvidia; do v=$(modinfo -k "$k" -F version $m 2>/dev/null) && break; done
+  v=""; for m in nvidia-current nvidia-current-open nvidia; do v=$(modinfo -k "$k" -F version $m 2>/dev/null) &&
+    break; done
   u=""; [ -n "$v" ] && u=$(modinfo -k "$k" -F vermagic $m 2>/dev/null) && u=${u%% *}
   case $u in '' | "$k") ;; *) fits "$k" "$(modinfo -k "$k" -n $m)" && u=$k ;; esac
   w=""; for p in ${v:+uvm modeset drm}; do
@@ -215,7 +217,8 @@ for d in /lib/modules/*; do
   echo "$k|$b|$h|$v|$n|$u|$c|$i|$w"
 done""",
     parse_kernels,
-    "ls /lib/modules /boot; modinfo -k $(uname -r) -F version nvidia-current; modinfo -k $(uname -r) -F vermagic nvidia-current",
+    "ls /lib/modules /boot; modinfo -k $(uname -r) -F version nvidia-current; modinfo -k $(uname -r) -F vermagic "
+    "nvidia-current",
 )
 """Kernels that can boot, or for which modules are built (headers without an image: a container)."""
 

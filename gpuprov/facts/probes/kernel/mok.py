@@ -45,7 +45,8 @@ done </proc/mounts
 command -v mokutil >/dev/null || exit 0
 echo 'tool|1'
 o=$(LC_ALL=C mokutil --list-new 2>/dev/null)
-case $o in *'SHA1 Fingerprint'* | '') ;; *) v=$(LC_ALL=C mokutil --verbose-listing --list-new 2>/dev/null); o=${{v:-$o}} ;; esac
+case $o in *'SHA1 Fingerprint'* | '') ;; *) v=$(LC_ALL=C mokutil --verbose-listing --list-new 2>/dev/null)
+  o=${{v:-$o}} ;; esac
 printf '%s\n' "$o" | sed -n 's/^SHA1 Fingerprint: */new|/p; s/^\([0-9a-f]\{{10\}}\) .*/new|\1/p'""",
     parse,
     f"mokutil --list-new; grep {VARIABLES} /proc/mounts",

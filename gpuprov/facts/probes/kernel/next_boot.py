@@ -70,6 +70,7 @@ if [ -n "$g" ]; then
 fi
 true""",
     parse_next_boot,
-    "grep -E 'set default|menuentry|submenu' /boot/grub*/grub.cfg; grub-editenv list; grubby --default-kernel; bootctl list",
+    "grep -E 'set default|menuentry|submenu' /boot/grub*/grub.cfg; grub-editenv list; grubby --default-kernel; "
+    "bootctl list",
 )
 """https://www.gnu.org/software/grub/manual/grub/grub.html, https://systemd.io/BOOT_LOADER_INTERFACE/"""

@@ -106,7 +106,8 @@ ENROLLED = Probe(
     "enrolled_certificates",
     r"""for what in --list-enrolled --db; do
   o=$(LC_ALL=C mokutil $what 2>/dev/null)
-  case $o in *'SHA1 Fingerprint'* | '') ;; *) v=$(LC_ALL=C mokutil --verbose-listing $what 2>/dev/null); o=${v:-$o} ;; esac
+  case $o in *'SHA1 Fingerprint'* | '') ;; *) v=$(LC_ALL=C mokutil --verbose-listing $what 2>/dev/null)
+    o=${v:-$o} ;; esac
   printf '%s\n' "$o" | sed -n 's/^SHA1 Fingerprint: *//p; s/^\([0-9a-f]\{10\}\) .*/\1/p
     s/^ *Serial Number: .*(0x\([0-9a-f]*\)).*/serial \1/p; /^ *Serial Number: *$/{n;s/^ *\([0-9a-f:]*\)$/serial \1/p}'
 done
@@ -114,11 +115,11 @@ true""",
     parse_enrolled,
     "mokutil --list-enrolled; mokutil --db",
 )
-"""SHA-1 fingerprints and serial numbers of the certificates that the firmware, or shim, trusts; if mokutil shows no more, the
-beginnings of the fingerprints (`SHORT` digits).
+"""SHA-1 fingerprints and serial numbers of the certificates that the firmware, or shim, trusts; if mokutil shows no
+more, the beginnings of the fingerprints (`SHORT` digits).
 
-mokutil 0.7.1 (https://github.com/lcp/mokutil/commit/f8cc30d) lists them in short without --verbose-listing; before it and from
-0.7.2 on they are shown in full."""
+mokutil 0.7.1 (https://github.com/lcp/mokutil/commit/f8cc30d) lists them in short without --verbose-listing; before it
+and from 0.7.2 on they are shown in full."""
 SITE_KEY = Probe(
     "site_key",
     f"for f in {KEY_FILE} {CERTIFICATE_FILE} {SETTINGS_FILE}; do [ -e $f ] && echo $f; done; true",

@@ -9,7 +9,8 @@ import msgspec
 UNTIMED = 99_000_000.0
 """From this time on, three years after the boot, lines bear their order in place of a time: their log has no times."""
 BETWEEN = 3.0
-"""Seconds that a line of such a log counts for: those within ten lines belong together as those within half a minute do."""
+"""Seconds that a line of such a log counts for: those within ten lines belong together as those within half a minute
+do."""
 
 
 class Stamped(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +46,8 @@ _DAY = re.compile(
 )
 """`Nov 29 01:34:49 ` of syslog, and `[Sat Nov 29 01:34:49 2026] ` of dmesg -T."""
 _OTHER_DAY = re.compile(
-    r"(?:[^\W\d_]{2,10}\.?|\d{1,2}月) +\d{1,2} \d{2}:\d{2}:\d{2}(?:[.,]\d{1,9})? (?=[\w.@-]{1,255} [\w.@/()-]{1,64}(?:\[\d|:))"
+    r"(?:[^\W\d_]{2,10}\.?|\d{1,2}月) +\d{1,2} \d{2}:\d{2}:\d{2}(?:[.,]\d{1,9})? (?=[\w.@-]{1,255} "
+    r"[\w.@/()-]{1,64}(?:\[\d|:))"
 )
 """`août 25 19:38:03 ` of a journal in another language: the lines have their order, and no time that is known here."""
 _ISO = re.compile(
@@ -58,7 +60,8 @@ _KERNEL = re.compile(r"()(kernel): ")
 
 
 def read_stamp(line: str, year: int = 0) -> Stamped:
-    """Split a line into its stamp and its text. `year`: that of a stamp that has none; 0: such a stamp gives no time."""
+    """Split a line into its stamp and its text. `year`: that of a stamp that has none; 0: such a stamp gives no
+    time."""
     if level := _LEVEL.match(line):
         line = line[level.end() :]
     if match := _TALOS.match(line):

@@ -30,7 +30,8 @@ class SlowPort(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return (
-            f"port {self.port} of {self.device} ({self.address}) runs at {self.rate:g} Gb/s, its like here at {self.usual:g}: "
+            f"port {self.port} of {self.device} ({self.address}) runs at {self.rate:g} Gb/s, its like here at "
+            f"{self.usual:g}: "
             "look at its cable and at the port of the switch"
         )
 

@@ -56,7 +56,8 @@ class Efa(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def domains(text: str) -> tuple[str, ...]:
-    """Parse the RDMA devices in fi_info's output; each has a domain for each fabric (efa, efa-direct): `rdmap85s0-rdm`."""
+    """Parse the RDMA devices in fi_info's output; each has a domain for each fabric (efa, efa-direct):
+    `rdmap85s0-rdm`."""
     names = re.findall(r"^\s*domain:\s*(\S+?)(?:-rdm|-dgrm)?\s*$", text, re.MULTILINE)
     return tuple(dict.fromkeys(names))
 

@@ -1,4 +1,5 @@
-"""Alibaba's eRDMA on a host: the driver of each kernel, the loaded module, modprobe's options, the MTU, and conflicts."""
+"""Alibaba's eRDMA on a host: the driver of each kernel, the loaded module, modprobe's options, the MTU, and
+conflicts."""
 
 import msgspec
 
@@ -94,8 +95,12 @@ def parse(output: Output) -> Erdma:
     return Erdma(
         kernels=tuple(
             ErdmaKernel(
-                release=cells[0], running=cells[1] == "1", headers=cells[2] == "1", path=cells[3],
-                parameters=tuple(cells[4].split()), mad=cells[5] == "1",
+                release=cells[0],
+                running=cells[1] == "1",
+                headers=cells[2] == "1",
+                path=cells[3],
+                parameters=tuple(cells[4].split()),
+                mad=cells[5] == "1",
             )
             for cells in many.get("kernel", ())
         ),
@@ -117,7 +122,7 @@ def parse(output: Output) -> Erdma:
         record=read_last("record"),
         packages=frozenset(cells[0] for cells in many.get("package", ()) if cells[-1] == "installed"),
         **boot_unit.parse(output.rows()),
-    )  # fmt: skip
+    )
 
 
 SCRIPT = (
@@ -139,13 +144,15 @@ for f in /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/local/lib/modprobe.d
   [ -f "$f" ] && sed -n "s#^[[:space:]]*\(options[[:space:]]\{1,\}erdma[[:space:]].*\)#file|$f|\1#p" "$f"
 done
 [ -f /etc/modprobe.d/erdma.conf ] && echo 'vendor|'
-grep -qs '^[[:space:]]*softdep[[:space:]]\{1,\}erdma[[:space:]].*ib_uverbs' /etc/modprobe.d/erdma.conf && echo 'vendor-softdep|'
+grep -qs '^[[:space:]]*softdep[[:space:]]\{1,\}erdma[[:space:]].*ib_uverbs' /etc/modprobe.d/erdma.conf &&
+  echo 'vendor-softdep|'
 grep -qsx 'erdma[[:space:]]*' /etc/modules-load.d/*.conf /usr/lib/modules-load.d/*.conf && echo 'boot|'
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | awk '$4 == "0A" { n = split($2, p, ":"); print p[n] }' | sort -u |
   while read -r p; do echo "tcp|$((0x$p))"; done
 echo "ephemeral|$(tr '\t' ' ' < /proc/sys/net/ipv4/ip_local_port_range)"
 echo "reserved|$(cat /proc/sys/net/ipv4/ip_local_reserved_ports 2>/dev/null)"
-for f in "/usr/src/ofa_kernel/$r" /usr/src/ofa_kernel/default; do [ -e "$f/Module.symvers" ] && echo "ofed|$f" && break; done
+for f in "/usr/src/ofa_kernel/$r" /usr/src/ofa_kernel/default; do [ -e "$f/Module.symvers" ] && echo "ofed|$f" &&
+  break; done
 echo "core|$(modinfo -k "$r" -n ib_core 2>/dev/null)"
 p=$(modinfo -k "$r" -n erdma 2>/dev/null)
 case $p in *.xz) c='xz -dc' ;; *.zst) c='zstd -dcq' ;; *.gz) c='gzip -dc' ;; *) c=cat ;; esac

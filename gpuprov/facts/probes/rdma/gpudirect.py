@@ -210,7 +210,8 @@ for n in gpuprov-gpudirect openibd; do
   echo "unit|$n.service|$v|$(systemctl is-active $n.service)|$(systemctl is-enabled $n.service 2>/dev/null | tail -n 1)"
 done
 sed -n 's/^ExecStart=.*modprobe \([a-z_]*\)$/starts|\1/p' /etc/systemd/system/gpuprov-gpudirect.service 2>/dev/null
-{ journalctl -k -b -q --no-pager -o short-unix 2>/dev/null || dmesg 2>/dev/null; } | @FILTER@ | tail -n 12 | sed 's/^/log|/'
+{ journalctl -k -b -q --no-pager -o short-unix 2>/dev/null || dmesg 2>/dev/null; } | @FILTER@ | tail -n 12 |
+  sed 's/^/log|/'
 o=$(ofed_info -n 2>/dev/null); [ -z "$o" ] && [ -d /usr/src/ofa_kernel ] && o=yes
 [ -n "$o" ] && echo "ofed|$o"
 true""".replace("@FILTER@", kernel_lines.make_filter(kernel_lines.PEER_MEMORY))

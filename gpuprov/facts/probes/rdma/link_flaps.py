@@ -14,7 +14,8 @@ STAMP = re.compile(r"(\d{9,11}\.\d{1,9}) \S+ ([^\s:\[]+)(?:\[\d+\])?: (.*)\Z")
 SAYS = (
     rf"mlx5_core {ADDRESS} (\S+): (Link up|Link down)\Z",
     r"(\S+): (Gained carrier|Lost carrier|Link DOWN)\Z",
-    r"<[a-z]+> .{0,30}device \((\S+)\): (carrier: link connected|carrier: link disconnected|state change: \S+ -> unmanaged)\b",
+    r"<[a-z]+> .{0,30}device \((\S+)\): (carrier: link connected|carrier: link disconnected|state change: \S+ -> "
+    r"unmanaged)\b",
     r"<[a-z]+> .{0,30}manager: \((\S+)\): (new) ",
 )
 """mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent if the
@@ -27,7 +28,8 @@ LOADED = re.compile(rf"mlx5_core {ADDRESS}: firmware version: ")
 
 
 class Interface(msgspec.Struct, frozen=True, kw_only=True):
-    """An interface. `flaps`: times at which its link came back after a loss, unless the driver was loaded in between."""
+    """An interface. `flaps`: times at which its link came back after a loss, unless the driver was loaded in
+    between."""
 
     device: str
     name: str
@@ -81,10 +83,13 @@ def _find_flaps(events: list[tuple[float, str, str]], loads: list[float], since:
     """Find flaps (up, down, and up again) by the log source that saw most of them. A link that comes up after a boot
     has not been up before."""
     seen = [
-        tuple(up for down, up in _find_outages([(at, text) for at, who, text in events if who == witness])
-              if up >= since and not any(down <= load <= up for load in loads))
+        tuple(
+            up
+            for down, up in _find_outages([(at, text) for at, who, text in events if who == witness])
+            if up >= since and not any(down <= load <= up for load in loads)
+        )
         for witness in dict.fromkeys(who for _, who, _ in events)
-    ]  # fmt: skip
+    ]
     return max(seen, key=len, default=())
 
 

@@ -20,8 +20,9 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 class NcclHost(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration. `lines`: of /etc/nccl.conf, without comments (None: no such file); `ours`: gpuprov wrote it.
     `others`: settings that override /etc/nccl.conf: root's and new users' .nccl.conf, the file that NCCL_CONF_FILE
-    names, and the environment of logins and services. `files`: those that /etc/nccl.conf, NCCL_CONF_FILE and the spec name,
-    and whether each exists. `plugins`: libnccl-net*.so that the dynamic linker finds. `netdevs`: network interfaces."""
+    names, and the environment of logins and services. `files`: those that /etc/nccl.conf, NCCL_CONF_FILE and the spec
+    name, and whether each exists. `plugins`: libnccl-net*.so that the dynamic linker finds. `netdevs`: network
+    interfaces."""
 
     lines: tuple[str, ...] | None = None
     ours: bool = False
@@ -64,7 +65,8 @@ for f in "$e" ${asked:-} $(sed -n 's/^NCCL_TOPO_FILE=//p; s/^NCCL_NET_PLUGIN=\(\
   [ -n "$f" ] && { [ -f "$f" ] && echo "file|$f|1" || echo "file|$f|0"; }
 done
 set +f
-PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/^[[:space:]]*\(libnccl-net[^ ]*\.so\)[ .0-9].*/plugin|\1/p' | sort -u
+PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null |
+  sed -n 's/^[[:space:]]*\(libnccl-net[^ ]*\.so\)[ .0-9].*/plugin|\1/p' | sort -u
 ls /sys/class/net 2>/dev/null | sed 's/^/netdev|/'
 true""".replace("MARK", MARK).replace("ENVIRONMENT", environment.build_environment_script("other", "NCCL_")),
     parse,

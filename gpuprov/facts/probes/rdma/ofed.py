@@ -120,7 +120,9 @@ def parse(output: Output) -> Ofed:
     return Ofed(
         info=single.get("info", "").strip().rstrip(":"),
         running=single.get("running", ""),
-        loaded=tuple(Loaded(**dict(zip(Loaded.__struct_fields__, cells, strict=True))) for cells in rows.get("loaded", [])),
+        loaded=tuple(
+            Loaded(**dict(zip(Loaded.__struct_fields__, cells, strict=True))) for cells in rows.get("loaded", [])
+        ),
         kernels=tuple(_build_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])),
         dkms=dict(cells for cells in rows.get("dkms", []) if len(cells) == 2),
         trees=tuple((cells[0], cells[1]) for cells in rows.get("dkms", []) if len(cells) == 2),
@@ -135,7 +137,7 @@ def parse(output: Output) -> Ofed:
         dkms_pinned="pinned" in rows,
         fetched=tuple(cells[0] for cells in rows.get("fetched", [])),
         sources=tuple(cells[0] for cells in rows.get("source", [])),
-    )  # fmt: skip
+    )
 
 
 def _build_kernel(name: str, bootable: bool, rows: dict[str, list[list[str]]]) -> Kernel:
@@ -156,8 +158,10 @@ def _build_kernel(name: str, bootable: bool, rows: dict[str, list[list[str]]]) -
 PACKAGES = Probe(
     "ofed_packages",
     build_packages_script(
-        "'doca-ofed*' 'doca-host*' 'mlnx-ofed-kernel-*' mlnx-tools ofed-scripts iser-dkms isert-dkms srp-dkms rdma-core mft",
-        "doca-ofed.*|doca-host.*|mlnx-ofa_kernel.*|mlnx-tools|ofed-scripts|(kmod-)?(iser|isert|srp)(-dkms)?|rdma-core|mft",
+        "'doca-ofed*' 'doca-host*' 'mlnx-ofed-kernel-*' mlnx-tools ofed-scripts iser-dkms isert-dkms srp-dkms "
+        "rdma-core mft",
+        "doca-ofed.*|doca-host.*|mlnx-ofa_kernel.*|mlnx-tools|ofed-scripts|(kmod-)?(iser|isert|srp)(-dkms)?|"
+        "rdma-core|mft",
     ),
     parse_packages,
     "dpkg -l 'doca-*' 'mlnx-*'; rpm -qa 'doca-*' 'mlnx-*'; dnf versionlock list",

@@ -44,6 +44,7 @@ elif command -v iptables-save >/dev/null && x=$(iptables-save 2>/dev/null); then
 fi
 true""",
     parse,
-    "rdma link; for d in /sys/class/infiniband/*/device/net/*; do mlnx_qos -i ${d##*/} || dcb pfc show dev ${d##*/}; done",
+    "rdma link; for d in /sys/class/infiniband/*/device/net/*; do mlnx_qos -i ${d##*/} || dcb pfc show dev "
+    "${d##*/}; done",
     speaks=True,
 )

@@ -47,8 +47,9 @@ _DNF_OLD = {"Upgraded": "upgraded", "Downgraded": "downgraded"}
 _DNF_BEGINS = "--- logging initialized ---"
 _DNF_AUTOMATIC = "Started dnf-automatic."
 _DNF_READS = frozenset(
-    "makecache repolist repoinfo repoquery list info search provides whatprovides deplist check-update check-upgrade check help alias"
-    " versionlock config-manager updateinfo needs-restarting changelog clean download mark reposync repoclosure".split()
+    "makecache repolist repoinfo repoquery list info search provides whatprovides deplist check-update "
+    "check-upgrade check help alias versionlock config-manager updateinfo needs-restarting changelog clean download "
+    "mark reposync repoclosure".split()
 )
 """Commands in dnf's log that change no package."""
 _DNF_CHANGES = {
@@ -58,9 +59,11 @@ _DNF_CHANGES = {
 }
 """Arguments with which these commands do change packages."""
 _DNF_VALUED = frozenset(
-    "-c --config -d --debuglevel -e --errorlevel -R --randomwait -x --exclude --excludepkgs --setopt --enablerepo --disablerepo"
-    " --repo --repoid --repofrompath --installroot --releasever --rpmverbosity --color --forcearch --comment --destdir --downloaddir"
-    " --advisory --bz --cve --sec-severity --enableplugin --disableplugin --disableexcludes".split()
+    "-c --config -d --debuglevel -e --errorlevel -R --randomwait -x --exclude --excludepkgs --setopt --enablerepo "
+    "--disablerepo"
+    " --repo --repoid --repofrompath --installroot --releasever --rpmverbosity --color --forcearch --comment "
+    "--destdir --downloaddir --advisory --bz --cve --sec-severity --enableplugin --disableplugin "
+    "--disableexcludes".split()
 )
 """Options whose value may be the next word."""
 _LOCAL = "%Y-%m-%d %H:%M:%S"

@@ -1,4 +1,5 @@
-"""Open MPI, UCX, HPC-X and NCCL's SHARP plugin on a host: packages, what its programs print, what its libraries need."""
+"""Open MPI, UCX, HPC-X and NCCL's SHARP plugin on a host: packages, what its programs print, what its libraries
+need."""
 
 import re
 from typing import Any
@@ -32,9 +33,9 @@ class Mpi(msgspec.Struct, frozen=True, kw_only=True):
 
 class Hpc(msgspec.Struct, frozen=True, kw_only=True):
     """`link`: where /opt/hpcx leads; `folder`: it is a folder itself; `mark`: the record of who unpacked it; `foreign`:
-    the release of the spec is there, and gpuprov did not unpack it. `conf`: the file with the linker's folders is there.
-    `mpis`: the programs of the requested kind. UCX's own version, path, transports and devices. `plugins`: files of
-    libnccl-net.so in the linker's order; of the first one, `lost`: libraries that the linker does not find, `needs`:
+    the release of the spec is there, and gpuprov did not unpack it. `conf`: the file with the linker's folders is
+    there. `mpis`: the programs of the requested kind. UCX's own version, path, transports and devices. `plugins`: files
+    of libnccl-net.so in the linker's order; of the first one, `lost`: libraries that the linker does not find, `needs`:
     files of SHARP's and UCX's."""
 
     link: str = ""
@@ -121,7 +122,8 @@ cd /
 for p in $places; do
   [ -x "$p" ] || continue
   echo "mpi|$p|$(run "$p" --version | grep . | head -n 1)"
-  run "${p%mpirun}ompi_info" --parsable --all | sed -n "s#^mca:mpi:base:param:mpi_built_with_cuda_support:value:#cuda|$p|#p
+  run "${p%mpirun}ompi_info" --parsable --all |
+    sed -n "s#^mca:mpi:base:param:mpi_built_with_cuda_support:value:#cuda|$p|#p
     s#^mca:pml:ucx:version:.*#pml|$p#p" | sort -u
 done
 if [ -n "$u" ] && [ -x "$u" ]; then

@@ -38,7 +38,8 @@ def parse(output: Output) -> Programs:
 
 _DEBIAN = rf"""cd /var/lib/dpkg/info || exit 0
 d=$(awk 'NR % 3 == 1 {{ p = $0 }} NR % 3 == 0 && $0 != ":" {{ print p }}' /var/lib/dpkg/diversions 2>/dev/null)
-grep -E '^[0-9a-f]{{32}}  {PLACES}' /dev/null $(ls | sed -n 's/\.md5sums$//p' | grep -E '{NAMES}' | sed 's/$/.md5sums/') |
+grep -E '^[0-9a-f]{{32}}  {PLACES}' /dev/null $(ls | sed -n 's/\.md5sums$//p' | grep -E '{NAMES}' |
+  sed 's/$/.md5sums/') |
   sed -nE 's/^([^:]+)(:[a-z0-9]+)?\.md5sums:([0-9a-f]+)  (.*)$/\1|md5sum|\3|\4/p' | D=$d awk -F'|' '
     BEGIN {{ n = split(ENVIRON["D"], a, "\n"); for (i = 1; i <= n; i++) gone[a[i]] = 1 }} !(("/" $4) in gone)'"""
 _RPM = rf"""n=$(rpm -qa --qf '%{{NAME}}\n' | grep -E '{NAMES}' | sort -u)
@@ -54,7 +55,8 @@ for s in md5sum sha256sum; do
       echo "changed|$(printf '%s\n' "$t" | awk -F'|' -v p="$p" '$4 == p { print $1; exit }')|$p"; done
 done
 f=$(for d in $(echo "/usr/local/sbin:/usr/local/bin" | tr : ' ') $(for n in dockerd containerd crio; do
-  for p in $(pidof "$n" 2>/dev/null); do tr '\0' '\n' <"/proc/$p/environ" | sed -n 's/^PATH=//p'; done; done 2>/dev/null |
+  for p in $(pidof "$n" 2>/dev/null); do tr '\0' '\n' <"/proc/$p/environ" |
+    sed -n 's/^PATH=//p'; done; done 2>/dev/null |
   tr : '\n' | sort -u); do case $d in /usr/sbin | /usr/bin | /sbin | /bin) ;; /*) echo "$d" ;; esac; done | sort -u)
 printf '%s\n' "$t" | sed -n 's#^.*|\(\(usr/\)\{0,1\}s\{0,1\}bin/[^/]*\)$#\1#p' | while IFS= read -r p; do
   for d in $f; do o=$d/${p##*/}
@@ -67,5 +69,5 @@ PROGRAMS = Probe(
     "dpkg -V nvidia-container-toolkit-base; rpm -V nvidia-container-toolkit-base; type -a nvidia-container-runtime",
     blank=r"count\|",
 )
-"""The sums are those of dpkg -V and rpm -V, of these files alone; what another package diverts is not compared, and what
-the site diverts is: dpkg-divert(1)."""
+"""The sums are those of dpkg -V and rpm -V, of these files alone; what another package diverts is not compared, and
+what the site diverts is: dpkg-divert(1)."""

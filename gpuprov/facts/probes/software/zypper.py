@@ -3,8 +3,8 @@ its locks."""
 
 
 def _build_setting(key: str, word: str) -> str:
-    """Return shell that prints a setting of zypp.conf as `WORD|VALUE`; the last line is in force. Files beside it count by
-    their names, whatever their folders; of one name that in /etc."""
+    """Return shell that prints a setting of zypp.conf as `WORD|VALUE`; the last line is in force. Files beside it count
+    by their names, whatever their folders; of one name that in /etc."""
     edit = rf"s/^[[:space:]]*{key}[[:space:]]*=[[:space:]]*\([^[:space:]]*\).*/{word}|\1/p"
     return f"""w='{edit}'
 for f in /etc/zypp/zypp.conf /usr/etc/zypp/zypp.conf; do [ -e "$f" ] && {{ sed -n "$w" "$f"; break; }}; done
@@ -23,7 +23,8 @@ for d in "${GPUPROV_AHEAD:-${GPUPROV_BUNDLE:-/var/cache/zypp}}"/solv/*/solv; do
   a=${d%%/solv}; a=${a##*/}
   awk -v a="[$a]" 'function done() { if (mine && on) found = 1 }
     /^\[/ { done(); mine = $0 == a; on = 1 } /^enabled *= *(0|no|false|off)/ { on = 0 }
-    END { done(); exit !found }' "${GPUPROV_AHEAD:-${GPUPROV_BUNDLE:-/etc/zypp}}"/repos.d/*.repo 2>/dev/null && set -- "$@" -r "$a"
+    END { done(); exit !found }' "${GPUPROV_AHEAD:-${GPUPROV_BUNDLE:-/etc/zypp}}"/repos.d/*.repo 2>/dev/null &&
+      set -- "$@" -r "$a"
 done
 [ $# = 0 ] || ZYPP_READONLY_HACK=1 zypper --xmlout --non-interactive --no-refresh search -s -t package "$@" %s 2>&1 |
   awk -F '"' -v arch="$(uname -m)" '

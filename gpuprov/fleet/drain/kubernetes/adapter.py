@@ -116,9 +116,16 @@ class Kubernetes:
                         raise
                 else:
                     return Step(
-                        host=host, node=name, state=result.state, read=shown(result.node), waits_for=result.waits,
-                        holds=result.holds, message=result.message, hint=result.hint, others=result.others,
-                    )  # fmt: skip
+                        host=host,
+                        node=name,
+                        state=result.state,
+                        read=shown(result.node),
+                        waits_for=result.waits,
+                        holds=result.holds,
+                        message=result.message,
+                        hint=result.hint,
+                        others=result.others,
+                    )
         except Unanswered as problem:
             return _step(host, name, "unknown", f"Kubernetes was not asked to the end: {problem}")
         except Refused as problem:

@@ -21,7 +21,10 @@ APPENDED = frozenset({"reboot issued", REBOOTED, TIMED_OUT, "Not responding", "N
 """Texts that slurmctld appends to a reason, after " : ". All but the last were seen in 22.05 and 24.11."""
 DENIED = ("Invalid user id", "ermission denied")
 """scontrol's messages for missing permission. Seen in 22.05 and 24.11; documented."""
-LESS = "it stays drained: its slurmd has registered with less than slurm.conf says, as one does that was there before the GPUs"
+LESS = (
+    "it stays drained: its slurmd has registered with less than slurm.conf says, as one does that was there "
+    "before the GPUs"
+)
 RESTART = "on the host: slurmd -C and slurmd -G say what it finds; systemctl restart slurmd has it register again"
 """Messages for INVALID_REG, which outlives a RESUME; slurmctld adds no reason to a node that is drained already.
 validate_node_specs() in https://github.com/SchedMD/slurm/blob/master/src/slurmctld/node_mgr.c,
@@ -185,7 +188,8 @@ def _parse_run(node: Node) -> str:
 
 
 def refuse_others(node: Node) -> Told:
-    """Refuse a node that this run has not taken out: describe who has. One that waits for a reboot may still get jobs."""
+    """Refuse a node that this run has not taken out: describe who has. One that waits for a reboot may still get
+    jobs."""
     others = bool(node.states & HELD) and not node.states & REBOOTING
     words = "+".join(sorted(node.states & (HELD | REBOOTING)))
     if run := _parse_run(node):

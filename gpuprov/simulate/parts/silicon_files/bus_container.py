@@ -130,7 +130,8 @@ def place_name(address: str) -> str:
 
 
 def rdma(function: Function, path: str, number: int, loaded: set[str]) -> Files:
-    """Return a function's RDMA device, its device nodes for verbs and management datagrams, and its network interface."""
+    """Return a function's RDMA device, its device nodes for verbs and management datagrams, and its network
+    interface."""
     adapter, ofed = function["rdma"], bool(glob.glob(str(ETC / "usr/src/ofa_kernel/*")))
     place = place_name(function["address"])
     name, netdev = adapter["prefix"] + place, f"en{place}np0" if adapter["netdev"] else ""

@@ -60,7 +60,8 @@ def main(verb: str) -> None:
 
 
 def loaded_now() -> None:
-    """Record the time at which the module was loaded: a freshly loaded module has no MIG instance and no other setting."""
+    """Record the time at which the module was loaded: a freshly loaded module has no MIG instance and no other
+    setting."""
     BOOTED.write_text(time.strftime("%Y-%m-%dT%H:%M:%SZ\n", time.gmtime()))
 
 

@@ -73,7 +73,8 @@ def test_a_default_runtime_of_a_variable(tmp_path: Path) -> None:
 K3S_FILES = {
     "/etc/rancher/k3s/config.yaml": 'token: "s3cret"\ndefault-runtime: "crun"\nnode-label: [a=b]\n',
     "/etc/rancher/k3s/config.yaml.d/99-gpuprov.yaml": "# Managed\ndefault-runtime: nvidia\n",
-    "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.tmpl": '{{ template "base" . }}\n[registry]\nauth = "s3cret"\n',
+    "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.tmpl": '{{ template "base" . }}\n[registry]\nauth = '
+    '"s3cret"\n',
     "/var/lib/rancher/k3s/agent/etc/containerd/config.toml": (
         "version = 3\n[plugins.'io.containerd.cri.v1.images'.registry.configs.'x'.auth]\n"
         '  username = "s3cret"\n  password = "s3cret"\n  auth = "s3cret"\n  identitytoken = "s3cret"\n'

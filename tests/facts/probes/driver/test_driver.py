@@ -145,7 +145,10 @@ def test_modprobe_configuration_of_a_debian_driver() -> None:
 
 
 def test_the_last_of_two_options_wins_and_dashes_are_underscores() -> None:
-    text = 'options nvidia-current NVreg_EnableMSI=0 NVreg_RegistryDwords="a=1;b=2"\noptions nvidia_current NVreg_EnableMSI=1\n'
+    text = (
+        'options nvidia-current NVreg_EnableMSI=0 NVreg_RegistryDwords="a=1;b=2"\noptions nvidia_current '
+        "NVreg_EnableMSI=1\n"
+    )
     assert modules.parse_modprobe(Output(text)).options == {
         "nvidia_current": {"NVreg_EnableMSI": "1", "NVreg_RegistryDwords": "a=1;b=2"}
     }

@@ -131,7 +131,10 @@ def test_what_the_kernel_has_for_bridged_switches() -> None:
 
 @pytest.mark.skipif(not shutil.which("awk"), reason="the snippet needs awk")
 def test_a_driver_that_does_not_know_the_fields_is_asked_in_the_long_form(tmp_path: Path) -> None:
-    long = "GPU 00000000:19:00.0\\n    Product Name   : x\\n    Fabric\\n        State   : Completed\\n        Status   : Success\\n"
+    long = (
+        "GPU 00000000:19:00.0\\n    Product Name   : x\\n    Fabric\\n        State   : Completed\\n        "
+        "Status   : Success\\n"
+    )
     long += "    ECC Mode\\n        State  : no\\n"
     assert fabric.parse_state(Output(run_state(tmp_path, "", long))) == (
         GpuFabric("0000:19:00.0", "Completed", "Success"),

@@ -15,7 +15,8 @@ def run(tmp_path: Path, first: str, second: str, status: int = 0) -> State:
     """What the script prints where nvidia-smi says the one of a GPU's slowdown, and then the other."""
     shown = "printf 'Attached GPUs : 1\\nGPU 00000000:19:00.0\\n    Clocks Event Reasons\\n        HW Slowdown : %s\\n'"
     programs = {
-        "nvidia-smi": f'case "$*" in -q) {shown} "{first}"; exit {status};; "-q -d PERFORMANCE") {shown} "{second}";; esac',
+        "nvidia-smi": f'case "$*" in -q) {shown} "{first}"; exit {status};; "-q -d PERFORMANCE") {shown} '
+        f'"{second}";; esac',
         "sleep": ":",
     }
     output = run_script(GPU_HEALTH.script, tmp_path, programs)

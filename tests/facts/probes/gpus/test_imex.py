@@ -39,7 +39,8 @@ def test_a_tray(tmp_path: Path) -> None:
     (tmp_path / "proc/9/cmdline").write_bytes(b"/usr/bin/nvidia-imex\0-c\0/etc/nvidia-imex/config.cfg\0")
     state = read(
         tmp_path,
-        systemctl=f'case "$*" in *ControlGroup*) echo ControlGroup=/system.slice/nvidia-imex.service ;; *) {UNIT} ;; esac',
+        systemctl=f'case "$*" in *ControlGroup*) echo ControlGroup=/system.slice/nvidia-imex.service ;; *) {UNIT} '
+        ";; esac",
         nvidia_imex="echo 'IMEX version is: 580.105.08'",
         nvidia_imex_ctl=f"case $1 in -q) echo READY ;; -N) echo '{domain('READY', 'READY')}' ;; esac",
     )

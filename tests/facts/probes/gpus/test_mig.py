@@ -58,7 +58,8 @@ def test_structures_are_those_of_nvidias_binding() -> None:
     assert [ctypes.sizeof(mine) for mine in pairs] == [ctypes.sizeof(theirs) for theirs in pairs.values()]
     same = {
         ("Profile", "count"): "instanceCount", ("Profile", "memory"): "memorySizeMB", ("Profile", "name"): "name",
-        ("GpuInstance", "place"): "placement", ("ComputeInstance", "place"): "placement", ("Process", "gi"): "gpuInstanceId",
+        ("GpuInstance", "place"): "placement", ("ComputeInstance", "place"): "placement",
+        ("Process", "gi"): "gpuInstanceId",
         ("Pci", "sub"): "pciSubSystemId", ("ComputeProfile", "count"): "instanceCount",
     }  # fmt: skip
     for (name, mine), theirs in same.items():
@@ -214,7 +215,8 @@ def test_holders_of_device_files(tmp_path: Path) -> None:
 
 def test_who_is_on_what() -> None:
     gpu = mig.MigGpu(
-        index=0, number=0, minor=3, address="0000:19:00.0", uuid="GPU-0", name="A", pci="0x233010DE", subsystem="0x0", capable=True,
+        index=0, number=0, minor=3, address="0000:19:00.0", uuid="GPU-0", name="A", pci="0x233010DE", subsystem="0x0",
+        capable=True,
         processes=(mig.Process(7, 1, 0), mig.Process(8)),
     )  # fmt: skip
     holders = (

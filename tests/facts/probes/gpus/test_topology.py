@@ -195,7 +195,8 @@ def test_no_nvidia_smi(tmp_path: Path) -> None:
     ("smi", "complaint"),
     [
         (
-            '[ "$1" = topo ] || echo "NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver."; exit 9',
+            '[ "$1" = topo ] || echo "NVIDIA-SMI has failed because it could not communicate with the NVIDIA '
+            'driver."; exit 9',
             "has failed",
         ),
         ("exit 1", "it said nothing"),

@@ -14,12 +14,14 @@ from gpuprov.facts.probes.host import environment
     ("file", "text", "found"),
     [
         ("etc/environment", "NCCL_DEBUG=INFO\n#NCCL_IB_DISABLE=1\n", ["NCCL_DEBUG=INFO"]),
-        ("etc/profile", "export NCCL_IB_HCA=mlx5_0 NCCL_DEBUG=INFO # NCCL_X=1\n", ["NCCL_IB_HCA=mlx5_0", "NCCL_DEBUG=INFO"]),
+        ("etc/profile", "export NCCL_IB_HCA=mlx5_0 NCCL_DEBUG=INFO # NCCL_X=1\n",
+         ["NCCL_IB_HCA=mlx5_0", "NCCL_DEBUG=INFO"]),
         ("etc/bashrc", "[ -t 0 ] && NCCL_IB_DISABLE=1; export NCCL_IB_DISABLE\n", ["NCCL_IB_DISABLE=1"]),
         ("etc/profile.d/a.csh", 'setenv NCCL_IB_HCA "mlx5_0,mlx5_1"\n', ['NCCL_IB_HCA="mlx5_0,mlx5_1"']),
         ("root/.bashrc", "declare -x NCCL_NET='Socket'\nMY_NCCL_NET=1\n", ["NCCL_NET='Socket'"]),
         ("etc/security/pam_env.conf", 'NCCL_DEBUG DEFAULT=INFO OVERRIDE="WARN"\n', ['NCCL_DEBUG="WARN"']),
-        ("etc/systemd/system.conf.d/a.conf", '[Manager]\nDefaultEnvironment="NCCL_IB_DISABLE=1" A=2\n', ["NCCL_IB_DISABLE=1"]),
+        ("etc/systemd/system.conf.d/a.conf", '[Manager]\nDefaultEnvironment="NCCL_IB_DISABLE=1" A=2\n',
+         ["NCCL_IB_DISABLE=1"]),
     ],
 )  # fmt: skip
 def test_files_of_every_kind(tmp_path: Path, file: str, text: str, found: list[str]) -> None:

@@ -182,7 +182,10 @@ def test_secure_boot_that_shim_does_not_heed_is_off(tmp_path: Path) -> None:
 
 
 def test_receipt() -> None:
-    text = '{"applied_at": "2025-01-02T03:04:05Z", "gpuprov_version": "0.1.0", "capabilities": {"kernel": {"digest": "ab"}}}'
+    text = (
+        '{"applied_at": "2025-01-02T03:04:05Z", "gpuprov_version": "0.1.0", "capabilities": {"kernel": '
+        '{"digest": "ab"}}}'
+    )
     receipt = house.parse_receipt(Output(text))
     assert receipt
     assert receipt.capabilities["kernel"].digest == "ab"

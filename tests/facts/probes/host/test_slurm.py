@@ -100,6 +100,9 @@ def test_complaints(line: str, complaint: str) -> None:
 
 
 def test_newer_slurmds_print_flags_behind_the_files() -> None:
-    line = "slurmd: Gres Name=gpu Type=nvidia_h100 Count=1 Index=0 ID=7696487 File=/dev/nvidia0 Cores=0-55 CoreCnt=112 Links=-1,0"
+    line = (
+        "slurmd: Gres Name=gpu Type=nvidia_h100 Count=1 Index=0 ID=7696487 File=/dev/nvidia0 Cores=0-55 "
+        "CoreCnt=112 Links=-1,0"
+    )
     more = f"{line} Flags=HAS_FILE,HAS_TYPE,ENV_NVML"
     assert parse(Output(f"slurmd|x\nsaid|{more}\n")).gres == (Gres("gpu", "nvidia_h100", 1, ("/dev/nvidia0",)),)

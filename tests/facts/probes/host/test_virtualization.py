@@ -36,7 +36,10 @@ def vgpu(version: bytes = b"580.95.02", branch: bytes = b"r580_95", before: byte
 
 MESSAGES = b"\x00\x01\x02\x03\x04\x05"
 OTHER_VENDOR = bytes([8]) + b"xxgpu"
-PASSED_BARS = "0x00000000fc000000 0x00000000fcffffff 0x0000000000040200\n0x0000380000000000 0x0000380fffffffff 0x000000000014220c\n"
+PASSED_BARS = (
+    "0x00000000fc000000 0x00000000fcffffff 0x0000000000040200\n0x0000380000000000 0x0000380fffffffff "
+    "0x000000000014220c\n"
+)
 
 
 def read(folder: Path, shell: str = "sh") -> tuple[GpuFunction, ...]:

@@ -77,7 +77,8 @@ def test_xids_of_real_hosts(name: str, file: str, found: set[tuple[str, int, int
 def test_an_xid_of_a_mig_instance_is_one_of_its_gpu(instance: str) -> None:
     """As kernel_rc.c of NVIDIA's open modules prints it; the example is that of its error containment."""
     log = read(
-        f"[  100.5] NVRM: Xid (PCI:0000:01:00{instance}): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, D-RST: No"
+        f"[  100.5] NVRM: Xid (PCI:0000:01:00{instance}): 94, pid=7194, Contained: CE User Channel (0x9). RST: No, "
+        "D-RST: No"
     )
     assert [(one.device, one.number, one.text[:8]) for one in xids(log)] == [("0000:01:00", 94, "pid=7194")]
 
@@ -85,7 +86,8 @@ def test_an_xid_of_a_mig_instance_is_one_of_its_gpu(instance: str) -> None:
 def test_an_sxid_is_told_by_its_first_line() -> None:
     rows = [
         "[    1.000000] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Fatal, Link 48 LTSSM Fault Up",
-        "[    1.000001] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Severity 1 Engine instance 48 Sub-engine instance 00",
+        "[    1.000001] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Severity 1 Engine instance 48 Sub-engine "
+        "instance 00",
         "[    1.000002] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Data {0x10000000, 0x10000000}",
         "[    2.000000] nvidia-nvswitch1: SXid (PCI:0000:06:00.0): 20034, Non-fatal, Link 48 LTSSM Fault Up",
     ]
@@ -173,7 +175,8 @@ FLOOD = (
     "NVRM: Xid (PCI:0018:01:00): 149, NETIR_BER_EVENT  Nonfatal XC0 i0 Link 03 (0x00000000 0x00000000)",
     "pcieport 0000:00:1c.5: AER: Corrected error received: 0000:01:00.0",
     "pcieport 0000:00:1c.5: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
-    "mlx5_core 0000:5c:00.0: mlx5_cmd_out_err:838:(pid 7): ACCESS_REG(0x805) op_mod(0x1) failed, status bad resource(0x5)",
+    "mlx5_core 0000:5c:00.0: mlx5_cmd_out_err:838:(pid 7): ACCESS_REG(0x805) op_mod(0x1) failed, status bad "
+    "resource(0x5)",
     "mlx5_core 0000:5c:00.0: print_health_info:431:(pid 0): Health issue observed, EQ error, severity(6) INFO:",
 )
 """What real hosts say by the thousand: https://bugs.launchpad.net/bugs/1521173, and each program's Xid 13 takes a line

@@ -63,7 +63,10 @@ def of_el(environment: str, *names: str) -> NextBoot:
     entries = ""
     for name in names:
         release = name.partition("-")[2]
-        entries += f"@entry {name}\ntitle Rocky Linux ({release}) 9.7 (Blue Onyx)\nversion {release}\nlinux /vmlinuz-{release}\n"
+        entries += (
+            f"@entry {name}\ntitle Rocky Linux ({release}) 9.7 (Blue Onyx)\nversion {release}\nlinux "
+            f"/vmlinuz-{release}\n"
+        )
     return read(EL + environment + entries)
 
 
@@ -188,7 +191,8 @@ def test_how_grub_reads_a_choice() -> None:
         Entry("Other platforms", "other", "", [Entry("Hurd", "hurd", "/hurd"), minix]),
     ]
     for choice, path in (
-        ("Other platforms>Minix>Version 3.4.0", "/a"), ("1>1>0", "/a"), ("other>minix>minix-3.4.0", "/a"), ("other>minix>a>>b", "/b"),
+        ("Other platforms>Minix>Version 3.4.0", "/a"), ("1>1>0", "/a"), ("other>minix>minix-3.4.0", "/a"),
+        ("other>minix>a>>b", "/b"),
         ("other", "/hurd"), ("other>gone", "/hurd"), ("gone", "/first"), ("", "/first"), ("17", "/first"),
     ):  # fmt: skip
         found = find_started(menu, choice)
@@ -248,7 +252,8 @@ def test_the_release_in_a_path(path: str, release: str) -> None:
     ],
 )
 def test_a_boot_that_failed_is_heeded(environment: str, found: NextBoot) -> None:
-    """The entry of gpuprov stands in a file of its own, which grub.cfg sources at its end; grub-reboot goes before it."""
+    """The entry of gpuprov stands in a file of its own, which grub.cfg sources at its end; grub-reboot goes before
+    it."""
     menu = f"""@loader grub
 @menu
 if [ "${{next_entry}}" ] ; then

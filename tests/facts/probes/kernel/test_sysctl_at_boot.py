@@ -14,7 +14,8 @@ def test_files_in_the_order_of_a_boot(tmp_path: Path) -> None:
         "usr/lib/sysctl.d/50-default.conf": "vm.dirty_ratio=2\nnet.ipv4.conf.*.rp_filter = 2\n",
         "etc/sysctl.d/90-gpuprov.conf": "vm.swappiness = 3\nvm.dirty_ratio = 3\nkernel.numa_balancing=0\n",
         "etc/sysctl.d/50-default.conf": "# vm.dirty_ratio=4\n; kernel.panic=4\n",
-        "run/sysctl.d/95-run.conf": "  -net/ipv4/conf/eth0.100/rp_filter = 0\nkernel.numa_balancing  =\t 1  \n-vm.nothing\n",
+        "run/sysctl.d/95-run.conf": "  -net/ipv4/conf/eth0.100/rp_filter = 0\nkernel.numa_balancing  =\t 1  "
+        "\n-vm.nothing\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -31,7 +31,8 @@ def tree(
     mtu: int = 1500,
     vendor: str = "softdep erdma pre: ib_uverbs\n",
 ) -> None:
-    """The driver is loaded, its device has the interface eth1: by its GID's, or, with `guid`, by its MAC address only."""
+    """The driver is loaded, its device has the interface eth1: by its GID's, or, with `guid`, by its MAC address
+    only."""
     device, function = root / "sys/class/infiniband/erdma_0", root / "sys/bus/pci/devices/0000:00:06.0"
     write(root, {
         f"lib/modules/{KERNEL}/build/Makefile": "", f"lib/modules/{KERNEL}/updates/dkms/erdma.ko": "ib_umem_get_peer",
@@ -46,9 +47,12 @@ def tree(
         "sys/class/net/eth0/address": "02:16:3e:02:aa:11\n", "sys/class/net/eth1/address": "02:16:3e:02:aa:10\n",
         "sys/class/net/eth1/mtu": f"{mtu}\n", "sys/class/net/lo/address": "00:00:00:00:00:00\n",
         "etc/modprobe.d/erdma.conf": vendor, "etc/modules-load.d/erdma.conf": "ib_core\nib_uverbs\nerdma\n",
-        "etc/gpuprov/erdma.conf": "# managed\nparameter compat_mode Y\nmtu 8500\n", "var/lib/gpuprov/erdma-installer": "abc compat\n",
-        "proc/net/tcp": " sl local_address rem_address st\n 0: 0100007F:7792 00000000:0000 0A\n 1: 0100007F:7793 00000000:0000 01\n",
-        "proc/sys/net/ipv4/ip_local_port_range": "1024\t65535\n", "proc/sys/net/ipv4/ip_local_reserved_ports": "30608-30610\n",
+        "etc/gpuprov/erdma.conf": "# managed\nparameter compat_mode Y\nmtu 8500\n",
+        "var/lib/gpuprov/erdma-installer": "abc compat\n",
+        "proc/net/tcp": " sl local_address rem_address st\n 0: 0100007F:7792 00000000:0000 0A\n 1: 0100007F:7793 "
+                        "00000000:0000 01\n",
+        "proc/sys/net/ipv4/ip_local_port_range": "1024\t65535\n",
+        "proc/sys/net/ipv4/ip_local_reserved_ports": "30608-30610\n",
         "usr/src/ofa_kernel/default/Module.symvers": "", "drivers/erdma/x": "", "var/lib/dkms/erdma/1.0.2/x": "",
     })  # fmt: skip
     if not guid:
@@ -62,8 +66,10 @@ def environment(root: Path, **programs: str) -> dict[str, str]:
     folder = root / "bin"
     folder.mkdir(exist_ok=True)
     commands = {
-        "modinfo": MODINFO.format(root=root, disk="ABC"), "uname": f"echo {KERNEL}", "dkms": "echo erdma/1.0.2, x: installed",
-        "modprobe": "echo 'options erdma compat_mode=Y'; echo 'softdep erdma pre: ib_uverbs'", "eadm": "echo version 0.2.37",
+        "modinfo": MODINFO.format(root=root, disk="ABC"), "uname": f"echo {KERNEL}",
+        "dkms": "echo erdma/1.0.2, x: installed",
+        "modprobe": "echo 'options erdma compat_mode=Y'; echo 'softdep erdma pre: ib_uverbs'",
+        "eadm": "echo version 0.2.37",
         "systemctl": "exit 1", "journalctl": "exit 1", "dpkg-query": "echo 'package|erdma|installed'", **programs,
     }  # fmt: skip
     for name, body in commands.items():

@@ -57,7 +57,8 @@ class Host:
         self.program("uname", f'#!/bin/sh\n[ "$1" = -m ] && echo x86_64 || echo {K}\n')
         self.text(
             "proc/modules",
-            "nvidia 1 1 nvidia_peermem, Live 0x0\nib_core 1 2 ib_uverbs,nvidia_peermem, Live 0x0\nnvidia_peermem 16384 0 - Live 0x0\n",
+            "nvidia 1 1 nvidia_peermem, Live 0x0\nib_core 1 2 ib_uverbs,nvidia_peermem, Live 0x0\nnvidia_peermem "
+            "16384 0 - Live 0x0\n",
         )
         self.text("proc/kallsyms", "0 T ib_register_peer_memory_client\t[ib_core]\n")
         self.text("proc/devices", "Character devices:\n195 nvidia\n237 gdrdrv\n")

@@ -30,7 +30,8 @@ def tree(root: Path, loaded: str = "ABC", version: str = "3.1.0") -> None:
         "sys/bus/pci/devices/0000:10:1b.0/p2p": "NVIDIA peer memory\n", "drivers/efa/x": "",
         "sys/module/efa/refcnt": "0\n",
         "sys/class/infiniband_verbs/uverbs0/ibdev": "rdmap16s27\n",
-        "opt/amazon/efa_installed_packages": "# EFA installer version: 1.47.0\n# Debug packages installed: no\nefa-config 1.18\n",
+        "opt/amazon/efa_installed_packages": "# EFA installer version: 1.47.0\n# Debug packages installed: "
+                                             "no\nefa-config 1.18\n",
         "var/lib/gpuprov/efa.json": '{"sha256": "x",\n "options": []}\n',
         "etc/environment": 'PATH="/bin"\nFI_PROVIDER="efa"\n#FI_NO=1\n',
         "etc/profile.d/mpi.sh": "export RDMAV_FORK_SAFE=1\nMY_FI_X=2\n",
@@ -46,7 +47,8 @@ def read(root: Path, **programs: str) -> Efa:
     told = "\n".join(fi_info(NAMES[0]))
     given = {
         "modinfo": MODINFO, "fi_info": f"cat <<'E'\n{told}\nE", "dpkg-query": "echo 'package|libnccl-ofi|1.17.2-1'",
-        "ldconfig": f"printf '\\tlibnccl-net.so (libc6,x86-64) => {PLUGIN}\\n\\tlibm.so.6 (libc6,x86-64) => /lib/libm.so.6\\n'",
+        "ldconfig": f"printf '\\tlibnccl-net.so (libc6,x86-64) => {PLUGIN}\\n\\tlibm.so.6 (libc6,x86-64) => "
+                    "/lib/libm.so.6\\n'",
     }  # fmt: skip
     script = EFA.script.replace(" /opt/amazon/", f" {root}/opt/amazon/").replace(
         "=/opt/amazon/", f"={root}/opt/amazon/"

@@ -1,4 +1,5 @@
-"""What a host says of GPUDirect RDMA, read by the probes' own scripts from modules that a compiler made (ELF objects)."""
+"""What a host says of GPUDirect RDMA, read by the probes' own scripts from modules that a compiler made (ELF
+objects)."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ def read(root: Path, probe: Probe[NcclHost] = NCCL) -> NcclHost:
 def test_files_and_environment(tmp_path: Path) -> None:
     own = tmp_path / "own.conf"
     write(tmp_path, {
-        "etc/nccl.conf": f"# a comment\r\nNCCL_IB_HCA==mlx5_0\r\n\nno variable\nNCCL_TOPO_FILE={own}\nNCCL_NET_PLUGIN=/opt/x.so\n",
+        "etc/nccl.conf": "# a comment\r\nNCCL_IB_HCA==mlx5_0\r\n\nno "
+                         f"variable\nNCCL_TOPO_FILE={own}\nNCCL_NET_PLUGIN=/opt/x.so\n",
         "root/.nccl.conf": "NCCL_DEBUG=INFO\n",
         "etc/environment": f'PATH=/bin\nNCCL_IB_HCA="mlx5"\nNCCL_CONF_FILE={own}\n',
         "etc/profile.d/site.sh": "export NCCL_IB_GID_INDEX=3\n",

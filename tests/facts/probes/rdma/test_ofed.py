@@ -96,7 +96,8 @@ def test_a_host_with_ofed(tmp_path: Path) -> None:
     assert state.loaded == (
         Loaded(name="ib_core", checksum="A1", version="25.10-1.7.1", file=file.format("ib_core"), file_checksum="A1",
                file_version="25.10-1.7.1"),
-        Loaded(name="mlx5_core", checksum="B2", file=file.format("mlx5_core"), file_checksum="A1", file_version="25.10-1.7.1"),
+        Loaded(name="mlx5_core", checksum="B2", file=file.format("mlx5_core"), file_checksum="A1",
+               file_version="25.10-1.7.1"),
     )  # fmt: skip
     assert state.kernels == (
         Kernel(release="6.8.0-88", bootable=True, files={name: file.format(name) for name in ("ib_core", "mlx5_core")},

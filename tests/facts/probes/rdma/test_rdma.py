@@ -40,7 +40,8 @@ def hca(root: Path, name: str, address: str, *, layer: str = "InfiniBand", drive
         put(root / "net" / net, address="b8:3f:d2:00:00:01", operstate="up", type="1")
     folder = put(root / "infiniband" / name, node_type=node, node_guid="b83f:d203:0012:3456", fw_ver=firmware)
     (folder / "device").symlink_to(function)
-    port = put(folder / "ports" / "1", state=state, phys_state="5: LinkUp", link_layer=layer, rate="400 Gb/sec (4X NDR)", lid=lids[0],
+    port = put(folder / "ports" / "1", state=state, phys_state="5: LinkUp", link_layer=layer,
+               rate="400 Gb/sec (4X NDR)", lid=lids[0],
                sm_lid=lids[1])  # fmt: skip
     for index in range(4):
         gid, kind = (gids or {}).get(str(index), (UNSET, ""))
@@ -52,17 +53,21 @@ def hca(root: Path, name: str, address: str, *, layer: str = "InfiniBand", drive
 
 def soft(root: Path, name: str, **files: str) -> Path:
     folder = put(root / "infiniband" / name, node_guid="5054:00ff:fe4d:0001", fw_ver="", **files)
-    put(folder / "ports" / "1", state="4: ACTIVE", phys_state="5: LinkUp", link_layer="Ethernet", rate="2.5 Gb/sec (1X SDR)",
+    put(folder / "ports" / "1", state="4: ACTIVE", phys_state="5: LinkUp", link_layer="Ethernet",
+        rate="2.5 Gb/sec (1X SDR)",
         lid="0x0", sm_lid="0x0", gid_attrs__ndevs__0="ens4", gids__0=LINK_LOCAL, gid_attrs__types__0="RoCE v2")  # fmt: skip
     put(root / "net" / "ens4", address="52:54:00:4d:00:01", operstate="up", type="1")
     return folder
 
 
 def read(root: Path, script: str, **programs: str) -> Output:
-    for place, there in (("/sys/class/infiniband_mad", "mad"), ("/sys/class/infiniband", "infiniband"), ("/sys/class/net", "net"),
-                         ("/sys/module", "module"), ("/lib/modules", "modules"), ("/proc/net/vlan", "vlan"), ("/proc/$p", "proc/$p"),
+    for place, there in (("/sys/class/infiniband_mad", "mad"), ("/sys/class/infiniband", "infiniband"),
+                         ("/sys/class/net", "net"),
+                         ("/sys/module", "module"), ("/lib/modules", "modules"), ("/proc/net/vlan", "vlan"),
+                         ("/proc/$p", "proc/$p"),
                          ("/proc/[0-9]*", "proc/[0-9]*"), ("/proc/self", "self"),
-                         ("/sys/bus/pci/devices", "devices"), ("/etc/gpuprov", "etc"), ("/etc/systemd/system", "units")):  # fmt: skip
+                         ("/sys/bus/pci/devices", "devices"), ("/etc/gpuprov", "etc"),
+                         ("/etc/systemd/system", "units")):  # fmt: skip
         script = script.replace(place, f"{root}/{there}")
     output = run_script(script, root, programs)
     assert output.error == ""
@@ -83,7 +88,8 @@ def test_an_adapter_and_its_port(tmp_path: Path) -> None:
     assert found == RdmaDevice(
         name="ibp59s0", driver="mlx5_core", address="0000:3b:00.0", identifier="15b3:1021", node_type="CA",
         node_guid="b83f:d203:0012:3456", firmware="28.39.1002", numa_node=1,
-        ports=(RdmaPort(number=1, state="ACTIVE", physical="LinkUp", link_layer="InfiniBand", rate=400.0, lid=17, sm_lid=1,
+        ports=(RdmaPort(number=1, state="ACTIVE", physical="LinkUp", link_layer="InfiniBand", rate=400.0, lid=17,
+                        sm_lid=1,
                         gids=(Gid(index=0, gid=LINK_LOCAL, kind="IB/RoCE v1"),)),),
     )  # fmt: skip
     assert not found.soft
@@ -246,7 +252,8 @@ def test_software_devices_are_known_by_what_only_they_have(tmp_path: Path) -> No
 
 
 SHOWN = "Id=%s\\nLoadState=%s\\nActiveState=%s\\nUnitFileState=enabled\\nMainPID=%s\\nLimitMEMLOCK=%s\\n\\n"
-SYSTEMCTL = f"""case "$*" in *rdma-soft*) printf 'LoadState=loaded\\nActiveState=failed\\nUnitFileState=enabled\\n'; exit ;; esac
+SYSTEMCTL = f"""case "$*" in *rdma-soft*) printf 'LoadState=loaded\\nActiveState=failed\\nUnitFileState=enabled\\n'
+  exit ;; esac
 printf '{SHOWN}' containerd.service loaded active 612 infinity \\
   docker.service not-found inactive 0 65536"""
 SS = """echo 'UNCONN 0 0 0.0.0.0:4791 0.0.0.0:*'; echo 'UNCONN 0 0 [::]:4791 [::]:*'"""
@@ -261,7 +268,10 @@ GOOD = {
 
 def test_what_surrounds_the_devices(tmp_path: Path) -> None:
     (tmp_path / "module" / "rdma_rxe").mkdir(parents=True)
-    deps = "kernel/drivers/infiniband/core/ib_umad.ko.xz: kernel/x/ib_core.ko.xz\nkernel/y/rdma_rxe.ko:\nkernel/y/notsiw.ko:"
+    deps = (
+        "kernel/drivers/infiniband/core/ib_umad.ko.xz: "
+        "kernel/x/ib_core.ko.xz\nkernel/y/rdma_rxe.ko:\nkernel/y/notsiw.ko:"
+    )
     put(
         tmp_path / "modules" / "6.1.0",
         **{"modules.dep": deps, "modules.builtin": "kernel/drivers/infiniband/core/ib_uverbs.ko"},
@@ -282,7 +292,8 @@ def test_what_surrounds_the_devices(tmp_path: Path) -> None:
         (tmp_path / "mad" / f"umad{number}").mkdir(parents=True)
     found = parse_host(read(tmp_path, HOST.script, **GOOD))
     assert found.modules == {
-        "ib_uverbs": "there", "rdma_ucm": "absent", "ib_umad": "there", "mlx5_ib": "absent", "ib_ipoib": "absent", "iw_cm": "absent",
+        "ib_uverbs": "there", "rdma_ucm": "absent", "ib_umad": "there", "mlx5_ib": "absent", "ib_ipoib": "absent",
+        "iw_cm": "absent",
         "rdma_rxe": "loaded", "siw": "absent", "erdma": "absent",
     }  # fmt: skip
     assert found.netdevs == (
@@ -332,7 +343,8 @@ END"""
 
 
 def switch(root: Path, ports: int = 4) -> Path:
-    """An adapter with its embedded switch in switchdev mode: an uplink, a function of each kind, and one that is not set up."""
+    """An adapter with its embedded switch in switchdev mode: an uplink, a function of each kind, and one that is not
+    set up."""
     folder = hca(root, "rocep8s0f0", "0000:08:00.0", layer="Ethernet", net="enp8s0f0np0")
     for name, port in (("enp8s0f0np0", "p0"), ("enp8s0f0npf0vf0", "pf0vf0"), ("enp8s0f0npf0sf88", "c1pf0sf88")):
         put(root / "net" / name, address="b8:3f:d2:00:00:01", operstate="up", type="1", phys_port_name=port)

@@ -18,7 +18,8 @@ Description-en: NVIDIA DKMS package (transitional package)
 
 Package: nvidia-dkms-535-server
 Version: {OLD}
-Depends: dkms, nvidia-kernel-common-535-server (>= 535.161.08), nvidia-kernel-source-535-server | nvidia-kernel-source-535-server-open
+Depends: dkms, nvidia-kernel-common-535-server (>= 535.161.08), nvidia-kernel-source-535-server |
+  nvidia-kernel-source-535-server-open
 Description-en: NVIDIA DKMS package
 
 Package: nvidia-imex-590

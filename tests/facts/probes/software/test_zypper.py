@@ -62,7 +62,8 @@ RPMS = "".join(
 
 
 def searched(tmp_path: Path, xml: str, *fetched: str) -> subprocess.CompletedProcess[str]:
-    """The search on a host with these fetched repositories, whose zypper prints this and writes down what it was given."""
+    """The search on a host with these fetched repositories, whose zypper prints this and writes down what it was
+    given."""
     (tmp_path / "zypp/repos.d").mkdir(parents=True, exist_ok=True)
     (tmp_path / "zypp/repos.d/x.repo").write_text(REPO, encoding="utf-8")
     (tmp_path / "answer").write_text(xml, encoding="utf-8")
@@ -152,7 +153,8 @@ matches."""
         (f"type: package\nmatch_type: glob\nrepo: nvidia\nsolvable_name: {NAME}", False),
         (f"type: package\ninstall_status: installed\nmatch_type: glob\nsolvable_name: {NAME}", False),
         (
-            f"type: package\nmatch_type: glob\ncomplex: AttrMatchData solvable:name {NAME} C SolvableRange\\ \\ \\ x86_64",
+            f"type: package\nmatch_type: glob\ncomplex: AttrMatchData solvable:name {NAME} C SolvableRange\\ \\ \\ "
+            "x86_64",
             False,
         ),
         (
