@@ -4,7 +4,6 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.kernel.desired import limits
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.kernel.limits import LIMIT_SOURCES
-from gpuprov.host_code.settings import LEAST, is_met
 from gpuprov.spec.kernel import Kernel
 
 UNITS = {"K": 10, "M": 20, "G": 30, "T": 40, "P": 50, "E": 60}
@@ -12,8 +11,8 @@ UNITS = {"K": 10, "M": 20, "G": 30, "T": 40, "P": 50, "E": 60}
 
 @check("kernel.limits_kept", LIMIT_SOURCES, fields=("limits",), moment="next-boot", evidence=LIMIT_SOURCES.evidence)
 def limits_kept(ctx: Context[Kernel]) -> Outcome:
-    """Logins read limits.conf (PAM's pam_limits), no line of it for a user or a group lowers a limit of everybody's,
-    and no file of systemd's after gpuprov's sets another limit of services at the next boot."""
+    """Logins read limits.conf (PAM's pam_limits), and no file of systemd's after gpuprov's sets another limit of
+    services at the next boot."""
     desired = limits(ctx.fragment)
     if not desired:
         return not_asked()
@@ -29,19 +28,8 @@ def limits_kept(ctx: Context[Kernel]) -> Outcome:
         text, path = known.services.get(key, ("", ""))
         if text and any(in_bytes(part) != value for part in text.split(":")):
             wrong[f"{path} sets {key}={text} at the next boot"] = f"take {key} out of {path}"
-    for path, line in known.own:
-        domain, kind, item, value = line.split()
-        if item in ctx.fragment.limits and is_lower(value, str(ctx.fragment.limits[item])):
-            wrong[f"{path} gives {domain} {item} {value} ({kind}), which counts before everybody's"] = (
-                f"take that line out of {path}"
-            )
     expected = "limits.conf read at each login, and no other default limits at a boot"
-    return fail(expected, "; ".join(wrong), "; ".join(dict.fromkeys(wrong.values()))) if wrong else ok(expected)
-
-
-def is_lower(value: str, limit: str) -> bool:
-    """Return whether a value of limits.conf(5) is below a limit; a word that is none of its own sets none."""
-    return is_whole(value) and not is_met(limit, value, LEAST)
+    return fail(expected, "; ".join(wrong), "; ".join(wrong.values())) if wrong else ok(expected)
 
 
 def in_bytes(text: str) -> str:

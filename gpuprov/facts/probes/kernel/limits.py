@@ -10,13 +10,11 @@ from gpuprov.facts.probes.kernel.boot import list_assignments
 
 class LimitSources(msgspec.Struct, frozen=True):
     """`services`: the last value of each DefaultLimit of systemd's files, with the file; `without`: ways to log in
-    whose PAM stack does not read limits.conf; `no_pam`: sshd does without PAM. `own`: lines of limits.conf for users
-    and groups, which count before those for everybody, each with its file. `read`: all of it was read."""
+    whose PAM stack does not read limits.conf; `no_pam`: sshd does without PAM. `read`: all of it was read."""
 
     services: Mapping[str, tuple[str, str]] = {}
     without: tuple[str, ...] = ()
     no_pam: bool = False
-    own: tuple[tuple[str, str], ...] = ()
     read: bool = False
 
 
@@ -32,14 +30,13 @@ def parse(output: Output) -> LimitSources:
         services,
         without=tuple(rest for kind, rest in rows if kind == "without"),
         no_pam=("pam", "no") in [(kind, rest.lower()) for kind, rest in rows],
-        own=tuple(rest.partition("|")[::2] for kind, rest in rows if kind == "own"),
         read=any(kind == "read" for kind, _ in rows),
     )
 
 
 LIMIT_SOURCES = Probe(
     "limit_sources",
-    r"""for p in awk cat grep head sed sort tail; do command -v $p >/dev/null || exit 127; done
+    r"""for p in cat grep head sed sort tail; do command -v $p >/dev/null || exit 127; done
 {
 for f in /usr/lib/systemd/system.conf /etc/systemd/system.conf; do [ -e "$f" ] && echo "|$f"; done | tail -n 1
 for f in /etc/systemd /run/systemd /usr/local/lib/systemd /usr/lib/systemd; do
@@ -59,9 +56,6 @@ s/^[[:space:]]*-?session[[:space:]]+(include|substack)[[:space:]]+([^[:space:]]+
 }
 for s in sshd login; do
   [ -f /etc/pam.d/$s ] || [ -f /usr/lib/pam.d/$s ] || continue; seen=; reads $s || echo "without|$s"
-done
-for f in /etc/security/limits.conf /etc/security/limits.d/*.conf; do
-  [ -f "$f" ] && awk -v f="$f" '$1 !~ /^[#*%]/ && $2 ~ /^(-|hard|soft)$/ && NF > 3 { print "own|" f "|" $1, $2, $3, $4 }' "$f"
 done
 cat /etc/ssh/sshd_config.d/*.conf /etc/ssh/sshd_config 2>/dev/null |
   sed -nE 's/^[[:space:]]*[Uu][Ss][Ee][Pp][Aa][Mm][[:space:]=]+"?([A-Za-z]+).*/pam|\1/p' | head -n 1
