@@ -11,7 +11,7 @@ from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.gpus.gpu_settings import normalize_address
 
 READER = Path(__file__).with_name("cuda_reader.py").read_text(encoding="utf-8")
-CONTAINERS = Path(__file__).parents[1] / "containers" / "cuda_reader.py"
+CONTAINERS = Path(__file__).parents[1] / "containers" / "engines_reader.py"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
