@@ -34,15 +34,14 @@ MASK = "********"
 SHORTEST = 6
 """Minimum length of a secret that is masked anywhere; a shorter one is masked only as a whole value."""
 _LOGIN = re.compile(
-    r"(?:(?<=://)|(?<=https:/)|(?<=http:/))(?![/])(?!\*\*\*|\[)(?:[^/\s\"'<>]+@|[^/\s\"'<>@:\[\]\\]{1,"
-    r"200}:(?![0-9]{1,5}(?:[/\s\"']|\Z))[^\s\"'<>@]{0,200}@)"
+    r"(?:(?<=://)|(?<=https:/)|(?<=http:/))(?![/])(?!\*\*\*|\[)(?:[^/\s\"'<>]+@|"
+    r"[^/\s\"'<>@:\[\]\\]{1,200}:(?![0-9]{1,5}(?:[/\s\"']|\Z))[^\s\"'<>@]{0,200}@)"
 )
 """User name and password in a URL, up to the last @ before the path; also a password with an unescaped slash, and a URL
 that was taken for a path, which then has one slash."""
 _BARE_LOGIN = re.compile(
     r"[a-z][a-z0-9+.-]{1,20}://\S*|(?P<login>(?<![\w@/.%+-])(?!(?:mailto|sips?|xmpp|acct|from|to|by):)"
-    r"[a-z_][\w.%+-]{0,63}:"
-    r"[^\s/\"'<>,;(){}\[\]]{1,100})@(?!sha[0-9]{3}:)(?=\[[0-9a-f:]|[a-z0-9])",
+    r"[a-z_][\w.%+-]{0,63}:[^\s/\"'<>,;(){}\[\]]{1,100})@(?!sha[0-9]{3}:)(?=\[[0-9a-f:]|[a-z0-9])",
     re.IGNORECASE | re.ASCII,
 )
 """The same before a host without a scheme, USER:PASSWORD@HOST, outside of URLs; not an image's tag before its

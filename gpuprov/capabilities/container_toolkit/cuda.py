@@ -17,8 +17,8 @@ ABSENT = re.compile(r"no such (image|object)|image not known|not found: image|do
 STALE = re.compile(r"/\S+?\.so\.([0-9]+\.[0-9.]*[0-9])\b.*(?:no such file|not exist)", re.I)
 ANSWERS = (
     (
-        r"(unknown|invalid)[\w ]*runtime|runtime \S*nvidia\S* (is )?not|nvidia-container-runtime\S*: (no "
-        r"such|executable)",
+        r"(unknown|invalid)[\w ]*runtime|runtime \S*nvidia\S* (is )?not|"
+        r"nvidia-container-runtime\S*: (no such|executable)",
         "NVIDIA's runtime is not registered",
         "see container_toolkit.registered",
     ),

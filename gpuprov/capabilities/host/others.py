@@ -68,8 +68,8 @@ EFFECTS: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
     for capability, pattern, what in (
         (
             "mig",
-            r"nvidia-smi\b.*\s(?:(?:-mig|--multi-instance-gpu)[= "
-            r"]|mig\s.*-[cd][cg]i)|nvidia-mig-(?:parted\s+apply|manager)",
+            r"nvidia-smi\b.*\s(?:(?:-mig|--multi-instance-gpu)[= ]|mig\s.*-[cd][cg]i)|"
+            r"nvidia-mig-(?:parted\s+apply|manager)",
             "changes MIG",
         ),
         (
