@@ -54,9 +54,10 @@ class Counter(msgspec.Struct, frozen=True, kw_only=True):
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a check function. `changes` and `reboot` describe what apply would do about a failure.
 
-    `version`: what the host has after apply, given by a capability's preflight before any change; `installed`: what it has now.
-    `action`: what makes an unhealthy host fit for work again. `devices`: PCI addresses of what that is about; empty: not known, or
-    the whole host. `counters`: for monitoring. `firmware`, each `machine` once, and `nvlink_errors`: compared with other hosts.
+    `version`: what the host has after apply, given by a capability's preflight before any change; `installed`: what it
+    has now. `action`: what makes an unhealthy host fit for work again. `devices`: PCI addresses of what that is about;
+    empty: not known, or the whole host. `counters`: for monitoring. `firmware`, each `machine` once, and
+    `nvlink_errors`: compared with other hosts.
     """
 
     status: Status
@@ -110,17 +111,14 @@ def skip(reason: str, hint: str = "") -> Outcome:
 
 
 def not_asked(why: str = "not in the spec") -> Outcome:
-    """Return the outcome if the spec asks for nothing that this check proves, or the hardware has no such thing: it is never counted,
-    nor shown as passed."""
+    """Return the outcome if the spec asks for nothing here, or the hardware has no such thing; it counts nowhere."""
     return Outcome(status="n/a", found=why)
 
 
 @dataclass(frozen=True)
 class Context(Generic[F]):
-    """Everything a check may use: the host's spec, the capability's fragment, the facts. Never the host itself.
-
-    `run`: the capabilities that are applied in the current run; None: the whole spec is to be applied.
-    """
+    """Everything a check may use: the host's spec, the capability's fragment, the facts. Never the host itself. `run`:
+    the capabilities that are applied in the current run; None: the whole spec is to be applied."""
 
     host: HostSpec
     fragment: F
@@ -134,8 +132,8 @@ class Context(Generic[F]):
 
 @dataclass(frozen=True)
 class Check:
-    """A check of a host. Its docstring (in `description`) is printed by `explain`. `gate`: while it fails, apply does not touch the
-    host, as with every preflight check; but it also runs at its own moment."""
+    """A check of a host. Its docstring (in `description`) is printed by `explain`. `gate`: while it fails, apply does
+    not touch the host, as with every preflight check; but it also runs at its own moment."""
 
     id: str
     fields: tuple[str, ...]
@@ -164,8 +162,8 @@ def check(
     evidence: str = "",
     gate: bool = False,
 ) -> Callable[[Callable[[Context[Any]], Outcome]], Check]:
-    """Turn a function into a Check: its id, the probes it reads, the spec fields it proves. `evidence` is the command that
-    shows a person the same; without it, the result lists the probes' own commands, but for those that identify a host."""
+    """Turn a function into a Check: its id, the probes it reads, the fields it proves. `evidence`: the command that
+    shows a person the same; else the probes' own commands are listed, but for those that identify a host."""
     shown = dict.fromkeys(probe.evidence for probe in probes if probe.evidence)
     commands = [command for command in shown if command not in _SURROUNDINGS] or [*shown]
 
@@ -186,12 +184,14 @@ def check(
 
 @dataclass(frozen=True)
 class Desired(Generic[F]):
-    """The desired state of a capability's role on a host, computed with all other decisions: `make` turns the fragment and the facts
-    of `probes` into plain values, which the tasks of the role (`Capability.tasks`) get. It may raise ProbeFailed. `packages`: the
-    transactions among the values. `tasks` among them: by key of a task its arguments; a task without an entry is not needed.
+    """The desired state of a capability's role on a host, computed with all other decisions: `make` turns the fragment
+    and the facts of `probes` into plain values, which the tasks of the role (`Capability.tasks`) get. It may raise
+    ProbeFailed. `packages`: the transactions among the values. `tasks` among them: by key of a task its arguments; a
+    task without an entry is not needed.
 
-    `later` among the values: decisions that must wait until another role has added a package source: `told`, the message in check
-    mode, and `problem`, the refusal if it was added in vain. The role then runs the preflight again: `gpuprov_judge`, `sources`.
+    `later` among the values: decisions that must wait until another role has added a package source: `told`, the
+    message in check mode, and `problem`, the refusal if it was added in vain. The role then runs the preflight again:
+    `gpuprov_judge`, `sources`.
     """
 
     probes: tuple[Probe[Any], ...]
@@ -208,12 +208,13 @@ def contributes_nothing(_host: HostSpec, _fragment: Any) -> Kernel | None:
 class Resources(Generic[F]):
     """The desired state of a capability's role on a host, each resource once: `desired`. It may raise ProbeFailed.
 
-    Checks are generated from it: `NAME.files` compares all files by content; if it has `units`, `NAME.enabled` compares what starts at
-    a boot, and `NAME.active` what runs. `paths`: every path that it may write on a host with this spec, `lines`: every foreign file in
-    which it may set keys, by the spec where that decides, `units`: every unit that it may set, `reads`: what those that run may have
-    read, by unit, or as NAME@*.service by template; `states`: systemd's state of other units, whose names depend on the host, by a
-    probe of its own. `coming`: the desired resources once the packages of this run are installed, by the probes of the role; None: the
-    same. `files_check`: the name of the check of its files. `proves`: by such a check, the fields of the spec that it proves.
+    Checks are generated from it: `NAME.files` compares all files by content; if it has `units`, `NAME.enabled` compares
+    what starts at a boot, and `NAME.active` what runs. `paths`: every path that it may write on a host with this spec,
+    `lines`: every foreign file in which it may set keys, by the spec where that decides, `units`: every unit that it
+    may set, `reads`: what those that run may have read, by unit, or as NAME@*.service by template; `states`: systemd's
+    state of other units, whose names depend on the host, by a probe of its own. `coming`: the desired resources once
+    the packages of this run are installed, by the probes of the role; None: the same. `files_check`: the name of the
+    check of its files. `proves`: by such a check, the fields of the spec that it proves.
     """
 
     desired: Callable[[Context[F]], Iterable[Resource]]
@@ -228,11 +229,7 @@ class Resources(Generic[F]):
     proves: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def _no_rules(_host: HostSpec, _fragment: Any) -> Iterable[Problem]:
-    return ()
-
-
-def _no_fleet_rules(*_given: object, whole: bool) -> Iterable[tuple[str, Problem]]:
+def _no_rules(*_given: object, **_more: object) -> tuple[()]:
     return ()
 
 
@@ -240,28 +237,30 @@ def _no_fleet_rules(*_given: object, whole: bool) -> Iterable[tuple[str, Problem
 class Capability:
     """A feature that the spec can request for a GPU host. `name` is its spec key, module, role, scenario and doc page.
 
-    `rules` judge the fragment offline (without any facts of the host). `contribute` returns its needs of the kernel. `fleet_rules`
-    judge all hosts together: (hosts, names of unmanaged ones, whole=whether there are no others) -> pairs of a host's name and a
-    problem. `export` reads a fragment off a host's facts (None: the host does not have it); it needs `export_probes`; `doubts` lists
-    what on the host looks like a defect, which export reports beside the spec. `unproved` excuses fields that no check proves, each
-    with its reason. `follows`: capabilities after whose change it must be applied, even if its own part of the spec did not change.
+    `rules` judge the fragment offline (without any facts of the host). `contribute` returns its needs of the kernel.
+    `fleet_rules` judge all hosts together: (hosts, names of unmanaged ones, whole=whether there are no others) -> pairs
+    of a host's name and a problem. `export` reads a fragment off a host's facts (None: the host does not have it); it
+    needs `export_probes`; `doubts` lists what on the host looks like a defect, which export reports beside the spec.
+    `unproved` excuses fields that no check proves, each with its reason. `follows`: capabilities after whose change it
+    must be applied, even if its own part of the spec did not change.
 
     Of its role: `tasks` by stage; `tables` are the tables it decides by, the same for every host, each by its name in
-    `gpuprov_catalog`; `desired` is its desired state on a host, and `resources` the part of it that is a state. `carried`: modules
-    that it copies to hosts as files, by their Python names. `packages`: it installs some. `room`: free space that it needs, unless a
-    site says otherwise.
-    `presupposes`: by own check (`held`), others of the same host without which it cannot pass (`dcgm.version`). A failure follows
-    from another if it could not be otherwise while that other failure lasts: without a loaded driver no GPU is in MIG mode. If the
-    common cause is only likely, it stays a finding of its own. `at_boot`: by own check of now, the check of the next boot which
-    proves that a unit then sets up what fails now. `taken_away`: the block that removes what it set up, for a host that goes back
-    to where it had none; None: that stays. `stays`: by path, what --prune leaves, and why. `until_boot`: what of it nevertheless
-    stays until the next boot, for a person. `pruned`: if --prune removes it, the values that the role gets beside its files, units
-    and holds (roles/host/tasks/prune.yml); it may raise ProbeFailed. `sets_up`: it sets up something that could stay. `prunes`: a
-    run that applies it also takes away what the spec no longer has, as --prune does. `ends_with_reset`: a reset takes its state
-    from the GPUs, and its units bring it back. `serves_jobs`: programs of users depend on its units while they run. `from_site`:
-    some of what it needs comes from no package source, so that no bundle can hold it. `driverless`: it makes sense on a host
-    without a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec names none. `shown_by`: the tests that
-    show it, if no host of a Molecule scenario has it. `not_rehearsed`: why rehearsals leave it out.
+    `gpuprov_catalog`; `desired` is its desired state on a host, and `resources` the part of it that is a state.
+    `carried`: modules that it copies to hosts as files, by their Python names. `packages`: it installs some. `room`:
+    free space that it needs, unless a site says otherwise.
+    `presupposes`: by own check (`held`), others of the same host without which it cannot pass (`dcgm.version`). A
+    failure follows from another if it could not be otherwise while that other failure lasts: without a loaded driver no
+    GPU is in MIG mode. If the common cause is only likely, it stays a finding of its own. `at_boot`: by own check of
+    now, the check of the next boot which proves that a unit then sets up what fails now. `taken_away`: the block that
+    removes what it set up, for a host that goes back to where it had none; None: that stays. `stays`: by path, what
+    --prune leaves, and why. `until_boot`: what of it nevertheless stays until the next boot, for a person. `pruned`: if
+    --prune removes it, the values that the role gets beside its files, units and holds (roles/host/tasks/prune.yml); it
+    may raise ProbeFailed. `sets_up`: it sets up something that could stay. `prunes`: a run that applies it also takes
+    away what the spec no longer has, as --prune does. `ends_with_reset`: a reset takes its state from the GPUs, and its
+    units bring it back. `serves_jobs`: programs of users depend on its units while they run. `from_site`: some of what
+    it needs comes from no package source, so that no bundle can hold it. `driverless`: it makes sense on a host without
+    a GPU's driver. `needs_gpu`: a simulated host of it has a GPU, although the spec names none. `shown_by`: the tests
+    that show it, if no host of a Molecule scenario has it. `not_rehearsed`: why rehearsals leave it out.
     """
 
     name: str
@@ -269,7 +268,7 @@ class Capability:
     fragment: type[Fragment]
     checks: tuple[Check, ...]
     rules: Callable[[HostSpec, Any], Iterable[Problem]] = _no_rules
-    fleet_rules: Callable[..., Iterable[tuple[str, Problem]]] = _no_fleet_rules
+    fleet_rules: Callable[..., Iterable[tuple[str, Problem]]] = _no_rules
     contribute: Callable[[HostSpec, Any], Kernel | None] = contributes_nothing
     export: Callable[[Facts], Fragment | None] = lambda _facts: None
     export_probes: tuple[Probe[Any], ...] = ()

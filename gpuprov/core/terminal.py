@@ -1,4 +1,4 @@
-"""The only module that writes to the terminal: results to stdout, progress to stderr, all of it cleaned (`gpuprov.core.sanitize`).
+"""The only module that writes to the terminal: results to stdout, progress to stderr, all cleaned by core.sanitize.
 
 A reader that goes away (`| head`) never disturbs the work: further output is dropped.
 """
@@ -29,8 +29,8 @@ def on_terminal(stream: TextIO | None) -> bool:
 
 
 def blocking() -> None:
-    """Make the standard streams blocking: on a non-blocking stream Python silently drops what a slow reader does not take. The
-    parent process may have left them non-blocking; Ansible refuses to start then (`check_blocking_io` in ansible/cli)."""
+    """Make the standard streams blocking, which the parent may not have left them: Python silently drops what a slow
+    reader does not take, and Ansible refuses to start (`check_blocking_io` in ansible/cli)."""
     for number in range(3):
         with suppress(OSError):
             os.set_blocking(number, True)
@@ -54,8 +54,8 @@ def width() -> int:
 
 
 def room(stream: TextIO | None) -> int:
-    """Return the maximum width of a line that is broken between words: the terminal's width; 0 elsewhere, so that searchable output
-    is not broken."""
+    """Return the maximum width of a line that is broken between words: the terminal's width; 0 elsewhere, so that
+    searchable output is not broken."""
     if stream is None or not on_terminal(stream):
         return 0
     with suppress(OSError, ValueError):
@@ -153,8 +153,7 @@ def confirm(question: str) -> bool:
 
 
 def ask(question: str, default: str, judge: Callable[[str], str]) -> str:
-    """Ask on the terminal until `judge` accepts the answer; it raises GpuprovError for an invalid answer, and may normalise a valid
-    one."""
+    """Ask on the terminal until `judge` returns the answer; it raises GpuprovError for an invalid one."""
     import click
 
     def judged(answer: str) -> str:
@@ -169,11 +168,12 @@ def ask(question: str, default: str, judge: Callable[[str], str]) -> str:
 
 
 class Progress:
-    """The current work on each host: one updating block on a terminal, a line per event elsewhere, and every PULSE the hosts still
-    being waited for.
+    """The current work on each host: one updating block on a terminal, a line per event elsewhere, and every PULSE the
+    hosts still being waited for.
 
-    On a terminal nothing is shown (and rich is not imported) before DELAY seconds, so that quick commands print nothing. `quiet`
-    suppresses the lines per event; the live view and the pulse stay. `earlier`: how long it took the last time.
+    On a terminal nothing is shown (and rich is not imported) before DELAY seconds, so that quick commands print
+    nothing. `quiet` suppresses the lines per event; the live view and the pulse stay. `earlier`: how long it took the
+    last time.
     """
 
     DELAY = 0.5
@@ -266,7 +266,7 @@ class Progress:
         return ", ".join(filter(None, (heading, self._earlier)))
 
     def lines(self, columns: int, rows: int, now: float) -> list[str]:
-        """Return the block: a headline, then the activity of each host and its duration; no line is wider than `columns`."""
+        """Return a headline, then the activity of each host and its duration; no line is wider than `columns`."""
         waiting = list(self._waiting.items())
         shown = waiting[: max(rows - 5, 1)]
         words = max((len(text) for _, (text, _) in shown), default=0)

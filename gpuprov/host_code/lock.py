@@ -1,10 +1,10 @@
 """The lock of this host: a folder that exists or not, with a file that names its owner, its lease and its number.
 
-Also a program, for hosts that are not reached by Ansible; stdin: the request as JSON, stdout: the answer as JSON. A lock may have a
-lease: its holder has to renew it again and again, or another run may take the lock over. Time is that of /proc/uptime, which
-setting a clock does not change. After a boot the lease counts from the boot. Each taking gives the host another token, whose number
-only grows; actions of a run here go through a program that compares the token (the guard), so that a run that lost its lock changes
-nothing.
+Also a program, for hosts that are not reached by Ansible; stdin: the request as JSON, stdout: the answer as JSON. A
+lock may have a lease: its holder has to renew it again and again, or another run may take the lock over. Time is that
+of /proc/uptime, which setting a clock does not change. After a boot the lease counts from the boot. Each taking gives
+the host another token, whose number only grows; actions of a run here go through a program that compares the token (the
+guard), so that a run that lost its lock changes nothing.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ PERSON = ("run", "controller", "pid", "pid_start")
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 """Permitted names of a run."""
 TOKEN = re.compile(r"\d+-[0-9a-f]+")
-"""The fields that identify an owner: the run, and the process that leads it. For a run that works on many hosts, also `name`, this
-host's name in its inventory: a machine with two names in it is one host, and would be changed twice at a time."""
+"""The fields that identify an owner: the run, and the process that leads it. For a run that works on many hosts, also
+`name`, this host's name in its inventory: a machine with two names would be changed twice at a time."""
 SLIPPED = 10.0
-"""Seconds that the processes started by a run have to end, if its leader is dead, or the lock was taken over while it began."""
+"""Seconds that processes of a run have to end, if its leader is dead, or the lock was taken over while it began."""
 
 
 @contextlib.contextmanager
@@ -77,7 +77,7 @@ def parse_owner(text: str) -> Owner | None:
 
 
 def name_of(text: str) -> str:
-    """Return the lock's ID, which --break-lock takes: the run that holds it, or a digest of the text if it names no valid run."""
+    """Return the lock's ID, which --break-lock takes: the run that holds it, or else a digest of the text."""
     run = str((parse_owner(text) or {}).get("run", ""))
     if RUN.fullmatch(run):
         return run
@@ -85,7 +85,7 @@ def name_of(text: str) -> str:
 
 
 def is_mine(text: str | None, owner: Owner) -> bool:
-    """Return whether the lock is this owner's. A run that is resumed is led by another process, and is another owner."""
+    """Return whether the lock is this owner's. A resumed run is led by another process, and is another owner."""
     holder = parse_owner(text or "") or {}
     name, other = holder.get("name"), owner.get("name")
     same = bool(holder) and all(holder.get(key) == owner.get(key) for key in PERSON if key in owner)
@@ -93,13 +93,12 @@ def is_mine(text: str | None, owner: Owner) -> bool:
 
 
 def identify_boot() -> str:
-    """Return an identifier of this boot. A container that was restarted has the machine's boot ID and another first process."""
+    """Return an identifier of this boot. A restarted container has the machine's, and another first process."""
     return f"{(read('/proc/sys/kernel/random/boot_id') or '').strip()} {read_first_start():.2f}"
 
 
 def count_left(text: str) -> float | None:
-    """Return the seconds until the lock's lease ends, 0 if it has ended; None for a lock without a lease, as earlier versions wrote
-    them."""
+    """Return the seconds until the lock's lease ends, 0 if it has ended; None for a lock without a lease."""
     owner = parse_owner(text) or {}
     lease, at = owner.get("lease"), owner.get("at")
     if not isinstance(lease, (int, float)) or not isinstance(at, (int, float)):
@@ -115,12 +114,13 @@ def count_left(text: str) -> float | None:
 def take(owner: Owner, broken: Collection[str] = (), stale: str | None = None) -> Taken:
     """Take the lock for `owner`; in the answer, `taken` is whether it now has the lock, and `token` its number.
 
-    The owner gets the lock if it is free, if it already has it, or if the lock's ID is in `broken`. If none of the processes that
-    the holder started runs any more, it also gets the lock if the lease has ended, or if the lock is, byte for byte, the `stale`
-    one, whose leader is known to be dead. An owner with the token of another lock gets nothing: it has `lost` its lock. Nor does one
-    whose `seen` differs from the host's token: another run has `passed` since it read the host. A run that has the host under
-    another name gets the lock under that name only (`twin`). `over`: whether the lock was taken over. A lock that is in the way, or
-    was taken over, is described by its `text`, its `holder` (None if damaged), its `id`, and what is `left` of its lease.
+    The owner gets the lock if it is free, if it already has it, or if the lock's ID is in `broken`. If none of the
+    processes that the holder started runs any more, it also gets the lock if the lease has ended, or if the lock is,
+    byte for byte, the `stale` one, whose leader is known to be dead. An owner with the token of another lock gets
+    nothing: it has `lost` its lock. Nor does one whose `seen` differs from the host's token: another run has `passed`
+    since it read the host. A run that has the host under another name gets the lock under that name only (`twin`).
+    `over`: whether the lock was taken over. A lock that is in the way, or was taken over, is described by its `text`,
+    its `holder` (None if damaged), its `id`, and what is `left` of its lease.
     """
     with guard():
         text, token = read_owner_file(), read_token()
@@ -189,8 +189,8 @@ def read_token() -> str:
 def leave(owner: Owner, wait: float, most: float) -> Left:
     """Release the lock once everything that the run started here has ended.
 
-    Wait `wait` seconds in this process, then up to `most` seconds in a detached one. Return what is still `running`, and whether the
-    lock is still `held` for it.
+    Wait `wait` seconds in this process, then up to `most` seconds in a detached one. Return what is still `running`,
+    and whether the lock is still `held` for it.
     """
     run, until = str(owner["run"]), time.monotonic() + wait
     while (processes := list_running(run)) and time.monotonic() < until:

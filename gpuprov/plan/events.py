@@ -24,7 +24,7 @@ RELEASE = "Release the lock of this host"
 """The task of acts/closed.yml that releases the lock."""
 FAILED = "runner_on_failed"
 GIVING_UP, STAYS_FAILED = "Keep why the act failed", "Stay failed"
-"""The first and the last task of failed.yml of role host, which cleans up after a failed act: no failures of their own."""
+"""The first and the last task of failed.yml of role host, which cleans up after a failed act."""
 _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
 _NOT_SENT = re.compile(
     r'Data could not be sent to remote host "[^"]*"\. Make sure this host can be reached over ssh: ?'
@@ -42,8 +42,8 @@ WAITS = {
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One progress event while Ansible runs. An act has no host. The reason for a failure appears once, in the result of the run.
-    `waits`: what a starting task may wait for."""
+    """One progress event while Ansible runs. An act has no host. The reason for a failure appears once, in the result
+    of the run. `waits`: what a starting task may wait for."""
 
     kind: Literal["act", "start", "ok", "changed", "failed", "unreachable"]
     host: str
@@ -52,8 +52,9 @@ class Step(msgspec.Struct, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A task that failed on a host: host, task, and Ansible's message as one line. `locked`: another run holds the host; `lost`:
-    another run has taken it over, or somebody has rebooted the host. `reboot`: the host did not come back in time."""
+    """A task that failed on a host: host, task, and Ansible's message as one line. `locked`: another run holds the
+    host; `lost`: another run has taken it over, or somebody has rebooted the host. `reboot`: the host did not come back
+    in time."""
 
     capability: str
     task: str
@@ -74,10 +75,10 @@ class Failure(msgspec.Struct, frozen=True):
 class Tally(msgspec.Struct):
     """Events on one host so far.
 
-    changed: every task that changed something; made: changes that its module reports. rescued: failures handled by a role's own
-    rescue; gave_up: failures after which an act was given up, given_up_for: the last of these. failed: Ansible's result at its end;
-    None before. last: the newest task. lost: the act and the task during which the connection to the host was lost. warnings: of
-    gpuprov's own modules, each once.
+    changed: every task that changed something; made: changes that its module reports. rescued: failures handled by a
+    role's own rescue; gave_up: failures after which an act was given up, given_up_for: the last of these. failed:
+    Ansible's result at its end; None before. last: the newest task. lost: the act and the task during which the
+    connection to the host was lost. warnings: of gpuprov's own modules, each once.
     """
 
     changed: list[str] = []

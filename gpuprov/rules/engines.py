@@ -15,15 +15,16 @@ from gpuprov.rules.engine_runtimes import Registration, Table, parse_toml
 NAME, PROGRAM = "nvidia", "nvidia-container-runtime"
 PROGRAMS = (PROGRAM, f"/usr/bin/{PROGRAM}")
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
-# Said to nvidia-ctk, whose own default is another before: 1.18.0 has config.d for containerd, 1.18 and 1.19 have a folder that cri-o
-# does not read: https://github.com/NVIDIA/nvidia-container-toolkit/commit/584f68ef
+# Said to nvidia-ctk, whose own default is another before: 1.18.0 has config.d for containerd, 1.18 and 1.19 have a
+# folder that cri-o does not read: https://github.com/NVIDIA/nvidia-container-toolkit/commit/584f68ef
 DROP_INS = {"containerd": DROP_IN, "crio": "/etc/crio/crio.conf.d/99-nvidia.toml"}
 MAIN = {"docker": "/etc/docker/daemon.json", "containerd": "/etc/containerd/config.toml", "crio": "/etc/crio/crio.conf"}
-# The CRI plugin's name in configuration versions 3 and 4, 2, and 1: https://github.com/containerd/containerd/blob/main/docs/cri/config.md
-# containerd 2 has the second name, too: of a plugin that keeps the streaming server and needs the first one.
+# The CRI plugin's name in configuration versions 3 and 4, 2, and 1:
+# https://github.com/containerd/containerd/blob/main/docs/cri/config.md containerd 2 has the second name, too: of a
+# plugin that keeps the streaming server and needs the first one.
 CRI = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
-# The first releases that know CDI (docker 25 behind features.cdi, which is on by itself from 28.2 on), and the first containerd
-# that merges a plugin's section from several files: https://github.com/containerd/containerd/issues/5837
+# The first releases that know CDI (docker 25 behind features.cdi, which is on by itself from 28.2 on), and the first
+# containerd that merges a plugin's section from several files: https://github.com/containerd/containerd/issues/5837
 CDI_SINCE = {"docker": (25,), "containerd": (1, 7), "microk8s": (1, 7)}
 CDI_BY_ITSELF = (28, 2)
 MERGES_SINCE = (2, 1)
@@ -43,7 +44,7 @@ at, number = engine_runtimes.at, engine_runtimes.number
 
 
 def configuration(name: str, engine: Engine) -> Table:
-    """Return the settings in force at the engine's next start. Raises ValueError, with the file, if they cannot be read."""
+    """Return the settings in force at the engine's next start. Raises ValueError with a file that cannot be read."""
     if cluster_engines.is_cluster_engine(name):
         return cluster_engines.predict(name, engine)
     files = engine.files
@@ -78,8 +79,8 @@ def make_rootless_docker(text: str | None) -> Engine:
 
 
 def _with_option(read: Table, path: str, default: str) -> Table:
-    """Return daemon.json with the default runtime of dockerd's own command line; dockerd refuses to start with both, but keeps running
-    with both until then:
+    """Return daemon.json with the default runtime of dockerd's own command line; dockerd refuses to start with both,
+    but keeps running with both until then:
     https://docs.docker.com/engine/daemon/troubleshoot/#resolve-conflicts-between-the-daemonjson-and-startup-scripts"""
     if default and "default-runtime" in read:
         message = f"{path} has default-runtime, and docker.service gives dockerd --default-runtime {default}"
@@ -127,7 +128,7 @@ def refused(name: str, engine: Engine) -> str:
 
 
 def _unread(engine: Engine, config: Table) -> str:
-    """Return a runtime of a main file of version 1 that is not in force: containerd 2.1 ignores the CRI settings of such a file."""
+    """Return a runtime of a main file of version 1: containerd 2.1 ignores the CRI settings of such a file."""
     if number(engine.version) < NO_FILE_SINCE or not first_version("containerd", engine):
         return ""
     main = parse_toml(engine.files[MAIN["containerd"]].text, MAIN["containerd"])
@@ -239,8 +240,8 @@ def lost(name: str, before: Table, after: Table) -> list[str]:
 
 
 def shadowed(engine: Engine) -> list[str]:
-    """Return settings of the CRI plugin in the user's files that NVIDIA's drop-in file hides: containerd below 2.1 takes a plugin's
-    section from the last file that has one. The drop-in file is a copy from when nvidia-ctk wrote it."""
+    """Return settings of the CRI plugin in the user's files that NVIDIA's drop-in file hides: containerd below 2.1
+    takes a plugin's section from the last file that has one. The drop-in is a copy from when nvidia-ctk wrote it."""
     files = engine.files
     if DROP_IN not in files or number(engine.version) >= MERGES_SINCE:
         return []
@@ -257,13 +258,13 @@ def command(engine: Engine, name: str, default: bool, drop_ins: bool, source: st
     first = first_version(name, engine)
     reported = registered(name, configuration(name, engine)).cdi if name == "docker" else None
     line += ["--enable-cdi"] * (wants_cdi(name, engine.version, reported) and not first)
-    # Asked for a drop-in file beside a configuration of version 1, which imports none, nvidia-ctk 1.20.1 leaves the runtime out.
+    # Asked for a drop-in file beside a configuration of version 1, nvidia-ctk 1.20.1 leaves the runtime out.
     beside = "" if first else DROP_INS.get(name, "")
     return line + [f"--drop-in-config={beside}"] * (drop_ins and name in DROP_INS)
 
 
 def first_version(name: str, engine: Engine) -> bool:
-    """True if containerd's main file is of version 1: it has no place for enable_cdi that nvidia-ctk supports, and no drop-in file."""
+    """True if containerd's main file is of version 1: it has no place for enable_cdi, and no drop-in file."""
     text = engine.files.get(MAIN["containerd"], EngineFile()).text if name == "containerd" else ""
     try:
         return bool(read := parse_toml(text, MAIN["containerd"])) and read.get("version", 1) in (0, 1)
@@ -278,7 +279,7 @@ def seed(name: str, engine: Engine) -> str:
 
 
 def ordinary(name: str, engine: Engine) -> str:
-    """Return the new default runtime if NVIDIA's was the default and should not be: empty if there is no other, or nothing to do."""
+    """Return the new default runtime if NVIDIA's was the default and should not be; empty: none, or no need."""
     if name == "docker" or registered(name, config := configuration(name, engine)).default != NAME:
         return ""
     if name == "crio":

@@ -119,7 +119,7 @@ def fix_for_member(value: object, kind: shape.Type) -> Iterator[Fix]:
 
 
 def fix_mapping(value: object, kind: shape.DictType) -> Iterator[Fix]:
-    """Yield a mapping for assignments in its place, in a text or a list, with bare words where it takes empty values."""
+    """Yield a mapping for assignments in its place, in a text or a list; bare words get empty values."""
     key = unwrap(kind.key_type)
     if isinstance(value, str) and is_narrow(key) and is_fitting(value, key):
         yield Fix(Unknown, f"write it as a key: {{{format_as_typed(value)}: ...}}")
@@ -287,7 +287,7 @@ def fix_listed_block(value: list[object] | tuple[object, ...], kind: shape.Struc
 
 
 def _fix_switched_block(word: str, kind: shape.StructType) -> Iterator[Fix]:
-    """Yield a block of somebody who wrote on or off in its place: with a field that has this word, or with the defaults."""
+    """Yield a block for on or off in its place: with a field that has this word, or with the defaults."""
     for field in kind.fields if word.casefold() in (*ON, *OFF) else ():
         if any(isinstance(member, shape.LiteralType) and word in member.values for member in list_members(field.type)):
             yield Fix({field.encode_name: word}, f"write {format_as_typed({field.encode_name: word})}")

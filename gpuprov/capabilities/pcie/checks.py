@@ -21,7 +21,7 @@ from gpuprov.resources import Setting
 
 LSPCI = "lspci -vvv | grep -E '^[0-9a-f]"
 RESET = f"systemctl restart {catalogue.UNIT} ({APPLY} does); a reset of the function undoes it"
-ROOT = "run as root: only root reads configuration space beyond 64 bytes; as root: it fell off the bus (dmesg, lspci), reboot"
+ROOT = "run as root: only root reads configuration space beyond 64 bytes; as root: it fell off the bus, reboot"
 HIDDEN = "take the field out of pcie: what runs the virtual machine hides the capability, or has to set it"
 
 
@@ -226,7 +226,8 @@ def relaxed_ordering(ctx: Ctx) -> Group | Outcome:
     "pcie.affinity",
     *(PCIE, rdma.DEVICES, system.CONTAINER),
     fields=("affinity",),
-    evidence="for i in /sys/bus/pci/devices/*/infiniband/../msi_irqs/*; do cat /proc/irq/${i##*/}/smp_affinity_list; done",
+    evidence="for i in /sys/bus/pci/devices/*/infiniband/../msi_irqs/*; do cat "
+    "/proc/irq/${i##*/}/smp_affinity_list; done",
     until=BOOT,
 )
 def affinity(ctx: Ctx) -> Group | Outcome:

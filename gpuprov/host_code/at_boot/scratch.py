@@ -27,7 +27,8 @@ ROUNDS = 6
 
 @dataclass(frozen=True)
 class Config:
-    """`patterns`: of links in /dev/disk/by-id; none: the disks with a `local` model. `count` 0: as many as there are."""
+    """`patterns`: of links in /dev/disk/by-id; none: the disks with a `local` model. `count` 0: as many as there
+    are."""
 
     mount: str
     filesystem: str
@@ -163,7 +164,8 @@ def _has_own_filesystem(device: Device, state: State, config: Config) -> bool:
 
 
 def _is_own(disk: Device, state: State, config: Config, *, alone: bool) -> bool:
-    """Return whether a disk is a member of gpuprov's own array, or alone has its file system, and nothing else uses it."""
+    """Return whether a disk is a member of gpuprov's own array, or alone has its file system, and nothing else uses
+    it."""
     if disk.transport != "pcie" or matches(disk.model, config.remote):
         return False
     if alone and _has_own_filesystem(disk, state, config):

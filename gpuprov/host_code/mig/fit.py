@@ -1,7 +1,7 @@
 """Placement of MIG instances on a GPU. Standard library only, Python 3.8: hosts have this file too.
 
-A GPU instance takes `size` memory slices in a row, from one of the `starts` that the driver allows. Therefore a search over
-placements decides whether a set of instances fits, not the sum of slices: two 3g fill a GPU of seven compute slices.
+A GPU instance takes `size` memory slices in a row, from one of the `starts` that the driver allows. Therefore a search
+over placements decides whether a set of instances fits, not the sum of slices: two 3g fill a GPU of seven slices.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 # The compute instances that a GPU instance of so many slices takes. Their sizes may add up to its slices, no more.
 # https://github.com/NVIDIA/mig-parted/blob/main/pkg/mig/config/known_configs.go; -lcip of an A100 with 3g and 4g agrees
 COMPUTE_SIZES = {1: (1,), 2: (1, 2), 3: (1, 2, 3), 4: (1, 2, 4), 7: (1, 2, 3, 4, 7)}
-# +me.all takes every media engine of the GPU; beside it only instances without any are left. -lgip of an RTX PRO 6000: 4 of 4
+# +me.all takes every media engine; beside it only instances without any are left. -lgip of an RTX PRO 6000: 4 of 4
 ALL_MEDIA, NO_MEDIA = "+me.all", "-me"
 
 
 class Profile(NamedTuple):
-    """A profile on a GPU: compute `slices`, `size` and `starts` in memory slices; `media`: only one with this fits on the GPU."""
+    """A profile: compute `slices`, `size` and `starts` in memory slices; `media`: only one with this fits on a GPU."""
 
     name: str
     slices: int
@@ -57,8 +57,8 @@ def fit(
 ) -> Fit:
     """Place the requested instances (mig_layout.Instance) on a GPU with `grid` memory slices.
 
-    Instances that are `fixed` stay: each is the requested one of its profile (and compute instances, if it has them), or else its
-    slices are taken. Of the `present` (Placed, or Instance) as many stay as possible. The next criterion is the most room for more.
+    Instances that are `fixed` stay: each is the requested one of its profile (and compute instances, if it has them),
+    or else its slices are taken. Of the `present` (Placed, or Instance) as many stay as possible. Then: room for more.
     """
     known = {profile.name: profile for profile in profiles}
     reason = explain_single(known, target)
@@ -94,7 +94,7 @@ def format_profiles(profiles: Iterable[str]) -> str:
 
 
 def list_sets(profiles: Sequence[Profile], grid: int) -> dict[tuple[int, ...], tuple[tuple[int, int], ...]]:
-    """Return every set of instances that fits, as counts per profile, with one placement: (start, index of the profile)."""
+    """Return every set that fits, as counts per profile, with one placement: (start, index of the profile)."""
     none = (0,) * len(profiles)
     after: list[dict[tuple[int, ...], tuple[tuple[int, int], ...]]] = [{} for _ in range(grid)] + [{none: ()}]
     for slice_ in reversed(range(grid)):
@@ -198,7 +198,7 @@ def explain_single(known: Mapping[str, Profile], target: Sequence[Any]) -> str:
 
 
 def count_reason(known: Mapping[str, Profile], target: Sequence[Any]) -> str:
-    """Return why the requested instances are impossible wherever they are: names, counts, media; "" if these do not decide."""
+    """Return why the instances are impossible wherever they are: names, counts, media; "" if these do not decide."""
     counts = Counter(item.profile for item in target)
     for name, count in counts.items():
         if name not in known:
@@ -226,7 +226,7 @@ def explain_slices(known: Mapping[str, Profile], grid: int, target: Sequence[Any
 
 
 def explain_placing(known: Mapping[str, Profile], grid: int, target: Sequence[Any], fixed: Sequence[Any]) -> str:
-    """Return why the instances cannot be placed: the fewest of them that have no placement, and the allowed starts of each."""
+    """Return why they cannot be placed: the fewest that have no placement, and the allowed starts of each."""
     core, places = list(target), []
     for n in reversed(range(len(target))):
         if _search(known, grid, core[:n] + core[n + 1 :], (), fixed) is None:
@@ -246,7 +246,7 @@ def join_starts(starts: Sequence[int]) -> str:
 def find_nearest(
     known: Mapping[str, Profile], grid: int, target: Sequence[Any], fixed: Sequence[Any]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return sets of profiles that fit: the request without the fewest of them, and as many with the fewest made smaller."""
+    """Return sets that fit: the request without the fewest of them, and as many with the fewest made smaller."""
     like = Counter(find_similar(known, item.profile) for item in target)
     kinds = {_kind_of(name) for name in like} | {""}
     limit = weigh(known, like)

@@ -1,7 +1,7 @@
 """The MIG instances that a layout requests on each GPU. Standard library only, Python 3.8: hosts have this file too.
 
-A layout is a spec's own list, or one selected from a mig-parted file (`version: v1`), which is read with the semantics of
-mig-parted v0.15: https://github.com/NVIDIA/mig-parted/blob/main/api/spec/v1/spec.go. Both become the same entries.
+A layout is a spec's own list, or one selected from a mig-parted file (`version: v1`), which is read with the semantics
+of mig-parted v0.15: https://github.com/NVIDIA/mig-parted/blob/main/api/spec/v1/spec.go. Both become the same entries.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-# https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/device/mig_profile.go; device filters: mig-parted, pkg/types/device.go
+# https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/device/mig_profile.go; filters: mig-parted, pkg/types/device.go
 _ATTRIBUTE, _N = r"[a-zA-Z](?:[a-zA-Z0-9.]*[a-zA-Z0-9])?", r"(\d{1,9})"
 _NAME = re.compile(rf"(?:MIG )?(?:{_N}c\.)?{_N}g\.{_N}gb(?:([+-])({_ATTRIBUTE}(?:,{_ATTRIBUTE})*))?")
 _GRAMMAR = "a profile is written 3g.40gb, 1c.3g.40gb (a compute instance in it), 1g.10gb+me or 1g.24gb-me"
@@ -49,7 +49,7 @@ class ProfileName(NamedTuple):
 
 
 class Gpu(NamedTuple):
-    """A GPU. `index`: in the order of PCI addresses; `model`: a key of the catalogue, or empty; `pci`, `subsystem`: "0xDDDDVVVV"."""
+    """A GPU. `index`: by PCI address; `model`: a key of the catalogue, or empty; `pci`, `subsystem`: "0xDDDDVVVV"."""
 
     index: int  # type: ignore[assignment]
     address: str
@@ -62,7 +62,7 @@ class Gpu(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """A GPU instance at memory slice `start` (None: any). `compute`: compute instances' sizes, descending; empty: one for all."""
+    """A GPU instance at memory slice `start` (None: any). `compute`: compute instances' sizes; empty: one for all."""
 
     profile: str
     start: int | None = None
@@ -77,7 +77,7 @@ class Target(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """One entry of a layout. `gpus`: indexes, PCI addresses, UUIDs, models; None: all. `filters`: of a mig-parted file."""
+    """An entry of a layout. `gpus`: indexes, PCI addresses, UUIDs, models; None: all. `filters`: of mig-parted."""
 
     place: str
     gpus: tuple[int | str, ...] | None
@@ -108,9 +108,9 @@ def normalize_layout(
 ) -> list[Entry]:
     """Return the entries, in order. Raises LayoutError with the place ("layout[0].instances").
 
-    `layout`: {"gpus": "all" or [index, PCI address, UUID, model], "mode": "enabled" or "disabled", "instances": {profile: number of
-    MIG devices} or [{"profile", "placement", "count", "compute": {"1c": 2}}]}. `parted`: the entries under one label of a
-    mig-parted file. Without any list: one mode for all GPUs.
+    `layout`: {"gpus": "all" or [index, PCI address, UUID, model], "mode": "enabled" or "disabled", "instances":
+    {profile: number of MIG devices} or [{"profile", "placement", "count", "compute": {"1c": 2}}]}. `parted`: the
+    entries under one label of a mig-parted file. Without any list: one mode for all GPUs.
     """
     enabled = parse_mode("mode", mode)
     if parted is not None:
@@ -155,11 +155,11 @@ def parse_instances(place: str, requested: Any) -> tuple[Instance, ...]:
 
 
 def parse_counted(place: str, counts: Mapping[Any, Any]) -> tuple[Instance, ...]:
-    """Return MIG devices as mig-parted counts them: compute instances of one profile share GPU instances as long as they fit.
+    """Return MIG devices as mig-parted counts them: compute instances of a profile share GPU instances where they fit.
 
-    mig-parted tries orders, largest first, until the driver accepts one. If GPU instances are scarce, that results in the fewest
-    that hold all compute instances, which this returns. https://github.com/NVIDIA/mig-parted/blob/main/pkg/mig/config/config.go
-    (SetMigConfig)
+    mig-parted tries orders, largest first, until the driver accepts one. If GPU instances are scarce, that results in
+    the fewest that hold all compute instances, which this returns.
+    https://github.com/NVIDIA/mig-parted/blob/main/pkg/mig/config/config.go (SetMigConfig)
     """
     devices: list[tuple[ProfileName, int]] = []
     for text, count in counts.items():
@@ -237,11 +237,11 @@ def parse_parted_entry(place: str, entry: Any) -> Entry:
 
 
 def select_targets(entries: Iterable[Entry], gpus: Sequence[Gpu]) -> dict[int, Target]:
-    """Return the desired state of each GPU, by index. A GPU that no entry names is absent; later entries win. Raises LayoutError.
+    """Return the desired state of each named GPU, by index; later entries win. Raises LayoutError.
 
-    "all", also with a filter, leaves out GPUs without MIG; MIG on such a GPU by any other name is an error. A name in a spec's own
-    list that is no GPU here is an error; mig-parted skips it. mig-parted stops if two entries give one GPU different modes:
-    https://github.com/NVIDIA/mig-parted/blob/main/cmd/nvidia-mig-parted/apply/config.go
+    "all", also with a filter, leaves out GPUs without MIG; MIG on such a GPU by any other name is an error. A name in a
+    spec's own list that is no GPU here is an error; mig-parted skips it. mig-parted stops if two entries give one GPU
+    different modes: https://github.com/NVIDIA/mig-parted/blob/main/cmd/nvidia-mig-parted/apply/config.go
     """
     result: dict[int, Target] = {}
     for entry in entries:
@@ -268,7 +268,7 @@ def select_named(entry: Entry, gpus: Sequence[Gpu]) -> list[Gpu]:
 
 
 def is_named(name: int | str, gpu: Gpu) -> bool:
-    """Return whether a name of a spec's list is this GPU: its index, PCI address (any usual form), UUID, model or product name."""
+    """Return whether a name is this GPU: its index, PCI address (any usual form), UUID, model or product name."""
     if not isinstance(name, str):
         return name == gpu.index
     if is_address(name):
@@ -283,7 +283,7 @@ def is_address(name: str) -> tuple[int, str] | None:
 
 
 def passes(filter_: str, gpu: Gpu) -> bool:
-    """Return whether a mig-parted device-filter, "0xDDDDVVVV" or "0xDDDDVVVV:0xSSSSVVVV", matches this GPU; not if malformed."""
+    """Return whether a filter of mig-parted, "0xDDDDVVVV" or "0xDDDDVVVV:0xSSSSVVVV", matches this GPU."""
     ids = filter_ids(filter_)
     return bool(ids) and (parse_id(gpu.pci), parse_id(gpu.subsystem))[: len(ids)] == ids
 

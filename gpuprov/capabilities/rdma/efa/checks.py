@@ -46,8 +46,9 @@ def function(ctx: Ctx) -> Outcome:
     state, digest = ctx.facts.get(EFA), installer_sha256(ctx.fragment)
     if not state.functions:
         hint = (
-            f"{state.product or 'the instance'}: launch it with network interfaces of type efa or efa-only; types that can are in the "
-            "list of aws ec2 describe-instance-types --filters Name=network-info.efa-supported,Values=true"
+            f"{state.product or 'the instance'}: launch it with network interfaces of type efa or efa-only; types "
+            "that can are in the list of aws ec2 describe-instance-types --filters "
+            "Name=network-info.efa-supported,Values=true"
         )
         known = catalogue.read_efa_file().functions
         return fail(f"PCI functions {known[0].id} to {known[-1].id}", "none", hint)
@@ -65,7 +66,10 @@ def ofed(ctx: Ctx) -> Outcome:
     """The kernel's ib_core is its own: with OFED's, the efa driver brings up no device."""
     core = ctx.facts.get(EFA).core
     if core and "/kernel/drivers/" not in core and core != "(builtin)":
-        hint = "remove OFED or DOCA-OFED (mlnx-ofed-kernel-dkms, ofed_uninstall.sh): AWS's instances have no adapter for it"
+        hint = (
+            "remove OFED or DOCA-OFED (mlnx-ofed-kernel-dkms, ofed_uninstall.sh): AWS's instances have no "
+            "adapter for it"
+        )
         return fail("the kernel's own ib_core", core, hint)
     return ok(core or "ib_core is not on disk")
 
@@ -75,7 +79,7 @@ def ofed(ctx: Ctx) -> Outcome:
 )
 @of_efa
 def source(ctx: Ctx) -> Outcome:
-    """The installer with that checksum was run with these options, and its packages are still those that it recorded."""
+    """The installer with that checksum was run with these options, and its packages are those that it recorded."""
     state, digest = ctx.facts.get(EFA), installer_sha256(ctx.fragment)
     if not digest:
         return not_asked("the spec names no installer: the software was there")
@@ -149,7 +153,10 @@ def interfaces(ctx: Ctx) -> Outcome:
             f"how many {state.product or 'this machine'} can have is not in the catalogue; rdma.count: {count} says it"
         )
     if count != most:
-        hint = f"a network interface of type efa or efa-only on each network card of the launch template; or rdma.count: {count}"
+        hint = (
+            "a network interface of type efa or efa-only on each network card of the launch template; or "
+            f"rdma.count: {count}"
+        )
         return fail(f"{most} EFA devices on {state.product}", str(count), hint)
     return ok(f"{count} on {state.product}")
 
@@ -259,7 +266,8 @@ def environment(ctx: Ctx) -> Outcome:
 )
 @of_efa
 def kernels(ctx: Ctx) -> Outcome:
-    """Each installed kernel has the driver that the spec asks for, so that EFA also works after booting another kernel."""
+    """Each installed kernel has the driver that the spec asks for, so that EFA also works after booting another
+    kernel."""
     state = ctx.facts.get(EFA)
     needs_version = vendor(ctx.fragment) and bool(installer_sha256(ctx.fragment))
     without = [kernel.release for kernel in state.kernels if not kernel.path or (needs_version and not kernel.version)]

@@ -1,4 +1,4 @@
-"""The NVSwitch fabric: bridges to its switches, the Fabric Manager daemon, its packages, and the state that GPUs report."""
+"""The NVSwitch fabric: bridges to its switches, Fabric Manager and its packages, and the state that GPUs report."""
 
 import re
 
@@ -26,11 +26,12 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon. `version` is the program's own, empty if it is not installed. `settings` are those of fabricmanager.cfg.
+    """The daemon. `version` is the program's own, empty if it is not installed. `settings` are those of
+    fabricmanager.cfg.
 
     `configured`: its configuration file exists. `log`: the last lines
-    of the unit's present or last run; `errors`: lines of that whole run about NVSwitches, in the journal or its own log.
-    `elsewhere`: a process of that name lives on the host, in the unit or not, as in a container of the driver.
+    of the unit's present or last run; `errors`: lines of that whole run about NVSwitches, in the journal or its own
+    log. `elsewhere`: a process of that name lives on the host, in the unit or not, as in a container of the driver.
     """
 
     processes: tuple[Process, ...] = ()
@@ -81,15 +82,15 @@ class NvlinkError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SubnetKernel(msgspec.Struct, frozen=True):
-    """Kernel support for NVSwitches that are reached through InfiniBand: `modules` that are loaded, built in or on disk, and
-    `devices`: InfiniBand devices whose function is a bridge to a switch."""
+    """Kernel support for NVSwitches that are reached through InfiniBand: `modules` that are loaded, built in or on
+    disk, and `devices`: InfiniBand devices whose function is a bridge to a switch."""
 
     modules: frozenset[str] = frozenset()
     devices: tuple[str, ...] = ()
 
 
 class SwitchLibrary(msgspec.Struct, frozen=True):
-    """A library through which DCGM reads NVSwitches: `libnvidia-nscq` or `libnvsdm`, its path, and the version in its file's name."""
+    """A library through which DCGM reads NVSwitches: `libnvidia-nscq` or `libnvsdm`, and the version in its path."""
 
     name: str
     path: str
@@ -99,7 +100,8 @@ class SwitchLibrary(msgspec.Struct, frozen=True):
 ERRORS = re.compile(
     r"(detected NVSwitch (non-)?fatal error \d+|failed to find the GPU handle \d+ in the multicast team).*"
 )
-"""Lines of Fabric Manager about NVSwitches: https://github.com/leptonai/gpud, components/accelerator/nvidia/fabric-manager."""
+"""Lines of Fabric Manager about NVSwitches: https://github.com/leptonai/gpud,
+components/accelerator/nvidia/fabric-manager."""
 
 
 def parse_bridges(output: Output) -> tuple[str, ...]:
@@ -210,8 +212,8 @@ done
 [ -e $b ] && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
 [ -e $c ] && echo 'config|' && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
 """
-"""Shell: prints the processes of the unit $u, its program $b and its configuration $c, for `parse_daemon`. The name of a
-user's control group may end like the unit's, and a process's command line may contain a line break."""
+"""Shell: prints the processes of the unit $u, its program $b and its configuration $c, for `parse_daemon`. The name of
+a user's control group may end like the unit's, and a process's command line may contain a line break."""
 DAEMON = Probe(
     "fabric_manager",
     """u=nvidia-fabricmanager.service; c=/usr/share/nvidia/nvswitch/fabricmanager.cfg; b=/usr/bin/nv-fabricmanager
@@ -258,8 +260,7 @@ SUBNET_INDEX = Probe(
     parse_index,
     "apt-cache madison nvlsm libibumad3 infiniband-diags; dnf -C repoquery nvlsm libibumad infiniband-diags",
 )
-"""Offered versions of the packages that NVSwitches of generation 4 need beside Fabric Manager, by name; empty if no PCI
-function bridges to such a switch."""
+"""Offered versions of packages that NVSwitches of generation 4 need beside Fabric Manager; empty without one."""
 LIBRARIES = Probe(
     "switch_libraries",
     r"""PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*=> //p' | grep -E '/lib(nvidia-nscq|nvsdm)\.so\.[0-9]+$' |
@@ -268,7 +269,8 @@ while read -r f; do echo "library|$f|$(readlink -f "$f")"; done; true""",
     "ldconfig -p | grep -E 'nscq|nvsdm'; readlink -f /usr/lib*/*/libnvidia-nscq.so.2",
 )
 """Libraries that DCGM reads NVSwitches by, as the dynamic linker finds them. NSCQ's file has the version in its name
-(https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not (https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html)."""
+(https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not
+(https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html)."""
 STATE = Probe(
     "fabric_state",
     f"""command -v nvidia-smi >/dev/null || exit 0
@@ -283,8 +285,8 @@ true""",
     parse_state,
     "nvidia-smi -q | grep -A 14 -w Fabric",
 )
-"""The registration of each GPU. Only the long form of the query, which takes seconds, reports health and clique; it also
-serves branches that do not know the query's fields."""
+"""The registration of each GPU. Only the long form of the query, which takes seconds, reports health and clique; it
+also serves branches that do not know the query's fields."""
 SUBNET_KERNEL = Probe(
     "fabric_kernel",
     """for m in mlx5_core mlx5_ib ib_umad; do

@@ -18,11 +18,11 @@ PACKAGE_LISTS = r"native\||plugin\||conf\||dnf\||list\||redhat\||suse\|"
 
 
 class Package(msgspec.Struct, frozen=True):
-    """An installed package. `version` is the full one: Debian's, or rpm's `[epoch:]version-release`. `held`: neither manual
-    nor automatic upgrades change it. `whole` is false while dpkg has it half-configured, unpacked, awaiting a trigger or a
-    reinstall, or while rpm has two versions of it. Both are true only if they are in every architecture that it is installed
-    for. `each`: with a foreign architecture, its name for the hold command in each (`libcuda1`, `libcuda1:i386`), and whether
-    that one is held. If its version differs in another architecture, that package is listed separately under that name.
+    """An installed package. `version` is the full one: Debian's, or rpm's `[epoch:]version-release`. `held`: neither
+    manual nor automatic upgrades change it. `whole` is false while dpkg has it half-configured, unpacked, awaiting a
+    trigger or a reinstall, or while rpm has two versions of it. Both are true only if they are in every architecture
+    that it is installed for. `each`: with a foreign architecture, its name for the hold command in each (`libcuda1`,
+    `libcuda1:i386`), and whether that one is held. If its version differs in another architecture, it is listed there.
     """
 
     name: str
@@ -34,10 +34,10 @@ class Package(msgspec.Struct, frozen=True):
 
 
 class Index(dict[str, list[str]]):
-    """Offered versions by package name, newest first. `complaint`: the reason why they are unknown, empty if they are known.
+    """Offered versions by package name, newest first. `complaint`: why they are unknown; empty: they are known.
 
-    `busy`: another package manager holds the lists now. `places`, with apt: the addresses that a version comes from; `moved`:
-    transitional packages whose version is left out, and their replacements. `excluded`, with dnf: what the site keeps out of it.
+    `busy`: another package manager holds the lists now. `places`, with apt: the addresses that a version comes from;
+    `moved`: transitional packages whose version is left out, and their replacements. `excluded`: from dnf.
     """
 
     complaint: str = ""
@@ -51,15 +51,15 @@ INSTALL_ONLY = (
     "kernel([0-9]+[.][0-9]+)?(-(core|modules|devel|drivers|hwe|uek|debug|rt|64k|default|uki).*|"
     "-(ml|lt)(-(core|modules|devel).*)?)?"
 )
-"""Packages of which rpm keeps several versions in parallel, like kernels (also Amazon Linux's kernel6.12, and ELRepo's -ml and
--lt, but not their headers and tools). The newest is listed under the plain name; each also under NAME-KERNEL
-(`kernel-devel-5.14.0-570.el9.x86_64`)."""
+"""Packages of which rpm keeps several versions in parallel, like kernels (also Amazon Linux's kernel6.12, and ELRepo's
+-ml and -lt). The newest is listed under the plain name; each also under `kernel-devel-5.14.0-570.el9.x86_64`."""
 
 BOOTING = (
-    "linux-image-.*|kernel([0-9]+[.][0-9]+)?(-(uek64k|uek|hwe|ml|lt|64k|rt(-64k)?))?(-debug)?(-(core|modules(-[a-z]+)*))?|"
-    "kernel(-(64k|rt(-64k)?))?(-debug)?-uki(-[a-z]+)*"
+    "linux-image-.*|kernel([0-9]+[.][0-9]+)?(-(uek64k|uek|hwe|ml|lt|64k|rt(-64k)?))?(-debug)?(-(core|"
+    "modules(-[a-z]+)*))?|kernel(-(64k|rt(-64k)?))?(-debug)?-uki(-[a-z]+)*"
 )
-"""Packages of bootable kernels and of their modules; SUSE's are not held. https://gitlab.com/redhat/centos-stream/rpms/kernel,
+"""Packages of bootable kernels and of their modules; SUSE's are not held.
+https://gitlab.com/redhat/centos-stream/rpms/kernel,
 https://docs.oracle.com/en/operating-systems/uek/8/relnotes8.0/uek8.0-ChangestoUEKContentDistributionandPackaging.html"""
 
 DPKG_FORMAT = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}\\n"
@@ -77,7 +77,7 @@ NO_LOCK_PLUGIN = "dnf's plugin versionlock is not installed"
 
 
 def build_packages_script(debian: str, redhat: str, more: str = "true") -> str:
-    """Return a script that lists installed packages: quoted patterns for dpkg-query, an ERE for rpm. `more`: shell for dpkg."""
+    """Return a script that lists packages: quoted patterns for dpkg-query, an ERE for rpm. `more`: shell for dpkg."""
     installed = f"rpm -qa --qf '{RPM_FORMAT}' 2>/dev/null | grep -E '^rpm\\|({redhat})\\|'"
     return by_family(
         f"""echo "native|$(dpkg --print-architecture)"
@@ -114,7 +114,7 @@ def parse_packages(output: Output) -> dict[str, Package]:
 
 
 def _merge_packages(entries: list[tuple[str, Package]]) -> Package:
-    """Merge packages of one name, the first of which gives the version; each comes with its name for the hold command."""
+    """Merge packages of one name (the first gives the version); each comes with its name for the hold command."""
     first = entries[0][1]
     several = len(entries) > 1 or entries[0][0] != first.name
     return msgspec.structs.replace(
@@ -148,7 +148,7 @@ def _parse_rpm(rows: dict[str, list[str]]) -> dict[str, Package]:
 
 
 def _make_hold_test(rows: dict[str, list[str]]) -> Callable[[rpm.Nevra, bool], bool]:
-    """Return a function that says whether a package is held; its second argument: whether versions are kept in parallel."""
+    """Return a function that says whether a package is held; its second argument: are versions kept in parallel."""
     lines = rows.get("lock", [])
     if "suse" in rows:
         return lambda nevra, _: bool(zypper_locks.list_held(zypper_locks.split_blocks("\n".join(lines)), [nevra.name]))
@@ -236,13 +236,13 @@ INSTALLED = (
     *("datacenter-gpu-manager*", "nvlink5*", "libcudnn*", "libnccl*"),
 )
 INSTALLED_RPM = (
-    r".*nvidia.*|(lib)?cuda.*|libnv.*|libXNVCtrl.*|kernel([0-9]+[.][0-9]+)?(-.*)?|dkms|nv-prefer-.*|datacenter-gpu-manager.*|nvlink.*|"
-    r"lib(cudnn|nccl).*"
+    r".*nvidia.*|(lib)?cuda.*|libnv.*|libXNVCtrl.*|kernel([0-9]+[.][0-9]+)?(-.*)?|dkms|nv-prefer-.*|"
+    r"datacenter-gpu-manager.*|nvlink.*|lib(cudnn|nccl).*"
 )
-"""Package names that concern the driver: Debian's as dpkg-query's patterns, rpm's as a regular expression of the whole name."""
+"""Package names that concern the driver: Debian's as dpkg-query's patterns, rpm's as an expression of the whole name."""
 OFFERED = (
-    r"(lib)?(nvidia|cuda|nvcuvid|nvoptix|nvsdm|nvl|xnvctrl)|lib[a-z0-9]+-nvidia|xserver-xorg-video-nvidia|firmware-nvidia|"
-    r"linux-(objects|signatures|modules)-nvidia|datacenter-gpu|dkms$"
+    r"(lib)?(nvidia|cuda|nvcuvid|nvoptix|nvsdm|nvl|xnvctrl)|lib[a-z0-9]+-nvidia|xserver-xorg-video-nvidia|"
+    r"firmware-nvidia|linux-(objects|signatures|modules)-nvidia|datacenter-gpu|dkms$"
 )
 OFFERED_RPM = ("*nvidia*", "cuda*", "libnv*", "nvlink5*", "nvlsm", "datacenter-gpu-manager*", "dkms")
 """Package names to look up: Debian's as a regular expression for the beginning of a name, rpm's as dnf's patterns."""
@@ -267,7 +267,7 @@ LOCKING = Probe(
 )
 """The reason why a held package of this host can change nevertheless; empty if holding works.
 
-dnf and dnf-automatic honour a lock only while the plugin is installed and switched on; `Package.held` is false without it."""
+dnf and dnf-automatic honour a lock only while the plugin is installed and switched on; `Package.held` is false then."""
 _AUDIT_RPM = f"""rpm --verifydb >/dev/null || exit 1
 rpm -qa --qf '%{{NAME}}|%{{ARCH}}\\n' | grep -vE '^(gpg-pubkey|{INSTALL_ONLY})\\|' | sort | uniq -d |
   sed 's/\\(.*\\)|\\(.*\\)/\\1.\\2 is installed in two versions: a transaction was cut off/'"""
@@ -277,7 +277,7 @@ AUDIT = Probe(
     parse_audit,
     "dpkg --audit; rpm --verifydb; dnf check --duplicates; zypper verify",
 )
-"""The package manager's error about its database, or the remains of an interrupted transaction; empty if all is well."""
+"""The package manager's error about its database, or remains of an interrupted transaction; empty if all is well."""
 INDEX = Probe(
     "package_index",
     by_family(
@@ -292,8 +292,9 @@ echo "$n" | """
         zypper.search(*OFFERED_RPM),
     ),
     parse_index,
-    "apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; zypper --no-refresh search -s '*nvidia*'",
+    "apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; zypper --no-refresh search "
+    "-s '*nvidia*'",
 )
 """Offered package versions by name, newest first; from the lists that the host has fetched, never the network.
 
-Ubuntu has thousands of packages of prebuilt modules: only those for the host's kernels are read, and the metapackages."""
+Of Ubuntu's thousands of packages of prebuilt modules those for the host's kernels are read, and the metapackages."""
