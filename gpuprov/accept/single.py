@@ -178,23 +178,9 @@ def run_across(hosts: Mapping[str, Host], lock: Lock, timeout: float, say: Say) 
     ranks = sum(len(host.gpus) for host in joined)
     places = ",".join(f"{host.network.main}:{len(host.gpus)}" for host in joined)
     program = next(iter(programs))[0]
-    words = (
-        "mpirun",
-        "--allow-run-as-root",
-        "-np",
-        str(ranks),
-        "--host",
-        places,
-        "-x",
-        "NCCL_DEBUG=INFO",
-        program,
-        "-b",
-        size,
-        "-e",
-        size,
-        "-g",
-        "1",
-    )
+    sizes = ("-b", size, "-e", size, "-g", "1")
+    launch = ("mpirun", "--allow-run-as-root", "-np", str(ranks), "--host", places, "-x", "NCCL_DEBUG=INFO")
+    words = (*launch, program, *sizes)
     yield from _run_tasks([msgspec.structs.replace(task, words=words, skipped=why)], hosts, lock, timeout, say)
 
 

@@ -84,8 +84,7 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
     of the inventory. Errors among the `warnings` are raised with all others."""
     pairs: list[tuple[RawHost, HostSpec]] = []
     unmanaged: list[str] = []
-    given = tuple(warnings)
-    problems: list[Problem] = list(given)
+    problems = [*(given := tuple(warnings))]
     unreadable = _find_unreadable(given)
     known: dict[int, tuple[HostSpec | None, list[Problem]]] = {}
     hosts = tuple(hosts)  # keeps every `values` alive: its identity is the key below
@@ -116,8 +115,8 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
     if errors:  # what was written and reaches no host may be the cause of an error
         raise SpecError([*errors, *(problem for problem in given if problem.severity == "warning")])
     if not pairs:
-        hint = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
         # What was written and is not read is the cause, as a rule.
+        hint = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
         raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint), *problems])
     return Fleet(tuple(pairs), tuple(unmanaged), tuple(collect(problems)))
 

@@ -46,9 +46,7 @@ def load(
     """Return the inventory, narrowed to `limit` (an Ansible host pattern). Raises SpecError with every problem.
 
     `beside`: receives the problems that leave the hosts readable, so that their specs can be judged, too; without it
-    they are raised.
-
-    `cache` lets a resolved inventory be kept and reused; it is never used for sources with vaults, scripts, plugin
+    they are raised. `cache` lets a resolved inventory be kept and reused; it is never used for sources with vaults, scripts, plugin
     configurations, templates or secrets (see `gpuprov.inventory.cache`).
     """
     from gpuprov.inventory.limit import select

@@ -66,7 +66,7 @@ def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
 
 def hidden_entries(block: GpuSettings) -> Iterable[Problem]:
     """Yield settings without effect: later entries say the same setting of each of their GPUs."""
-    entries = [dict[str, Any](settings(entry)) for entry in block.per_gpu]
+    entries = [dict(settings(entry)) for entry in block.per_gpu]
     chosen = [_chosen(entry) for entry in block.per_gpu]
     for number, own in enumerate(chosen):
         for name, value in entries[number].items():
