@@ -224,6 +224,8 @@ ROWS = [
         {"package_audit": Output("", 2, "dpkg: error: parsing file '/var/lib/dkpg/status' near line 7")}, "fail",
         "dpkg: error: parsing file", "dpkg --configure"),
     Row("space in /boot", "host.space", None, {}, "pass", "500 MiB"),
+    Row("a full /tmp, and no packages", "host.space", None, {"space": "512000 /boot\n10485760 /var\n64 /tmp\n"},
+        "pass", "500 MiB"),
     Row("never applied", "host.receipt", None, {}, "pass", "never applied"),
     Row("applied before", "host.receipt", None, {"receipt": RECEIPT}, "pass", "last apply 2025-01-02"),
     Row("a damaged receipt", "host.receipt", None, {"receipt": RECEIPT[:40]}, "pass", "damaged"),

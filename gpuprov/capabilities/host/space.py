@@ -1,6 +1,6 @@
 """Free space that an apply needs, by file system."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from gpuprov.capabilities.base import Capability, Check, Context, Outcome, check, fail, ok
@@ -20,20 +20,22 @@ def list_rooms(capabilities: Sequence[Capability]) -> dict[str, overrides.Room]:
 def space(capabilities: Sequence[Capability]) -> Check:
     """Return the check of free space, which knows the needs of the capabilities."""
     usual = list_rooms(capabilities)
+    installing = {capability.name for capability in capabilities if capability.packages}
 
     @check("host.space", system.SPACE, system.OS_RELEASE, moment="preflight")
     def judge_space(ctx: Context[Any]) -> Outcome:
-        """/boot has room for a rebuilt initramfs, /tmp for the work files of DKMS and package scripts, and /boot and
-        /var for what the site says that a capability needs (host_free_space)."""
-        return _space(ctx, usual)
+        """/boot has room for a rebuilt initramfs, /tmp for the work files of DKMS and package scripts if the spec has
+        packages, and /boot and /var for what the site says that a capability needs (host_free_space)."""
+        return _space(ctx, usual, installing)
 
     return judge_space
 
 
-def _space(ctx: Context[Any], usual: Mapping[str, overrides.Room]) -> Outcome:
+def _space(ctx: Context[Any], usual: Mapping[str, overrides.Room], installing: Collection[str]) -> Outcome:
     known = ctx.facts.get(system.SPACE)
     family = words(ctx.facts.get(system.OS_RELEASE))
-    if (free := known.get("/tmp", TEMPORARY)) < TEMPORARY:
+    installs = any(name in installing for name in ctx.host.capabilities)
+    if installs and (free := known.get("/tmp", TEMPORARY)) < TEMPORARY:
         hint = (
             "du -xhd1 /tmp, and remove what is not needed: without room there package scripts and module builds "
             "fail half-way"
