@@ -105,7 +105,7 @@ ROWS = [
     Row("EL: locked as a set", HELD, OPEN, ON_ROCKY, "pass", "8 packages held"),
     Row("EL: nothing is locked", HELD, OPEN, {**ON_ROCKY, "packages": rpm(R580, locked=False)}, "fail",
         "not held: kmod-nvidia",
-        "dnf versionlock add kmod-nvidia-open-dkms", change="setting dnf versionlock add libnvidia-ml:  -> "),
+        "dnf versionlock add kmod-nvidia-open-dkms", change="hold libnvidia-ml: not held -> held"),
     Row("apt is told to move held packages", HELD, None, {"package_locking": "apt|true\n"}, "fail",
         "allow-change-held-packages"),
     Row("Debian: from Debian's archive", SOURCE, None, {}, "pass", "distribution: 12 packages"),

@@ -41,7 +41,7 @@ traces; sh -c "$3"; s=$?; echo later >&2; traces; exit $s"""
 def asked(folder: Path, text: str, path: str = "", *, always: bool = False) -> tuple[dict[str, str], str]:
     """What podman says of a specification in /etc/cdi, and its release."""
     (folder / "mount").mkdir(exist_ok=True)
-    script = re.sub(r"^grep -hsE .* exit 0$", "", probe.CDI_ANSWERS.script, flags=re.MULTILINE)
+    script = re.sub(r"^grep -hsE .*\n +exit 0$", "", probe.CDI_ANSWERS.script, flags=re.MULTILINE)
     (folder / "nvidia.yaml").write_text(text)
     for _ in range(5):  # other containers of this machine may come or go meanwhile
         done = subprocess.run(
