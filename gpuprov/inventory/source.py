@@ -91,9 +91,10 @@ class Manager(InventoryManager):  # type: ignore[misc]
             error = select_relevant(source, failures, self._configured)
             refused = Problem(message="no inventory plugin can read this file", origin=Origin(show_path(source)))
             problem = convert_error(error, source) if error else refused
+            problem = problem if mended else with_enabled(problem)
             text = mend.correct_line(problem, self._text(source)) if error and error is failures.get("ini") else ""
             if not text:
-                self.problems += [*mended, problem if mended else with_enabled(problem)]
+                self.problems += [*mended, problem]
                 return False
             mended.append(problem)
             self.files.patched[source] = text
