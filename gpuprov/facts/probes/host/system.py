@@ -63,7 +63,7 @@ def parse_clock(output: Output) -> int:
 
 def parse_space(output: Output) -> dict[str, int]:
     pairs = [line.split() for line in output.text.splitlines()]
-    return {folder: int(free) // 1024 for free, folder in pairs}
+    return {pair[1]: int(pair[0]) // 1024 for pair in pairs if len(pair) == 2}  # df has no answer for a missing folder
 
 
 OS_RELEASE = Probe("os_release", "cat /etc/os-release", parse_os_release, "cat /etc/os-release", speaks=True)
