@@ -1,4 +1,4 @@
-"""What CUDA on a device came to, in words: on the host as an ordinary user, and in containers."""
+"""The result of running CUDA on a device, in words: on the host as an ordinary user, and in containers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OPENS = {
     ),
     errno.ENOENT: ("there is no {}", "nvidia-modprobe -u -c=0; in containers see container_toolkit.cdi"),
 }
-"""By the number of the error; systemd and engines deny device files by EPERM:
+"""Causes by the number of the error; systemd and engines deny device files by EPERM:
 https://docs.kernel.org/admin-guide/cgroup-v1/devices.html"""
 MODES = "ls -l /dev/nvidia*; the driver's NVreg_DeviceFileMode and groups of the user decide"
 IN_CONTAINER = {

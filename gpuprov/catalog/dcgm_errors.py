@@ -21,7 +21,7 @@ SEVERITIES = {
     "reset": "Drain the GPU and reset it.",
     "unknown": "",
 }
-"""What the severities mean: dcgmErrorSeverity_enum in dcgm_errors.h."""
+"""The meaning of the severities: dcgmErrorSeverity_enum in dcgm_errors.h."""
 LOOKS = {
     "memory": "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
     "nvlink": "nvidia-smi nvlink -s; nvidia-smi nvlink -e; journalctl -u nvidia-fabricmanager",

@@ -17,7 +17,7 @@ CLIENT = r"(lib|nvidia-lib)xnvctrl.*"
 """A client of X, on which programs that are not NVIDIA's depend:
 https://packages.debian.org/bookworm/libhwloc-plugins"""
 SIGNATURES = "linux-signatures-nvidia-.*"
-"""What Ubuntu's precompiled modules are linked with:
+"""Packages that Ubuntu's precompiled modules are linked with:
 https://packages.ubuntu.com/noble/linux-modules-nvidia-580-server-generic"""
 
 

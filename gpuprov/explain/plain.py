@@ -27,7 +27,7 @@ _MARKS = str.maketrans(
 )
 """Characters that are not seen, and those that stand for a hyphen, an apostrophe, a colon or a blank."""
 _SIGNS = (b"\x1b", b"\\", b"^[[", b"#033[", b"[0m", b"&quot;", b"&#", b"&lt;", b"&gt;", b"&amp;")
-"""What a block without any of them, all in ASCII and in English, has is as plain as it can be."""
+"""A block without any of them, all in ASCII and in English, is plain."""
 _LEAST, _MOST = 50, 12
 """Characters of a line that a terminal may have broken, at the least; lines of a message that it broke, at most."""
 

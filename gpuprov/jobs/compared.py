@@ -1,4 +1,4 @@
-"""What depends on all hosts of a report, whichever job had them: firmware, and the racks that share an NVLink
+"""Results that depend on all hosts of a report, whichever job had them: firmware, and the racks that share an NVLink
 fabric."""
 
 import msgspec

@@ -20,7 +20,7 @@ FAST = 60.0
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """How to rehearse. kind, distribution: "" leaves them to the inventory's `simulated_host`. forks: hosts at a
+    """Options of a rehearsal. kind, distribution: "" leaves them to the inventory's `simulated_host`. forks: hosts at a
     time."""
 
     kind: Kind | Literal[""] = ""

@@ -1,5 +1,5 @@
-"""What of a spec is true of the real host alone: its addresses, its GPUs by name, its firmware, and modules of
-others."""
+"""The parts of a spec that are true of the real host alone: its addresses, its GPUs by name, its firmware, and modules
+of others."""
 
 import re
 from collections.abc import Iterator

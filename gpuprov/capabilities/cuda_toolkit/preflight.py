@@ -124,7 +124,7 @@ IN_THE_WAY = {
     "ls /usr/local",
     "link": f"rm {catalogue.LINK}",
 }
-"""What a person does about what is in the place of the alternatives' link, by what it is; no apply does."""
+"""The fix for what is in the place of the alternatives' link, by its kind; an apply leaves it."""
 
 
 @check(

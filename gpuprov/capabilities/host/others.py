@@ -103,7 +103,7 @@ EFFECTS: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
         ),
     )
 )
-"""By capability, commands against it, and what they do: nvidia-smi(1), systemctl(1)."""
+"""Commands against a capability, and what they do: nvidia-smi(1), systemctl(1)."""
 
 
 @check("host.rivals", RIVALS, moment="next-boot", evidence=RIVALS.evidence)

@@ -51,7 +51,7 @@ done; true""",
 
 
 class SwitchedOff(NamedTuple):
-    """What keeps DKMS from building for a new kernel, and the fix."""
+    """A reason for which DKMS builds nothing for a new kernel, and the fix."""
 
     message: str
     fix: str
@@ -104,6 +104,6 @@ true""",
     "ls -l /etc/dkms/no-autoinstall /etc/kernel/*/*dkms*; grep AUTOINSTALL /var/lib/dkms/nvidia*/*/source/dkms.conf",
     blank=r"hook\||service$",
 )
-"""What keeps DKMS from building by itself: its settings, and hooks of kernel packages that do not run (run-parts leaves
-out what is not executable, kernel-install(8) what is masked); dkms.service builds at a boot in their place. A package's
-postinst then leaves a host without modules and reports success."""
+"""Reasons for which DKMS builds nothing by itself: its settings, and hooks of kernel packages that do not run
+(run-parts leaves out what is not executable, kernel-install(8) what is masked); dkms.service builds at a boot in their
+place. A package's postinst then leaves a host without modules and reports success."""

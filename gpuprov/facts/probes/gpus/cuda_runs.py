@@ -50,8 +50,8 @@ class InEngine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InContainers(msgspec.Struct, frozen=True, kw_only=True):
-    """By engine. `obstacle`: why nothing was run: no-device or no-uvm; drained, with by whom as `text`; turn: another
-    such check runs for long; off, if no image was named."""
+    """Results by engine. `obstacle`: why nothing was run: no-device or no-uvm; drained, with by whom as `text`; turn:
+    another such check runs for long; off, if no image was named."""
 
     engines: dict[str, InEngine] = {}
     obstacle: str = ""

@@ -20,26 +20,10 @@ def make_struct(**fields: Any) -> Any:
 
 Pci = make_struct(old=ctypes.c_char * 16, domain=UINT, bus=UINT, device=UINT, pci=UINT, sub=UINT, id=ctypes.c_char * 32)
 Place = make_struct(start=UINT, size=UINT)
-Profile = make_struct(
-    version=UINT,
-    id=UINT,
-    p2p=UINT,
-    slices=UINT,
-    count=UINT,
-    sms=UINT,
-    engines=UINT * 5,
-    memory=ctypes.c_ulonglong,
-    name=ctypes.c_char * 96,
-)
-Unnamed = make_struct(
-    id=UINT,
-    p2p=UINT,
-    slices=UINT,
-    count=UINT,
-    sms=UINT,
-    engines=UINT * 5,
-    memory=ctypes.c_ulonglong,
-)
+COUNTS = dict.fromkeys(("id", "p2p", "slices", "count", "sms"), UINT)
+SIZES: dict[str, Any] = {**COUNTS, "engines": UINT * 5, "memory": ctypes.c_ulonglong}
+Profile = make_struct(version=UINT, **SIZES, name=ctypes.c_char * 96)
+Unnamed = make_struct(**SIZES)
 Memory = make_struct(total=ctypes.c_ulonglong, free=ctypes.c_ulonglong, used=ctypes.c_ulonglong)
 GpuInstance = make_struct(device=HANDLE, id=UINT, profile=UINT, place=Place)
 ComputeProfile = make_struct(id=UINT, slices=UINT, count=UINT, sms=UINT, engines=UINT * 5)

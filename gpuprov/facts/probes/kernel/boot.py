@@ -267,4 +267,4 @@ done 2>/dev/null; true""",
     "grep -v '^#' /etc/security/limits.conf /etc/security/limits.d/*.conf",
     blank=r"file\|",
 )
-"""Of lines about the same the later ones win, as in pam_limits."""
+"""The later of two lines about the same limit wins, as in pam_limits."""

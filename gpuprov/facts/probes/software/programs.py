@@ -7,7 +7,7 @@ from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host.family import by_family
 
 PLACES = r"(usr/)?(s?bin|lib/systemd/system)/"
-"""Where programs and units are. Libraries, of which a driver has 500 MB, would take seconds."""
+"""Folders of programs and units. Libraries, of which a driver has 500 MB, would take seconds."""
 NAMES = r"^(.*nvidia.*|datacenter-gpu-manager.*|nvlink.*|nvlsm|rdma-core|ofed-scripts|mlnx-tools)(:[a-z0-9]+)?$"
 
 
@@ -58,6 +58,7 @@ f=$(for d in $(echo "/usr/local/sbin:/usr/local/bin" | tr : ' ') $(for n in dock
   for p in $(pidof "$n" 2>/dev/null); do tr '\0' '\n' <"/proc/$p/environ" |
     sed -n 's/^PATH=//p'; done; done 2>/dev/null |
   tr : '\n' | sort -u); do case $d in /usr/sbin | /usr/bin | /sbin | /bin) ;; /*) echo "$d" ;; esac; done | sort -u)
+set -f
 printf '%s\n' "$t" | sed -n 's#^.*|\(\(usr/\)\{0,1\}s\{0,1\}bin/[^/]*\)$#\1#p' | while IFS= read -r p; do
   for d in $f; do o=$d/${p##*/}
     [ -x "$o" ] && ! cmp -s "$o" "/$p" && echo "shadow|$o|/$p" && break; done
