@@ -92,8 +92,8 @@ audit: setup           ## known vulnerabilities of what requirements.lock and lo
 collection: setup      ## the Ansible collection gpuprov.gpuprov, from roles/, playbooks/ and plugins/ as they are, into build/collection
 	$(BIN)/python tests/collection.py build/collection
 
-release: setup         ## wheel, sdist, collection, SBOM and SHA256SUMS of the last commit into dist/release; KEY=FILE, an ssh key, signs them
-	$(BIN)/python tests/release.py dist/release $(KEY)
+release: setup         ## wheel, sdist, collection, image, SBOM, notes, SHA256SUMS of the last commit into dist/release; KEY=FILE, an ssh key, signs them; IMAGE=no
+	IMAGE=$(IMAGE) IMAGE_FLAGS="$(IMAGE_FLAGS)" $(BIN)/python tests/release.py dist/release $(KEY)
 
 docs: setup            ## what follows from the code: reference, schemas, man pages, roles' metadata
 	$(BIN)/python docs/generate.py

@@ -1,9 +1,9 @@
-"""Usage: python tests/release.py OUT [KEY]. A release of the last commit: wheel, sdist, Ansible collection, SBOM and
-SHA256SUMS, signed by an ssh key.
+"""Usage: python tests/release.py OUT [KEY]. A release of the last commit: wheel, sdist, Ansible collection, container
+image, SBOM, release notes and SHA256SUMS, signed by an ssh key.
 
 Only committed files are built, whatever else is in the tree; the commit's time is the time of every file, so that
-anybody who builds the same commit gets the same bytes. The SBOM (CycloneDX 1.6) has every package of requirements.lock
-with its hashes.
+anybody who builds the same commit gets the same bytes; not of the image, whose Debian packages are those of the day.
+Without podman and docker it is left out. The SBOM (CycloneDX 1.6) has every package of requirements.lock with its hashes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,10 @@ from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+from tests.image import build_image, find_engine, select_requirements
 
 ROOT = Path(__file__).parents[1]
 NAMESPACE, WHO = "gpuprov-release", "release@gpuprov"
@@ -139,19 +144,53 @@ def _closure(names: set[str], needs: Mapping[str, set[str]], by_name: Mapping[st
     return found
 
 
-def release(root: Path, out: Path, key: Path | None = None) -> list[str]:
+def hash_file(path: Path) -> str:
+    """Return the file's SHA-256."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_notes(changelog: str, version: str) -> str:
+    """Return what the changelog says of the version, without its heading; exit where it says nothing."""
+    found = re.search(rf"(?ms)^## {re.escape(version)}\b[^\n]*\n(.*?)(?=^## |\Z)", changelog)
+    if found is None or not found[1].strip():
+        sys.exit(f"CHANGELOG.md has nothing under a heading ## {version}. Fix: write what this version brings")
+    return found[1].strip() + "\n"
+
+
+def save_image(root: Path, out: Path, version: str, made: Mapping[str, Any]) -> str | None:
+    """Build the image and save it into the folder. Returns its file's name, None where no engine is here."""
+    engine = find_engine()
+    if engine is None or os.environ.get("IMAGE") == "no":
+        print("the container image is left out: IMAGE=no, or neither podman nor docker answers", file=sys.stderr)
+        return None
+    requirements = select_requirements(commit(root, "show", "HEAD:requirements.lock").decode(), made)
+    labels = {"VERSION": version, "REVISION": commit(root, "rev-parse", "HEAD").decode().strip()}
+    image = build_image(
+        [engine], next(out.glob("*.whl")), requirements, labels, *shlex.split(os.environ.get("IMAGE_FLAGS", ""))
+    )
+    name = f"gpuprov-{version}-image.tar"
+    subprocess.run([engine, "save", "--output", str(out / name), image], check=True)
+    return name
+
+
+def release(root: Path, out: Path, key: Path | None = None, *, image: bool = False) -> list[str]:
     """Write the whole release into an empty folder; return the names of its files."""
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
         sys.exit(f"{out} is not empty: name another folder")
     project = tomllib.loads(commit(root, "show", "HEAD:pyproject.toml").decode())["project"]
-    refuse_other_tag(root, project["version"])
+    version = project["version"]
+    refuse_other_tag(root, version)
+    notes = read_notes(commit(root, "show", "HEAD:CHANGELOG.md").decode(), version)
     at = built(root, out)
-    digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in out.iterdir()}
+    digests = {path.name: hash_file(path) for path in out.iterdir()}
     made = sbom(commit(root, "show", "HEAD:requirements.lock").decode(), project, digests, at)
-    name = f"gpuprov-{project['version']}.cdx.json"
-    (out / name).write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    digests[name] = hashlib.sha256((out / name).read_bytes()).hexdigest()
+    more = {f"gpuprov-{version}.cdx.json": json.dumps(made, indent=1) + "\n", f"gpuprov-{version}.md": notes}
+    for name, text in more.items():
+        (out / name).write_text(text, encoding="utf-8")
+    saved = save_image(root, out, version, made) if image else None
+    digests |= {name: hash_file(out / name) for name in (*more, *filter(None, (saved,)))}
     (out / SUMS).write_text("".join(f"{digests[one]}  {one}\n" for one in sorted(digests)), encoding="utf-8")
     if key:
         subprocess.run(["ssh-keygen", "-q", "-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(out / SUMS)], check=True)
@@ -161,4 +200,4 @@ def release(root: Path, out: Path, key: Path | None = None) -> list[str]:
 if __name__ == "__main__":
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    print("\n".join(release(ROOT, Path(sys.argv[1]), Path(sys.argv[2]) if sys.argv[2:] else None)))
+    print("\n".join(release(ROOT, Path(sys.argv[1]), Path(sys.argv[2]) if sys.argv[2:] else None, image=True)))

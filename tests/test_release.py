@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests import audit, release
+from tests import audit, image, release
 from tests.pull.site import new_key
 
 LOCK = (release.ROOT / "requirements.lock").read_text(encoding="utf-8")
@@ -86,6 +86,7 @@ def test_two_releases_of_a_commit_are_the_same_bytes_and_signed(
     built = [
         f"gpuprov-{version}-py3-none-any.whl",
         f"gpuprov-{version}.cdx.json",
+        f"gpuprov-{version}.md",
         f"gpuprov-{version}.tar.gz",
         f"gpuprov-gpuprov-{version}.tar.gz",
         "SHA256SUMS",
@@ -113,3 +114,22 @@ def test_a_tag_that_is_another_version_is_refused(tmp_path: Path) -> None:
         release.refuse_other_tag(tmp_path, "1.2.3")
     git("tag", "v1.2.3")
     release.refuse_other_tag(tmp_path, "1.2.3")
+
+
+def test_the_notes_are_the_changelog_of_the_version() -> None:
+    changelog = (
+        "# Changelog\n\n## 1.10.0\n\nOther.\n\n## 1.1.0 (2026-12-01)\n\n* A fix.\n\n### Part\n\n## 1.0.0\n\nOld.\n"
+    )
+    assert release.read_notes(changelog, "1.1.0") == "* A fix.\n\n### Part\n"
+    assert release.read_notes(changelog, "1.0.0") == "Old.\n"
+    with pytest.raises(SystemExit, match=r"nothing under a heading ## 1\.1\.1\. Fix: write"):
+        release.read_notes(changelog, "1.1.1")
+
+
+def test_the_image_has_what_gpuprov_needs_to_run_and_no_more() -> None:
+    rows = image.select_requirements(LOCK, made())
+    names = {row.split("==")[0] for row in rows.splitlines() if not row.startswith(" ")}
+    assert names == {row["name"] for row in made()["components"] if row["scope"] == "required"}
+    assert "ansible-core" in names
+    assert names.isdisjoint({"ruff", "molecule", "temporalio"})
+    assert rows.count("--hash=sha256:") > len(names)

@@ -92,12 +92,14 @@ def test_a_release_only_hands_out_what_make_release_makes() -> None:
     path = ROOT / ".github/workflows/release.yml"
     jobs = read_workflow(path)["jobs"]
     assert read_workflow(path)["on"] == {"push": {"tags": ["v*"]}}
-    assert {words[0] for words in list_commands(path) if words} == {"(umask", "printf", "make", "gh"}
+    assert {words[0] for words in list_commands(path) if words} == {"(umask", "printf", "make", "gh", "podman"}
+    assert {words[1] for words in list_commands(path) if words[:1] == ["podman"]} == {"load", "login", "push"}
     assert ["make", "release", "KEY=$RUNNER_TEMP/key"] in list(list_commands(path))
     assert {name: job.get("permissions") for name, job in jobs.items()} == {
         "build": None,
         "pypi": {"id-token": "write"},
         "github": {"contents": "write"},
+        "image": {"packages": "write"},
     }, "who may publish neither builds nor sees the key"
     [kept] = [step["with"]["path"] for step in jobs["build"]["steps"] if step.get("with", {}).get("name") == "python"]
     assert kept.split() == ["dist/release/*.whl", "dist/release/gpuprov-[0-9]*.tar.gz"], "what PyPI takes"
