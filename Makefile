@@ -8,7 +8,7 @@ TOOLS := $(patsubst locks/%.in,%,$(wildcard locks/*.in))
 pinned = $(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement
 SCENARIOS := $(patsubst molecule/%/molecule.yml,%,$(wildcard molecule/*/molecule.yml))
 
-.PHONY: quick counts faults fuzz guided collection release setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs mkdocs site bench clean
+.PHONY: quick counts faults fuzz guided collection release pages setup tools demo check test test-slow fresh real-host molecule style lint lock audit docs mkdocs site bench clean
 
 $(BIN)/gpuprov: pyproject.toml requirements.lock
 	@$(PYTHON) -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || \
@@ -98,10 +98,13 @@ release: setup         ## wheel, sdist, collection, image, SBOM, notes, SHA256SU
 docs: setup            ## what follows from the code: reference, schemas, man pages, roles' metadata
 	$(BIN)/python docs/generate.py
 
+pages: setup
+	$(BIN)/python docs/generate.py --pages
+
 mkdocs: setup
 	$(pinned) locks/mkdocs-material.txt
 
-site: mkdocs           ## the documentation as a site into build/site; a link that leads nowhere fails. Search needs a server: python -m http.server
+site: mkdocs pages     ## the documentation as a site into build/site; a link that leads nowhere fails. Search needs a server: python -m http.server
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: setup

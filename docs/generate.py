@@ -1,8 +1,9 @@
 """Writes the files that follow from the code: `python docs/generate.py`.
 
-docs/reference/ from the model, the checks and the command line; docs/man/ from the latter; in roles/ and playbooks/ the
-files that follow from the registry and the model. In docs/explanation/limits.md it writes the list of parsers that real
-outputs (tests/real) hardly cover, in .ansible-lint that of our own modules.
+docs/reference/ from the model, the checks and the command line, of which git has the schemas; docs/man/ from the latter;
+in roles/ and playbooks/ the files that follow from the registry and the model. In docs/explanation/limits.md it writes
+the list of parsers that real outputs (tests/real) hardly cover, in .ansible-lint that of our own modules. With --pages:
+docs/reference/ and docs/man/ only.
 """
 
 from __future__ import annotations
@@ -196,15 +197,24 @@ def with_modules(lint: str) -> str:
     return re.sub(r"(?<=allow_modules:\n)(?:  - \w+\n)*", "".join(f"  - {name}\n" for name in names), lint)
 
 
+def write_pages(docs: Path) -> int:
+    """Write the reference and the manual pages below this folder; return how many."""
+    written = {"reference": pages(), "man": manual.pages()}
+    for name, texts in written.items():
+        (docs / name).mkdir(exist_ok=True)
+        for file in (docs / name).iterdir():
+            if file.name not in texts:
+                file.unlink()
+        for file_name, text in texts.items():
+            (docs / name / file_name).write_text(text, encoding="utf-8")
+    return sum(map(len, written.values()))
+
+
 def main() -> None:
-    folder = Path(__file__).parent / "reference"
-    folder.mkdir(exist_ok=True)
-    for name, text in pages().items():
-        (folder / name).write_text(text, encoding="utf-8")
-    man = Path(__file__).parent / "man"
-    man.mkdir(exist_ok=True)
-    for name, text in manual.pages().items():
-        (man / name).write_text(text, encoding="utf-8")
+    docs = Path(__file__).parent
+    count = write_pages(docs)
+    if sys.argv[1:] == ["--pages"]:
+        return
     sources = checkout.files()
     for name, text in sources.items():
         file = assets.root() / name
@@ -213,11 +223,11 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).parents[1]))
     from tests.real.corpus import with_summary
 
-    limits = Path(__file__).parent / "explanation" / "limits.md"
+    limits = docs / "explanation" / "limits.md"
     limits.write_text(with_summary(limits.read_text(encoding="utf-8")), encoding="utf-8")
     lint = assets.root() / ".ansible-lint"
     lint.write_text(with_modules(lint.read_text(encoding="utf-8")), encoding="utf-8")
-    sys.stdout.write(f"{len(pages())} pages in {folder}, {len(sources)} files in roles/ and playbooks/\n")
+    sys.stdout.write(f"{count} pages in docs/reference and docs/man, {len(sources)} files in roles/ and playbooks/\n")
 
 
 if __name__ == "__main__":

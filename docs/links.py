@@ -25,6 +25,12 @@ def find_repository(root: Path) -> str:
     return str(project["urls"]["Repository"])
 
 
+def find_site(root: Path) -> str:
+    """Return the address of the published site, with a `/` at its end, from pyproject.toml."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return str(project["urls"]["Documentation"])
+
+
 def link_to_repository(root: Path, page: Path, target: str) -> str:
     """Return the address in the repository for the target of a page's relative link."""
     name, mark, anchor = target.partition("#")

@@ -14,12 +14,14 @@ from mkdocs.structure.pages import Page
 from pymdownx.slugs import slugify
 
 sys.path.insert(0, str(Path(__file__).parent))
-from links import find_repository, link_to_repository, rewrite
+from links import find_repository, find_site, link_to_repository, rewrite
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 MOVED = {ROOT / "README.md": "index.md", DOCS / "index.md": "all-pages.md", DOCS / "README.md": "where-things-live.md"}
 """Files with another place in the site: mkdocs takes both README.md and index.md for the page of their folder."""
+GENERATED = re.compile(rf"(?<=\]\(){re.escape(find_site(ROOT))}(reference/\w+)\.html")
+"""A link to a page that git lacks, which docs/generate.py writes: from outside of the site it leads to the published one."""
 ITEM = re.compile(r"\* \[([^\]]+)\]\(([^)#]+)\)")
 Menu = list[dict[str, "str | Menu"]]
 
@@ -39,7 +41,7 @@ def read_menu(text: str) -> Menu:
     `###`."""
     menu: Menu = []
     into = menu
-    for line in text.splitlines():
+    for line in GENERATED.sub(find_page, text).splitlines():
         if heading := re.fullmatch(r"(##|###) (.*)", line):
             above = menu if heading[1] == "##" else menu[-1][next(iter(menu[-1]))]
             into = []
@@ -47,6 +49,11 @@ def read_menu(text: str) -> Menu:
         elif found := ITEM.match(line):
             into.append({found[1]: MOVED.get((DOCS / found[2]).resolve(), found[2])})
     return menu
+
+
+def find_page(link: re.Match[str]) -> str:
+    """Return the path under docs/ of a page that a link to the published site means."""
+    return link[1].replace("/index", "/README") + ".md"
 
 
 def list_reference() -> Menu:
@@ -79,6 +86,9 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     source = find_source(page)
     if page.file.src_uri.startswith("adr/"):
         page.meta["search"] = {"boost": 0.3}  # why comes after how
+    up = "../" * (len(source.parts) - len(ROOT.parts) - 1)
+    inside = "docs/" if source.parent == ROOT else up[3:]
+    markdown = GENERATED.sub(lambda link: inside + find_page(link), markdown)
     return rewrite(markdown, lambda target: place_in_site(source, page.file.src_uri, target))
 
 

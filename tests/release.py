@@ -54,6 +54,8 @@ def built(root: Path, out: Path) -> int:
     with tempfile.TemporaryDirectory() as folder:
         with tarfile.open(fileobj=io.BytesIO(commit(root, "archive", "HEAD"))) as archive:
             archive.extractall(folder, filter="data")
+        pages = [sys.executable, "docs/generate.py", "--pages"]
+        subprocess.run(pages, cwd=folder, env={**environment, "PYTHONPATH": folder}, check=True)
         build = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(out.absolute()), "."]
         subprocess.run(build, cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL)
         collection = [sys.executable, "tests/collection.py", f"{folder}/build/collection"]

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from gpuprov.capabilities import BY_NAME
-from gpuprov.cli import manual
 from gpuprov.explain import fields
 from gpuprov.render import checkout
 from tests.counts import is_generated
@@ -23,20 +22,18 @@ def made() -> dict[str, str]:
     return checkout.files()
 
 
-def test_the_reference_is_up_to_date() -> None:
-    pages: dict[str, str] = runpy.run_path(str(ROOT / "docs" / "generate.py"))["pages"]()
+@pytest.fixture(scope="module")
+def pages() -> dict[str, str]:
+    found: dict[str, str] = runpy.run_path(str(ROOT / "docs" / "generate.py"))["pages"]()
+    return found
+
+
+def test_the_schemas_are_up_to_date(pages: dict[str, str]) -> None:
     folder = ROOT / "docs" / "reference"
-    for name, text in pages.items():
+    schemas = {name: text for name, text in pages.items() if name.endswith(".json")}
+    for name, text in schemas.items():
         assert (folder / name).read_text(encoding="utf-8") == text, f"{name} is stale: python docs/generate.py"
-    assert {path.name for path in folder.iterdir()} == set(pages)
-
-
-def test_the_manual_pages_are_up_to_date() -> None:
-    folder = ROOT / "docs" / "man"
-    pages = manual.pages()
-    for name, text in pages.items():
-        assert (folder / name).read_text(encoding="utf-8") == text, f"{name} is stale: python docs/generate.py"
-    assert {path.name for path in folder.iterdir()} == set(pages)
+    assert {path.name for path in folder.glob("*.json")} == set(schemas)
 
 
 def test_what_follows_from_the_code_is_what_it_says_now(made: dict[str, str]) -> None:
@@ -61,26 +58,26 @@ def test_the_modules_that_roles_may_use_are_those_that_there_are() -> None:
     assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["with_modules"](fewer) == settings
 
 
-@run_each("page", sorted((ROOT / "docs" / "reference").glob("*.md")), ids=lambda page: page.stem)
-def test_no_row_of_a_table_is_broken(page: Path) -> None:
+@run_each("page", [*BY_NAME, "README", "commands", "distributions"])
+def test_no_row_of_a_table_is_broken(page: str, pages: dict[str, str]) -> None:
     """A docstring of several lines, or a `|` in it, ends a row early, and what follows is no table any more."""
-    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```$", "", pages[f"{page}.md"], flags=re.MULTILINE | re.DOTALL)
     for block in re.split(r"\n{2,}", text):
         rows = block.strip().splitlines()
         if not any(row.lstrip().startswith("|") for row in rows):
             continue
-        assert re.fullmatch(r"\|(---\|)+", rows[1]), f"{page.name}: no table starts so: {rows[0]}"
+        assert re.fullmatch(r"\|(---\|)+", rows[1]), f"{page}: no table starts so: {rows[0]}"
         for row in rows:
-            assert len(re.findall(r"(?<!\\)\|", row)) == rows[1].count("|"), f"{page.name}: {row}"
-            assert row.startswith("|"), f"{page.name}: {row}"
-            assert row.endswith("|"), f"{page.name}: {row}"
+            assert len(re.findall(r"(?<!\\)\|", row)) == rows[1].count("|"), f"{page}: {row}"
+            assert row.startswith("|"), f"{page}: {row}"
+            assert row.endswith("|"), f"{page}: {row}"
             bare = re.sub(r"`[^`]*`", "", row)
-            assert "<" not in bare, f"{page.name}: taken for HTML: {row}"
+            assert "<" not in bare, f"{page}: taken for HTML: {row}"
 
 
 @run_each("name", list(BY_NAME))
-def test_every_field_has_a_row(name: str) -> None:
-    page = (ROOT / "docs" / "reference" / f"{name}.md").read_text(encoding="utf-8")
+def test_every_field_has_a_row(name: str, pages: dict[str, str]) -> None:
+    page = pages[f"{name}.md"]
     for field in fields.fields(name):
         shown = field.path[1] if len(field.path) == 2 else field.name.removeprefix(f"{name}.")
         assert page.count(f"\n| `{shown}` |") == 1, field

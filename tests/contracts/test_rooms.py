@@ -19,7 +19,6 @@ DOORS = (
     "roles/{name}/meta/argument_specs.yml",
     "roles/{name}/tasks/main.yml",
     "playbooks/{name}.yml",
-    "docs/reference/{name}.md",
     "tests/capabilities/test_{name}.py",
 )
 

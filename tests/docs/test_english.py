@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,13 +39,13 @@ def messages() -> Iterator[tuple[str, str]]:
     for folder, kind in (
         ("docs/how-to", "*.md"),
         ("docs/explanation", "*.md"),
-        ("docs/reference", "*.md"),
         ("roles", "*.sh"),
         ("roles", "*.yml"),
         ("roles", "*.j2"),
     ):
         for path in sorted((ROOT / folder).rglob(kind)):
             yield str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")
+    yield from runpy.run_path(str(ROOT / "docs" / "generate.py"))["pages"]().items()
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -22,6 +23,7 @@ PARTS = ("mkdocs.yml", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUT
 def copy_tree(folder: Path) -> Path:
     """What the site is made of, to be broken; all else by links, so that links out of docs lead somewhere."""
     shutil.copytree(ROOT / "docs", folder / "docs", ignore=shutil.ignore_patterns("__pycache__"))
+    runpy.run_path(str(ROOT / "docs" / "generate.py"))["write_pages"](folder / "docs")
     for name in PARTS:
         shutil.copy(ROOT / name, folder / name)
     for name in ("tests", "inventories", "gpuprov"):
@@ -36,15 +38,16 @@ def build(root: Path, out: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("site")
-    done = build(ROOT, out)
+    root = copy_tree(tmp_path_factory.mktemp("tree"))
+    done = build(root, root / "site")
     assert done.returncode == 0, done.stderr
-    return out
+    return root / "site"
 
 
 def test_every_page_is_there_and_can_be_found(site: Path) -> None:
     moved = {"README.md": "where-things-live", "index.md": "all-pages"}
-    pages = [path.relative_to(ROOT / "docs") for path in (ROOT / "docs").rglob("*.md")]
+    docs = site.parent / "docs"
+    pages = [path.relative_to(docs) for path in docs.rglob("*.md")]
     places = [str(page).removesuffix(".md").replace("README", "index") for page in pages if str(page) not in moved]
     wanted = {f"{name}.html" for name in [*places, *moved.values(), "index"]}
     assert wanted <= {str(path.relative_to(site)) for path in site.rglob("*.html")}
@@ -71,6 +74,8 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
             "no-such-page.md",
             "docs/how-to/mig.md: a link to no-such-page.md, which does not exist",
         ),
+        ("docs/how-to/mig.md", "https://gpuprov.github.io/gpuprov/reference/migg.html", "reference/migg.md"),
+        ("docs/how-to/mig.md", "https://gpuprov.github.io/gpuprov/reference/mig.html#chekcs", "chekcs"),
         ("README.md", "docs/no-such-page.md", "README.md: a link to docs/no-such-page.md, which does not exist"),
         ("docs/how-to/lonely.md", "mig.md", "how-to/lonely.md"),
     ],

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gpuprov.cli import manual
+
 pytestmark = pytest.mark.install
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "inventories" / "example" / "inventory.yaml"
@@ -30,6 +32,7 @@ def run(*command: str | Path, cwd: str | Path = "/") -> str:
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sdist, and the wheel built from it."""
     folder = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "docs/generate.py", "--pages", cwd=ROOT)
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT)
     return folder
 
@@ -58,8 +61,8 @@ def test_wheel_carries_roles_playbooks_and_data(dist: Path) -> None:
         assert wanted <= names, wanted - names
     assert files_of(ROOT / "gpuprov") <= names, files_of(ROOT / "gpuprov") - names
     assert "gpuprov/py.typed" in names
-    manual = {name.rpartition("/")[2] for name in names if "/share/man/man1/" in name}
-    assert manual == {path.name for path in (ROOT / "docs" / "man").iterdir()}, "where `man gpuprov` finds them"
+    pages = {name.rpartition("/")[2] for name in names if "/share/man/man1/" in name}
+    assert pages == set(manual.pages()), "where `man gpuprov` finds them"
     assert not [name for name in names if name.startswith(("tests/", "docs/", "inventories/"))]
 
 
