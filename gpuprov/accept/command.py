@@ -66,14 +66,14 @@ def accept(
     hosts = prepare(
         included, reader([(raw, PROBES) for raw, _ in included], pace=Pace(options.forks)), outcome.findings
     )
-    if not options.yes and hosts and not _confirmed(hosts, options, outcome.findings):
+    if not options.yes and hosts and not _confirm_load(hosts, options, outcome.findings):
         raise GpuprovError("not confirmed: nothing was run", "answer y, or give --yes")
     at_a_time = options.forks or AT_A_TIME
     began = monotonic()
     lock = Lock(runner or make_runner({raw.name: raw for raw, _ in included}, at_a_time), outcome.run, at_a_time)
     with ended_politely():
         try:
-            _under_lock(hosts, lock, options, outcome, say)
+            _run_under_lock(hosts, lock, options, outcome, say)
         except KeyboardInterrupt:
             outcome.interrupted = True
             say("interrupted: ending what runs on the hosts")
@@ -89,7 +89,7 @@ def _describe_locks(kept: Mapping[str, str]) -> list[str]:
     return [f"{name} did not give its lock back ({why}); it does so {when}" for name, why in kept.items()]
 
 
-def _confirmed(hosts: Mapping[str, Host], options: Options, findings: Sequence[Finding]) -> bool:
+def _confirm_load(hosts: Mapping[str, Host], options: Options, findings: Sequence[Finding]) -> bool:
     """Ask a person to confirm the load; return whether they agree."""
     for finding in findings:
         terminal.progress(f"{finding.host} is left out: {finding.found}")
@@ -101,7 +101,7 @@ def _confirmed(hosts: Mapping[str, Host], options: Options, findings: Sequence[F
     return terminal.confirm(question)
 
 
-def _under_lock(hosts: dict[str, Host], lock: Lock, options: Options, outcome: Outcome, say: Say) -> None:
+def _run_under_lock(hosts: dict[str, Host], lock: Lock, options: Options, outcome: Outcome, say: Say) -> None:
     refused = lock.take(list(hosts), broken=options.break_lock)
     leave_out(hosts, refused, outcome.findings)
     if hosts and not options.in_use:
@@ -111,7 +111,7 @@ def _under_lock(hosts: dict[str, Host], lock: Lock, options: Options, outcome: O
     if not hosts:
         return
     if "rdma" in options.only:
-        _pairs(hosts, lock, options, outcome, say)
+        _run_pairs(hosts, lock, options, outcome, say)
     for name, part in PARTS:
         if name in options.only:
             for task, measurement in run_part(part, hosts, lock, options.timeout, say):
@@ -119,10 +119,10 @@ def _under_lock(hosts: dict[str, Host], lock: Lock, options: Options, outcome: O
     if "nccl" in options.only:
         for task, measurement in run_across(hosts, lock, options.timeout, say):
             _note(outcome, hosts[task.host], measurement, shlex.join(task.words))
-    _remember(hosts, lock, outcome)
+    _write_figures(hosts, lock, outcome)
 
 
-def _pairs(hosts: Mapping[str, Host], lock: Lock, options: Options, outcome: Outcome, say: Say) -> None:
+def _run_pairs(hosts: Mapping[str, Host], lock: Lock, options: Options, outcome: Outcome, say: Say) -> None:
     able = [name for name, host in hosts.items() if host.block.rdma.tests]
     without = [name for name in able if not hosts[name].devices]
     for name in without:
@@ -192,7 +192,7 @@ def _note(outcome: Outcome, host: Host, measurement: Measurement, evidence: str)
     )
 
 
-def _remember(hosts: Mapping[str, Host], lock: Lock, outcome: Outcome) -> None:
+def _write_figures(hosts: Mapping[str, Host], lock: Lock, outcome: Outcome) -> None:
     """Write each host's figures to it, beside those of other tests, and report the hosts that were lost on the way."""
     for host in hosts.values():
         if host.lost:
@@ -208,14 +208,14 @@ def _remember(hosts: Mapping[str, Host], lock: Lock, outcome: Outcome) -> None:
     before = lock.phase({host.name: (LAST.script, 30.0) for host in kept})
     steps = {}
     for host in kept:
-        text = msgspec.json.encode(_merged(before.get(host.name), host.measurements)).decode()
+        text = msgspec.json.encode(_merge_figures(before.get(host.name), host.measurements)).decode()
         steps[host.name] = (scripts.write(RESULT, text), 30.0)
     for name, ran in lock.phase(steps).items():
         if name in steps and (ran.lost or ran.status):
             outcome.notes.append(f"{name}: {RESULT} could not be written")
 
 
-def _merged(before: object, measurements: Sequence[Measurement]) -> Record:
+def _merge_figures(before: object, measurements: Sequence[Measurement]) -> Record:
     """Merge the new figures with the old ones of tests that were not run now."""
     text = getattr(before, "text", "") if before and not getattr(before, "lost", None) else ""
     old = parse_record(Output(text))

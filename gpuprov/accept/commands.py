@@ -69,10 +69,10 @@ def make_unit(test: str, client: Host, server: Host, client_rail: Rail, server_r
         reason = f"{client.name} and {server.name} have the same address {client_rail.address}"
         return msgspec.structs.replace(made, problem=reason)
     if test == "ping":
-        return _ping(made, program)
+        return _fill_ping(made, program)
     if test == "pingpong":
-        return _pingpong(made, client, program)
-    return _perftest(made, client, server, program)
+        return _fill_pingpong(made, client, program)
+    return _fill_perftest(made, client, server, program)
 
 
 def format_commands(unit: Unit) -> str:
@@ -111,7 +111,7 @@ def read_measurement(unit: Unit, text: str) -> Measurement:
     return msgspec.structs.replace(measurement, value=outputs.bandwidth(text, unit.size), unit="Gb/s")
 
 
-def _perftest(made: Unit, client: Host, server: Host, program: str) -> Unit:
+def _fill_perftest(made: Unit, client: Host, server: Host, program: str) -> Unit:
     requested = client.block.rdma
     bandwidth = made.test.endswith("_bw")
     size = requested.size if bandwidth else LATENCY_SIZE
@@ -132,7 +132,7 @@ def _perftest(made: Unit, client: Host, server: Host, program: str) -> Unit:
         words += ["-I", "0"] if rail.driver == "erdma" and not bandwidth and made.test != "read_lat" else []
         if bandwidth and requested.memory == "gpu":
             memory = "gpu"
-            flags, why = _cuda(host, rail)
+            flags, why = _choose_cuda_flags(host, rail)
             if why:
                 return msgspec.structs.replace(made, skipped=f"{host.name}: {why}")
             words += flags
@@ -148,7 +148,7 @@ def _perftest(made: Unit, client: Host, server: Host, program: str) -> Unit:
     )
 
 
-def _cuda(host: Host, rail: Rail) -> tuple[list[str], str]:
+def _choose_cuda_flags(host: Host, rail: Rail) -> tuple[list[str], str]:
     """Return the flags for the memory of the GPU nearest to a port, as far as this perftest lists them; or why there
     are none."""
     flags = host.tools.flags
@@ -167,7 +167,7 @@ def _cuda(host: Host, rail: Rail) -> tuple[list[str], str]:
     return words, ""
 
 
-def _pingpong(made: Unit, client: Host, program: str) -> Unit:
+def _fill_pingpong(made: Unit, client: Host, program: str) -> Unit:
     if made.client_rail.speech == "iWARP":
         return msgspec.structs.replace(made, skipped="ibv_rc_pingpong does not connect by rdma_cm, which iWARP needs")
     common = ["-p", PORT, "-n", str(client.block.rdma.iterations), "-s", str(PINGPONG_SIZE)]
@@ -180,7 +180,7 @@ def _pingpong(made: Unit, client: Host, program: str) -> Unit:
     )
 
 
-def _ping(made: Unit, program: str) -> Unit:
+def _fill_ping(made: Unit, program: str) -> Unit:
     """Fill in the commands of a ping. ibping's server never ends by itself: it is ended like every server."""
     client_rail, server_rail = made.client_rail, made.server_rail
     if client_rail.speech == "InfiniBand":

@@ -28,10 +28,10 @@ def prepare(
     for raw, spec in pairs:
         facts = gathered[raw.name]
         if isinstance(facts, UnreachableError):
-            findings.append(_unreachable(raw.name, facts))
+            findings.append(_report_unreachable(raw.name, facts))
             continue
         try:
-            hosts[raw.name] = _host(raw, spec, facts)
+            hosts[raw.name] = _make_host(raw, spec, facts)
         except ProbeFailed as error:
             fix = "run gpuprov verify, which shows what cannot be read"
             findings.append(Finding(host=raw.name, check="acceptance.host", status="error", found=str(error), hint=fix))
@@ -41,7 +41,7 @@ def prepare(
     return hosts
 
 
-def _host(raw: RawHost, spec: HostSpec, facts: Facts) -> Host:
+def _make_host(raw: RawHost, spec: HostSpec, facts: Facts) -> Host:
     block = spec.capabilities["acceptance"]
     fabric = spec.capabilities.get("rdma")
     devices = facts.get(rdma.DEVICES)
@@ -72,7 +72,7 @@ def leave_out(
     for name, why in refused.items():
         hosts.pop(name, None)
         if isinstance(why, UnreachableError):
-            findings.append(_unreachable(name, why))
+            findings.append(_report_unreachable(name, why))
             continue
         reason, _, fix = why.partition(": ")
         findings.append(Finding(host=name, check=check, status="fail", found=reason, hint=fix))
@@ -120,7 +120,7 @@ def _list_users(host: Host, kinds: set[str], of_hcas: str, of_gpus: str) -> list
     return users
 
 
-def _unreachable(name: str, error: UnreachableError) -> Finding:
+def _report_unreachable(name: str, error: UnreachableError) -> Finding:
     reason = getattr(error, "reason", error.message)
     return Finding(
         host=name,

@@ -62,7 +62,7 @@ class Lock:
                 refused[host] = why
             elif answer.get("taken"):
                 self.held[host] = None
-            elif process.is_dead(_mapping(answer.get("holder")), self._owner):
+            elif process.is_dead(_parse_mapping(answer.get("holder")), self._owner):
                 again.append(Step(host=host, script=self._taking(host, stale=str(answer.get("text", "")))))
             else:
                 refused[host] = ": ".join(explain_refusal(answer, named, "accept with"))
@@ -133,7 +133,7 @@ case $answer in *'"taken": true'*)
   d={FOLDER}
   {_STOP}
   stop TERM; rm -rf "$d"; mkdir -m 700 -p "$d"; echo {self._whose(host)} >"$d/run"
-  {_until(PUT_OFF)}
+  {_extend_script(PUT_OFF)}
   setsid sh -c {shlex.quote(keeper)} </dev/null >/dev/null 2>&1 &
 esac
 echo "$answer"
@@ -148,7 +148,7 @@ echo "$answer"
         return f"""d={FOLDER}
 [ "$(cat "$d/run" 2>/dev/null)" = {self._whose(host)} ] && grep -q '"run": "{self._run}"' {LOCK}/owner.json || {{
   echo 'the lock of this acceptance is gone'; exit {LOST}; }}
-{_until(int(limit) + PUT_OFF)}
+{_extend_script(int(limit) + PUT_OFF)}
 """
 
     def _end(self, host: str) -> str:
@@ -159,7 +159,7 @@ rm -rf "$d"
 {self._request("release", host)} >/dev/null"""
 
 
-def _until(seconds: int) -> str:
+def _extend_script(seconds: int) -> str:
     """Return shell code that puts the end off. The keeper never sees a half-written file."""
     put = f"echo $((${{now%%.*}} + {seconds}))"
     return f'read -r now _ </proc/uptime; {put} >"$d/until.new" && mv -f "$d/until.new" "$d/until"'
@@ -189,5 +189,5 @@ def _parse_answer(ran: Ran) -> tuple[dict[str, Json], str | UnreachableError]:
     return answer, ""
 
 
-def _mapping(value: object) -> Mapping[str, Json]:
+def _parse_mapping(value: object) -> Mapping[str, Json]:
     return value if isinstance(value, dict) else {}

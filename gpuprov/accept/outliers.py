@@ -136,7 +136,7 @@ def _describe_outlier(
     elif threshold:
         bound = f"{'at most' if chart.less else 'at least'} {format_figure(threshold)} {unit}"
         others = (
-            f"; the median of those that meet it is {format_figure(chart.median)} {unit}" if _any_met(chart) else ""
+            f"; the median of those that meet it is {format_figure(chart.median)} {unit}" if _has_any_met(chart) else ""
         )
         sentence = f"{who}: {shown}, {part} {'over' if chart.less else 'under'} what is wanted, {bound}{then or others}"
     else:
@@ -144,7 +144,7 @@ def _describe_outlier(
     return _make_outlier(chart.test, STATUS[worst], sentence, hosts, first)
 
 
-def _any_met(chart: Map) -> bool:
+def _has_any_met(chart: Map) -> bool:
     return any(chart.level(cell) == "met" for cell in chart.cells.values())
 
 
@@ -188,7 +188,7 @@ def _find_in_hosts(findings: Sequence[Finding]) -> Iterator[Outlier]:
 
 def _find_slower(findings: Sequence[Finding]) -> Iterator[Outlier]:
     """Yield hosts that passed, and are much worse than the others with the same GPUs."""
-    for group in _group(findings, lambda finding: (finding.check, *_comparison_key(finding.measurement))).values():
+    for group in _group(findings, lambda finding: (finding.check, *_make_comparison_key(finding.measurement))).values():
         values = [finding.measurement.value for finding in group if finding.measurement]
         unit = group[0].measurement.unit if group[0].measurement else ""
         usual = median(values)
@@ -201,7 +201,7 @@ def _find_slower(findings: Sequence[Finding]) -> Iterator[Outlier]:
                 yield _make_outlier(test, "pass", sentence, (finding.host,), finding)
 
 
-def _comparison_key(measurement: Measurement | None) -> tuple[object, ...]:
+def _make_comparison_key(measurement: Measurement | None) -> tuple[object, ...]:
     """Key of figures that can be compared: they must have it in common."""
     return (measurement.model, measurement.gpus, measurement.size) if measurement else ()
 

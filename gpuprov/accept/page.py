@@ -161,7 +161,7 @@ def _make_square(chart: Map, pair: tuple[str, str], cell: Cell | None, cells: li
     shown = format_cell(cell, level)
     value = f"{format_figure(cell.value)} {chart.unit}" if cell.value is not None else SPOKEN[level]
     label = f"{way}: {value}" + (f", {SPOKEN[level]}" if cell.value is not None else "")
-    cells.append([label, [_detail_row(finding) for finding in _select_details(cell)]])
+    cells.append([label, [_make_detail_row(finding) for finding in _select_details(cell)]])
     return Square(level, shown, label, len(cells) - 1)
 
 
@@ -172,7 +172,7 @@ def _select_details(cell: Cell) -> Sequence[Finding]:
     return bad or list(good)[:1] or cell.findings[:1]
 
 
-def _detail_row(finding: Finding) -> list[str]:
+def _make_detail_row(finding: Finding) -> list[str]:
     expected = finding.expected if finding.status != "skip" else ""
     return [
         STATES[finding.status],

@@ -61,14 +61,17 @@ def _run_batch(
         gone = next((hosts[name].lost for name in (unit.client, unit.server) if hosts[name].lost), "")
         if unit.skipped or unit.problem or gone:
             measured.append(
-                (unit, _empty_measurement(unit, problem=gone or unit.problem, skipped="" if gone else unit.skipped))
+                (
+                    unit,
+                    _make_empty_measurement(unit, problem=gone or unit.problem, skipped="" if gone else unit.skipped),
+                )
             )
         else:
             ready.append(unit)
     limit = max((unit.seconds for unit in ready), default=0.0) + timeout
     ports: dict[str, int] = {}
     up: list[Unit] = []
-    started = _run_phase(lock, hosts, {unit.server: _server_step(unit, limit) for unit in ready})
+    started = _run_phase(lock, hosts, {unit.server: _make_server_step(unit, limit) for unit in ready})
     for unit in ready:
         ran = started[unit.server]
         match = re.search(r"^port (\d+)$", ran.text, re.MULTILINE)
@@ -79,23 +82,23 @@ def _run_batch(
             measured.append(
                 (
                     unit,
-                    _empty_measurement(
+                    _make_empty_measurement(
                         unit, problem=f"its server on {unit.server} did not come up: {_explain_failure(ran)}"
                     ),
                 )
             )
-    answered = _run_phase(lock, hosts, {unit.client: _client_step(unit, ports[unit.server], limit) for unit in up})
+    answered = _run_phase(lock, hosts, {unit.client: _make_client_step(unit, ports[unit.server], limit) for unit in up})
     alive = [unit.server for unit in ready if not hosts[unit.server].lost]
     stopped = _run_phase(lock, hosts, dict.fromkeys(alive, (scripts.STOP, 30.0)))
     return measured + [(unit, _measure(unit, answered[unit.client], stopped.get(unit.server))) for unit in up]
 
 
-def _server_step(unit: Unit, limit: float) -> tuple[str, float]:
+def _make_server_step(unit: Unit, limit: float) -> tuple[str, float]:
     # It outlives its client, and is ended then: by the step that ends it, or by itself.
     return scripts.serve(unit.serve, listens=unit.listens, limit=limit + scripts.READY + 30), scripts.READY + 10.0
 
 
-def _client_step(unit: Unit, port: int, limit: float) -> tuple[str, float]:
+def _make_client_step(unit: Unit, port: int, limit: float) -> tuple[str, float]:
     return scripts.ask(unit.ask, port=port, limit=limit), limit + 15
 
 
@@ -116,20 +119,20 @@ def _run_phase(lock: Lock, hosts: Mapping[str, Host], steps: Mapping[str, tuple[
 
 def _measure(unit: Unit, ran: Ran, server: Ran | None) -> Measurement:
     if ran.lost or ran.status == LOST:
-        return _empty_measurement(unit, problem=_explain_failure(ran))
+        return _make_empty_measurement(unit, problem=_explain_failure(ran))
     try:
         measurement = read_measurement(unit, ran.text)
     except Unreadable as error:
         why = "it did not end in time" if ran.status in (scripts.TIMED_OUT, scripts.KILLED) else str(error)
         beside = error_in(server.text) if server and not server.lost else ""
         server_error = f"; its server: {beside}" if beside not in ("", why) else ""
-        return _empty_measurement(unit, problem=why + server_error)
+        return _make_empty_measurement(unit, problem=why + server_error)
     if ran.status:
-        return _empty_measurement(unit, problem=f"exit status {ran.status}: {complaint(ran.text)}")
+        return _make_empty_measurement(unit, problem=f"exit status {ran.status}: {complaint(ran.text)}")
     return measurement
 
 
-def _empty_measurement(unit: Unit, *, problem: str = "", skipped: str = "") -> Measurement:
+def _make_empty_measurement(unit: Unit, *, problem: str = "", skipped: str = "") -> Measurement:
     return Measurement(
         test=unit.test,
         peer=unit.server,

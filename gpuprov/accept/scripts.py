@@ -28,11 +28,11 @@ while grep -qsi "$(printf ':%04X ' "$port")" /proc/net/tcp /proc/net/tcp6; do po
 """
 
 
-def _words(words: Sequence[str]) -> str:
+def _quote_all(words: Sequence[str]) -> str:
     return shlex.join(words).replace(PORT, '"$port"')
 
 
-def _environment(more: Mapping[str, str]) -> str:
+def _format_environment(more: Mapping[str, str]) -> str:
     """Format the environment. With GPU memory, completions must not scatter data
     (https://github.com/linux-rdma/perftest); GPUs are numbered by PCI address."""
     plain = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "MLX5_SCATTER_TO_CQE": "0"}
@@ -48,7 +48,7 @@ def serve(words: Sequence[str], *, listens: bool, limit: float) -> str:
         else '  [ "$n" -ge 5 ] && break'
     )
     return f"""{_CHOOSE}
-setsid timeout -k 5 {int(limit)} {_environment({})} {_words(words)} </dev/null >"$d/server.log" 2>&1 &
+setsid timeout -k 5 {int(limit)} {_format_environment({})} {_quote_all(words)} </dev/null >"$d/server.log" 2>&1 &
 {_START.replace("NAME", "server")}n=0
 while :; do
   case $(sed 's/.*) //;s/ .*//' "/proc/$p/stat" 2>/dev/null) in ''|Z) cat "$d/server.log"; rm -f "$d/server.pid"
@@ -66,7 +66,7 @@ def ask(words: Sequence[str], *, port: int = 0, limit: float, more: Mapping[str,
     """Run a client, or a program of one host, to its end or for `limit` seconds; print its output and end with its
     status."""
     return f"""port={port}
-setsid timeout -k 5 {int(limit)} {_environment(more or {})} {_words(words)} </dev/null >"$d/client.log" 2>&1 &
+setsid timeout -k 5 {int(limit)} {_format_environment(more or {})} {_quote_all(words)} </dev/null >"$d/client.log" 2>&1 &
 {_START.replace("NAME", "client")}wait "$p"; s=$?
 rm -f "$d/client.pid"
 if [ "$(wc -c <"$d/client.log")" -le {LONGEST} ]; then

@@ -60,7 +60,9 @@ def as_text(outcome: Outcome, *, verbose: bool = False) -> str:
     skipped = list_skipped(outcome)
     for test, why, hosts in skipped:
         lines += wrapped(
-            f"{_paint('skip', 'skip')}  {test}  {cleaned(why)}  [{cleaned(hosts)}]", terminal.width(), hang=" " * 6
+            f"{_paint('skip', 'skip')}  {test}  {cleaned(why)}  [{cleaned(hosts)}]",
+            terminal.width(),
+            hang=" " * 6,
         )
     lines += [""] if skipped else []
     if verbose:

@@ -62,9 +62,9 @@ def leave(
         for raw in hosts:
             script = composed(command("leave", owner, raw.name, wait=wait, most=MOST), limit)
             try:
-                yield job(raw, script, limit, _noted(by_host, raw.name))
+                yield job(raw, script, limit, _make_note_taker(by_host, raw.name))
                 # Ansible's temporary folder is the login user's, and nobody else writes in it.
-                yield job(_as_login_user(raw), clear, limit, lambda _answer: None)
+                yield job(_switch_to_login_user(raw), clear, limit, lambda _answer: None)
             except GpuprovError as error:
                 by_host[raw.name] = Left(problem=error.message)
 
@@ -77,21 +77,21 @@ def composed(text: str, limit: float) -> str:
     return compose_one("leave", text, limit)
 
 
-def _as_login_user(raw: RawHost) -> RawHost:
+def _switch_to_login_user(raw: RawHost) -> RawHost:
     return msgspec.structs.replace(raw, connection=raw.connection | {"ansible_become": False})
 
 
-def _noted(by_host: dict[str, Left], host: str) -> Callable[[Answer], None]:
+def _make_note_taker(by_host: dict[str, Left], host: str) -> Callable[[Answer], None]:
     def done(answer: Answer) -> None:
         if isinstance(answer, UnreachableError):
             by_host[host] = Left(problem=getattr(answer, "reason", answer.message))
             return
-        by_host[host] = _left((split(answer) or {}).get("leave", Output("")))
+        by_host[host] = _describe_left((split(answer) or {}).get("leave", Output("")))
 
     return done
 
 
-def _left(output: Output) -> Left:
+def _describe_left(output: Output) -> Left:
     try:
         answer = safe_parse.parse_json(output.text)
     except ValueError:

@@ -69,12 +69,12 @@ def build_document(run: ApplyRun) -> Applied:
         outcomes.values(),
         run.seconds,
         summary=sum_up(AppliedSummary, summary(run), outcomes.values(), states=dict(states)),
-        hosts=tuple(_host(host, outcomes[host.host]) for host in run.hosts),
+        hosts=tuple(_make_host(host, outcomes[host.host]) for host in run.hosts),
         log=str(run.log or ""),
     )
 
 
-def _host(host_outcome: HostOutcome, outcome: Outcome) -> AppliedHost:
+def _make_host(host_outcome: HostOutcome, outcome: Outcome) -> AppliedHost:
     boot = next_boot(host_outcome.verified).get(host_outcome.host)
     return fill(
         AppliedHost,

@@ -40,15 +40,15 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
         )
     outcome = HostOutcome(host=name, results=results, ran=decision.run, skipped=decision.skipped)
     outcome.reboot_permitted = options.reboot or pair[1].reboot == "if-needed"
-    obstacle = next((r for r in results if _stops(r, decision.run, options)), None)
+    obstacle = next((r for r in results if _must_stop(r, decision.run, options)), None)
     if obstacle and (decision.run or is_broken(obstacle)):
         outcome.state, outcome.task, outcome.culprit = "blocked", obstacle.check, obstacle.capability
         outcome.message, outcome.hint = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.hint
         outcome.origin = locate_request(pair[1], obstacle.capability, obstacle.fields)
         outcome.ran = {}
-    elif decision.run and (other := _had_by(reading, name, options)):
+    elif decision.run and (other := _find_other_name(reading, name, options)):
         outcome = duplicate(name, other)
-    elif decision.run and (newer := _since(pair[1], reading, options)):
+    elif decision.run and (newer := _find_later_apply(pair[1], reading, options)):
         outcome.state, outcome.task, outcome.ran = "blocked", "host.receipt", {}
         outcome.origin, outcome.message = locate_request(pair[1], newer[0]), newer[1]
         outcome.hint = "read the inventory again: gpuprov fleet freeze, slice; or begin another roll-out"
@@ -57,14 +57,14 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
     return outcome
 
 
-def _had_by(reading: Reading, name: str, options: Options) -> str:
+def _find_other_name(reading: Reading, name: str, options: Options) -> str:
     """Return the other name under which this run has worked on the host, in an earlier job of a roll-out; "" if
     none."""
     last = reading.facts.known(house.FENCE)
     return fence.find_other_name(last, {"run": options.run, "name": name}) if last and options.run else ""
 
 
-def _since(spec: HostSpec, reading: Reading, options: Options) -> tuple[str, str] | None:
+def _find_later_apply(spec: HostSpec, reading: Reading, options: Options) -> tuple[str, str] | None:
     """Return the capability that another run has applied to the host since the spec was read, and this run would undo,
     with its description; None if there is none. The clocks of two machines may differ by the tolerance of `host.clock`.
     Changes by this run itself, such as a rollback, do not count. Another gpuprov, whose roles or tables differ, is no
@@ -86,7 +86,7 @@ def _since(spec: HostSpec, reading: Reading, options: Options) -> tuple[str, str
     return None
 
 
-def _stops(result: Result, run: Collection[str], options: Options) -> bool:
+def _must_stop(result: Result, run: Collection[str], options: Options) -> bool:
     """Return whether a result keeps the host from being changed. A drain command takes care of GPU clients, and a run
     that only prepares leaves them alone."""
     if is_broken(result):

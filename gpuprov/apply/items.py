@@ -51,12 +51,12 @@ def applied(
     the same kind as the one after the run; for all other items, such as packages that only the package manager names,
     the reported changes decide. shown: whether anybody has seen the plan; beside one that nobody has, which names no
     packages, nothing is unforeseen."""
-    made = _net(outcome.made)
+    made = _merge_changes(outcome.made)
     judge = _Judge(comparable, outcome, after, made)
     applied_items = [judge.item(item) for item in planned]
     known = {key(item) for item in planned}
     beside = [item for item in made.values() if key(item) not in known and item.kind in UNFORESEEN]
-    return [*applied_items, *(_applied(item, "unforeseen" if shown else "done") for item in beside)]
+    return [*applied_items, *(_make_applied_item(item, "unforeseen" if shown else "done") for item in beside)]
 
 
 def taken_back(items: Iterable[AppliedItem], back: Iterable[AppliedItem], why: str) -> list[AppliedItem]:
@@ -76,7 +76,7 @@ def taken_back(items: Iterable[AppliedItem], back: Iterable[AppliedItem], why: s
     ]
 
 
-def _net(made: Iterable[Item]) -> dict[Key, Item]:
+def _merge_changes(made: Iterable[Item]) -> dict[Key, Item]:
     """Return the net change of each thing, by key; a package whose hold was released for a transaction and set again is
     left out."""
     latest: dict[Key, Item] = {}
@@ -87,7 +87,7 @@ def _net(made: Iterable[Item]) -> dict[Key, Item]:
     return {name: item for name, item in latest.items() if item.kind != "hold" or item.after != first[name]}
 
 
-def _applied(item: Item, state: Became, why: str = "", after: str | None = None) -> AppliedItem:
+def _make_applied_item(item: Item, state: Became, why: str = "", after: str | None = None) -> AppliedItem:
     values = msgspec.structs.asdict(item)
     return AppliedItem(**values | {"after": item.after if after is None else after, "state": state, "why": why})
 
@@ -109,24 +109,27 @@ class _Judge:
         """Return an item with its outcome."""
         this, after = key(item), self._after
         if after and this in after.left:
-            return _applied(item, "not done", self._why(item, after))
+            return _make_applied_item(item, "not done", self._why(item, after))
         if made_item := self._made.get(this):
-            return _applied(
-                item, "done", _otherwise(item, made_item), made_item.after if item.kind == "package" else None
+            return _make_applied_item(
+                item,
+                "done",
+                _describe_other_version(item, made_item),
+                made_item.after if item.kind == "package" else None,
             )
         if item.kind == "client" and any(unit in item.name for unit in self._stopped):
-            return _applied(item, "done")
+            return _make_applied_item(item, "done")
         compared = bool(after) and this in self._comparable
         if self._outcome.state in UNTOUCHED and not compared:
-            return _applied(item, "not done", self._why(item, after))
+            return _make_applied_item(item, "not done", self._why(item, after))
         if after is None:
-            return _applied(item, "unknown", NOT_READ)
+            return _make_applied_item(item, "unknown", NOT_READ)
         if item.capability in after.unread:
-            return _applied(item, "unknown", NOT_SEEN)
+            return _make_applied_item(item, "unknown", NOT_SEEN)
         unfinished = item.capability in after.waiting if item.kind in PACKAGES else self._cut_off(item.capability)
         if not compared and unfinished:
-            return _applied(item, "not done", self._why(item, after))
-        return _applied(item, "done" if self._acted(item) else "not needed")
+            return _make_applied_item(item, "not done", self._why(item, after))
+        return _make_applied_item(item, "done" if self._acted(item) else "not needed")
 
     def _cut_off(self, capability: str) -> bool:
         """Return whether it is unknown if the run completed a capability."""
@@ -150,20 +153,20 @@ class _Judge:
         if outcome.state not in ("changed", "unchanged"):
             own = item.capability == outcome.culprit or not outcome.culprit
             return f"{outcome.state}: {failed}" if own else f"not reached: {failed} came before"
-        named, others = _results(item, after.results if after else ())
+        named, others = _split_results(item, after.results if after else ())
         if reboot := next((other.reboot for other in (*named, *others) if other.reboot), ""):
             return f"{WAITS}: {reboot}"
         return f"{named[0].check} fails" if named else "it still differs"
 
 
-def _otherwise(item: Item, made: Item) -> str:
+def _describe_other_version(item: Item, made: Item) -> str:
     """Return the plan's text about a package that was changed to another version; "" if it named no version, or this
     one."""
     named = item.kind == "package" and ("0" <= item.after[:1] <= "9" or item.after == "removed")
     return f"the plan said {item.after}" if named and not made.after.startswith(item.after) else ""
 
 
-def _results(item: Item, results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
+def _split_results(item: Item, results: Iterable[Result]) -> tuple[list[Result], list[Result]]:
     """Return the failures that name an item, and the other failures of its capability."""
     failing = [result for result in results if result.status == "fail" and result.capability == item.capability]
     named = [

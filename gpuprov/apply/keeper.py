@@ -62,7 +62,7 @@ class Keeper:
 
     def _job(self, raw: RawHost) -> Job | None:
         def done(answer: Answer) -> None:
-            if _refused(answer):
+            if _was_refused(answer):
                 self._heard.pop(raw.name, None)  # what the run does there next is refused, too, and says by whom
             else:
                 self.heard(raw.name)
@@ -74,7 +74,7 @@ class Keeper:
             return None
 
 
-def _refused(answer: Answer) -> bool:
+def _was_refused(answer: Answer) -> bool:
     """Return whether the host says that the lock is no longer this run's. A host that was not reached says nothing."""
     if isinstance(answer, UnreachableError):
         return False

@@ -17,14 +17,14 @@ def give_back(hosts: Sequence[RawHost], readings: Mapping[str, Reading], own_pro
     """Return the locks as their runs would have done. An unreachable host keeps its lock until the lease ends."""
     of_owner: dict[str, tuple[Owner, list[RawHost]]] = {}
     for raw in hosts:
-        owner = _dead(readings[raw.name], own_process)
+        owner = _find_dead_owner(readings[raw.name], own_process)
         if owner:
             of_owner.setdefault(str(owner), (owner, []))[1].append(raw)
     for owner, theirs in of_owner.values():
         leave(theirs, owner, at_a_time=at_a_time)
 
 
-def _dead(reading: Reading, own_process: Owner) -> Owner:
+def _find_dead_owner(reading: Reading, own_process: Owner) -> Owner:
     """Return the holder of the lock if it was a process of this machine and has ended; otherwise nothing."""
     lock = reading.facts.known(house.LOCK)
     if lock is None or lock.damaged or not lock.run:

@@ -80,12 +80,12 @@ class Lists:
         if after and not after.lost:
             foreseen = after.foreseen or Foreseen()
             now = After(
-                left=frozenset(map(key, _listed(pair, plan, after))),
+                left=frozenset(map(key, _list_items(pair, plan, after))),
                 waiting=frozenset((*(name for name, each in foreseen.packages.items() if each), *foreseen.waits)),
                 unread=frozenset((*foreseen.unknown, *(r.capability for r in after.results if r.status == "error"))),
                 results=after.results,
             )
-        comparable: frozenset[Key] = frozenset(map(key, _listed(pair, plan, before)))
+        comparable: frozenset[Key] = frozenset(map(key, _list_items(pair, plan, before)))
         return applied(items(plan), comparable, outcome, now, shown=outcome.host in self._plans)
 
     def _plan(self, pair: Pair, before: Reading) -> HostPlan:
@@ -93,20 +93,20 @@ class Lists:
         if name in self._plans:
             return self._plans[name]
         (plan,) = plans_of([pair], {name: before}, self._options.of_plan)
-        return _with_files(plan, before)
+        return _add_files(plan, before)
 
 
-def _listed(pair: Pair, plan: HostPlan, reading: Reading) -> tuple[Item, ...]:
+def _list_items(pair: Pair, plan: HostPlan, reading: Reading) -> tuple[Item, ...]:
     """Return the list for the capabilities of a plan, from the checks that verify runs and the differences."""
     results = [result for result in reading.results if result.moment in MOMENTS]
     unmanaged = reading.foreseen.unmanaged if reading.foreseen else ()
     derived_plan = host_plan(
         pair[1], results, reading.facts, Decision(plan.run, {}), datetime.now(UTC), unmanaged=unmanaged
     )
-    return items(_with_files(derived_plan, reading))
+    return items(_add_files(derived_plan, reading))
 
 
-def _with_files(plan: HostPlan, reading: Reading) -> HostPlan:
+def _add_files(plan: HostPlan, reading: Reading) -> HostPlan:
     """Return the plan with the files that differ, if the host is not asked for their texts."""
     if not reading.foreseen or plan.unreachable:
         return plan

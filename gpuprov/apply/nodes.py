@@ -46,7 +46,7 @@ def give_back(
 
     def give_back(raw: RawHost) -> Told:
         try:
-            return _given_back(options, raw, owner, green=outcomes[raw.name].green)
+            return _give_back(options, raw, owner, green=outcomes[raw.name].green)
         except GpuprovError as error:
             return "", f"{error.message}. Fix: {error.hint}"
 
@@ -76,14 +76,14 @@ def update_message(outcome: HostOutcome, raw: RawHost, run: str, back: HostOutco
         outcome.hint = outcome.hint.replace(before, "").strip("; ")
 
 
-def _given_back(options: Asked, raw: RawHost, owner: Owner, *, green: bool) -> Told:
+def _give_back(options: Asked, raw: RawHost, owner: Owner, *, green: bool) -> Told:
     node, own_run = node_of(raw), str(owner["run"])
     whose = in_play.left(options, node, own_run)
     if not whose:
         return "", ""
     if not green:
         return "", in_play.stays(node, whose)
-    if not _locked(raw, owner):
+    if not _has_lock(raw, owner):
         return "", f"node {node} stays out: the lock of its host cannot be had. {in_play.later(whose)}"
     try:
         if whose != own_run:
@@ -98,7 +98,7 @@ def _given_back(options: Asked, raw: RawHost, owner: Owner, *, green: bool) -> T
     return (f"node {node}{by} is in service again" if changed else ""), why
 
 
-def _locked(raw: RawHost, owner: Owner) -> bool:
+def _has_lock(raw: RawHost, owner: Owner) -> bool:
     """Return whether this run has the host's lock now. If the answer was lost, it may still have it: the holder gets it
     again."""
     end = time.monotonic() + LIMIT  # of all tries together: a host that has vanished answers none

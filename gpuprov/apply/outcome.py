@@ -33,7 +33,7 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply"
     if tally.defect:
         outcome.state, outcome.message = "failed", tally.defect
     elif tally.unreachable:
-        _lost(outcome, tally)
+        _report_lost(outcome, tally)
     elif late := tally.timed_out:
         outcome.state, outcome.message = "failed", late.message
         outcome.task, outcome.culprit = late.place, late.capability
@@ -54,7 +54,7 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply"
         outcome.state = "changed" if tally.changed else "unchanged"
 
 
-def _lost(outcome: HostOutcome, tally: Tally) -> None:
+def _report_lost(outcome: HostOutcome, tally: Tally) -> None:
     """Report a host that became unreachable while a failed step was being undone, together with that failure."""
     outcome.state, outcome.task, outcome.message, outcome.hint = "unreachable", tally.lost, tally.unreachable, GONE
     if cause := tally.given_up_for:

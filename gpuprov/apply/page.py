@@ -88,18 +88,22 @@ def render(
         styles=("changes.css",),
         page_headline=headline(run),
         run=run,
-        undone=_cards(
+        undone=_group_cards(
             [host for host in run.hosts if host.state not in DONE],
             lambda host: [host.state, host.task, host.message, host.left, host.hint, host.origin],
         ),
-        returned=_cards([host for host in run.hosts if host.rolled_back], lambda host: [host.rolled_back, host.state]),
-        warned=_cards([host for host in run.hosts if host.warnings], lambda host: [host.warnings, host.state]),
-        waiting=_cards([host for host in run.hosts if host.reboot], lambda host: [host.reboot, host.reboot_permitted]),
-        changed=_cards(
+        returned=_group_cards(
+            [host for host in run.hosts if host.rolled_back], lambda host: [host.rolled_back, host.state]
+        ),
+        warned=_group_cards([host for host in run.hosts if host.warnings], lambda host: [host.warnings, host.state]),
+        waiting=_group_cards(
+            [host for host in run.hosts if host.reboot], lambda host: [host.reboot, host.reboot_permitted]
+        ),
+        changed=_group_cards(
             [host for host in run.hosts if host.changed or host.items],
             lambda host: [host.state, timeless(host.items), host.ran if host.changed else ()],
         ),
-        left_out=_cards([host for host in run.hosts if host.skipped], lambda host: [host.skipped]),
+        left_out=_group_cards([host for host in run.hosts if host.skipped], lambda host: [host.skipped]),
     )
 
 
@@ -137,14 +141,18 @@ def headline(run: ApplyRun) -> Headline:
         away = all(host.state == "unreachable" for host in undone)
         not_as = "is not as its spec says" if len(undone) == 1 else "are not as their specs say"
         what = "could not be reached" if away else not_as
-        return Headline(state="gone" if away else "fail", sentence=f"{_part(undone, count)} {what}", more=more)
+        return Headline(state="gone" if away else "fail", sentence=f"{_make_part(undone, count)} {what}", more=more)
     if run.act == "prepare":
         return Headline(state="boot", sentence="Prepared: nothing in service was changed", more=more)
     if wrong:
-        return Headline(state="fail", sentence=f"Applied, but verify is not green on {_part(wrong, count)}", more=more)
+        return Headline(
+            state="fail", sentence=f"Applied, but verify is not green on {_make_part(wrong, count)}", more=more
+        )
     if waiting:
         return Headline(
-            state="boot", sentence=f"{_part(waiting, count)} wait{'s' * (len(waiting) == 1)} for a reboot", more=more
+            state="boot",
+            sentence=f"{_make_part(waiting, count)} wait{'s' * (len(waiting) == 1)} for a reboot",
+            more=more,
         )
     proven = [host for host in run.hosts if host.verified]
     if not proven:
@@ -155,27 +163,28 @@ def headline(run: ApplyRun) -> Headline:
     return Headline(state="part" if open_ else "right", sentence=f"{subject}{gap}", more=more)
 
 
-def _part(some: Sequence[HostOutcome], count: int) -> str:
+def _make_part(some: Sequence[HostOutcome], count: int) -> str:
     if len(some) <= 3:
         return names(host.host for host in some)
     return f"{len(some):,} of {count:,} hosts"
 
 
-def _cards(outcomes: Sequence[HostOutcome], alike: Callable[[HostOutcome], object]) -> list[Card]:
+def _group_cards(outcomes: Sequence[HostOutcome], alike: Callable[[HostOutcome], object]) -> list[Card]:
     """Return hosts with the same text as one card; most hosts first within a state."""
     groups: dict[bytes, list[HostOutcome]] = {}
     for outcome in outcomes:
         groups.setdefault(msgspec.json.encode(alike(outcome)), []).append(outcome)
     return sorted(
-        (_card(group) for group in groups.values()), key=lambda card: (list(STATES).index(card.first.state), -card.many)
+        (_make_card(group) for group in groups.values()),
+        key=lambda card: (list(STATES).index(card.first.state), -card.many),
     )
 
 
-def _card(group: Sequence[HostOutcome]) -> Card:
+def _make_card(group: Sequence[HostOutcome]) -> Card:
     first, where = group[0], names(host.host for host in group)
     state, letter = STATES[first.state]
     items = timeless(first.items) if len(group) > 1 else first.items
-    lists = tuple(_listed(fate) for fate in fates(items, first.ran))
+    lists = tuple(_list_items(fate) for fate in fates(items, first.ran))
     return Card(
         where,
         len(group),
@@ -185,11 +194,11 @@ def _card(group: Sequence[HostOutcome]) -> Card:
         first,
         in_numbers(group[:1]),
         lists,
-        tuple(_tasks(group)),
+        tuple(_list_tasks(group)),
     )
 
 
-def _listed(fate: Fate) -> Listed:
+def _list_items(fate: Fate) -> Listed:
     return Listed(
         fate,
         "boot" if fate.waits else FATES[fate.state],
@@ -198,7 +207,7 @@ def _listed(fate: Fate) -> Listed:
     )
 
 
-def _tasks(group: Sequence[HostOutcome]) -> Iterator[Tasks]:
+def _list_tasks(group: Sequence[HostOutcome]) -> Iterator[Tasks]:
     alike: dict[tuple[str, ...], list[HostOutcome]] = {}
     for host in group:
         if host.changed:

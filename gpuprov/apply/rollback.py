@@ -55,8 +55,8 @@ def rollback(
     """
     show, pace, run = show or Show(), Pace(options.forks), checked_run(options.run) if options.run else new_run()
     run_owner = owner(run, options.lease)
-    outcomes, targets = _targets(hosts, to, pace, last=last)
-    fleet = _judged(hosts, targets, outcomes)
+    outcomes, targets = _find_targets(hosts, to, pace, last=last)
+    fleet = _judge_checkpoints(hosts, targets, outcomes)
     if fleet is None:
         return ApplyRun(run=run, act="rollback", hosts=[outcomes[raw.name] for raw in hosts])
     _announce(targets, show)
@@ -67,14 +67,14 @@ def rollback(
         _begin(raws, begun, outcomes, show, pace, run_owner, options.break_lock)
         done = apply([pair for pair in fleet.pairs if pair[0].name in begun], plain, show, confirm=confirm)
     except BaseException:
-        _end(raws, {name: Request(over=True) for name in raws}, show, pace, run_owner)
+        _end_hosts(raws, {name: Request(over=True) for name in raws}, show, pace, run_owner)
         raise
     # A host that is not among them was not looked at: the run was interrupted before.
     ended = {host.host: host for host in done.hosts}
     ended |= {name: HostOutcome(host=name, state="not-started") for name in begun if name not in ended}
     unclear = {name: Request(over=True) for name in raws if name not in begun and outcomes[name].state != "locked"}
-    unclear |= {name: _ended(outcome, begun[name].checkpoint.run) for name, outcome in ended.items()}
-    _end(raws, unclear, show, pace, run_owner)
+    unclear |= {name: _answer_ended(outcome, begun[name].checkpoint.run) for name, outcome in ended.items()}
+    _end_hosts(raws, unclear, show, pace, run_owner)
     for name, outcome in ended.items():
         outcome.rolled_back = _describe_end(outcome, begun[name])
     outcomes |= ended
@@ -102,7 +102,7 @@ def acknowledge(hosts: Sequence[RawHost], done: ApplyRun, forks: int = 0) -> Non
     on_hosts({name: (raws[name], {"action": "told", "owner": of_host(run_owner, name)}) for name in back}, Pace(forks))
 
 
-def _targets(
+def _find_targets(
     hosts: Sequence[RawHost], to: str, pace: Pace, *, last: bool
 ) -> tuple[dict[str, HostOutcome], dict[str, Back]]:
     outcomes: dict[str, HostOutcome] = {}
@@ -136,7 +136,9 @@ def _targets(
     return outcomes, targets
 
 
-def _judged(hosts: Sequence[RawHost], targets: dict[str, Back], outcomes: dict[str, HostOutcome]) -> Fleet | None:
+def _judge_checkpoints(
+    hosts: Sequence[RawHost], targets: dict[str, Back], outcomes: dict[str, HostOutcome]
+) -> Fleet | None:
     """Return the specs of the checkpoints. A host whose checkpoint cannot be judged is blocked, without affecting the
     others."""
     hint = "--to RUN goes to another checkpoint; or name the versions in the inventory, and apply"
@@ -224,7 +226,7 @@ def _report_packages(name: str, answer: CheckpointsAnswer, show: Show) -> None:
         show.say(f"{name}: {why}: {', '.join(missing)}")
 
 
-def _end(
+def _end_hosts(
     raws: Mapping[str, RawHost],
     how: Mapping[str, Request],
     show: Show,
@@ -241,7 +243,7 @@ def _end(
             show.say(f"{name}: what rollback put there is still there ({answer.problem}); {GO_ON}")
 
 
-def _ended(outcome: HostOutcome, run: str) -> Request:
+def _answer_ended(outcome: HostOutcome, run: str) -> Request:
     """Return the answer for the host: `over` if it was left alone, `there` if it has reached its target. A host that
     waits for a reboot has not."""
     return {"over": outcome.state in ("blocked", "not-started", "locked"), "arrived": run if outcome.green else ""}

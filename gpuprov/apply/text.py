@@ -58,13 +58,13 @@ def as_text(run: ApplyRun, *, verbose: bool = False, width: int = 0, colour: boo
     """
     folded: dict[bytes, list[HostOutcome]] = {}
     for outcome in run.hosts:
-        folded.setdefault(_likeness(outcome, verbose), []).append(outcome)
-    lines = [line for group in folded.values() for line in _block(group, verbose)]
-    all_lines = [line if isinstance(line, Line) else Line(line) for line in (*lines, *_end(run))]
+        folded.setdefault(_compute_likeness(outcome, verbose), []).append(outcome)
+    lines = [line for group in folded.values() for line in _format_host(group, verbose)]
+    all_lines = [line if isinstance(line, Line) else Line(line) for line in (*lines, *_format_end(run))]
     return "\n".join(piece for line in all_lines for piece in line.shown(width, colour=colour))
 
 
-def _colour(outcome: HostOutcome) -> str:
+def _choose_colour(outcome: HostOutcome) -> str:
     if outcome.state in ("failed", "blocked", "unreachable") or (outcome.failing and not outcome.reboot):
         return RED
     if outcome.state in ("locked", "not-started") or outcome.reboot or outcome.unproven:
@@ -72,18 +72,18 @@ def _colour(outcome: HostOutcome) -> str:
     return GREEN
 
 
-def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
+def _format_host(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
     outcome = group[0]
     title = names(o.host for o in group) + (f" ({len(group)} hosts)" if len(group) > 1 else "")
-    yield Line(f" {_headline(group)}", f"{title}:", _colour(outcome))
+    yield Line(f" {_format_headline(group)}", f"{title}:", _choose_colour(outcome))
     if outcome.interrupted and not verbose:
-        yield f"  {_state(group)}"
+        yield f"  {_describe_state(group)}"
         yield f"  {outcome.left or 'nothing of the run is left there, and its lock was given back'}"
         return
     fix = f"fix: {outcome.hint}" if outcome.hint else ""
     warnings = (f"warning: {text}" for text in outcome.warnings)
     yield from (f"  {text}" for text in (outcome.left, fix, outcome.rolled_back, *warnings) if text)
-    yield from _list(outcome, timeless(outcome.items) if len(group) > 1 else outcome.items, verbose)
+    yield from _list_items(outcome, timeless(outcome.items) if len(group) > 1 else outcome.items, verbose)
     if verbose:
         yield from (f"  changed {task}" for task in outcome.changed)
         yield from (f"  left out {name}: {why}" for name, why in outcome.skipped.items())
@@ -109,7 +109,7 @@ def _block(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | Line]:
         yield f"  and {that_follow(len(following))}: {', '.join(following)}"
 
 
-def _state(group: Sequence[HostOutcome]) -> str:
+def _describe_state(group: Sequence[HostOutcome]) -> str:
     """Describe the state in which an interrupted run left hosts: what was done, and what verify found."""
     first = group[0]
     done = in_numbers(group) or "no change of the plan was made"
@@ -117,12 +117,12 @@ def _state(group: Sequence[HostOutcome]) -> str:
     verdict = (
         f"verify: {counted(failing, 'check')} fail{'s' * (failing == 1)} (-v says which)"
         if failing
-        else _verdict(first)
+        else _format_verdict(first)
     )
     return f"{done}; {verdict}"
 
 
-def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> Iterable[Line]:
+def _list_items(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> Iterable[Line]:
     """Yield the plan's items and their outcomes. For a host that was left alone, only the numbers."""
     if untouched(outcome) and not verbose:
         if items and outcome.state != "prepared":
@@ -139,10 +139,10 @@ def _list(outcome: HostOutcome, items: Sequence[AppliedItem], verbose: bool) -> 
                 yield from (Line(f"      {line}", whole=True) for line in item.diff.splitlines())
 
 
-def _headline(group: Sequence[HostOutcome]) -> str:
+def _format_headline(group: Sequence[HostOutcome]) -> str:
     outcome = group[0]
     took = f" in {max(o.seconds for o in group):.0f} s" if any(o.seconds for o in group) else ""
-    verdict = _verdict(outcome)
+    verdict = _format_verdict(outcome)
     if outcome.state == "changed":
         most = max(len(o.changed) for o in group)
         return f"changed ({most} task{'s' if most != 1 else ''}{took}), {verdict}"
@@ -157,7 +157,7 @@ def _headline(group: Sequence[HostOutcome]) -> str:
     return (f"{outcome.state}: {place}{outcome.message}" if outcome.message else outcome.state) + origin
 
 
-def _verdict(outcome: HostOutcome) -> str:
+def _format_verdict(outcome: HostOutcome) -> str:
     if outcome.failing:
         return "verify is not green"
     if not outcome.verified:
@@ -167,13 +167,13 @@ def _verdict(outcome: HostOutcome) -> str:
     )
 
 
-def _end(run: ApplyRun) -> Iterable[str | Line]:
+def _format_end(run: ApplyRun) -> Iterable[str | Line]:
     if run.stopped:
         yield f"stopped: {run.stopped}"
     if run.interrupted:
         yield "interrupted: run it again to complete it"
     count, _, rest = summary(run).partition(":")
-    worst = next((colour for colour in (RED, YELLOW) if colour in map(_colour, run.hosts)), GREEN)
+    worst = next((colour for colour in (RED, YELLOW) if colour in map(_choose_colour, run.hosts)), GREEN)
     if run.hosts:
         yield Line(f"{rest}; {run.seconds:.1f} s", f"{count}:", worst)
     if run.log:
@@ -202,7 +202,7 @@ def summary(run: ApplyRun) -> str:
     return "; ".join(filter(None, (sentence, f"of these {', '.join(words)}" if words else "", made)))
 
 
-def _likeness(outcome: HostOutcome, verbose: bool) -> bytes:
+def _compute_likeness(outcome: HostOutcome, verbose: bool) -> bytes:
     results = [[r.check, r.status, r.found, r.expected, r.hint, r.reboot] for r in outcome.failing]
     alike: list[object] = [
         outcome.state,

@@ -116,10 +116,12 @@ def _write_bundle(
         _download(each, folder / FILES / each.sha256, options.out / FILES / each.sha256)
     keys = sorted({key for need in needs.values() for key in need.keys})
     _fetch_keys(keys, folder / KEYS)
-    (folder / BOM).write_text(json.dumps(build_bom(built, downloads, _time(now)), indent=1) + "\n", encoding="utf-8")
+    (folder / BOM).write_text(
+        json.dumps(build_bom(built, downloads, _format_time(now)), indent=1) + "\n", encoding="utf-8"
+    )
     manifest = Manifest(
-        made_at=_time(now),
-        expires_at=_time(until),
+        made_at=_format_time(now),
+        expires_at=_format_time(until),
         key=fingerprint,
         specs=tuple(sorted({identifier(raw) for raw, _ in fleet.pairs})),
         repositories=built,
@@ -185,5 +187,5 @@ def _fetch_keys(keys: Iterable[Key], folder: Path) -> None:
         (folder / hashlib.sha256(key.url.encode()).hexdigest()).write_bytes(base64.b64decode(data))
 
 
-def _time(at: float) -> str:
+def _format_time(at: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))

@@ -219,13 +219,13 @@ def pack(folder: Path, load: Load, number: str, scratch: Path) -> Path:
         for name, text in {**TEXTS[load.family], "SHA256SUMS": load.sums}.items():
             file = scratch / "text"
             file.write_text(text.replace("@/", f"{here}/"), encoding="utf-8")
-            archive.add(file, arcname=name, filter=_plain)
+            archive.add(file, arcname=name, filter=_strip_owner)
         for name, at in load.names.items():
-            archive.add(folder / name, arcname=at, filter=_plain, recursive=False)
+            archive.add(folder / name, arcname=at, filter=_strip_owner, recursive=False)
     return made
 
 
-def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def _strip_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = 0
     member.uname = member.gname = "root"
     member.mode = 0o644

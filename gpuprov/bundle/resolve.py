@@ -167,7 +167,7 @@ def fetch_packages(raw: RawHost, need: HostNeeds, folder: Path, before: Path | N
         transfer.run(raw, make_script(need), given=given, kept=kept, most=MOST)
         try:
             with tarfile.open(kept, "r:", tarinfo=Member) as archive:
-                texts, files = _unpacked(archive, folder, raw.name)
+                texts, files = _unpack_archive(archive, folder, raw.name)
             if strange := [name for name in files if name.endswith(".deb") != (need.family == "debian")]:
                 raise tarfile.TarError(f"unexpected {min(strange)[:80]!r}")
             fresh = judged(texts.get(INDEX, ""), files) if need.family == "debian" else {}
@@ -183,7 +183,7 @@ def fetch_packages(raw: RawHost, need: HostNeeds, folder: Path, before: Path | N
         (folder / "modules.yaml").write_text(texts["modules.yaml"], encoding="utf-8")
     if need.family == "debian":
         old = {f"./{name}" for name in again}
-        stood = {stanza["Filename"]: stanza for stanza in read_stanzas(_text(before / INDEX) if before else "")}
+        stood = {stanza["Filename"]: stanza for stanza in read_stanzas(_read_text(before / INDEX) if before else "")}
         _extend_index(raw.name, folder, {name: stood[name] for name in old if name in stood} | fresh)
 
 
@@ -193,11 +193,11 @@ def _extend_index(host: str, folder: Path, fresh: Mapping[str, dict[str, str]]) 
         file = folder / name.removeprefix("./")
         if file.stat().st_size != int(stanza["Size"]) or compute_digest(str(file)) != stanza["SHA256"]:
             raise GpuprovError(f"{host}: {name} is not what the host's index says of it", "make the bundle again")
-    merged = {stanza["Filename"]: stanza for stanza in read_stanzas(_text(folder / INDEX))} | dict(fresh)
+    merged = {stanza["Filename"]: stanza for stanza in read_stanzas(_read_text(folder / INDEX))} | dict(fresh)
     (folder / INDEX).write_text("".join(merged[name][""] + "\n" for name in sorted(merged)), encoding="utf-8")
 
 
-def _unpacked(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[str, str], set[str]]:
+def _unpack_archive(archive: tarfile.TarFile, folder: Path, host: str) -> tuple[dict[str, str], set[str]]:
     """Unpack the archive into the folder. Returns the texts, and the names of the packages."""
     texts: dict[str, str] = {}
     files = set[str]()
@@ -281,5 +281,5 @@ def read_stanzas(text: str) -> Iterator[dict[str, str]]:
             yield {**fields, "": stanza + "\n"}
 
 
-def _text(file: Path) -> str:
+def _read_text(file: Path) -> str:
     return file.read_text(encoding="utf-8") if file.is_file() else ""

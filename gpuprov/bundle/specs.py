@@ -15,22 +15,22 @@ def identifier(raw: RawHost) -> str:
     """Return the same id for equal specs. What a site may change without other packages (whether to reboot) is left
     out. A file beside the inventory counts by its content: it is brought to the site with the inventory."""
     values = locate_values(raw.values, raw.origins)
-    return spec_id({name: _content(value) for name, value in values.items() if name != "reboot"})
+    return spec_id({name: _read_content(value) for name, value in values.items() if name != "reboot"})
 
 
-def _content(value: Any) -> Any:
+def _read_content(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     named = "sha256" in value
     return {
-        key: (None if named else _digest(inner))
+        key: (None if named else _compute_digest(inner))
         if key in FILES and isinstance(inner, str) and inner
-        else _content(inner)
+        else _read_content(inner)
         for key, inner in value.items()
     }
 
 
-def _digest(path: str) -> str:
+def _compute_digest(path: str) -> str:
     try:
         return hashlib.sha256(safe_parse.read_named(path, safe_parse.FILE)).hexdigest()
     except OSError:

@@ -21,7 +21,7 @@ def asked_version(host: HostSpec) -> str:
 
 def asked_branch(host: HostSpec) -> int:
     """Return its branch; 0 if the spec names none."""
-    return _branch(asked_version(host))
+    return _parse_branch(asked_version(host))
 
 
 def version_now(facts: Facts) -> str:
@@ -31,7 +31,7 @@ def version_now(facts: Facts) -> str:
 
 def branch_now(facts: Facts) -> int:
     """Return its branch; 0 if there is none."""
-    return _branch(version_now(facts))
+    return _parse_branch(version_now(facts))
 
 
 def machine_without_driver(facts: Facts) -> str:
@@ -65,5 +65,5 @@ def judge_holders(ctx: Context[Any], changes: Iterable[Change]) -> Outcome:
     )
 
 
-def _branch(version: str) -> int:
+def _parse_branch(version: str) -> int:
     return resolve.order(version)[0] if version else 0

@@ -21,7 +21,7 @@ from gpuprov.resources import Difference, File, Lines, Program, Resource, Unit, 
 from gpuprov.spec.model import HostSpec
 
 
-def _carried(capability: Capability) -> dict[str, Path]:
+def _list_carried(capability: Capability) -> dict[str, Path]:
     """Return the modules that the role copies to hosts, by the names of their files there."""
     module_specs = (find_spec(module) for module in capability.carried)
     return {
@@ -59,7 +59,7 @@ def desired(capability: Capability, ctx: Context[Any], *, coming: bool = False) 
     resources = capability.resources
     assert resources is not None
     items = list(((coming and resources.coming) or resources.desired)(ctx))
-    carried = _carried(capability) if any(isinstance(item, Program) for item in items) else {}
+    carried = _list_carried(capability) if any(isinstance(item, Program) for item in items) else {}
     return [File(item.path, _text(carried[item.name])) if isinstance(item, Program) else item for item in items]
 
 
@@ -98,7 +98,7 @@ def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
         if difference.path not in optional
         and (
             difference.path in lines
-            or (is_drop_in(difference.path) and derive_unit(difference.path) in _units(resources))
+            or (is_drop_in(difference.path) and derive_unit(difference.path) in _list_units(resources))
         )
     ]
     if never and wrong and not needed and all(difference.lacking for difference in wrong):
@@ -123,7 +123,7 @@ def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
     return fail(expected, "; ".join(described(wrong)), APPLY, changes=changes, evidence=show)
 
 
-def _units(resources: Iterable[Resource]) -> set[str]:
+def _list_units(resources: Iterable[Resource]) -> set[str]:
     return {resource.name for resource in resources if isinstance(resource, Unit)}
 
 
@@ -238,7 +238,7 @@ def with_checks(capabilities: Sequence[Capability]) -> tuple[Capability, ...]:
     return tuple(
         replace(
             capability,
-            checks=(*capability.checks, *_checks(capability, probe, reads)),
+            checks=(*capability.checks, *_make_checks(capability, probe, reads)),
             desired=bind_reads(capability.desired, reads),
         )
         for capability in capabilities
@@ -263,7 +263,7 @@ def generated_checks(capability: Capability) -> tuple[Check, ...]:
     return tuple(check for check in capability.checks if check.id.partition(".")[2] in names)
 
 
-def _checks(capability: Capability, probe: Probe[Any], reads: Probe[Any]) -> Iterator[Check]:
+def _make_checks(capability: Capability, probe: Probe[Any], reads: Probe[Any]) -> Iterator[Check]:
     resources = capability.resources
     if resources is None:
         return

@@ -57,7 +57,7 @@ def judge(repo_state: sources.Host, requested: sources.Source, kind: Family) -> 
     if kind != "debian" and (missing := [f for f in judged["fingerprints"] if not sources.has_key(repo_state, f)]):
         return fail(should, f"rpm does not know the key {', '.join(missing)}", f"rpm --import {key}")
     if beside := sources.find_others(repo_state, effective, kind):
-        message = "; ".join(f"{row.file} has {row.url}, {_trust(row)}" for row in beside)
+        message = "; ".join(f"{row.file} has {row.url}, {_describe_trust(row)}" for row in beside)
         return fail(should, message, f"remove it from {beside[0].file}: two sources of one repository have two keys")
     late = [warning for warning in judged["warnings"] if " expired " in warning]
     if late:
@@ -121,7 +121,7 @@ def later(what: str, url: str) -> Outcome:
     return Outcome(status="skip", found=f"not among the package sources yet: {what} is {message}", changes=changes)
 
 
-def _trust(row: source_files.Row) -> str:
+def _describe_trust(row: source_files.Row) -> str:
     return f"trusted by {row.signed_by}" if row.signed_by else "without a key of its own"
 
 
@@ -138,7 +138,7 @@ def package_sources(ctx: Context[Any]) -> Outcome:
             (ours if is_own else foreign).append(f"{row.file}: {weakness} for {row.url}")
     for retired in catalogue.list_retired_keys():
         old = retired.fingerprint
-        holders = [file for file, data in repo_state["keys"].items() if old in _fingerprints(data)]
+        holders = [file for file, data in repo_state["keys"].items() if old in _list_fingerprints(data)]
         holders += ["rpm's database"] * sources.has_key(repo_state, old)
         after = " and ".join(retired.successors)
         ours += [
@@ -160,7 +160,7 @@ def _is_kept(row: source_files.Row) -> bool:
     return (row.file, row.url.rstrip("/")) in checkpoints.OFFERS
 
 
-def _fingerprints(data: str) -> list[str]:
+def _list_fingerprints(data: str) -> list[str]:
     try:
         return [key.fingerprint for key in openpgp.parse_keys(data)]
     except openpgp.NotAKey:

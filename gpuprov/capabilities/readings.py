@@ -79,7 +79,7 @@ WantedBy=timers.target
     return {PROGRAM: program}, {f"{FOLDER}/{SERVICE}": service, f"{FOLDER}/{TIMER}": timer}
 
 
-def _sum(text: str) -> str:
+def _compute_sum(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -141,7 +141,7 @@ def export(facts: Facts) -> Fragment | None:
     if readings.timer != "enabled" or readings.keep_days is None:
         return None
     sums: dict[str, Every] = {
-        _sum(files(Readings(every=every))[1][f"{FOLDER}/{TIMER}"]): every for every in get_args(Every)
+        _compute_sum(files(Readings(every=every))[1][f"{FOLDER}/{TIMER}"]): every for every in get_args(Every)
     }
     every = sums.get(readings.files.get(f"{FOLDER}/{TIMER}", ""))
     return Readings(every=every, keep_days=readings.keep_days) if every else None

@@ -29,12 +29,12 @@ def probes(capability: Capability) -> tuple[Probe[Any], ...]:
 def entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> list[str]:
     """List the files, units and holds that the capability brings to a host. values: those of its role. Raises
     ProbeFailed."""
-    return list(dict.fromkeys(_entries(capability, ctx, values)))
+    return list(dict.fromkeys(_list_entries(capability, ctx, values)))
 
 
 def mentioned(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> set[str]:
     """Return `entries`, and everything that the capability's own role removes or switches off. Raises ProbeFailed."""
-    own = set(_entries(capability, ctx, values)) | {f"file {path}" for path in values.get("absent", ())}
+    own = set(_list_entries(capability, ctx, values)) | {f"file {path}" for path in values.get("absent", ())}
     for resource in capability.resources.desired(ctx) if capability.resources else ():
         if isinstance(resource, Absent):
             own.add(f"file {resource.path}")
@@ -86,7 +86,7 @@ def _lasting(check: Compared, group: Group) -> Iterator[Lasting]:
             yield Lasting(check.id, setting.device, setting.label, setting.end, before, check.until)
 
 
-def _entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> Iterator[str]:
+def _list_entries(capability: Capability, ctx: Context[Any], values: Mapping[str, Any]) -> Iterator[str]:
     for resource in capability.resources.desired(ctx) if capability.resources else ():
         if isinstance(resource, File | Program):
             yield f"file {resource.path}"

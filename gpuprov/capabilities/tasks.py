@@ -102,7 +102,7 @@ def packages(
 ) -> Task:
     """Return a task for the capability's transaction. part: the name of the values that hold it, if they are not the
     capability's. options: those that are the same on every host."""
-    given = {"action": action, **_part(part), **(options or {})}
+    given = {"action": action, **_make_part(part), **(options or {})}
     return Task(title=title, module="gpuprov_packages", options=given, **more)
 
 
@@ -113,12 +113,14 @@ def try_packages(*, part: str = "", **more: Any) -> Task:
 
 def files(title: str, *, part: str = "", **more: Any) -> Task:
     """Return a task for the capability's files, and its units at each boot. part: as of `packages`."""
-    return Task(title=title, module="gpuprov_files", options=_part(part), **{"key": "" if part else "files", **more})
+    return Task(
+        title=title, module="gpuprov_files", options=_make_part(part), **{"key": "" if part else "files", **more}
+    )
 
 
 def repository(title: str, *, part: str = "", **more: Any) -> Task:
     """Return a task that adds the capability's package source, or removes it. part: as of `packages`."""
-    options = {"lock_timeout": "{{ host_package_lock_timeout | default(omit) }}", **_part(part)}
+    options = {"lock_timeout": "{{ host_package_lock_timeout | default(omit) }}", **_make_part(part)}
     return Task(title=title, module="gpuprov_repository", options=options, **more)
 
 
@@ -141,18 +143,18 @@ def report(title: str, key: str, **more: Any) -> Task:
 
 def drain(title: str, key: str = "drain", **more: Any) -> Task:
     """Return a task that drains the host, if the run has a drain command."""
-    return _of_host(title, "drain", key, **more)
+    return _make_host_task(title, "drain", key, **more)
 
 
 def stop_clients(title: str, key: str = "stop", **more: Any) -> Task:
     """Return a task that stops the services that hold GPUs, or refuses if a user's process holds one. It belongs into a
     Block."""
-    return _of_host(title, "stop_clients", key, **more)
+    return _make_host_task(title, "stop_clients", key, **more)
 
 
 def free_gpus(title: str, key: str = "", **more: Any) -> Task:
     """Return a task that drains the host if users hold a GPU, and refuses if one still does."""
-    return _of_host(title, "clients", key, **more)
+    return _make_host_task(title, "clients", key, **more)
 
 
 def start_clients(title: str, key: str = "", **more: Any) -> Task:
@@ -163,12 +165,12 @@ def start_clients(title: str, key: str = "", **more: Any) -> Task:
     )
 
 
-def _of_host(title: str, file: str, key: str, **more: Any) -> Task:
+def _make_host_task(title: str, file: str, key: str, **more: Any) -> Task:
     options = {"name": "host", "tasks_from": file}
     return Task(title=title, module="ansible.builtin.include_role", options=options, key=key, **more)
 
 
-def _part(name: str) -> Options:
+def _make_part(name: str) -> Options:
     return {"part": name} if name else {}
 
 

@@ -59,10 +59,10 @@ def chip_of(identifier: str) -> Chip | None:
 def generation_of(identifier: str) -> Generation | None:
     """Return the generation of the GPU with this PCI id."""
     chip = chip_of(identifier)
-    return _generation(chip.arch) if chip else None
+    return _find_generation(chip.arch) if chip else None
 
 
-def _generation(arch: str) -> Generation:
+def _find_generation(arch: str) -> Generation:
     return next(generation for generation in _file().generations if generation.arch == arch)
 
 
@@ -78,23 +78,23 @@ def find_old_card(name: str) -> tuple[Card, Generation] | None:
     for card in _file().cards:
         chip = chip_of(f"{VENDOR}:{card.ids[0]}")
         if chip and chip.arch not in ARCHITECTURES and plain.startswith(card.key.casefold()):
-            return card, _generation(chip.arch)
+            return card, _find_generation(chip.arch)
     return None
 
 
 @cache
 def cards() -> tuple[Gpu, ...]:
     """Return the cards as GPUs: all else that is known of them follows from their chip."""
-    return tuple(gpu for card in _file().cards if (gpu := _gpu(card)))
+    return tuple(gpu for card in _file().cards if (gpu := _make_gpu(card)))
 
 
-def _gpu(card: Card) -> Gpu | None:
+def _make_gpu(card: Card) -> Gpu | None:
     ids = [f"{VENDOR}:{device}" for device in card.ids]
     chip = chip_of(ids[0])
     arch = next((name for name in ARCHITECTURES if chip and name == chip.arch), None)
     if chip is None or arch is None:
         return None
-    generation = _generation(chip.arch)
+    generation = _find_generation(chip.arch)
     sources, confidence = generation.source, generation.confidence
 
     def branch(name: str) -> BranchFact | None:

@@ -84,12 +84,12 @@ def _index_names() -> dict[str, int]:
 @cache
 def _compile_texts() -> tuple[re.Pattern[str], dict[str, int]]:
     codes = {error.text.casefold(): error.code for error in list_errors() if error.text}
-    own = "|".join(re.escape(error.text.casefold()) for error in _longest_first() if _is_own(error))
-    shared = "|".join(re.escape(error.text.casefold()) for error in _longest_first() if not _is_own(error))
+    own = "|".join(re.escape(error.text.casefold()) for error in _sort_longest_first() if _is_own(error))
+    shared = "|".join(re.escape(error.text.casefold()) for error in _sort_longest_first() if not _is_own(error))
     return re.compile(rf"(?<!\w)(?:({own})|{_LEAD}({shared}))(?!\w)"), codes
 
 
-def _longest_first() -> list[CudaError]:
+def _sort_longest_first() -> list[CudaError]:
     return sorted((error for error in list_errors() if error.text), key=lambda error: -len(error.text))
 
 

@@ -118,7 +118,7 @@ def list_mig_rows() -> list[dict[str, str]]:
     return rows
 
 
-def _recipe_text() -> list[dict[str, str]]:
+def _list_recipes() -> list[dict[str, str]]:
     return [
         {
             "recipe": mark(recipe.key, recipe.confidence),
@@ -138,7 +138,7 @@ _TEXT: Mapping[str, Callable[[], list[dict[str, str]]]] = {
     "drivers": list_driver_rows,
     "cuda": list_cuda_rows,
     "mig": list_mig_rows,
-    "recipes": _recipe_text,
+    "recipes": _list_recipes,
 }
 _DATA: Mapping[str, Callable[[], tuple[msgspec.Struct, ...]]] = {
     "gpus": list_gpus,

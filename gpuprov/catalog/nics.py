@@ -97,17 +97,17 @@ def speaker(message: str) -> Speaker | None:
     if match is None:
         return None
     if address := match["address"] or match["probed"]:
-        return Speaker(_drivers(match), address.lower(), match["name"] or "")
-    return Speaker(_drivers(match), match["interface"] or match["device"])
+        return Speaker(_list_drivers(match), address.lower(), match["name"] or "")
+    return Speaker(_list_drivers(match), match["interface"] or match["device"])
 
 
 def find_speakers(line: str) -> frozenset[str] | None:
     """Return the drivers that may have written a line; None if it does not name them."""
     match = SPOKEN.search(line)
-    return None if match is None else _drivers(match)
+    return None if match is None else _list_drivers(match)
 
 
-def _drivers(match: re.Match[str]) -> frozenset[str]:
+def _list_drivers(match: re.Match[str]) -> frozenset[str]:
     if device := match["device"]:
         file = read_nics_file()
         named = next((rule.drivers for rule in file.rdma_names if device.lower().startswith(rule.begins)), None)

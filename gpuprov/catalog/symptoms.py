@@ -111,7 +111,7 @@ def list_symptoms() -> tuple[Symptom, ...]:
     spoken = (build_from_message(message) for message in (*known.messages, known.bad_context))
     files = (load(name, SymptomsFile).symptoms for name in FILES)
     nics = (build_from_nic_line(line) for line in read_nics_file().lines if line.verdict != "recovered" and line.cause)
-    of_files = [_with_more(symptom) for file in files for symptom in file]
+    of_files = [_add_kernel_signatures(symptom) for file in files for symptom in file]
     named = {text for symptom in of_files for text in symptom.signatures}
     of_files = [
         msgspec.structs.replace(symptom, signatures=(*symptom.signatures, *(n for n in list_names() if n not in named)))
@@ -120,11 +120,11 @@ def list_symptoms() -> tuple[Symptom, ...]:
         for symptom in of_files
     ]
     keys = {symptom.key for symptom in of_files}
-    kernel = (_of_kernel_line(line) for line in kernel_file().lines if line.cause and line.key not in keys)
+    kernel = (_make_kernel_symptom(line) for line in kernel_file().lines if line.cause and line.key not in keys)
     return (*of_files, *map(build_from_xid, read_xids_file().xids), *spoken, *nics, *kernel)
 
 
-def _with_more(symptom: Symptom) -> Symptom:
+def _add_kernel_signatures(symptom: Symptom) -> Symptom:
     """Return a symptom with the signatures that lines of the kernel's log add."""
     more = [line for line in kernel_file().lines if line.key == symptom.key]
     added = tuple(text for line in more for text in line.signatures)
@@ -145,7 +145,7 @@ def resolve_for_line(symptom: Symptom, number: int, line: str) -> Symptom:
     """Return a symptom with the action and the cause of this very line, if the line specifies them."""
     if symptom.key in DCGM:
         error = find_dcgm_error(line)
-        return _with_dcgm_error(symptom, error) if error else symptom
+        return _make_dcgm_symptom(symptom, error) if error else symptom
     if symptom.key == SXIDS:
         meaning = describe_sxid(number)
         return msgspec.structs.replace(symptom, cause=meaning[0], fix=meaning[1]) if meaning else symptom
@@ -155,7 +155,7 @@ def resolve_for_line(symptom: Symptom, number: int, line: str) -> Symptom:
     return msgspec.structs.replace(symptom, fix=known.words, action=f"{known.key}: {known.words}")
 
 
-def _with_dcgm_error(symptom: Symptom, error: DcgmError) -> Symptom:
+def _make_dcgm_symptom(symptom: Symptom, error: DcgmError) -> Symptom:
     texts = {"cause": error.cause, "check": error.check, "fix": error.fix}
     return fill(Symptom, symptom, **texts, confidence="confirmed")
 
@@ -185,6 +185,6 @@ def build_from_nic_line(line: NicLine) -> Symptom:
     return fill(Symptom, line, action="", notes=(f"As the kernel prints it: {line.example}",))
 
 
-def _of_kernel_line(line: KernelLine) -> Symptom:
+def _make_kernel_symptom(line: KernelLine) -> Symptom:
     notes = (f"As the kernel prints it: {line.examples[0]}",)
     return fill(Symptom, line, check=line.look, action="", notes=notes)

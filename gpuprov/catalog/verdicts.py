@@ -81,16 +81,16 @@ def judge_xid(number: int, text: str, device: str = "") -> Verdict:
     key = known.key if known else ""
     if number == RECOVERY:
         needs = get_recovery(recovery_word(text))
-        return _of_xid(key, number, text, device, needs.action, words=needs.words, fix=needs.fix)
+        return _make_xid_verdict(key, number, text, device, needs.action, words=needs.words, fix=needs.fix)
     resolution = find_resolution(find_action(number, text) or (known.nvidia if known else ""))
     if resolution is None:
         words = "NVIDIA's catalogue names nothing that is to be done"
-        return _of_xid(key, number, text, device, "none", words=words, named=False)
+        return _make_xid_verdict(key, number, text, device, "none", words=words, named=False)
     words = f"{resolution.key}, {resolution.words}" if resolution.named else resolution.words
-    return _of_xid(key, number, text, device, resolution.action, words=words, named=resolution.named)
+    return _make_xid_verdict(key, number, text, device, resolution.action, words=words, named=resolution.named)
 
 
-def _of_xid(
+def _make_xid_verdict(
     key: str, number: int, text: str, device: str, action: Action, *, words: str, fix: str = "", named: bool = True
 ) -> Verdict:
     severe = SEVERITY.index(action) > SEVERITY.index("restart")

@@ -55,7 +55,7 @@ def back(checkpoints: Checkpoints, receipt: Receipt | None, to: str = "", *, las
     since |= set(checkpoints.half_way)
     added = [name for name in sorted(since) if not _is_requested(chosen.spec, name)]
     taken = {name for name in added if _takes_away(chosen.spec, name)}
-    removals = {name: gone for name in added if name not in taken and (gone := _removal_of(name)) is not None}
+    removals = {name: gone for name in added if name not in taken and (gone := _find_removal(name)) is not None}
     values = {**chosen.spec, **removals}
     stays = [name for name in added if name in taken or no_way_back.stays(name)]
     lines = {name: each.resources or () for name, each in (receipt.capabilities if receipt else {}).items()}
@@ -80,7 +80,7 @@ def _takes_away(spec: TreeView, name: str) -> bool:
     return prunes and capability is not None and not capability.driverless
 
 
-def _removal_of(name: str) -> TreeView | None:
+def _find_removal(name: str) -> TreeView | None:
     return capability.taken_away if (capability := BY_NAME.get(name)) else None
 
 
@@ -99,7 +99,7 @@ def find_current(checkpoints: Checkpoints, receipt: Receipt | None) -> Checkpoin
     matching = [
         checkpoint
         for checkpoint in checkpoints.all
-        if any(_same(digests, applied) for digests in checkpoint.digests) and has_all(checkpoint)
+        if any(_has_same_digests(digests, applied) for digests in checkpoint.digests) and has_all(checkpoint)
     ]
     return checkpoints.last if checkpoints.last in matching else matching[-1] if matching else None
 
@@ -145,7 +145,7 @@ def _is_requested(spec: TreeView, name: str) -> bool:
     return spec.get(name, False) is not False
 
 
-def _same(digests: Mapping[str, str], applied: Mapping[str, str]) -> bool:
+def _has_same_digests(digests: Mapping[str, str], applied: Mapping[str, str]) -> bool:
     """Return True if all digests of a checkpoint equal those that were applied."""
     pairs = [(digest, applied.get(name, "")) for name, digest in digests.items()]
     return bool(pairs) and all(is_comparable(digest) and digest == other for digest, other in pairs)

@@ -31,12 +31,12 @@ def on_hosts(requests: Mapping[str, tuple[RawHost, Request]], pace: Pace | None 
     """Return the answers by host; `problem` in one is the reason why the host did not do it."""
     results = run_on_hosts(checkpoints, requests, CheckpointsAnswer, limit=LIMIT, pace=pace)
     return {
-        name: _in_one_line(result.answer) if result.answer else CheckpointsAnswer(problem=result.problem)
+        name: _put_in_one_line(result.answer) if result.answer else CheckpointsAnswer(problem=result.problem)
         for name, result in results.items()
     }
 
 
-def _in_one_line(answer: CheckpointsAnswer) -> CheckpointsAnswer:
+def _put_in_one_line(answer: CheckpointsAnswer) -> CheckpointsAnswer:
     """Put each text in one line. That of a lock stays as it is: it is compared with an earlier one."""
     return msgspec.structs.replace(
         answer,

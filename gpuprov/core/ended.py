@@ -42,11 +42,11 @@ def on_host(status: object, what: str) -> str:
 def connection(status: object) -> str:
     """Explain ssh's status: killed here, its shell killed there, or the connection cut; empty for another status."""
     if name := by_signal(status):
-        return f"ssh was ended by {name}, on this machine" if _here(status) else on_host(status, "its shell there")
+        return f"ssh was ended by {name}, on this machine" if _was_local(status) else on_host(status, "its shell there")
     return "the connection was cut" if status == OF_SSH else ""
 
 
-def _here(status: object) -> bool:
+def _was_local(status: object) -> bool:
     """True if the process ended on this machine: a shell of the host never reports a negative status."""
     return isinstance(status, int) and status < 0
 
@@ -80,26 +80,26 @@ def raised(message: str) -> str:
 
 def is_misleading(noise: str) -> bool:
     """True if Ansible mistakes a login's output before an answer for the answer."""
-    return _answers(noise) > 0
+    return _count_answers(noise) > 0
 
 
-def _answers(printed: str) -> int:
+def _count_answers(printed: str) -> int:
     return sum(line.startswith("{") for line in printed.splitlines())
 
 
 def silent(result: Mapping[str, object], *, of_module: bool = True) -> str:
     """Return a program's last output, and how it ended. The status of a module is that of the connection, if that was
     cut."""
-    if of_module and result.get("rc") == 0 and _answers(str(result.get("module_stdout") or "")) > 1:
+    if of_module and result.get("rc") == 0 and _count_answers(str(result.get("module_stdout") or "")) > 1:
         return NOISE  # the module has ended well, and answers in one line
     streams = [str(result.get(name) or "") for name in ("stderr", "module_stderr", "stdout", "module_stdout")]
     lines = (line.strip() for stream in streams for line in reversed(stream.splitlines()))
     text = next((line for line in lines if line and not CLOSED.fullmatch(line)), "")
-    status = _status(result["rc"], of_module=of_module) if "rc" in result else str(result.get("msg") or "")
+    status = _format_status(result["rc"], of_module=of_module) if "rc" in result else str(result.get("msg") or "")
     return f"{text} ({status})" if text else status
 
 
-def _status(code: object, *, of_module: bool) -> str:
+def _format_status(code: object, *, of_module: bool) -> str:
     if of_module and isinstance(code, int) and (code < 0 or code == OF_SSH):
         return f"{connection(code)}: what it did there is not known"
     return on_host(code, "its program on the host") or f"exit status {code}"

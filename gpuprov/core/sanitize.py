@@ -156,14 +156,16 @@ def cleaned(text: str, encoding: str = "") -> str:
     """
     text = masked(text)
     if _HIDDEN.search(text):
-        text = _HIDDEN.sub(_named, text)
+        text = _HIDDEN.sub(_name_character, text)
     if "##" in text or "::" in text:
-        text = _ORDER.sub(_disarmed, text)
+        text = _ORDER.sub(_disarm_line, text)
     if encoding:
         try:
             text.encode(encoding)
         except UnicodeEncodeError:
-            text = re.sub("[^\x00-\x7f]", lambda match: _named(match) if _lost(match[0], encoding) else match[0], text)
+            text = re.sub(
+                "[^\x00-\x7f]", lambda match: _name_character(match) if _is_lost(match[0], encoding) else match[0], text
+            )
     return text
 
 
@@ -208,16 +210,16 @@ def hides(text: str) -> bool:
     return _HIDDEN.search(text) is not None
 
 
-def _named(match: re.Match[str]) -> str:
+def _name_character(match: re.Match[str]) -> str:
     units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[n : n + 2].hex()}" for n in range(0, len(units), 2))
 
 
-def _disarmed(match: re.Match[str]) -> str:
+def _disarm_line(match: re.Match[str]) -> str:
     return "\\u0023" if match["before"] is None else f"{match['before']}\\u003a"
 
 
-def _lost(character: str, encoding: str) -> bool:
+def _is_lost(character: str, encoding: str) -> bool:
     try:
         character.encode(encoding)
     except UnicodeEncodeError:

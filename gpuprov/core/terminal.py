@@ -76,7 +76,7 @@ def result(text: str, *, in_colour: bool = False, order: str = "", wrap: bool = 
     system, if it is to be one. wrap: long lines break between words on a terminal.
     """
     try:
-        _write(_broken(text, sys.stdout) if wrap else text, sys.stdout, in_colour=in_colour, order=order)
+        _write(_break_lines(text, sys.stdout) if wrap else text, sys.stdout, in_colour=in_colour, order=order)
     except OSError as problem:
         raise GpuprovError(
             f"standard output cannot be written: {problem.strerror}", "send it where there is space"
@@ -86,10 +86,10 @@ def result(text: str, *, in_colour: bool = False, order: str = "", wrap: bool = 
 def progress(text: str, *, in_colour: bool = False) -> None:
     """Print progress to standard error; dropped if that cannot be written. in_colour: as in `result`."""
     with suppress(OSError):
-        _write(text if in_colour else _broken(text, sys.stderr), sys.stderr, in_colour=in_colour)
+        _write(text if in_colour else _break_lines(text, sys.stderr), sys.stderr, in_colour=in_colour)
 
 
-def _broken(text: str, stream: TextIO | None) -> str:
+def _break_lines(text: str, stream: TextIO | None) -> str:
     """Break lines longer than the terminal's width between words; elsewhere none, so that each can be searched."""
     space = room(stream)
     return "\n".join("\n".join(hanging(line, space)) if 0 < space < len(line) else line for line in text.split("\n"))
@@ -102,13 +102,13 @@ def _write(text: str, stream: TextIO | None, *, in_colour: bool = False, order: 
     try:
         print(order + clean(text, getattr(stream, "encoding", "") or ""), file=stream, flush=True)
     except BrokenPipeError:
-        _silence(stream)
+        _discard_output(stream)
     except OSError:
-        _silence(stream)
+        _discard_output(stream)
         raise
 
 
-def _silence(stream: TextIO) -> None:
+def _discard_output(stream: TextIO) -> None:
     """Discard all further output to the stream, and the bytes in its buffer, which Python flushes at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, stream.fileno())
@@ -134,7 +134,7 @@ def error(problem: GpuprovError) -> None:
 
 def _print_labelled(kind: str, colour: str, text: str) -> None:
     with suppress(OSError):
-        body = _broken(f"{kind} {cleaned(text)}", sys.stderr).removeprefix(kind)
+        body = _break_lines(f"{kind} {cleaned(text)}", sys.stderr).removeprefix(kind)
         _write(f"{paint(kind, colour, sys.stderr)}{body}", sys.stderr, in_colour=True)
 
 

@@ -64,10 +64,10 @@ def as_json(value: object) -> tuple[str, list[str]]:
     """Return JSON that Ansible reads with the same meaning, and the keys left out: JSON cannot mark a key as no
     template."""
     left_out: list[str] = []
-    return json.dumps(_marked(value, "", left_out), indent=2, ensure_ascii=False), left_out
+    return json.dumps(_mark_unsafe(value, "", left_out), indent=2, ensure_ascii=False), left_out
 
 
-def _marked(value: object, place: str, left_out: list[str]) -> Any:
+def _mark_unsafe(value: object, place: str, left_out: list[str]) -> Any:
     if isinstance(value, str):
         return {JSON_KEY: value} if may_be_template(value) else value
     if isinstance(value, Mapping):
@@ -76,8 +76,8 @@ def _marked(value: object, place: str, left_out: list[str]) -> Any:
             if isinstance(key, str) and (may_be_template(key) or key.startswith(_MAGIC)):
                 left_out.append(f"{place}: the key {json.dumps(key)}")
             else:
-                marked[key] = _marked(item, f"{place}.{key}" if place else str(key), left_out)
+                marked[key] = _mark_unsafe(item, f"{place}.{key}" if place else str(key), left_out)
         return marked
     if isinstance(value, list | tuple):
-        return [_marked(item, f"{place}[{number}]", left_out) for number, item in enumerate(value)]
+        return [_mark_unsafe(item, f"{place}[{number}]", left_out) for number, item in enumerate(value)]
     return value

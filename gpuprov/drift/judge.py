@@ -66,7 +66,7 @@ def judge(
         spec_changed=changed,
         differences=tuple(differences),
         harmless=_count_harmless(log, begin, minded),
-        noted=_group_readings(reading for reading in unplaced if not _spans_apply(reading, applied.values())),
+        noted=_group_readings(reading for reading in unplaced if not _is_across_apply(reading, applied.values())),
         unmanaged=find_unmanaged(spec, facts),
         why=f"the receipt is damaged ({receipt.damaged})" if receipt and receipt.damaged else "",
     )
@@ -163,7 +163,7 @@ def _select_readings(kept: Readings | None, begin: datetime | None) -> list[Note
     ]
 
 
-def _spans_apply(reading: Noted, applied: Iterable[datetime]) -> bool:
+def _is_across_apply(reading: Noted, applied: Iterable[datetime]) -> bool:
     """True if gpuprov applied something between its two readings, which may be what changed it."""
     return reading.at is None and any(reading.begin < at <= reading.end for at in applied)
 
@@ -241,7 +241,7 @@ def _group_readings(noted: Iterable[Noted], applied: Collection[datetime] = ()) 
         Cause(
             at=at,
             after=after,
-            spans_apply=_spans_apply(group[0], applied),
+            spans_apply=_is_across_apply(group[0], applied),
             packages=tuple(_format_reading(reading) for reading in group),
         )
         for (at, after), group in list(times.items())[-CLOSE:]

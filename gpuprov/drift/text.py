@@ -26,7 +26,7 @@ def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:
     """Format equal hosts once, the worst first; then one line that sums up. Times are the hosts' own."""
     alike: dict[object, list[HostDrift]] = {}
     for host in sorted(hosts, key=_rank):
-        alike.setdefault(_key(host), []).append(host)
+        alike.setdefault(_make_key(host), []).append(host)
     rows: list[str] = []
     for group in alike.values():
         rows += [*_format_group(group, width), ""]
@@ -47,7 +47,7 @@ def _rank(host: HostDrift) -> tuple[int, int]:
     return ORDER.index(host.state), host.next_boot != "wrong"
 
 
-def _key(host: HostDrift) -> object:
+def _make_key(host: HostDrift) -> object:
     """Key of hosts that read the same, except for times and numbers of their own."""
     differences = tuple((each.check, each.expected, each.found, each.spec_changed) for each in host.differences)
     return (

@@ -28,7 +28,7 @@ def list_obstacles(facts: Facts, *, mps: bool) -> list[tuple[str, str]]:
 
 
 def _judge(each: Variable, environment: Environment, count: int, driver: str, *, mps: bool) -> Iterator[str]:
-    if each.name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES") and not _shows_all(each, count):
+    if each.name in ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES") and not _names_every_gpu(each, count):
         whom = "CUDA programs" if each.name.startswith("CUDA") else "containers that take it from there, as Enroot's,"
         yield f"{whom} do not see all {count} GPUs"
     elif each.name == CLIENT and each.value and not (mps and each.value.startswith("/run/gpuprov/")):
@@ -52,7 +52,7 @@ def _judge_preloaded(value: str, environment: Environment) -> Iterator[str]:
             yield f"{path} comes before the library of the driver, of CUDA or of RDMA"
 
 
-def _shows_all(each: Variable, count: int) -> bool:
+def _names_every_gpu(each: Variable, count: int) -> bool:
     """Return whether a list of devices names every GPU: CUDA ignores what follows a name that it does not know."""
     if each.name.startswith("NVIDIA") and each.value == "all":
         return True

@@ -142,7 +142,7 @@ def check(desired: Sequence[str]) -> list[str]:
     earlier = read(RECORD).split()
     if not desired and not earlier:
         return []
-    unwanted = _unwanted(earlier, desired)
+    unwanted = _list_unwanted(earlier, desired)
     differing = [name for name, words in {**entries(), **inherited()}.items() if wrong(words, desired, unwanted)]
     return differing or ([RECORD] if sorted(pairs(desired)) != sorted(earlier) else [])
 
@@ -152,7 +152,7 @@ def write(desired: Sequence[str]) -> str:
     earlier = read(RECORD).split()
     if not desired and not earlier:
         return ""
-    unwanted = _unwanted(earlier, desired)
+    unwanted = _list_unwanted(earlier, desired)
     differing = [name for name, words in entries().items() if wrong(words, desired, unwanted)]
     late = [name for name, words in inherited().items() if wrong(words, desired, unwanted)]
     os.makedirs(os.path.dirname(RECORD), exist_ok=True)
@@ -175,5 +175,5 @@ def write(desired: Sequence[str]) -> str:
     return ""
 
 
-def _unwanted(earlier: Sequence[str], desired: Sequence[str]) -> list[str]:
+def _list_unwanted(earlier: Sequence[str], desired: Sequence[str]) -> list[str]:
     return sorted(set(earlier) - set(pairs(desired)))

@@ -107,15 +107,15 @@ def merge_lines(path: str, keys: Mapping[str, str], *, made: bool = False) -> Wa
     except FileNotFoundError:
         if not made:
             raise Refused(f"{path} does not exist. Fix: install what brings it") from None
-        return Wanted(path, _with_keys(path, "", keys), whole=False)
+        return Wanted(path, _replace_keys(path, "", keys), whole=False)
     text = ""
     if stat.S_ISREG(mode):
         with open(path, "rb") as file:
             text = file.read().decode("utf-8", "surrogateescape")
-    return Wanted(path, _with_keys(path, text, keys), lines.limit_mode(stat.S_IMODE(mode)), whole=False)
+    return Wanted(path, _replace_keys(path, text, keys), lines.limit_mode(stat.S_IMODE(mode)), whole=False)
 
 
-def _with_keys(path: str, text: str, keys: Mapping[str, str]) -> str:
+def _replace_keys(path: str, text: str, keys: Mapping[str, str]) -> str:
     if not path.endswith(json_members.SUFFIX):
         return lines.with_keys(text, keys)
     try:

@@ -42,9 +42,9 @@ def impossible() -> str:
         info=variable("LoaderInfo"),
         program=bool(shutil.which("bootctl")),
         writable=os.access(ROOT + VARIABLES, os.W_OK),
-        saved="@saved" in (variable(DEFAULT), *_defaults()),
+        saved="@saved" in (variable(DEFAULT), *_list_defaults()),
         line=any(tools.read_text(path) for path in LINES),
-        listing=_listing(),
+        listing=_list_files(),
     )
 
 
@@ -101,15 +101,15 @@ def odd(words: Sequence[str]) -> str:
 
 
 def sources(kernel: str) -> dict[str, str]:
-    source = _running(kernel)
+    source = _find_running(kernel)
     keys = _read(source)
     initrds = {f"initrd-{n}-{kernel}": path for n, path in enumerate(keys.get("initrd", []))}
     paths = {f"vmlinuz-{kernel}": keys.get("linux", [""])[-1], **initrds}
-    return {name: f"{_place(source)}/{path.lstrip('/')}" for name, path in paths.items()}
+    return {name: f"{_find_mount_point(source)}/{path.lstrip('/')}" for name, path in paths.items()}
 
 
 def folder(kernel: str) -> str:
-    return _place(_running(kernel)) + "/gpuprov"
+    return _find_mount_point(_find_running(kernel)) + "/gpuprov"
 
 
 def prepare(known: Record, words: Sequence[str]) -> Record:
@@ -128,12 +128,12 @@ def again(known: Record) -> Record:
     own = bool(counted())
     if own:
         forget(known)
-    site, listed = variable(DEFAULT), _listing()
+    site, listed = variable(DEFAULT), _list_files()
     if own:
         _set(DEFAULT, KEPT_ENTRY)
     default = next((entry for entry in entries(listed) if "default" in entry), {})
     source = default.get("source", "")
-    lines = [line for line in _lines(source) if line.split()[:1] not in (["title"], ["sort-key"])]
+    lines = [line for line in _read_lines(source) if line.split()[:1] not in (["title"], ["sort-key"])]
     if not any(line.split()[:1] == ["linux"] for line in lines):
         raise LookupError(f"systemd-boot's default, {default.get('id', 'none')}, cannot be read, or starts no Linux")
     first = [f"title first boot after run {known['run']} of gpuprov", *lines, f"options {' '.join(FIRST)}", ""]
@@ -147,7 +147,7 @@ def again(known: Record) -> Record:
 
 def arm(known: Record, *, once: bool) -> None:
     """Arm the counter. Until the last step the site's default starts, or the new state, once."""
-    kept, first = _own(known)
+    kept, first = _find_copy(known)
     tools.write(kept, known["kept"])
     if once:
         tools.write(first, known["first"])
@@ -179,14 +179,14 @@ def forget(known: Record) -> None:
 
 def drop(known: Record) -> None:
     if known.get("folder"):
-        for path in _own(known):
+        for path in _find_copy(known):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
         shutil.rmtree(known["folder"], ignore_errors=True)
 
 
 def kernels() -> list[str]:
-    return [entry["version"] for entry in entries(_listing()) if "version" in entry and entry["id"] not in OWN]
+    return [entry["version"] for entry in entries(_list_files()) if "version" in entry and entry["id"] not in OWN]
 
 
 def words_of(line: Sequence[str]) -> list[str]:
@@ -209,22 +209,24 @@ def _set(name: str, value: str) -> None:
         tools.call(["bootctl", "set-oneshot" if name == ONE_SHOT else "set-default", value])
 
 
-def _listing() -> list[str]:
+def _list_files() -> list[str]:
     return tools.capture_output(["bootctl", "list", "--no-pager"]).splitlines()
 
 
-def _defaults() -> list[str]:
+def _list_defaults() -> list[str]:
     """Return loader.conf's settings of the default entry."""
     esp = tools.capture_output(["bootctl", "--print-esp-path"])
     return _read(f"{ROOT}{esp}/loader/loader.conf").get("default", []) if esp else []
 
 
-def _running(kernel: str) -> str:
+def _find_running(kernel: str) -> str:
     """Return the file of the entry that the host was started by; after a first boot, whose own entry is gone, that of
     the same kernel."""
     name = COUNTER.sub("", variable("LoaderEntrySelected")).lower()
     listed = [
-        entry for entry in entries(_listing()) if entry.get("source", "").endswith(".conf") and entry["id"] not in OWN
+        entry
+        for entry in entries(_list_files())
+        if entry.get("source", "").endswith(".conf") and entry["id"] not in OWN
     ]
     matching = [entry for entry in listed if COUNTER.sub("", os.path.basename(entry["source"])).lower() == name]
     matching = matching or [entry for entry in listed if entry.get("version") == kernel]
@@ -233,12 +235,12 @@ def _running(kernel: str) -> str:
     return ROOT + matching[0]["source"]
 
 
-def _place(source: str) -> str:
+def _find_mount_point(source: str) -> str:
     """Return the mount point of the partition with this entry."""
     return os.path.dirname(os.path.dirname(os.path.dirname(source)))
 
 
-def _lines(source: str) -> list[str]:
+def _read_lines(source: str) -> list[str]:
     return tools.read_text(source).splitlines() if source else []
 
 
@@ -250,7 +252,7 @@ def _read(path: str) -> dict[str, list[str]]:
     return settings
 
 
-def _own(known: Record) -> tuple[str, str]:
+def _find_copy(known: Record) -> tuple[str, str]:
     """Return the kept copy on its own partition; the first one next to the entry that it is a copy of."""
     kept = f"{os.path.dirname(known['folder'])}/loader/entries"
     first = f"{ROOT}{known['entries']}" if known.get("entries") else kept

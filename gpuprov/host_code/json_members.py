@@ -34,7 +34,7 @@ def differing(text: str, keys: Mapping[str, str]) -> dict[str, str]:
         names = tuple(key.split("."))
         if names not in document.spans:
             wrong[key] = ""
-        elif _plain(document.values[names]) != _plain(json.loads(value)):
+        elif _format_plain(document.values[names]) != _format_plain(json.loads(value)):
             start, end = document.spans[names]
             wrong[key] = f"{key}={' '.join(text[start:end].split())}"
     return wrong
@@ -44,15 +44,15 @@ def with_keys(text: str, keys: Mapping[str, str]) -> str:
     """Return the document with these values (each in JSON), the rest unchanged; an empty text counts as `{}`. Raises
     NotJson."""
     for key in differing(text, keys):
-        text = _with_member(text if text.strip() else "{}\n", tuple(key.split(".")), keys[key])
+        text = _add_member(text if text.strip() else "{}\n", tuple(key.split(".")), keys[key])
     return text
 
 
-def _plain(value: Any) -> str:
+def _format_plain(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _with_member(text: str, names: Names, value: str) -> str:
+def _add_member(text: str, names: Names, value: str) -> str:
     document = _Document(text)
     if names in document.spans:
         start, end = document.spans[names]
@@ -61,7 +61,7 @@ def _with_member(text: str, names: Names, value: str) -> str:
     above = names[:depth]
     if above not in document.opened:  # something else than an object is in its place
         start, end = document.spans[above]
-        return _with_member(f"{text[:start]}{{}}{text[end:]}", names, value)
+        return _add_member(f"{text[:start]}{{}}{text[end:]}", names, value)
     for name in reversed(names[depth + 1 :]):
         value = f"{{{json.dumps(name)}: {value}}}"
     indent, place = "    " * (depth + 1), document.opened[above]

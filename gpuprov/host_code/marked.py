@@ -39,7 +39,7 @@ def describe(parents: dict[str, str], lines: dict[str, str]) -> list[str]:
 
     `parents`: pid of the parent, by pid. `lines`: command lines by pid.
     """
-    chains = [_chain(pid, parents) for pid in lines if pid not in parents.values()]
+    chains = [_list_ancestors(pid, parents) for pid in lines if pid not in parents.values()]
     shown: dict[str, str] = {}
     for chain in chains:
         named = next((pid for pid in chain if pid in lines and not _is_python(lines[pid])), chain[-1])
@@ -51,7 +51,7 @@ def describe(parents: dict[str, str], lines: dict[str, str]) -> list[str]:
     return [shown[pid] for pid in sorted(shown, key=int)]
 
 
-def _chain(pid: str, parents: dict[str, str]) -> list[str]:
+def _list_ancestors(pid: str, parents: dict[str, str]) -> list[str]:
     """Return the pids from the run's first process down to this one."""
     chain = [pid]
     while (above := parents[chain[0]]) in parents:

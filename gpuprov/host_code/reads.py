@@ -62,7 +62,7 @@ def list_newer(paths: Iterable[str], started: float, running: Iterable[str] = ()
     programs of the unit's processes."""
     newer = [path for path in _walk(paths) if os.lstat(path).st_ctime > started and path not in running]
     notes = parse_notes(files.read(NOTES)) if newer else {}
-    return select_newer([Found(path, os.lstat(path).st_ctime, _digest(path)) for path in newer], started, notes)
+    return select_newer([Found(path, os.lstat(path).st_ctime, _compute_digest(path)) for path in newer], started, notes)
 
 
 def find_program(pid: int) -> str:
@@ -78,7 +78,7 @@ def note_written(paths: Iterable[str]) -> None:
         return
     before = parse_notes(files.read(NOTES))
     notes = {path: known for path, known in before.items() if os.path.lexists(path)}
-    notes |= {path: Note(_digest(path), os.lstat(path).st_ctime) for path in paths if os.path.lexists(path)}
+    notes |= {path: Note(_compute_digest(path), os.lstat(path).st_ctime) for path in paths if os.path.lexists(path)}
     if notes != before:
         files.write(NOTES, json.dumps({path: row._asdict() for path, row in sorted(notes.items())}, indent=0) + "\n")
 
@@ -93,6 +93,6 @@ def _walk(paths: Iterable[str]) -> Iterator[str]:
     return filter(os.path.lexists, reached)
 
 
-def _digest(path: str) -> str:
+def _compute_digest(path: str) -> str:
     """Return the SHA-256 of a file; "" for others."""
     return files.compute_digest(path) if os.path.isfile(path) and not os.path.islink(path) else ""

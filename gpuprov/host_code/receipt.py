@@ -175,11 +175,11 @@ def merge_applied(
         if damaged:
             os.replace(RECEIPT, f"{RECEIPT}.damaged")
         _write_receipt(now, version, {name: entry for name, entry in sorted(entries.items()) if name not in gone})
-    _unmark(run, names)
+    _remove_from_mark(run, names)
     return answer
 
 
-def _unmark(run: Owner, names: Collection[str]) -> None:
+def _remove_from_mark(run: Owner, names: Collection[str]) -> None:
     """Remove these capabilities from the mark."""
     remaining = [name for name in list_half_way() if name not in names]
     if remaining:

@@ -81,11 +81,17 @@ class Row(NamedTuple):
 
 def parse_rows(name: str, body: str, gpgcheck: str) -> Iterable[Row]:
     if name.endswith(".repo"):
-        return _repo(name, body, gpgcheck)
-    return _deb822(name, body) if name.endswith(".sources") else _list(name, body) if name.endswith(".list") else ()
+        return _parse_repo(name, body, gpgcheck)
+    return (
+        _parse_deb822(name, body)
+        if name.endswith(".sources")
+        else _parse_list(name, body)
+        if name.endswith(".list")
+        else ()
+    )
 
 
-def _list(name: str, body: str) -> Iterable[Row]:
+def _parse_list(name: str, body: str) -> Iterable[Row]:
     """Parse the one-line style, sources.list(5)."""
     for line in body.splitlines():
         match = ONE_LINE.match(line)
@@ -98,7 +104,7 @@ def _list(name: str, body: str) -> Iterable[Row]:
             yield Row(name, match["uri"], match["suite"], signed_by=signed, trusted=trust, components=words)
 
 
-def _deb822(name: str, body: str) -> Iterable[Row]:
+def _parse_deb822(name: str, body: str) -> Iterable[Row]:
     for stanza in re.split(r"\n\s*\n", "\n".join(line for line in body.splitlines() if not line.startswith("#"))):
         fields: dict[str, str] = {}
         last = ""
@@ -127,7 +133,7 @@ def _deb822(name: str, body: str) -> Iterable[Row]:
                 yield row._replace(url=uri, suite=suite)
 
 
-def _repo(name: str, body: str, default: str) -> Iterable[Row]:
+def _parse_repo(name: str, body: str, default: str) -> Iterable[Row]:
     section, last = "", ""
     fields: dict[str, str] = {}
     for line in [*body.splitlines(), "[]"]:

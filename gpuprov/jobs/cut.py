@@ -28,10 +28,12 @@ def cut(fleet: Fleet, size: int = SIZE, by: str = "") -> list[Job]:
         for domain, hosts in of_domain.items()
         for start in range(0, len(hosts), size)
     ]
-    return [_job(fleet, number, len(parts), by, domain, part) for number, (domain, part) in enumerate(parts, start=1)]
+    return [
+        _make_job(fleet, number, len(parts), by, domain, part) for number, (domain, part) in enumerate(parts, start=1)
+    ]
 
 
-def _job(fleet: Fleet, number: int, of: int, by: str, domain: str, hosts: Sequence[Host]) -> Job:
+def _make_job(fleet: Fleet, number: int, of: int, by: str, domain: str, hosts: Sequence[Host]) -> Job:
     specs = {name: fleet.specs[name] for name in sorted({host.spec for host in hosts})}
     part = {"number": number, "of": of, "by": by, "domain": domain, "specs": specs, "hosts": tuple(hosts)}
     made = fill(Job, fleet, fleet=fleet.digest, digest="", **part)
@@ -52,11 +54,11 @@ def domains(fleet: Fleet, by: str, option: str = OPTION) -> list[str]:
     if by not in fleet.groups:
         more = "; gpuprov fleet freeze --domain NAME keeps another variable" if option == OPTION else ""
         message = f'{option}: no group with groups in it, and no variable of a host, is called "{by}"'
-        raise GpuprovError(message, _allowed(fleet) + more)
-    return [_of_group(host, by, fleet.groups, option) for host in fleet.hosts]
+        raise GpuprovError(message, _format_allowed(fleet) + more)
+    return [_format_group(host, by, fleet.groups, option) for host in fleet.hosts]
 
 
-def _of_group(host: Host, by: str, groups: Mapping[str, Sequence[str]], option: str) -> str:
+def _format_group(host: Host, by: str, groups: Mapping[str, Sequence[str]], option: str) -> str:
     matching = [group for group in groups[by] if group in host.groups]
     if len(matching) > 1:
         message = f"{option} {by}: {host.name} is in two groups of it: {matching[0]} and {matching[1]}"
@@ -64,7 +66,7 @@ def _of_group(host: Host, by: str, groups: Mapping[str, Sequence[str]], option: 
     return matching[0] if matching else ""
 
 
-def _allowed(fleet: Fleet) -> str:
+def _format_allowed(fleet: Fleet) -> str:
     variables = sorted({name for host in fleet.hosts for name in host.domains})
     known = ", ".join([*variables, *sorted(fleet.groups)]) or "nothing in this fleet"
     return f"allowed: {known}"

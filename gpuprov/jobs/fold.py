@@ -207,7 +207,7 @@ class _Gathering:
             kept = self.kept.pop(host, None)
             if kept and kept.seconds:
                 seconds[host] = kept.seconds
-            entry = kept.alike if kept else _absent(self.lost.get(host, "there is no result of it"), absent)
+            entry = kept.alike if kept else _make_absent(self.lost.get(host, "there is no result of it"), absent)
             hosts[host] = entry
             tally.add(entry.state, entry.verdict, entry.counts)
         if not hosts:
@@ -217,7 +217,7 @@ class _Gathering:
         )
 
 
-def _absent(why: str, known: dict[str, Alike]) -> Alike:
+def _make_absent(why: str, known: dict[str, Alike]) -> Alike:
     if why not in known:
         row = Result(
             host="",

@@ -40,11 +40,11 @@ def freeze(judged: Judged, made_at: str = "") -> Fleet:
             values = locate_values(raw.values, raw.origins)
             refuse_secrets(raw.name, values)
             known[id(raw.values)] = (spec_id(values), values)
-            _comes_back(raw.name, values, spec)
-            files |= _pinned(spec)
+            _assert_round_trip(raw.name, values, spec)
+            files |= _map_pinned(spec)
         name, values = known[id(raw.values)]
         specs.setdefault(name, values)
-        hosts.append(_host(raw, name))
+        hosts.append(_make_host(raw, name))
     _refuse_leaks(judged, hosts, specs)
     kept = {group for host in hosts for group in host.groups}
     made = Fleet(
@@ -61,7 +61,7 @@ def freeze(judged: Judged, made_at: str = "") -> Fleet:
     return msgspec.structs.replace(made, digest=digest_of(made))
 
 
-def _host(raw: RawHost, spec: str) -> Host:
+def _make_host(raw: RawHost, spec: str) -> Host:
     reached = {name: value for name, value in sorted(raw.connection.items()) if is_connection(name)}
     return Host(
         name=raw.name,
@@ -69,11 +69,11 @@ def _host(raw: RawHost, spec: str) -> Host:
         spec=spec,
         connection={name: value for name, value in reached.items() if not is_left_out(name, value)},
         secrets=tuple(name for name, value in reached.items() if is_left_out(name, value) and value not in (None, "")),
-        domains=dict(_domains(raw)),
+        domains=dict(_list_domains(raw)),
     )
 
 
-def _domains(raw: RawHost) -> Iterator[tuple[str, str]]:
+def _list_domains(raw: RawHost) -> Iterator[tuple[str, str]]:
     for name, value in sorted(raw.connection.items()):
         if is_connection(name) or value in (None, ""):
             continue
@@ -98,7 +98,7 @@ def raw_hosts(hosts: Iterable[Host], specs: Mapping[str, Tree]) -> list[RawHost]
     return raws
 
 
-def _comes_back(host: str, values: Tree, spec: HostSpec) -> None:
+def _assert_round_trip(host: str, values: Tree, spec: HostSpec) -> None:
     """Raise GpuprovError if the spec changes in a round trip through JSON."""
     try:
         again, _ = build_spec(RawHost(name=host, values=msgspec.json.decode(msgspec.json.encode(values))))
@@ -110,7 +110,7 @@ def _comes_back(host: str, values: Tree, spec: HostSpec) -> None:
         raise GpuprovError(f"{host}: its spec is another one once it is written as JSON", "quote what is meant as text")
 
 
-def _pinned(spec: HostSpec) -> dict[str, str]:
+def _map_pinned(spec: HostSpec) -> dict[str, str]:
     return {
         path: digest
         for fragment in spec.capabilities.values()
@@ -141,10 +141,10 @@ def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, Tre
     begins: dict[str, list[str]] = {}
     for value in known:
         begins.setdefault(value[:SHORTEST], []).append(value)
-    leaked = {name: _leak(begins, spec) for name, spec in specs.items()}
+    leaked = {name: _find_leak(begins, spec) for name, spec in specs.items()}
     for host in hosts:
         values = {**host.domains, **host.connection}
-        leaks = ((place, value) for place, content in values.items() if (value := _leak(begins, content)))
+        leaks = ((place, value) for place, content in values.items() if (value := _find_leak(begins, content)))
         place, value = next(leaks, ("its spec", leaked[host.spec]))
         if value:
             owner, name = known[value]
@@ -155,6 +155,6 @@ def _refuse_leaks(judged: Judged, hosts: Sequence[Host], specs: Mapping[str, Tre
             )
 
 
-def _leak(begins: Mapping[str, Sequence[str]], value: object) -> str:
+def _find_leak(begins: Mapping[str, Sequence[str]], value: object) -> str:
     """Return the secret contained in the value, or an empty text."""
     return next((secret for text in list_texts(value) for _, secret in secrets_in(text, begins)), "")

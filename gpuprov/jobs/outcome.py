@@ -40,17 +40,20 @@ def of_verify(common: Told, host: str, results: Sequence[Result], seconds: float
     """Convert its results of verify."""
     lost = next((result for result in results if result.status == "unreachable"), None)
     more = {"state": "unreachable", "message": lost.found, "hint": lost.hint} if lost else {"state": "verified"}
-    return common.result(host, **more, **_judged(results, common.run), seconds=round(seconds, 3))
+    return common.result(host, **more, **_judge_rows(results, common.run), seconds=round(seconds, 3))
 
 
 def of_apply(common: Told, outcome: HostOutcome) -> HostResult:
     """Convert its outcome of apply. A host that was not done has a failure that says so, before those of verify. For a
     host that was only prepared, what is still missing is no failure, and proves nothing."""
-    judged = {} if outcome.state == "prepared" else _judged(outcome.verified, common.run)
+    judged = {} if outcome.state == "prepared" else _judge_rows(outcome.verified, common.run)
     if outcome.state not in DONE:
         place = f"{outcome.task}: " if outcome.task else ""
-        judged["failures"] = (_ended(outcome.state, f"{place}{outcome.message}", outcome.advice), *judged["failures"])
-        judged |= {"verdict": "not as wanted", "counts": _with_one(judged["counts"], judged["failures"][0].status)}
+        judged["failures"] = (
+            _make_end_row(outcome.state, f"{place}{outcome.message}", outcome.advice),
+            *judged["failures"],
+        )
+        judged |= {"verdict": "not as wanted", "counts": _add_one(judged["counts"], judged["failures"][0].status)}
     return common.result(
         outcome.host,
         state=outcome.state,
@@ -65,7 +68,7 @@ def of_apply(common: Told, outcome: HostOutcome) -> HostResult:
 def of_plan(common: Told, plan: HostPlan) -> HostResult:
     """Convert its plan: what would be applied is the failure that apply fixes; what blocks it is kept unchanged."""
     if plan.unreachable:
-        row = _ended("unreachable", plan.unreachable, "")
+        row = _make_end_row("unreachable", plan.unreachable, "")
         return common.result(
             plan.host,
             state="unreachable",
@@ -86,21 +89,21 @@ def of_plan(common: Told, plan: HostPlan) -> HostResult:
         plan.host,
         state="planned",
         verdict="as wanted" if good else "not as wanted",
-        counts=_counted(rows),
+        counts=_count_states(rows),
         failures=tuple(rows),
         reboot=plan.reboot_reasons,
         message=message,
     )
 
 
-def _ended(state: str, message: str, hint: str) -> Row:
+def _make_end_row(state: str, message: str, hint: str) -> Row:
     if state == "unreachable":
         return Row(check=REACHABLE, status="unreachable", expected="the host answers", found=message, hint=hint)
     detail = f"{state}: {message}" if message else state
     return Row(check=ENDED, status="error", expected="the act ends well", found=detail, hint=hint)
 
 
-def _judged(judged: Sequence[Result], run: str) -> dict[str, Any]:
+def _judge_rows(judged: Sequence[Result], run: str) -> dict[str, Any]:
     """Return counts, verdict, next boot, and the rows that are stored in full. A drain by this run itself, which
     returns the host afterwards, does not count as unfinished."""
     results = [result for result in judged if result.check != IN_SERVICE or not result.hint.endswith(f" --run {run}")]
@@ -119,12 +122,12 @@ def _judged(judged: Sequence[Result], run: str) -> dict[str, Any]:
     }
 
 
-def _counted(rows: Sequence[Row]) -> dict[str, int]:
+def _count_states(rows: Sequence[Row]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for row in rows:
-        counts = _with_one(counts, row.status)
+        counts = _add_one(counts, row.status)
     return counts
 
 
-def _with_one(counts: Mapping[str, int], status: str) -> dict[str, int]:
+def _add_one(counts: Mapping[str, int], status: str) -> dict[str, int]:
     return {**counts, status: counts.get(status, 0) + 1}

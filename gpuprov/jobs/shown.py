@@ -100,13 +100,13 @@ def lines(folded: Folded) -> Iterator[str]:
     del plain["hosts"], plain["results"]
     yield f"{msgspec.json.encode(plain).decode()[:-1]},"
     yield '"hosts":['
-    yield from _commas(_hosts(folded))
+    yield from _join_chunks(_list_hosts(folded))
     yield '],"results":['
-    yield from _commas(_rows(folded))
+    yield from _join_chunks(_list_rows(folded))
     yield "]}"
 
 
-def _hosts(folded: Folded) -> Iterator[FoldedHost]:
+def _list_hosts(folded: Folded) -> Iterator[FoldedHost]:
     for host, entry in folded.many.hosts.items():
         yield FoldedHost(
             host=host,
@@ -128,13 +128,13 @@ def _judge(folded: Folded, entry: Alike) -> Outcome:
     return "unreachable" if any(row.status == "unreachable" for row in entry.rows) else OUTCOMES[entry.verdict]
 
 
-def _rows(folded: Folded) -> Iterator[VerifiedRow]:
+def _list_rows(folded: Folded) -> Iterator[VerifiedRow]:
     for host, entry in folded.many.hosts.items():
         for row in entry.rows:
             yield fill(VerifiedRow, row, host=host)
 
 
-def _commas(values: Iterable[object]) -> Iterator[str]:
+def _join_chunks(values: Iterable[object]) -> Iterator[str]:
     waiting = ""
     encode: Callable[[object], bytes] = msgspec.json.Encoder().encode
     for value in values:

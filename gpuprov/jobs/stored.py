@@ -86,12 +86,12 @@ def text(value: Fleet | Job) -> str:
     """Return the file's text."""
     plain = msgspec.to_builtins(value)
     specs, hosts = plain.pop("specs"), plain.pop("hosts")
-    head = _line(plain)[:-1]
-    lines = ",\n".join(f"{_line(name)}:{_line(spec)}" for name, spec in specs.items())
-    return f'{head},\n"specs":{{\n{lines}\n}},\n"hosts":[\n' + ",\n".join(map(_line, hosts)) + "\n]}\n"
+    head = _format_line(plain)[:-1]
+    lines = ",\n".join(f"{_format_line(name)}:{_format_line(spec)}" for name, spec in specs.items())
+    return f'{head},\n"specs":{{\n{lines}\n}},\n"hosts":[\n' + ",\n".join(map(_format_line, hosts)) + "\n]}\n"
 
 
-def _line(value: object) -> str:
+def _format_line(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 

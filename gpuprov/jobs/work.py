@@ -65,7 +65,7 @@ def work(job: Job, pairs: Sequence[Pair], folder: Path, options: Options, pulse:
     results, options = Results(folder), msgspec.structs.replace(options, asked_at=job.made_at)
     try:
         finished = {
-            name: result for name in (host.name for host in job.hosts) if (result := _done(results, name, common))
+            name: result for name in (host.name for host in job.hosts) if (result := _find_done(results, name, common))
         }
         left = [pair for pair in pairs if pair[0].name not in finished]
         with pulse.going(done=len(finished), of=len(pairs)), ended_politely():
@@ -88,7 +88,7 @@ def work(job: Job, pairs: Sequence[Pair], folder: Path, options: Options, pulse:
         results.close()
 
 
-def _done(results: Results, host: str, common: outcome.Told) -> HostResult | None:
+def _find_done(results: Results, host: str, common: outcome.Told) -> HostResult | None:
     """Return the host's result if it is green and from this run, this act, and the same fleet."""
     result = results.read(host)
     same = result and (result.run, result.act, result.fleet) == (common.run, common.act, common.fleet)

@@ -66,24 +66,24 @@ def decide_ahead(
         unknown |= dict.fromkeys(sources, reason)
         return msgspec.structs.replace(reading, foreseen=msgspec.structs.replace(kept, unknown=unknown))
     later = foresee(spec, facts, (), only)
-    results = tuple(_judged_anew(spec, facts, reading.results, later, only))
+    results = tuple(_judge_again(spec, facts, reading.results, later, only))
     later = msgspec.structs.replace(
         later,
         sources=sources,
-        texts={name: (*_texts_of(foreseen, name), *each) for name, each in later.texts.items()},
+        texts={name: (*_list_texts(foreseen, name), *each) for name, each in later.texts.items()},
         unknown={**later.unknown, **refused},
         moves=moves_of(later.packages, results),
     )
     return msgspec.structs.replace(reading, results=results, foreseen=later)
 
 
-def _texts_of(foreseen: Foreseen, name: str) -> Iterable[Text]:
+def _list_texts(foreseen: Foreseen, name: str) -> Iterable[Text]:
     """Return the texts that would be written for a source in the second reading."""
     files = foreseen.sources.get(name, {}).get("files", ())
     return [text for text in foreseen.texts.get(name, ()) if text.path in files]
 
 
-def _judged_anew(
+def _judge_again(
     spec: HostSpec, facts: Facts, results: Iterable[Result], foreseen: Foreseen, only: frozenset[str] | None
 ) -> Iterable[Result]:
     """Return the results; preflight checks of capabilities are evaluated again, as each role does when the sources are

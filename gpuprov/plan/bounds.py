@@ -32,21 +32,21 @@ def bound_memory() -> None:
         return
 
     def bounded(worker: Any) -> Any:
-        _limit(MOST)
+        _set_limit(MOST)
         return run(worker)
 
     WorkerProcess.run = bounded
 
 
-def _limit(more: int) -> None:
+def _set_limit(more: int) -> None:
     """Set RLIMIT_DATA, which since Linux 4.7 counts a process's private writable memory (setrlimit(2)); a lower limit
     stays."""
     soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    target = _data() + more
+    target = _parse_data() + more
     known = [bound for bound in (soft, hard) if bound != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min([target, *known]), hard))
 
 
-def _data() -> int:
+def _parse_data() -> int:
     lines = Path(STATUS).read_text(encoding="utf-8", errors="replace").splitlines()
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith("VmData:")), 0)

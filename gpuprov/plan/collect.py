@@ -68,7 +68,7 @@ def host_plan(
         versions={r.capability: r.version for r in results if r.version},
         installed={r.capability: r.installed for r in results if r.installed},
         mig=partitions(spec, facts) if "mig" in decision.run else (),
-        unmanaged=tuple(each for each in unmanaged if not _goes_with_package(each, changes)),
+        unmanaged=tuple(each for each in unmanaged if not _is_removed_with_package(each, changes)),
     )
 
 
@@ -99,7 +99,7 @@ def _find_reboot(
         return "unknown", (UNLOAD,)
     drivers = [change for r in [*before, *failing] if r.capability == "nvidia_driver" for change in r.changes]
     replaces = any(change.kind == "package" or change.name == "nvidia" for change in drivers)
-    return ("unknown", (RELOAD,)) if replaces and _loaded(facts) else (False, ())
+    return ("unknown", (RELOAD,)) if replaces and _is_loaded(facts) else (False, ())
 
 
 def choose_obstacles(refusing: Sequence[Result]) -> tuple[Result, ...]:
@@ -107,7 +107,7 @@ def choose_obstacles(refusing: Sequence[Result]) -> tuple[Result, ...]:
     return tuple(result for result in refusing if result.check == SUPPORTED) or tuple(refusing)
 
 
-def _goes_with_package(leftover: Unmanaged, changes: Iterable[Item]) -> bool:
+def _is_removed_with_package(leftover: Unmanaged, changes: Iterable[Item]) -> bool:
     """Return whether a unit is among the changes already, since the package that brings it is removed."""
     return leftover.stays == BY_PACKAGE and any(
         (change.kind, change.name, change.after) == ("service", leftover.name, "removed") for change in changes
@@ -166,7 +166,7 @@ def span(seconds: int) -> str:
     return f"{max(seconds, 0)} s"
 
 
-def _loaded(facts: Facts) -> bool:
+def _is_loaded(facts: Facts) -> bool:
     try:
         return bool(facts.get(nvidia.DRIVER).version)
     except ProbeFailed:

@@ -105,7 +105,7 @@ def _find_reason_of_receipt(name: str, facts: Facts, present: str) -> str:
     if receipt and receipt.damaged:
         return "the receipt on the host is damaged"
     applied = receipt.capabilities.get(name) if receipt else None
-    return _changed(applied, present) if applied else "never applied"
+    return _explain_change(applied, present) if applied else "never applied"
 
 
 def _describe_applied(name: str, facts: Facts) -> str:
@@ -126,7 +126,7 @@ def _follow(run: dict[str, str], skipped: dict[str, str]) -> None:
             del skipped[name]
 
 
-def _changed(applied: house.Applied, present: str) -> str:
+def _explain_change(applied: house.Applied, present: str) -> str:
     """Return why what was applied differs from what would be; empty if it does not."""
     when = applied.applied_at or "unknown when"
     if not is_comparable(applied.digest):

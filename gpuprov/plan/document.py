@@ -77,7 +77,7 @@ class Planned(Document, kw_only=True, tag="plan"):
 
 def build_document(plans: Sequence[HostPlan], seconds: float | None = None) -> Planned:
     """Return the document."""
-    hosts = tuple(_host(plan) for plan in plans)
+    hosts = tuple(_make_host(plan) for plan in plans)
     outcomes: list[Outcome] = [host.outcome for host in hosts]
     summary = sum_up(PlannedSummary, sentence(plans), outcomes, **counts(plans))
     return conclude(Planned, None, outcomes or ["ok"], seconds, summary=summary, hosts=hosts)
@@ -90,6 +90,6 @@ def choose_outcome(plan: HostPlan) -> Outcome:
     return "differs" if plan.differs or not plan.idle else "ok"
 
 
-def _host(plan: HostPlan) -> PlannedHost:
+def _make_host(plan: HostPlan) -> PlannedHost:
     by_kind = {section: plan.section(kind) for kind, section in SECTIONS.items()}
     return fill(PlannedHost, plan, outcome=choose_outcome(plan), **by_kind)

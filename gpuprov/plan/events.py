@@ -150,7 +150,7 @@ class Ledger:
         if kind == "playbook_on_stats":
             self._stats(data)
         elif kind == "verbose" and str(event.get("stdout", "")).startswith("[ERROR]"):
-            self.complaint = _one_line(str(event["stdout"]).removeprefix("[ERROR]:"))
+            self.complaint = _join_lines(str(event["stdout"]).removeprefix("[ERROR]:"))
         if "host" not in data:
             return None
         return self._host_event(kind, data)
@@ -175,33 +175,33 @@ class Ledger:
 
     def _host_event(self, kind: str, data: Data) -> Step | None:
         tally, result = self.tally(data["host"]), data.get("res") or {}
-        capability, task = _label(data)
+        capability, task = _make_label(data)
         text = f"{capability}: {task}" if capability else task
-        if kind in ("runner_on_ok", FAILED) and _module(data).startswith("gpuprov_"):
-            warned = [_one_line(warning) for warning in result.get("warnings") or [] if isinstance(warning, str)]
+        if kind in ("runner_on_ok", FAILED) and _find_module(data).startswith("gpuprov_"):
+            warned = [_join_lines(warning) for warning in result.get("warnings") or [] if isinstance(warning, str)]
             _warn(tally.warnings, warned)
         if kind == "runner_on_start":
             if text == GIVING_UP:
                 tally.gave_up += 1
                 tally.given_up_for = next(reversed(tally.failures), None)
             tally.last = text
-            return Step("start", data["host"], text, "" if task == RELEASE else WAITS.get(_step(data), ""))
+            return Step("start", data["host"], text, "" if task == RELEASE else WAITS.get(_find_step(data), ""))
         if kind == "runner_on_ok":
             if not result.get("changed"):
                 return Step("ok", data["host"], text)
             tally.changed.append(text)
-            tally.made += made(capability, _step(data), result)
+            tally.made += made(capability, _find_step(data), result)
             return Step("changed", data["host"], text)
         if kind == FAILED and not data.get("ignore_errors") and text != STAYS_FAILED:
-            late = _timed_out(result)
+            late = _has_timed_out(result)
             message = self._late() if late else condense(result)
             lost = LOST in message
             locked = (lost and BOOTED not in message) or bool(result.get("gpuprov_locked"))
-            reboot = _module(data) == "reboot" and not lost
+            reboot = _find_module(data) == "reboot" and not lost
             tally.failures.append(Failure(capability, task, message, locked, lost, late, reboot))
             return Step("failed", data["host"], text)
         if kind == "runner_on_unreachable":
-            tally.unreachable = _unreachable(condense(result))
+            tally.unreachable = _describe_unreachable(condense(result))
             tally.lost = ", ".join(filter(None, (self._act, text)))
             return Step("unreachable", data["host"], tally.unreachable)
         return None
@@ -221,7 +221,7 @@ class Ledger:
 def given_up(event: Event) -> str:
     """Return the host that drops out of the run after this event, failed or unreachable; else an empty string."""
     data = event.get("event_data") or {}
-    kind, failed = event.get("event"), _label(data)[1] == STAYS_FAILED
+    kind, failed = event.get("event"), _make_label(data)[1] == STAYS_FAILED
     return str(data.get("host") or "") if kind == "runner_on_unreachable" or (kind == FAILED and failed) else ""
 
 
@@ -240,10 +240,10 @@ def condense(result: Answer) -> str:
     unread = bool(ended.UNREAD.match(text))
     if text.strip() in _QUIET or unread:
         text = ended.silent({**result, "msg": text}, of_module=unread) or "failed without a message"
-    return _one_line(ended.unanswered(ended.raised(text)))
+    return _join_lines(ended.unanswered(ended.raised(text)))
 
 
-def _unreachable(text: str) -> str:
+def _describe_unreachable(text: str) -> str:
     """Return ssh's message, without Ansible's wording for an interrupted prompt."""
     match = _NOT_SENT.match(text)
     rest = text[match.end() :] if match else text
@@ -256,7 +256,7 @@ def _list_items(result: Answer) -> list[Answer]:
     return [item for item in result.get("results") or [] if isinstance(item, dict)]
 
 
-def _timed_out(result: Answer) -> bool:
+def _has_timed_out(result: Answer) -> bool:
     """True if Ansible ended the task, or an item of its loop, by the playbook's time limit."""
     return "timedout" in result or any("timedout" in item for item in _list_items(result))
 
@@ -269,27 +269,27 @@ def _warn(known: list[str], warned: Iterable[str]) -> None:
             known.append(fromkey if len(known) < MOST_WARNINGS else AND_MORE)
 
 
-def _module(data: Data) -> str:
+def _find_module(data: Data) -> str:
     return str(data.get("task_action", "")).rpartition(".")[2]
 
 
-def _step(data: Data) -> str:
+def _find_step(data: Data) -> str:
     """Return the step of a task of gpuprov_step, or else its module. Its result names it; before that, the file of the
     task does, as ansible-runner's events have no arguments where they are not displayed."""
-    if (module := _module(data)) != "gpuprov_step":
+    if (module := _find_module(data)) != "gpuprov_step":
         return module
     named = (data.get("res") or {}).get("step")
     file = str(data.get("task_path", "")).rpartition("/")[2].partition(".")[0]
     return named if isinstance(named, str) else file.partition("_")[0]
 
 
-def _label(data: Data) -> tuple[str, str]:
+def _make_label(data: Data) -> tuple[str, str]:
     task = str(data.get("task", ""))
     role = str(data.get("role") or "")
     return ("" if role == "host" else role), task.removeprefix(f"{role} : ")
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     # Ansible keeps bytes that are no text as lone surrogates.
     flat = " ".join(text.encode(errors="replace").decode().split())
     if len(flat) <= LONGEST:

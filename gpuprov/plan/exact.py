@@ -70,12 +70,12 @@ def complete(
     returned = run_on_hosts(look, requests, Answer, limit=limit, pace=pace, on_done=on_done) if requests else {}
     answers = {name: result.answer or Answer(problem=result.problem) for name, result in returned.items()}
     return [
-        _with_answer(plan, known[plan.host], answers.get(plan.host, Answer())) if plan.host in known else plan
+        _add_answer(plan, known[plan.host], answers.get(plan.host, Answer())) if plan.host in known else plan
         for plan in plans
     ]
 
 
-def _with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
+def _add_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
     """Complete a plan; an unusable answer affects only its host."""
     try:
         return with_answer(plan, foreseen, answer)
@@ -90,7 +90,9 @@ def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
     trials = list(zip(pairs, answer.transactions, strict=False))
     refused = [(name, trial) for (name, _), trial in trials if trial.refused]
     blocked = [
-        _refused(plan.host, name, trial) for name, trial in refused if trial.another_driver or name in plan.versions
+        _make_refusal(plan.host, name, trial)
+        for name, trial in refused
+        if trial.another_driver or name in plan.versions
     ]
     doubts = [
         f"{name}: {trial.refused}" for name, trial in refused if not (trial.another_driver or name in plan.versions)
@@ -105,8 +107,8 @@ def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
         for file in each
     ]
     diffs = [
-        *_diffs(foreseen, answer),
-        *(_diff(name, *_texts(file)) for name, trial in sources for file in trial.files),
+        *_list_diffs(foreseen, answer),
+        *(_make_diff(name, *_find_texts(file)) for name, trial in sources for file in trial.files),
     ]
     exact = {name for (name, _), trial in trials if not trial.refused and name not in foreseen.waits}
     known = {Item.of("", change) for name in exact for change in foreseen.moves.get(name, ())}
@@ -122,7 +124,7 @@ def with_answer(plan: HostPlan, foreseen: Foreseen, answer: Answer) -> HostPlan:
     )
 
 
-def _diffs(foreseen: Foreseen, answer: Answer) -> Iterator[Item]:
+def _list_diffs(foreseen: Foreseen, answer: Answer) -> Iterator[Item]:
     for name, each in foreseen.texts.items():
         for file in each:
             before = answer.texts.get(file.path)
@@ -130,25 +132,25 @@ def _diffs(foreseen: Foreseen, answer: Answer) -> Iterator[Item]:
             if before is None and file.before not in ("", "absent"):
                 yield Item(capability=name, kind="file", name=file.path, before=file.before, after="written")
             elif before != file.text:
-                yield _diff(name, file.path, before or "", file.text)
+                yield _make_diff(name, file.path, before or "", file.text)
 
 
-def _texts(file: SourceFile) -> tuple[str, str, str]:
+def _find_texts(file: SourceFile) -> tuple[str, str, str]:
     return file.after_header, file.before, file.after
 
 
-def _diff(capability: str, path: str, before: str, after: str) -> Item:
+def _make_diff(capability: str, path: str, before: str, after: str) -> Item:
     lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")
     was = "" if before else "absent"
     return Item(capability=capability, kind="file", name=path, before=was, after="written", diff="\n".join(lines))
 
 
-def _refused(host: str, capability: str, trial: Transaction) -> Result:
+def _make_refusal(host: str, capability: str, trial: Transaction) -> Result:
     message, _, fix = trial.refused.partition(" Fix: ")
     return Result(
         host=host,
         capability=capability,
-        check=_resolvable(capability),
+        check=_find_resolving_check(capability),
         status="fail",
         expected="no packages of another driver than the host's"
         if trial.another_driver
@@ -159,7 +161,7 @@ def _refused(host: str, capability: str, trial: Transaction) -> Result:
     )
 
 
-def _resolvable(capability: str) -> str:
+def _find_resolving_check(capability: str) -> str:
     """Return the check that fails when the packages of a capability cannot be installed."""
     known = [check.id for check in BY_NAME[capability].checks if check.moment == "preflight"]
     return next((name for name in known if name.endswith(".resolvable")), next(iter(known), f"{capability}.resolvable"))

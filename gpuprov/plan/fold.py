@@ -66,8 +66,8 @@ def groups(plans: Sequence[HostPlan]) -> list[Group]:
     """Group the hosts by plan: blocked and unreachable ones first, else in the order given."""
     alike: dict[bytes, list[HostPlan]] = {}
     for plan in plans:
-        alike.setdefault(_likeness(plan), []).append(plan)
-    folded = [Group(_common(group), tuple(plan.host for plan in group)) for group in alike.values()]
+        alike.setdefault(_compute_likeness(plan), []).append(plan)
+    folded = [Group(_merge_plans(group), tuple(plan.host for plan in group)) for group in alike.values()]
     return sorted(folded, key=lambda group: ORDER.index(group.state))
 
 
@@ -145,21 +145,21 @@ def settings(plan: HostPlan) -> tuple[Item, ...]:
     )
 
 
-def _common(group: Sequence[HostPlan]) -> HostPlan:
+def _merge_plans(group: Sequence[HostPlan]) -> HostPlan:
     if len(group) == 1:
         return group[0]
-    plan = _timeless(group[0], keep=len({plan.last_apply for plan in group}) == 1)
-    return msgspec.structs.replace(plan, places=dict(_common_places(group)))
+    plan = _strip_times(group[0], keep=len({plan.last_apply for plan in group}) == 1)
+    return msgspec.structs.replace(plan, places=dict(_list_common_places(group)))
 
 
-def _common_places(group: Sequence[HostPlan]) -> Iterable[tuple[str, str]]:
+def _list_common_places(group: Sequence[HostPlan]) -> Iterable[tuple[str, str]]:
     """Yield by check the place in the spec, or the first one and the number of others."""
     for check in dict.fromkeys(check for plan in group for check in plan.places):
         first, *others = dict.fromkeys(plan.places[check] for plan in group if check in plan.places)
         yield check, f"{first} and {counted(len(others), 'other place')}" if others else first
 
 
-def _timeless(plan: HostPlan, *, keep: bool = False) -> HostPlan:
+def _strip_times(plan: HostPlan, *, keep: bool = False) -> HostPlan:
     """Return the plan without what differs on each host: times, process ids, places in the inventory. keep: the time of
     the last apply."""
     blocked = [
@@ -186,8 +186,8 @@ def bare(text: str) -> str:
     return " ".join(_PROCESS.sub("", _MOMENT.sub("", text)).replace("()", "").split())
 
 
-def _likeness(plan: HostPlan) -> bytes:
+def _compute_likeness(plan: HostPlan) -> bytes:
     """Return the key by which hosts share one plan. Unreachable hosts are grouped by the reason."""
     if plan.unreachable:
         return msgspec.json.encode([value.replace(plan.host, "") for value in (plan.unreachable, plan.unreachable_fix)])
-    return msgspec.json.encode(msgspec.structs.replace(_timeless(plan), host=""))
+    return msgspec.json.encode(msgspec.structs.replace(_strip_times(plan), host=""))

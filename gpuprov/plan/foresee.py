@@ -96,7 +96,7 @@ class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
 
 def probes(spec: HostSpec, only: Collection[str] | None = None) -> Iterator[Probe[Any]]:
     """Yield the probes needed beside those of the checks."""
-    for name in _selected(spec, only):
+    for name in _list_selected(spec, only):
         if declaration := BY_NAME[name].desired:
             yield from (probe.of(spec) for probe in declaration.probes)
     yield contents.CONTENTS
@@ -109,7 +109,7 @@ def foresee(
     version that it installs. only: limit to these capabilities."""
     unknown, values = dict[str, str](), dict[str, dict[str, Any]]()
     files, texts = dict[str, tuple[Difference, ...]](), dict[str, tuple[Text, ...]]()
-    selected = _selected(spec, only)
+    selected = _list_selected(spec, only)
     host = spec
     for name in selected:
         capability, context = BY_NAME[name], Context(host, spec.capabilities[name], facts)
@@ -117,7 +117,7 @@ def foresee(
             continue
         try:
             made = msgspec.to_builtins(capability.desired.make(context))
-            files[name], texts[name] = _files(capability, context, made)
+            files[name], texts[name] = _split_files(capability, context, made)
             values[name] = made
             host = judging.with_driver(spec, made["version"]) if name == judging.DRIVER else host
         except ProbeFailed as error:
@@ -128,9 +128,9 @@ def foresee(
     return Foreseen(
         files=files,
         texts=texts,
-        packages={name: tuple(_packages(name, made)) for name, made in values.items()},
+        packages={name: tuple(_list_packages(name, made)) for name, made in values.items()},
         moves=moves_of(selected, results),
-        sources={name: source for name, made in values.items() if (source := _source(name, made))},
+        sources={name: source for name, made in values.items() if (source := _make_source(name, made))},
         driver=judging.driver(values),
         without=tuple(values.get("nvidia_driver", {}).get("leaving", ())),
         settings=get_package_settings(spec.site),
@@ -141,7 +141,7 @@ def foresee(
     )
 
 
-def _source(name: str, made: Mapping[str, Any]) -> Source:
+def _make_source(name: str, made: Mapping[str, Any]) -> Source:
     """Return the package source that a role adds: a repository with its key, or Debian's components, whose keys are on
     the host."""
     if block := made.get("repository"):
@@ -149,7 +149,7 @@ def _source(name: str, made: Mapping[str, Any]) -> Source:
     return {"of": name, "files": files} if name == judging.DRIVER and (files := made["components"]) else {}
 
 
-def _selected(spec: HostSpec, only: Collection[str] | None) -> list[str]:
+def _list_selected(spec: HostSpec, only: Collection[str] | None) -> list[str]:
     return [name for name in spec.capabilities if (only is None or name in only) and name in BY_NAME]
 
 
@@ -203,23 +203,23 @@ def question(foreseen: Foreseen) -> look.Request:
 
 def moves_of(names: Iterable[str], results: Sequence[Result]) -> dict[str, frozenset[Change]]:
     """Return the packages and holds that checks of these capabilities name."""
-    return {name: frozenset(_moves_of_checks(name, results)) for name in names}
+    return {name: frozenset(_list_check_moves(name, results)) for name in names}
 
 
-def _moves_of_checks(name: str, results: Iterable[Result]) -> Iterator[Change]:
+def _list_check_moves(name: str, results: Iterable[Result]) -> Iterator[Change]:
     for result in results:
         if result.capability == name:
             yield from (change for change in result.changes if change.kind in ("package", "hold"))
 
 
-def _packages(name: str, made: Mapping[str, Json]) -> Iterable[Packages]:
+def _list_packages(name: str, made: Mapping[str, Json]) -> Iterable[Packages]:
     declaration = BY_NAME[name].desired
     for package in declaration.packages(made) if declaration else ():
         if not package.empty:
             yield msgspec.structs.replace(package, of=package.of or name)
 
 
-def _files(
+def _split_files(
     capability: Capability, context: Context[Any], made: Mapping[str, Any]
 ) -> tuple[tuple[Difference, ...], tuple[Text, ...]]:
     """Return the differing files of a capability, and separately those with a text, which is compared on the host."""
@@ -231,13 +231,13 @@ def _files(
     differing = {difference.path: difference for difference in differences(resources, host_contents)}
     for resource in resources:
         if isinstance(resource, File | Lines) and resource.path in differing:
-            text = _new_text(resource, differing[resource.path], host_contents)
+            text = _compute_new_text(resource, differing[resource.path], host_contents)
             texts += [Text(resource.path, text, differing[resource.path].before)] if text is not None else []
     compared = {text.path for text in texts}
     return tuple(difference for path, difference in differing.items() if path not in compared), tuple(texts)
 
 
-def _new_text(resource: File | Lines, difference: Difference, host_contents: contents.Contents) -> str | None:
+def _compute_new_text(resource: File | Lines, difference: Difference, host_contents: contents.Contents) -> str | None:
     """Return the text that apply gives a settings file; None if apply leaves it, and for a program, whose text is not
     shown."""
     path = resource.path

@@ -104,11 +104,11 @@ def run_on_hosts(
         if on_done:
             on_done(name)
 
-    run_all(_jobs(module.__name__, requests, answers, limit, note), (pace or Pace(0)).forks or 64)
+    run_all(_make_jobs(module.__name__, requests, answers, limit, note), (pace or Pace(0)).forks or 64)
     return outcomes
 
 
-def _jobs(
+def _make_jobs(
     module: str,
     requests: Mapping[str, tuple[RawHost, Request]],
     answers: type[T],
@@ -120,12 +120,14 @@ def _jobs(
         script = compose_one(_PROBE, with_python(program(module), request), limit)
         script = with_environment(script, reach.of_bundle(str(raw.connection.get(PACKAGE_BUNDLE) or "")))
         try:
-            yield job(raw, script, limit, _noting(name, answers, note))
+            yield job(raw, script, limit, _make_note_taker(name, answers, note))
         except GpuprovError as error:
             note(name, HostAnswer(problem=error.message))
 
 
-def _noting(name: str, answers: type[T], note: Callable[[str, HostAnswer[T]], None]) -> Callable[[Answer], None]:
+def _make_note_taker(
+    name: str, answers: type[T], note: Callable[[str, HostAnswer[T]], None]
+) -> Callable[[Answer], None]:
     def done(answer: Answer) -> None:
         if isinstance(answer, UnreachableError):
             note(name, HostAnswer(problem=getattr(answer, "reason", answer.message)))

@@ -26,7 +26,7 @@ def items(plan: HostPlan) -> tuple[Item, ...]:
         for change in plan.changes
         if change not in drawn and not (change.kind == "file" and change.name in compared)
     ]
-    return (*changes, *plan.diffs, *map(_layout, plan.mig))
+    return (*changes, *plan.diffs, *map(_make_layout_item, plan.mig))
 
 
 def by_capability(plan: HostPlan) -> dict[str, list[Item]]:
@@ -38,7 +38,7 @@ def by_capability(plan: HostPlan) -> dict[str, list[Item]]:
     return groups
 
 
-def _layout(partition: Partition) -> Item:
+def _make_layout_item(partition: Partition) -> Item:
     before = before_cut(partition) if partition.enabled_before else DISABLED
     return Item(
         capability="mig",

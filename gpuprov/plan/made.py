@@ -25,30 +25,32 @@ def made(capability: str, module: str, result: TreeView) -> list[Item]:
     items: list[Item] = []
     for row in rows if isinstance(rows, list) else (result,):
         if isinstance(row, Mapping) and row.get("changed"):
-            items += _of_module(capability or HOST, module, row)
+            items += _list_module_items(capability or HOST, module, row)
     return items[:MOST]
 
 
-def _of_module(capability: str, module: str, answer: TreeView) -> Iterator[Item]:
+def _list_module_items(capability: str, module: str, answer: TreeView) -> Iterator[Item]:
     if module == "gpuprov_packages":
-        rows = (row for row in _texts(answer, "changes") if row.split()[:1] and row.split()[0] in MOVED)
+        rows = (row for row in _list_texts(answer, "changes") if row.split()[:1] and row.split()[0] in MOVED)
         yield from (Item.of(capability, change) for change in moves(rows, {}))
     elif module == "gpuprov_files":
         righted = Item(kind="file", name="", before="differed", after="matches the spec", capability=capability)
-        yield from (msgspec.structs.replace(righted, name=path) for path in _texts(answer, "paths"))
-        yield from (msgspec.structs.replace(righted, kind="service", name=unit) for unit in _texts(answer, "units"))
+        yield from (msgspec.structs.replace(righted, name=path) for path in _list_texts(answer, "paths"))
+        yield from (
+            msgspec.structs.replace(righted, kind="service", name=unit) for unit in _list_texts(answer, "units")
+        )
     elif module == "boot":
-        images = (path for path in _texts(answer, "renewed") if "/init" in path)
+        images = (path for path in _list_texts(answer, "renewed") if "/init" in path)
         yield from (Item(capability=capability, kind="initramfs", name=path, after="rebuilt") for path in images)
     elif module == "settings":
         restored = Item(kind="setting", name="", after="put back", capability=capability)
-        yield from (msgspec.structs.replace(restored, name=name) for name in _texts(answer, "restored"))
+        yield from (msgspec.structs.replace(restored, name=name) for name in _list_texts(answer, "restored"))
     elif module == "reboot":
         yield REBOOT
     elif module == "clients":
-        yield from (Item(capability=capability, kind="client", name=unit) for unit in _texts(answer, "stopped"))
+        yield from (Item(capability=capability, kind="client", name=unit) for unit in _list_texts(answer, "stopped"))
 
 
-def _texts(answer: TreeView, key: str) -> Iterable[str]:
+def _list_texts(answer: TreeView, key: str) -> Iterable[str]:
     value = answer.get(key)
     return [entry for entry in value if isinstance(entry, str)] if isinstance(value, list) else []

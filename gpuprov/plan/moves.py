@@ -12,10 +12,10 @@ def moves(rows: Iterable[str], installed: Mapping[str, str]) -> list[Change]:
     """Return the changes that the rows name, by name of the package: the order in which a package manager lists them
     differs from run to run. A row of prose that names no package is one change of that name. installed: the versions
     before, by name."""
-    return sorted(_as_listed(rows, installed), key=attrgetter("kind", "name"))
+    return sorted(_list_changes(rows, installed), key=attrgetter("kind", "name"))
 
 
-def _as_listed(rows: Iterable[str], installed: Mapping[str, str]) -> Iterator[Change]:
+def _list_changes(rows: Iterable[str], installed: Mapping[str, str]) -> Iterator[Change]:
     for row in rows:
         word, name, *rest = *row.split(), "", ""
         before = installed.get(name.partition(":")[0], "")

@@ -37,13 +37,13 @@ def no_way_back(
         if packages or receipt:
             yield "the state before this apply: no apply has ended with a green verify yet, so there is no checkpoint"
     else:
-        yield from _packages(here, packages)
+        yield from _list_packages(here, packages)
         new = [name for name in run if stays(name) and here.spec.get(name, False) is False]
         if new:
             yield f"{', '.join(sorted(new))}: packages, and settings whose value before is not known, stay"
         yield from (f"{name}: {why}" for name in sorted(sets) if (why := until_boot(name)))
     if spec.on_failure == "rollback" and reboots:
-        yield from _boot(facts)
+        yield from _list_boot_reasons(facts)
 
 
 def stays(name: str) -> bool:
@@ -58,18 +58,18 @@ def until_boot(name: str) -> str:
     return f"{stays_on} {where} stay as they are until the next boot" if stays_on else ""
 
 
-def _packages(here: Checkpoint, packages: dict[str, str]) -> Iterator[str]:
+def _list_packages(here: Checkpoint, packages: dict[str, str]) -> Iterator[str]:
     """Yield packages. If the checkpoint names no package (`hold: false`), rollback requests versions by the spec
     alone."""
     kept = {name for name in packages for file in here.files if file.startswith(f"{name}_")}
     known = here.packages or packages
     if lacking := sorted(name for name in packages if name in known and name not in kept):
-        yield f"{_some(lacking)}: not kept as files, so rollback needs a repository that still has these versions"
+        yield f"{_shorten(lacking)}: not kept as files, so rollback needs a repository that still has these versions"
     if others := sorted(name for name in packages if name not in known):
-        yield f"{_some(others)}: not in the checkpoint, so rollback does not bring back these versions"
+        yield f"{_shorten(others)}: not in the checkpoint, so rollback does not bring back these versions"
 
 
-def _boot(facts: Facts) -> Iterator[str]:
+def _list_boot_reasons(facts: Facts) -> Iterator[str]:
     try:
         known = facts.get(FIRST_BOOT)
     except ProbeFailed:
@@ -78,12 +78,12 @@ def _boot(facts: Facts) -> Iterator[str]:
         yield f"a boot that fails: {known.why_not}; somebody has to start the old kernel at the console"
         return
     if known.pending:
-        files = _some(known.pending)
+        files = _shorten(known.pending)
         yield f"{files}: newer than GRUB's menu, which is made anew before the reboot (update-grub), with what they say"
     if not known.watchdog:
         yield "a boot that hangs without a panic: no watchdog resets the host, so somebody has to (RuntimeWatchdogSec)"
 
 
-def _some(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
     return f"{', '.join(names[:MOST])}{more}"

@@ -90,27 +90,27 @@ class Card(NamedTuple):
 
 def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: str = "") -> str:
     """Return the page. apply: the command that carries out the plan, for the copy button."""
-    cards = [_card(number, group) for number, group in enumerate(groups(plans), 1)]
+    cards = [_make_card(number, group) for number, group in enumerate(groups(plans), 1)]
     changes = [card for card in cards if _has_plan(card)]
     return page.render(
         "plan.html.j2",
         title="gpuprov plan",
         headline=page.Headline(
-            state=_state(plans), sentence=sentence(plans).replace(" -> ", " \u2192 "), more=_more(plans)
+            state=_choose_state(plans), sentence=sentence(plans).replace(" -> ", " \u2192 "), more=_describe_more(plans)
         ),
         about=about,
-        data=_hosts(plans, cards),
+        data=_make_host_rows(plans, cards),
         styles=("plan.css", "changes.css"),
         scripts=("plan.js",),
         cards=cards,
         blocked=[card for card in cards if card.group.state == "blocked"],
         out=[card for card in cards if card.plan.out],
         away=[card for card in cards if card.group.state == "unreachable"],
-        reboots=_merged(
+        reboots=_merge_cards(
             [card for card in cards if card.plan.reboot is not False and card.group.state != "unreachable"],
             lambda card: (card.reboot, card.plan.reboot_reasons, card.group.state == "blocked"),
         ),
-        busy=_merged(
+        busy=_merge_cards(
             [card for card in cards if card.clients or card.plan.jobs],
             lambda card: (*map(bare, card.clients), "", *(job.found for job in card.plan.jobs), card.group.state),
         ),
@@ -122,22 +122,22 @@ def render(plans: Sequence[HostPlan], about: page.About | None = None, apply: st
     )
 
 
-def _merged(cards: Sequence[Card], alike: Callable[[Card], object]) -> list[Card]:
+def _merge_cards(cards: Sequence[Card], alike: Callable[[Card], object]) -> list[Card]:
     """Return the cards, those that are alike as one with all their hosts."""
     merged: dict[object, list[Card]] = {}
     for card in cards:
         merged.setdefault(alike(card), []).append(card)
-    return [group[0] if len(group) == 1 else _together(group) for group in merged.values()]
+    return [group[0] if len(group) == 1 else _join_cards(group) for group in merged.values()]
 
 
-def _together(cards: Sequence[Card]) -> Card:
+def _join_cards(cards: Sequence[Card]) -> Card:
     first, hosts = cards[0], tuple(host for card in cards for host in card.group.hosts)
     clients = tuple(map(bare, first.clients))
     group = Group(first.plan, hosts)
     return first._replace(group=group, shown=brief(hosts, SHOWN), limit=limit(hosts), clients=clients)
 
 
-def _hosts(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Json]:
+def _make_host_rows(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Json]:
     """Return one row for each host, as plan.js draws it: numbers refer to texts and rows, which many hosts share."""
     texts: Numbers[str] = Numbers()
     rows: Numbers[tuple[tuple[int, ...], ...]] = Numbers()
@@ -145,8 +145,8 @@ def _hosts(plans: Sequence[HostPlan], cards: Sequence[Card]) -> dict[str, Json]:
     hosts = []
     for plan in plans:
         own = of_host[plan.host]
-        numbers = tuple(tuple(texts[cell] for cell in row) for row in _rows(plan))
-        hosts.append((texts[plan.host], own, texts[_gist(plan, cards[own])], rows[numbers]))
+        numbers = tuple(tuple(texts[cell] for cell in row) for row in _list_rows(plan))
+        hosts.append((texts[plan.host], own, texts[_summarize_card(plan, cards[own])], rows[numbers]))
     shown = [
         (card.state, card.letter, card.group.state, card.shown, card.number if _has_plan(card) else 0) for card in cards
     ]
@@ -158,7 +158,7 @@ def _has_plan(card: Card) -> bool:
     return bool(card.plan.run)
 
 
-def _gist(plan: HostPlan, card: Card) -> str:
+def _summarize_card(plan: HostPlan, card: Card) -> str:
     if plan.unreachable:
         return "cannot be reached"
     if plan.blocked:
@@ -166,7 +166,7 @@ def _gist(plan: HostPlan, card: Card) -> str:
     return "nothing to do" if plan.idle else card.reboot
 
 
-def _rows(plan: HostPlan) -> Iterable[tuple[str, str, str, str]]:
+def _list_rows(plan: HostPlan) -> Iterable[tuple[str, str, str, str]]:
     """Yield (title, what, fix, the command that shows it)."""
     if plan.last_apply:
         yield "last apply", plan.last_apply, "", ""
@@ -187,7 +187,7 @@ def _reboot(plan: HostPlan) -> str:
     return "perhaps a reboot" if plan.reboot == "unknown" else "no reboot"
 
 
-def _state(plans: Sequence[HostPlan]) -> page.State:
+def _choose_state(plans: Sequence[HostPlan]) -> page.State:
     count = counts(plans)
     if count["blocked"] > count["jobs_running"]:
         return "fail"
@@ -200,13 +200,13 @@ def _state(plans: Sequence[HostPlan]) -> page.State:
     return "boot" if count["to_apply"] or any(plan.reboot is not False for plan in plans) else "right"
 
 
-def _more(plans: Sequence[HostPlan]) -> str:
+def _describe_more(plans: Sequence[HostPlan]) -> str:
     unpredicted = any(plan.unpredicted for plan in plans)
     more = " Some of it cannot be predicted: each plan below says what, and why." if unpredicted else ""
     return f"Nothing was changed.{more}"
 
 
-def _card(number: int, group: Group) -> Card:
+def _make_card(number: int, group: Group) -> Card:
     plan = group.plan
     state, letter = TAGS[group.state]
     listed = by_capability(plan)
@@ -219,7 +219,7 @@ def _card(number: int, group: Group) -> Card:
         state=state,
         letter=letter,
         numbers=", ".join(sizes([[item for items in listed.values() for item in items]])),
-        lists=tuple(_listed(plan, name, items) for name, items in listed.items()),
+        lists=tuple(_list_changes(plan, name, items) for name, items in listed.items()),
         left=tuple(lines(plan.left_over)),
         clients=tuple(describe(client) for client in plan.section("client")),
     )
@@ -228,14 +228,14 @@ def _card(number: int, group: Group) -> Card:
 KINDS = {"+": "add", "-": "remove", "~": "change"}
 
 
-def _listed(plan: HostPlan, name: str, items: Iterable[Item]) -> Listed:
+def _list_changes(plan: HostPlan, name: str, items: Iterable[Item]) -> Listed:
     """Return the changes of a capability: layouts of GPUs as pictures, files by their diffs."""
     listed = list(items)
     return Listed(
         capability=name,
         why=plan.run.get(name, ""),
         rows=tuple(signed(row) for row in rows(item for item in listed if not item.diff and item.kind != "mig")),
-        mig=tuple(_drawn(cut) for cut in cuts(plan.mig)) if any(item.kind == "mig" for item in listed) else (),
+        mig=tuple(_draw_layout(cut) for cut in cuts(plan.mig)) if any(item.kind == "mig" for item in listed) else (),
         diffs=tuple(diff_of(item) for item in listed if item.diff),
     )
 
@@ -248,29 +248,29 @@ def signed(row: Row) -> Signed:
 
 def diff_of(change: Change) -> Diff:
     """Return the diff of a file, its lines with their colours."""
-    lines = tuple((_colour(line), line) for line in change.diff.splitlines() if line not in DIFF_HEAD)
+    lines = tuple((_choose_colour(line), line) for line in change.diff.splitlines() if line not in DIFF_HEAD)
     kinds = [kind for kind, _ in lines]
     return Diff(change.name, lines, kinds.count("add"), kinds.count("remove"))
 
 
-def _colour(line: str) -> str:
+def _choose_colour(line: str) -> str:
     if line.startswith("@@"):
         return "soft"
     return {"+": "add", "-": "remove"}.get(line[:1], "")
 
 
-def _drawn(cut: Cut) -> Drawn:
+def _draw_layout(cut: Cut) -> Drawn:
     layout = cut.layout
     rows = (("before", layout.enabled_before, layout.before), ("after", layout.enabled_after, layout.after))
     return Drawn(
         cut.gpus,
         layout.model,
-        tuple((t, on, tuple(_whole(layout, on, parts))) for t, on, parts in rows),
+        tuple((t, on, tuple(_list_parts(layout, on, parts))) for t, on, parts in rows),
         layout.grid > 0,
     )
 
 
-def _whole(partition: Partition, on: bool, parts: Iterable[Part]) -> Iterable[Part]:
+def _list_parts(partition: Partition, on: bool, parts: Iterable[Part]) -> Iterable[Part]:
     """Yield the parts and the unused space between them; a GPU without MIG is one piece."""
     at = 0
     if not on:

@@ -82,7 +82,7 @@ class Planner:
         """Return the plans of all hosts. timeout: seconds for each further answer of a host."""
         others = machine.find_duplicates(self._machines)
         self._decide_ahead([name for name in self._waiting if name not in others], timeout, pace, show)
-        made = self._plans | {name: _duplicate(name, other) for name, other in others.items()}
+        made = self._plans | {name: _plan_duplicate(name, other) for name, other in others.items()}
         host_plans = [made[name] for name in self._pairs]
         if self._foreseen:
             with show.reading(list(self._foreseen), "asking package managers") as done:
@@ -125,7 +125,7 @@ def plans_of(
     for pair in pairs:
         reading = readings[pair[0].name]
         if reading.lost:
-            plans.append(_away(pair[0].name, reading.lost))
+            plans.append(_plan_unreachable(pair[0].name, reading.lost))
             continue
         decides = first.get(pair[0].name, reading)
         try:
@@ -147,7 +147,7 @@ def plans_of(
     return plans
 
 
-def _duplicate(host: str, other: str) -> HostPlan:
+def _plan_duplicate(host: str, other: str) -> HostPlan:
     """Return the plan of a host that is the same machine as another host of the run: apply leaves it alone."""
     message, hint = machine.explain_refusal(other)
     failure = Result(
@@ -156,7 +156,7 @@ def _duplicate(host: str, other: str) -> HostPlan:
     return HostPlan(host=host, blocked=(failure,), differs=True)
 
 
-def _away(host: str, lost: UnreachableError) -> HostPlan:
+def _plan_unreachable(host: str, lost: UnreachableError) -> HostPlan:
     """Return the plan of an unreachable host. Its reason omits the host's name, so that an outage of many hosts is
     reported once."""
     reason = lost.reason if isinstance(lost, Unreached) else lost.message.removeprefix(f"{host}: ")

@@ -157,7 +157,7 @@ def _configure(folder: Path, private: Path, *, check: bool) -> RunnerConfig:
     )
     config.prepare()
     config.cwd = os.getcwd()
-    config.env = environment(folder, config.env, check=check) | _events_of_runner()
+    config.env = environment(folder, config.env, check=check) | _find_event_callback()
     return config
 
 
@@ -174,7 +174,7 @@ def narrow(project: Path, only: object) -> None:
             (project / name).write_text(text, encoding="utf-8")
 
 
-def _events_of_runner() -> dict[str, str]:
+def _find_event_callback() -> dict[str, str]:
     """Return the callback that reports events to ansible-runner, and its folder."""
     import ansible_runner
 

@@ -42,13 +42,13 @@ def rows(changes: Iterable[Item]) -> list[Row]:
     packages = [item for item in items if item.kind == "package"]
     others = [item for item in items if item.kind not in ("package", "hold", "mig")]
     return [
-        *_packages(packages),
-        *_holds([item for item in items if item.kind == "hold"], packages),
+        *_list_package_rows(packages),
+        *_list_hold_rows([item for item in items if item.kind == "hold"], packages),
         *(
-            Row(entry.sign, f"{_gpus(entry.names)}: {_outcome(entry.before, entry.end)}")
-            for entry in sets(_of("mig", items))
+            Row(entry.sign, f"{_join_gpus(entry.names)}: {_describe_outcome(entry.before, entry.end)}")
+            for entry in sets(_list_of_kind("mig", items))
         ),
-        *_devices(others),
+        *_list_device_rows(others),
     ]
 
 
@@ -60,50 +60,50 @@ def describe(change: Change) -> str:
     return f"{change.name}: {rest}" if rest else change.name
 
 
-def _of(kind: str, items: Iterable[Item]) -> Iterator[Item]:
+def _list_of_kind(kind: str, items: Iterable[Item]) -> Iterator[Item]:
     return (item for item in items if item.kind == kind)
 
 
-def _outcome(before: str, end: str) -> str:
+def _describe_outcome(before: str, end: str) -> str:
     return f"{before} -> {end}" if before not in NOTHING_HELD else end
 
 
-def _packages(packages: Sequence[Item]) -> Iterator[Row]:
+def _list_package_rows(packages: Sequence[Item]) -> Iterator[Row]:
     """Yield sets of packages that move alike; packages with versions of their own share a row for each sign."""
     package_sets = sets(packages)
     single: dict[Sign, list[str]] = {}
     for entry in package_sets:
         if len(entry.names) == 1 and entry.after:
-            version = _outcome(entry.before, entry.end)
+            version = _describe_outcome(entry.before, entry.end)
             single.setdefault(entry.sign, []).append(f"{entry.names[0]} {version}")
     together = {mark: tuple(named) for mark, named in single.items() if len(named) > 1}
     for entry in package_sets:
         if not (entry.sign in together and len(entry.names) == 1 and entry.after):
-            yield Row(entry.sign, _outcome(entry.before, entry.end), entry.names, True, "packages")
+            yield Row(entry.sign, _describe_outcome(entry.before, entry.end), entry.names, True, "packages")
     yield from (Row(mark, f"{len(named)} packages", named, True) for mark, named in together.items())
 
 
-def _holds(holds: Sequence[Item], packages: Sequence[Item]) -> Iterator[Row]:
+def _list_hold_rows(holds: Sequence[Item], packages: Sequence[Item]) -> Iterator[Row]:
     """Yield holds; those of a set of packages, all of which are named above, name it by its version."""
-    named = {frozenset(_bare(entry.names)): entry for entry in sets(packages) if len(entry.names) > ALIKE}
+    named = {frozenset(_list_bare(entry.names)): entry for entry in sets(packages) if len(entry.names) > ALIKE}
     for entry in sets(holds):
-        whole = named.get(frozenset(_bare(entry.names)))
+        whole = named.get(frozenset(_list_bare(entry.names)))
         if whole:
             yield Row(entry.sign, f"{entry.end}: the {len(entry.names)} packages of {whole.end}", entry.names)
         else:
             yield Row(entry.sign, entry.end, entry.names, True)
 
 
-def _bare(names: Iterable[str]) -> Iterator[str]:
+def _list_bare(names: Iterable[str]) -> Iterator[str]:
     return (name.partition(":")[0] for name in names)
 
 
-def _devices(items: Sequence[Item]) -> Iterator[Row]:
+def _list_device_rows(items: Sequence[Item]) -> Iterator[Row]:
     """Yield files by folder, and a row for equal changes of several devices."""
     alike: dict[object, list[Item]] = {}
     for item in items:
         setting = item.kind == "setting"
-        alike.setdefault((_what(item.name), item.before, item.after) if setting else id(item), []).append(item)
+        alike.setdefault((_find_setting(item.name), item.before, item.after) if setting else id(item), []).append(item)
     kept: list[Item] = []
     for group in alike.values():
         if len(group) < ALIKE or not _DEVICE.search(group[0].name):
@@ -119,29 +119,29 @@ def _devices(items: Sequence[Item]) -> Iterator[Row]:
             yield Row(sign(item), describe(item))
     for group in alike.values():
         if id(group[0]) not in shared:
-            yield Row(sign(group[0]), _summary(group), tuple(_device(item.name) for item in group))
+            yield Row(sign(group[0]), _summarize_row(group), tuple(_find_device(item.name) for item in group))
 
 
-def _device(name: str) -> str:
+def _find_device(name: str) -> str:
     match = _DEVICE.search(name)
     return match[0] if match else name
 
 
-def _what(name: str) -> str:
+def _find_setting(name: str) -> str:
     """Return the name of a setting without its device."""
     return re.sub(r" of\Z", "", _DEVICE.sub("", name).strip(" :"))
 
 
-def _summary(group: Sequence[Item]) -> str:
-    first, what = group[0], _what(group[0].name)
-    devices = [_device(item.name) for item in group]
+def _summarize_row(group: Sequence[Item]) -> str:
+    first, what = group[0], _find_setting(group[0].name)
+    devices = [_find_device(item.name) for item in group]
     noun = "ports" if what.startswith("ACS") else "PCIe devices"
-    which = _gpus(devices) if devices[0].startswith("GPU ") else f"{len(group)} {noun}"
+    which = _join_gpus(devices) if devices[0].startswith("GPU ") else f"{len(group)} {noun}"
     values = " -> ".join(filter(None, (first.before, first.after)))
     return f"{which}: {' '.join(filter(None, (what, values)))}"
 
 
-def _gpus(names: Sequence[str]) -> str:
+def _join_gpus(names: Sequence[str]) -> str:
     """Return the names of GPUs; those of several as `GPUs 0, 1, 2`."""
     numbers = [match[1] for name in names if (match := re.match(r"GPU (\d+)", name))]
     return f"GPUs {', '.join(numbers)}" if 1 < len(numbers) == len(names) else ", ".join(names)

@@ -93,7 +93,7 @@ def made(
     for pair in pairs:
         raw, spec = pair
         judgement = judged(readings[raw.name].results)
-        state = _digest(judgement)
+        state = _compute_digest(judgement)
         states[state] = judgement
         hosts.append(
             Bound(host=raw.name, address=Settings(raw).address, spec=digests(spec), state=state, plan=by_name[raw.name])
@@ -103,15 +103,15 @@ def made(
 
 def text(saved: Saved, pairs: Sequence[Pair]) -> str:
     """Return the file's text. Secret values of the inventory are masked, wherever a diff may contain them."""
-    return msgspec.json.encode(_without_secrets(msgspec.to_builtins(saved), pairs)).decode() + "\n"
+    return msgspec.json.encode(_remove_secrets(msgspec.to_builtins(saved), pairs)).decode() + "\n"
 
 
 def masked(plans: Sequence[HostPlan], pairs: Sequence[Pair]) -> list[HostPlan]:
     """Return the plans with secret values of the inventory masked, for others to read."""
-    return msgspec.convert(_without_secrets(msgspec.to_builtins(list(plans)), pairs), list[HostPlan])
+    return msgspec.convert(_remove_secrets(msgspec.to_builtins(list(plans)), pairs), list[HostPlan])
 
 
-def _without_secrets(plain: Any, pairs: Sequence[Pair]) -> Any:
+def _remove_secrets(plain: Any, pairs: Sequence[Pair]) -> Any:
     secrets = {
         str(value)
         for raw, _ in pairs
@@ -119,7 +119,7 @@ def _without_secrets(plain: Any, pairs: Sequence[Pair]) -> Any:
         if is_secret(key) and isinstance(value, str)
     }
     for secret in sorted((secret for secret in secrets if len(secret) >= SHORTEST), key=len, reverse=True):
-        plain = _masked(plain, secret)
+        plain = _mask_secrets(plain, secret)
     return plain
 
 
@@ -183,7 +183,7 @@ def of_plan(saved: Saved, pairs: Sequence[Pair]) -> list[Pair]:
             wrong.append(f"{host.host}: is reached at {now}, was at {host.address}")
         if spec.reboot != host.plan.permission and not host.plan.unreachable:
             wrong.append(f"{host.host}: reboot is {spec.reboot}, was {host.plan.permission}")
-        wrong += [f"{host.host}: {line}" for line in _spec_changes(host.spec, digests(spec))]
+        wrong += [f"{host.host}: {line}" for line in _list_spec_changes(host.spec, digests(spec))]
     named = {host.host for host in saved.hosts}
     wrong += [f"{name} is new in the inventory" for name in known if name not in named]
     _refuse(wrong)
@@ -205,7 +205,7 @@ def agree(
         reading_ = readings.get(host.host)
         if reading_ is None or reading_.lost or host.plan.unreachable:
             continue
-        changes = list(_host_changes(host, saved.states[host.state], reading_, run.get(host.host, {})))
+        changes = list(_list_changes(host, saved.states[host.state], reading_, run.get(host.host, {})))
         changes = changes or [f"{host.host}: {line}" for line in moved.get(host.host, ())]
         by = since.applied(host.plan.run, host.spec, saved.made_at, reading_) if changes else ""
         if by:
@@ -220,11 +220,11 @@ def agree(
     return {host.host: host.plan for host in saved.hosts}
 
 
-def _host_changes(bound: Bound, before: Iterable[Judged], now: Reading, to_run: Mapping[str, str]) -> Iterable[str]:
+def _list_changes(bound: Bound, before: Iterable[Judged], now: Reading, to_run: Mapping[str, str]) -> Iterable[str]:
     """Return how a host differs from the one that the plan was made for."""
     state = judged(now.results)
-    if _digest(state) != bound.state:
-        return [f"{bound.host}: {line}" for line in _state_changes(before, state)]
+    if _compute_digest(state) != bound.state:
+        return [f"{bound.host}: {line}" for line in _list_state_changes(before, state)]
     if not bound.plan.blocked and {*to_run} != {*bound.plan.run}:
         was, is_ = ", ".join(bound.plan.run) or "nothing", ", ".join(to_run) or "nothing"
         return [f"{bound.host}: to apply was {was}; is {is_}"]
@@ -235,22 +235,22 @@ def _host_changes(bound: Bound, before: Iterable[Judged], now: Reading, to_run: 
 
 def judged(results: Iterable[Result]) -> tuple[Judged, ...]:
     """Return the results' outcomes in a fixed order. A plan stays valid for a host that was drained for it since."""
-    return tuple(sorted(_judged(result) for result in results if result.status != "n/a" and result.check != IN_SERVICE))
+    return tuple(sorted(_judge(result) for result in results if result.status != "n/a" and result.check != IN_SERVICE))
 
 
-def _judged(result: Result) -> Judged:
+def _judge(result: Result) -> Judged:
     changes = tuple(sorted(f"{c.kind} {c.name}: {c.before} -> {c.after}" for c in result.changes))
     words = (result.expected, result.found) if result.status == "fail" else ("", "")
     return Judged(result.check, result.status, *words, result.reboot, result.version, changes)
 
 
-def _digest(value: object) -> str:
+def _compute_digest(value: object) -> str:
     import hashlib
 
     return hashlib.sha256(msgspec.json.encode(value)).hexdigest()[:20]
 
 
-def _spec_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterable[str]:
+def _list_spec_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterable[str]:
     for name in dict.fromkeys([*before, *now]):
         if name not in now:
             yield f"{name} is not in the spec any more"
@@ -260,7 +260,7 @@ def _spec_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterable
             yield f"{name}: {SPEC} changed"
 
 
-def _state_changes(before: Iterable[Judged], now: Iterable[Judged]) -> Iterable[str]:
+def _list_state_changes(before: Iterable[Judged], now: Iterable[Judged]) -> Iterable[str]:
     was, is_ = {result.check: result for result in before}, {result.check: result for result in now}
     for check in dict.fromkeys([*was, *is_]):
         old, other = was.get(check), is_.get(check)
@@ -287,12 +287,12 @@ def _refuse(wrong: Sequence[str]) -> None:
         raise GpuprovError(f"{STALE}; nothing was changed\n  {details}", AGAIN)
 
 
-def _masked(value: Any, secret: str) -> Any:
+def _mask_secrets(value: Any, secret: str) -> Any:
     if isinstance(value, str):
         return value.replace(secret, MASK)
     if isinstance(value, dict):
-        return {key: _masked(item, secret) for key, item in value.items()}
-    return [_masked(item, secret) for item in value] if isinstance(value, list | tuple) else value
+        return {key: _mask_secrets(item, secret) for key, item in value.items()}
+    return [_mask_secrets(item, secret) for item in value] if isinstance(value, list | tuple) else value
 
 
 def schema_text() -> str:

@@ -59,16 +59,16 @@ def find_moved(
 
 
 def _list_moved(before: HostPlan, now: HostPlan) -> list[str]:
-    was = {_key(left): left for left in before.unmanaged if left.kind == "setting"}
+    was = {_make_key(left): left for left in before.unmanaged if left.kind == "setting"}
     moved = [
-        f"{left.name}: the plan {_describe(was[_key(left)])}; now apply {_describe(left)}"
+        f"{left.name}: the plan {_describe(was[_make_key(left)])}; now apply {_describe(left)}"
         for left in now.unmanaged
-        if _key(left) in was and was[_key(left)].stays != left.stays
+        if _make_key(left) in was and was[_make_key(left)].stays != left.stays
     ]
     return [*moved, *(doubt for doubt in now.unpredicted if doubt not in before.unpredicted)]
 
 
-def _key(leftover: Unmanaged) -> Unmanaged:
+def _make_key(leftover: Unmanaged) -> Unmanaged:
     return msgspec.structs.replace(leftover, stays="", reboot="")
 
 

@@ -31,22 +31,22 @@ def sentence(plans: Sequence[HostPlan]) -> str:
     """Return a sentence: `4 hosts: driver 580.178.04 -> 570.211.01 (downgrade), 15 packages, one reboot each, 2 have
     jobs running`."""
     touched = [plan for plan in plans if plan.run and not plan.unreachable and (plan.jobs or not plan.blocked)]
-    others = [*_kept_away(plans), *_idle(plans, whole=not touched), *_unmanaged(plans)]
+    others = [*_describe_kept_away(plans), *_describe_idle(plans, whole=not touched), *_describe_unmanaged(plans)]
     if not touched:
-        return f"{_hosts(len(plans))}: {', '.join(others)}" if plans else "no host"
+        return f"{_count_hosts(len(plans))}: {', '.join(others)}" if plans else "no host"
     part = f"{len(touched):,} of " if len(touched) < len(plans) else ""
-    parts = [*_driver(touched), *sizes([items(plan) for plan in touched]), *_reboots(touched)]
+    parts = [*_describe_driver(touched), *sizes([items(plan) for plan in touched]), *_describe_reboots(touched)]
     jobs = sum(bool(plan.jobs) for plan in touched)
     parts += [f"{jobs:,} {'has' if jobs == 1 else 'have'} jobs running"] if jobs else []
     parts = parts or ["roles are applied anew"]
-    return f"{part}{_hosts(len(plans))}: {', '.join(parts)}" + (f"; {', '.join(others)}" if others else "")
+    return f"{part}{_count_hosts(len(plans))}: {', '.join(parts)}" + (f"; {', '.join(others)}" if others else "")
 
 
-def _hosts(number: int) -> str:
+def _count_hosts(number: int) -> str:
     return f"{number:,} host{'s' * (number != 1)}"
 
 
-def _driver(touched: Sequence[HostPlan]) -> Iterable[str]:
+def _describe_driver(touched: Sequence[HostPlan]) -> Iterable[str]:
     moves: dict[str, int] = {}
     for plan in touched:
         before, after = plan.installed.get(DRIVER, ""), plan.versions.get(DRIVER, "")
@@ -56,36 +56,36 @@ def _driver(touched: Sequence[HostPlan]) -> Iterable[str]:
         text = f"driver {before} -> {after} ({way})" if before else f"driver {after} (new)"
         moves[text] = moves.get(text, 0) + 1
     ranked = sorted(moves.items(), key=lambda move: -move[1])
-    yield from (text + _on(number, touched) for text, number in ranked[:MOVES])
+    yield from (text + _format_place(number, touched) for text, number in ranked[:MOVES])
     if rest := sum(number for _, number in ranked[MOVES:]):
         yield f"other driver versions on {rest:,}"
 
 
-def _on(number: int, touched: Sequence[HostPlan]) -> str:
+def _format_place(number: int, touched: Sequence[HostPlan]) -> str:
     return f" on {number:,}" if number < len(touched) else ""
 
 
-def _reboots(touched: Sequence[HostPlan]) -> Iterable[str]:
+def _describe_reboots(touched: Sequence[HostPlan]) -> Iterable[str]:
     each = " each" if len(touched) > 1 else ""
     will = sum(plan.reboot is True and plan.permission == "if-needed" for plan in touched)
     held = sum(plan.reboot is True and plan.permission == "never" for plan in touched)
     perhaps = sum(plan.reboot == "unknown" for plan in touched)
     if will:
-        yield f"one reboot{each if will == len(touched) else _on(will, touched)}"
+        yield f"one reboot{each if will == len(touched) else _format_place(will, touched)}"
     if held:
-        yield f"a reboot that needs permission{_on(held, touched)}"
+        yield f"a reboot that needs permission{_format_place(held, touched)}"
     if perhaps:
-        yield f"perhaps a reboot{_on(perhaps, touched)}"
+        yield f"perhaps a reboot{_format_place(perhaps, touched)}"
 
 
-def _unmanaged(plans: Sequence[HostPlan]) -> Iterable[str]:
+def _describe_unmanaged(plans: Sequence[HostPlan]) -> Iterable[str]:
     numbers = [number for plan in plans if (number := sum(not resource.stays for resource in plan.left_over))]
     if numbers:
         what = "resource" if max(numbers) == 1 else "resources"
-        yield f"{span(numbers)} {what} no longer asked for (--prune){_on(len(numbers), plans)}"
+        yield f"{span(numbers)} {what} no longer asked for (--prune){_format_place(len(numbers), plans)}"
 
 
-def _kept_away(plans: Sequence[HostPlan]) -> Iterable[str]:
+def _describe_kept_away(plans: Sequence[HostPlan]) -> Iterable[str]:
     blocked: dict[str, int] = {}
     for plan in plans:
         for result in plan.blocked[:1] if not plan.jobs else ():
@@ -96,7 +96,7 @@ def _kept_away(plans: Sequence[HostPlan]) -> Iterable[str]:
         yield f"{away:,} cannot be reached"
 
 
-def _idle(plans: Sequence[HostPlan], *, whole: bool) -> Iterable[str]:
+def _describe_idle(plans: Sequence[HostPlan], *, whole: bool) -> Iterable[str]:
     """Yield the idle hosts' parts of the sentence. whole: no host has anything to do."""
     idle = [plan for plan in plans if plan.idle]
     if not idle:

@@ -44,12 +44,12 @@ def as_text(
     """
     folded = groups(plans)
     printed: dict[tuple[Line, ...], str] = {}
-    lines = [line for group in folded for line in _block(group, printed, verbose)]
-    lines += [*_versions(plans, folded), _verdict(plans, ahead)]
-    return "\n".join(piece for line in lines for piece in _written(line, colour, width))
+    lines = [line for group in folded for line in _format_host(group, printed, verbose)]
+    lines += [*_format_versions(plans, folded), _format_verdict(plans, ahead)]
+    return "\n".join(piece for line in lines for piece in _format_written(line, colour, width))
 
 
-def _written(line: Line, colour: bool, width: int) -> Iterator[str]:
+def _format_written(line: Line, colour: bool, width: int) -> Iterator[str]:
     def paint(text: str, code: str) -> str:
         return shown.paint(text, code) if colour and code and text else text
 
@@ -71,7 +71,7 @@ def _written(line: Line, colour: bool, width: int) -> Iterator[str]:
         left -= len(piece) - start + 1
 
 
-def _block(group: Group, printed: dict[tuple[Line, ...], str], verbose: bool) -> Iterator[Line]:
+def _format_host(group: Group, printed: dict[tuple[Line, ...], str], verbose: bool) -> Iterator[Line]:
     plan, title = group.plan, group.where
     bold = len(cleaned(title))
     title += f" ({len(group.hosts):,} hosts)" if len(group.hosts) > 1 else ""
@@ -87,8 +87,8 @@ def _block(group: Group, printed: dict[tuple[Line, ...], str], verbose: bool) ->
         yield from _fix(result)
     applied = f" (last apply: {plan.last_apply or 'at different times'})"
     if plan.idle:
-        yield Line(f"{title}: nothing to do{_but(plan)}{applied}", bold=bold)
-        yield from _unmended(plan)
+        yield Line(f"{title}: nothing to do{_format_exception(plan)}{applied}", bold=bold)
+        yield from _format_unmended(plan)
     elif not plan.blocked:
         of = f" of {len(plan.run) + len(plan.skipped)}" if plan.skipped else ""
         which = f"{len(plan.run)}{of} {'capabilities' if of or len(plan.run) > 1 else 'capability'} to apply"
@@ -97,15 +97,17 @@ def _block(group: Group, printed: dict[tuple[Line, ...], str], verbose: bool) ->
         yield Line(plan.out, 2)
     if not plan.idle:
         yield Line(f"reboot: {_reboot(plan)}", 2)
-        yield from _listed("clients", [Line(describe(client), 4, sign(client)) for client in plan.section("client")])
-    yield from _capabilities(plan, title, printed, verbose)
+        yield from _format_list(
+            "clients", [Line(describe(client), 4, sign(client)) for client in plan.section("client")]
+        )
+    yield from _format_capabilities(plan, title, printed, verbose)
     if not plan.idle:
-        unknown = plan.unpredicted if verbose else _short(plan.unpredicted)
-        yield from _listed("rollback could not undo", [Line(line, 4) for line in plan.no_way_back])
-        yield from _listed("not predicted", [Line(line, 4) for line in unknown])
+        unknown = plan.unpredicted if verbose else _shorten_checks(plan.unpredicted)
+        yield from _format_list("rollback could not undo", [Line(line, 4) for line in plan.no_way_back])
+        yield from _format_list("not predicted", [Line(line, 4) for line in unknown])
     if verbose:
-        yield from _listed("left out", [Line(f"{name}: {why}", 4) for name, why in plan.skipped.items()])
-    yield from _unmanaged(plan)
+        yield from _format_list("left out", [Line(f"{name}: {why}", 4) for name, why in plan.skipped.items()])
+    yield from _format_unmanaged(plan)
 
 
 def _fix(result: Result, indent: int = 2) -> Iterator[Line]:
@@ -113,14 +115,16 @@ def _fix(result: Result, indent: int = 2) -> Iterator[Line]:
         yield Line(f"fix: {result.hint}", indent)
 
 
-def _capabilities(plan: HostPlan, title: str, printed: dict[tuple[Line, ...], str], verbose: bool) -> Iterator[Line]:
+def _format_capabilities(
+    plan: HostPlan, title: str, printed: dict[tuple[Line, ...], str], verbose: bool
+) -> Iterator[Line]:
     """Yield each capability with its reason and its changes. printed: what earlier hosts have shown, and which; added
     to here."""
     same: dict[str, list[str]] = {}
     for name, items in by_capability(plan).items():
         why = plan.run.get(name, "")
         head = Line(f"{name}: {why}" if why else name, 2, bold=len(name))
-        lines = (head, *_changes(items, verbose), *(() if items else _without_change(plan, name)))
+        lines = (head, *_format_changes(items, verbose), *(() if items else _format_unchanged(plan, name)))
         first = printed.setdefault(lines, title)
         if first == title:
             yield from lines
@@ -129,7 +133,7 @@ def _capabilities(plan: HostPlan, title: str, printed: dict[tuple[Line, ...], st
     yield from (Line(f"{', '.join(each)}: as on {first}", 2) for first, each in same.items())
 
 
-def _changes(items: Sequence[Item], verbose: bool) -> Iterator[Line]:
+def _format_changes(items: Sequence[Item], verbose: bool) -> Iterator[Line]:
     for row in rows(item for item in items if not item.diff):
         yield Line(row.line(verbose=verbose), 4, row.sign)
     for item in items:
@@ -138,10 +142,10 @@ def _changes(items: Sequence[Item], verbose: bool) -> Iterator[Line]:
         elif item.diff:
             yield Line(f"{item.name}: {size(item.diff)}", 4, sign(item))
             shown = (line for line in item.diff.splitlines() if line not in DIFF_HEAD)
-            yield from (Line(line, 6, whole=_diff_colour(line)) for line in shown)
+            yield from (Line(line, 6, whole=_choose_diff_colour(line)) for line in shown)
 
 
-def _without_change(plan: HostPlan, capability: str) -> Iterator[Line]:
+def _format_unchanged(plan: HostPlan, capability: str) -> Iterator[Line]:
     """Yield what fails of a capability that runs without a change, and what mends it."""
     for result in plan.unmended:
         if result.capability == capability:
@@ -150,17 +154,17 @@ def _without_change(plan: HostPlan, capability: str) -> Iterator[Line]:
             yield Line(f"{NO_CHANGE if by_hand else ''}fix: {result.hint or 'see what fails'}", 6)
 
 
-def _unmanaged(plan: HostPlan) -> Iterator[Line]:
+def _format_unmanaged(plan: HostPlan) -> Iterator[Line]:
     """Yield what the spec no longer declares and this run leaves; what it removes is among its changes."""
     fix = " (--prune takes it away)" if any(not resource.stays for resource in plan.left_over) else ""
-    yield from _listed(f"no longer asked for{fix}", [Line(line, 4) for line in lines(plan.left_over)])
+    yield from _format_list(f"no longer asked for{fix}", [Line(line, 4) for line in lines(plan.left_over)])
 
 
-def _diff_colour(line: str) -> str:
+def _choose_diff_colour(line: str) -> str:
     return {"+": GREEN, "-": RED, "@": CYAN}.get(line[:1], "")
 
 
-def _short(lines: Sequence[str]) -> list[str]:
+def _shorten_checks(lines: Sequence[str]) -> list[str]:
     """Return the checks alone, and statements about a whole capability unchanged."""
     checks = [line.partition(":")[0] for line in lines if "." in line.partition(":")[0]]
     return [line for line in lines if "." not in line.partition(":")[0]] + (
@@ -168,14 +172,14 @@ def _short(lines: Sequence[str]) -> list[str]:
     )
 
 
-def _but(plan: HostPlan) -> str:
+def _format_exception(plan: HostPlan) -> str:
     if plan.reboot is True:
         return f", but a reboot is required: {'; '.join(plan.reboot_reasons)}"
     named = [result.check for result in plan.unmended if result.moment != "preflight"]
     return f", but {', '.join(named)} fail{'s' if len(named) == 1 else ''}, and apply cannot fix that" if named else ""
 
 
-def _unmended(plan: HostPlan) -> Iterator[Line]:
+def _format_unmended(plan: HostPlan) -> Iterator[Line]:
     for result in plan.unmended:
         before = "would stop an apply: " if result.moment == "preflight" and result.refuses else ""
         yield Line(
@@ -194,13 +198,13 @@ def _reboot(plan: HostPlan) -> str:
     return f"{word}: {why}"
 
 
-def _listed(title: str, lines: Iterable[Line]) -> Iterator[Line]:
+def _format_list(title: str, lines: Iterable[Line]) -> Iterator[Line]:
     if listed := list(lines):
         yield Line(title, 2)
         yield from listed
 
 
-def _versions(plans: Sequence[HostPlan], folded: Sequence[Group]) -> Iterator[Line]:
+def _format_versions(plans: Sequence[HostPlan], folded: Sequence[Group]) -> Iterator[Line]:
     """Yield the exact version on each host after apply, by capability: only if it takes more than one plan to see."""
     if len(folded) < 2:
         return
@@ -216,6 +220,6 @@ def _versions(plans: Sequence[HostPlan], folded: Sequence[Group]) -> Iterator[Li
             yield Line(f"{capability} {version}: {names(hosts)}{count}", 2)
 
 
-def _verdict(plans: Sequence[HostPlan], ahead: bool) -> Line:
+def _format_verdict(plans: Sequence[HostPlan], ahead: bool) -> Line:
     text = sentence(plans)
     return Line(text if ahead else f"{text}; nothing was changed", bold=len(text))

@@ -110,7 +110,7 @@ class Packed:
         from ansible import constants
 
         self._place = Path(constants.DEFAULT_LOCAL_TMP) / "ansiballz_cache"
-        self._name = f"{_digest(project, constants)}.msgpack"
+        self._name = f"{_compute_digest(project, constants)}.msgpack"
         self._kept: dict[str, bytes] = {}
 
     def bring(self) -> None:
@@ -132,24 +132,24 @@ class Packed:
             keep.write(ROOM, self._name, msgspec.msgpack.encode(packed))
 
 
-def _digest(project: Path, constants: ModuleType) -> str:
+def _compute_digest(project: Path, constants: ModuleType) -> str:
     """Return a digest: of the project's files by content, since they are rendered for each run; of other, installed
     files by modification time."""
     import ansible
 
     digest = hashlib.sha256(f"{sys.version}\0{ansible.__file__}\0{ansible.__version__}\0".encode())
     for folder in ("library", "module_utils"):
-        for file in _files([project / folder]):
+        for file in _list_files([project / folder]):
             digest.update(f"{file.relative_to(project)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
     installed = [Path(ansible.__file__).parent / name for name in ("module_utils", "modules")]
     others = [Path(path) for kind in ("MODULE", "MODULE_UTILS") for path in getattr(constants, f"DEFAULT_{kind}_PATH")]
-    for file in _files([*installed, *others]):
+    for file in _list_files([*installed, *others]):
         status = file.stat()
         digest.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:32]
 
 
-def _files(folders: Iterable[Path]) -> Iterator[Path]:
+def _list_files(folders: Iterable[Path]) -> Iterator[Path]:
     seen: set[str] = set()
     for folder in folders:
         for place, inner, names in os.walk(folder, followlinks=True):

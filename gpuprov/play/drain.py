@@ -33,12 +33,12 @@ def run(host: Host, arguments: Arguments) -> Result:
     command, node, owner = (
         str(arguments.get("command") or ""),
         str(arguments.get("node") or ""),
-        _owner(host.variables),
+        _find_owner(host.variables),
     )
     cluster = in_play.parse_options(command, owner)
     if arguments["state"] == "returned":
         return _return(host, cluster, node, owner)
-    if not command or not (arguments.get("always") or _holders(host, arguments)):
+    if not command or not (arguments.get("always") or _list_holders(host, arguments)):
         return {"changed": False}
     if host.check_mode:
         return {"changed": True}
@@ -63,13 +63,13 @@ def _return(host: Host, cluster: in_play.Asked | None, node: str, owner: str) ->
         return {"changed": False}
     if succeeded(host.step("reason"))["reasons"]:
         return {"changed": False}
-    changed, why = in_play.give_back(cluster, node, owner, green=not _half_changed(host.variables))
+    changed, why = in_play.give_back(cluster, node, owner, green=not _has_failed_change(host.variables))
     if changed:
         _run_script(host, noted.gone())
     return {"changed": changed, "warnings": [why] if why else []}
 
 
-def _holders(host: Host, arguments: Arguments) -> list[str]:
+def _list_holders(host: Host, arguments: Arguments) -> list[str]:
     services, guests = list(arguments.get("services") or []), arguments.get("guests", False)
     return succeeded(host.step("clients", state="listed", services=services, guests=guests))["clients"]
 
@@ -78,12 +78,12 @@ def _run_script(host: Host, script: str) -> str:
     return str(succeeded(host.step("command", argv=["/bin/sh", "-c", script])).get("stdout") or "").strip()
 
 
-def _owner(variables: TreeView) -> str:
+def _find_owner(variables: TreeView) -> str:
     """Return the run that has the host's lock, which identifies the node as its own."""
     owner = (variables.get("host_lock") or {}).get("run") or variables.get("gpuprov_run") or {}
     return str(owner.get("run") or "")
 
 
-def _half_changed(variables: TreeView) -> bool:
+def _has_failed_change(variables: TreeView) -> bool:
     """Return whether an act that changes something has failed."""
     return "host_failed" in variables and int(variables.get("gpuprov_act") or 2) > 1

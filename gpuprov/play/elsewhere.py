@@ -29,8 +29,8 @@ class Arguments(TypedDict, total=False):
 def run(host: Host, arguments: Arguments) -> Result:
     """Query both, and compare. Raises StepFailed."""
     local = str(host.template(host.variables.get("ansible_connection") or "")) in LOCAL
-    identity = "" if local else _identity(host)
-    if local or machine.is_same(_own_identity(), identity):
+    identity = "" if local else _find_identity(host)
+    if local or machine.is_same(_find_own_identity(), identity):
         why = "; ".join(arguments["reasons"])
         raise StepFailed(
             f"a reboot is required ({why}), and {host.name} is this very machine: gpuprov does not reboot it."
@@ -39,12 +39,12 @@ def run(host: Host, arguments: Arguments) -> Result:
     return {"changed": False, "machine": identity}
 
 
-def _identity(host: Host) -> str:
+def _find_identity(host: Host) -> str:
     answer = host.shell(machine.IDENTITY)
     if "stdout" not in answer:
         raise StepFailed(ended.answer(answer) or "the host gave no answer")
     return str(answer["stdout"])
 
 
-def _own_identity() -> str:
+def _find_own_identity() -> str:
     return subprocess.run(["/bin/sh", "-c", machine.IDENTITY], capture_output=True, text=True, check=False).stdout

@@ -65,11 +65,11 @@ def run(host: Host, arguments: Arguments) -> Result:
     words = (arguments["platform"], host.variables["ansible_facts"]["architecture"], builder, driver["module"])
     cache = prebuilt.make_cache_path(os.environ, *map(str, words), prebuilt.make_version(driver))
     if arguments["state"] == "packed":
-        return _pack(host, arguments, cache)
+        return _pack_modules(host, arguments, cache)
     return Modules(**_judge(host, arguments, cache), changed=False)
 
 
-def _pack(host: Host, arguments: Arguments, cache: str) -> Result:
+def _pack_modules(host: Host, arguments: Arguments, cache: str) -> Result:
     if host.check_mode:
         return Modules(changed=False, given=False)
     answer = host.step("prebuilt", **{**arguments, "sums": prebuilt.check_sums(cache)})
@@ -87,7 +87,7 @@ def _judge(host: Host, arguments: Arguments, cache: str) -> Modules:
     failed in act 1 is not: what counts is that it has packed."""
     driver, builder = arguments["driver"], str(arguments["builder"])
     checking, package = host.check_mode, prebuilt.read_description(cache)
-    coming, given = _of_builder(builder, host.variables)
+    coming, given = _describe_for_builder(builder, host.variables)
     judging = arguments["state"] == "judged"
     early = judging and bool(coming)
     awaited = not judging and bool(arguments.get("awaited"))
@@ -118,7 +118,7 @@ def _judge(host: Host, arguments: Arguments, cache: str) -> Modules:
     }
 
 
-def _of_builder(builder: str, variables: TreeView) -> tuple[prebuilt.Description, bool]:
+def _describe_for_builder(builder: str, variables: TreeView) -> tuple[prebuilt.Description, bool]:
     """Return what the build host gets in this run, empty if it takes no part; and whether it has packed."""
     if builder not in variables["ansible_play_hosts"]:
         return {}, False

@@ -66,7 +66,7 @@ def make(fleet: Fleet, options: Options, now: float) -> Made:
     wheel_list = wheels.read_wheels(options.wheels)
     signers = signing.format_allowed_signers(options.key)
     signing.sign(options.key, b"")
-    fleet = msgspec.structs.replace(fleet, pairs=tuple((_without_identity(raw), spec) for raw, spec in fleet.pairs))
+    fleet = msgspec.structs.replace(fleet, pairs=tuple((_remove_identity(raw), spec) for raw, spec in fleet.pairs))
     jobs = cut.cut(frozen.freeze(fleet), size=1)
     serial = options.serial or int(now)
     made_at, expires_at = (
@@ -108,7 +108,7 @@ def read_identity(raw: RawHost) -> dict[str, str]:
     return values
 
 
-def _without_identity(raw: RawHost) -> RawHost:
+def _remove_identity(raw: RawHost) -> RawHost:
     """Remove the identity, so that the fleet's digest is the one that gpuprov fleet freeze writes."""
     return msgspec.structs.replace(
         raw, connection={name: value for name, value in raw.connection.items() if name not in IDENTITY}

@@ -75,7 +75,7 @@ def replace_places(spec: HostSpec, notes: list[str]) -> HostSpec:
     if not isinstance(rdma, Rdma) or rdma.fabric == "soft":
         return spec
     if rdma.fabric == "erdma":
-        return _replace_block(spec, _with_stand_in(rdma, notes))
+        return _replace_block(spec, _add_stand_in(rdma, notes))
     changed: dict[str, Any] = {}
     if any(device.pci or device.netdev for device in rdma.devices):
         notes.append(
@@ -94,7 +94,7 @@ def _replace_block(spec: HostSpec, rdma: Rdma) -> HostSpec:
     return msgspec.structs.replace(spec, capabilities={**spec.capabilities, "rdma": rdma})
 
 
-def _with_stand_in(rdma: Rdma, notes: list[str]) -> Rdma:
+def _add_stand_in(rdma: Rdma, notes: list[str]) -> Rdma:
     """Return the block with a stand-in of Alibaba's installer, which is kept in the cache."""
     file, digest = erdma.write(image.cache_dir() / "installers")
     notes.append("rdma.erdma: eRDMA's driver comes from a stand-in of Alibaba's installer, of any version")

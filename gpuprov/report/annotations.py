@@ -21,32 +21,32 @@ INVENTORY = "inventory"
 
 def as_sarif(problems: Sequence[Problem]) -> str:
     """Return one run of SARIF; a result for each problem, with its place."""
-    rules = list(dict.fromkeys(map(_rule, problems)))
+    rules = list(dict.fromkeys(map(_find_rule, problems)))
     driver = {"name": "gpuprov", "version": __version__, "rules": [{"id": rule} for rule in rules]}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "results": [_result(problem, rules) for problem in problems],
+        "results": [_make_result(problem, rules) for problem in problems],
     }
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2, ensure_ascii=False)
 
 
-def _rule(problem: Problem) -> str:
+def _find_rule(problem: Problem) -> str:
     return str(problem.path[0]) if problem.path else INVENTORY
 
 
-def _result(problem: Problem, rules: Sequence[str]) -> dict[str, Json]:
-    rule = _rule(problem)
+def _make_result(problem: Problem, rules: Sequence[str]) -> dict[str, Json]:
+    rule = _find_rule(problem)
     entry: dict[str, Json] = {
         "ruleId": rule,
         "ruleIndex": rules.index(rule),
         "level": problem.severity,
-        "message": {"text": _text(problem)},
+        "message": {"text": _format_text(problem)},
     }
-    return {**entry, "locations": [{"physicalLocation": _location(problem.origin)}]} if problem.origin else entry
+    return {**entry, "locations": [{"physicalLocation": _make_location(problem.origin)}]} if problem.origin else entry
 
 
-def _location(origin: Origin) -> dict[str, Json]:
+def _make_location(origin: Origin) -> dict[str, Json]:
     path = PurePath(origin.file)
     uri = path.as_uri() if path.is_absolute() else quote(path.as_posix())
     region = {"region": {"startLine": origin.line, "startColumn": max(origin.column, 1)}} if origin.line else {}
@@ -56,22 +56,22 @@ def _location(origin: Origin) -> dict[str, Json]:
 def as_github(problem: Problem) -> str:
     """Return a workflow command without its leading `::`, in one line: GitHub shows it at the problem's place."""
     origin = problem.origin
-    properties = {"title": f"gpuprov check: {_rule(problem)}"}
+    properties = {"title": f"gpuprov check: {_find_rule(problem)}"}
     if origin:
         place = {"line": str(origin.line), "col": str(max(origin.column, 1))} if origin.line else {}
         properties = {"file": origin.file, **place, **properties}
-    attributes = ",".join(f"{name}={_escaped(cleaned(value), ':,')}" for name, value in properties.items())
-    return f"{problem.severity} {attributes}::{_escaped(_text(problem))}"
+    attributes = ",".join(f"{name}={_escape_text(cleaned(value), ':,')}" for name, value in properties.items())
+    return f"{problem.severity} {attributes}::{_escape_text(_format_text(problem))}"
 
 
-def _escaped(text: str, more: str = "") -> str:
+def _escape_text(text: str, more: str = "") -> str:
     """Escape text as @actions/core does: https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts"""
     for character in f"%\r\n{more}":
         text = text.replace(character, f"%{ord(character):02X}")
     return text
 
 
-def _text(problem: Problem) -> str:
+def _format_text(problem: Problem) -> str:
     hosts = (
         f" ({problem.hosts[0]}{' ...' if problem.hosts[1:] else ''})" if problem.hosts and not problem.origin else ""
     )

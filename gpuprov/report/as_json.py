@@ -128,7 +128,7 @@ def build_document(
             )
             for line in host_lines(results, fold=False)
         ),
-        results=tuple(_rows(results if rows else (), verbose=verbose)),
+        results=tuple(_list_rows(results if rows else (), verbose=verbose)),
     )
 
 
@@ -145,7 +145,7 @@ def summarize(numbers: Summed, outcomes: Collection[Outcome]) -> VerifiedSummary
     )
 
 
-def _rows(results: Iterable[Result], *, verbose: bool) -> Iterator[VerifiedRow]:
+def _list_rows(results: Iterable[Result], *, verbose: bool) -> Iterator[VerifiedRow]:
     return (fill(VerifiedRow, result) for result in results if verbose or result.status != "n/a")
 
 
@@ -169,6 +169,6 @@ def parts(
     yield f"{head}["
     for start in range(0, len(shown), AT_ONCE):
         # By "\n" alone: what a host says may hold U+2028 and its like, as they are.
-        lines = format_document([*_rows(shown[start : start + AT_ONCE], verbose=True)]).split("\n")[1:-1]
+        lines = format_document([*_list_rows(shown[start : start + AT_ONCE], verbose=True)]).split("\n")[1:-1]
         yield "\n".join(f"  {line}" for line in lines) + ("," if start + AT_ONCE < len(shown) else "")
     yield f"  ]{end}"

@@ -53,16 +53,18 @@ def as_json(fleet: Fleet | None, problems: Sequence[Problem]) -> str:
     made = Check(
         valid=valid,
         exit_code=CODES["ok" if valid else "unusable"],
-        hosts=tuple(Host(host=raw.name, groups=raw.groups, spec=_spec(spec.capabilities)) for raw, spec in pairs),
+        hosts=tuple(
+            Host(host=raw.name, groups=raw.groups, spec=_make_spec_tree(spec.capabilities)) for raw, spec in pairs
+        ),
         unmanaged=fleet.unmanaged if fleet else (),
-        problems=tuple(map(_row, problems)),
+        problems=tuple(map(_make_row, problems)),
     )
     return format_document(made)
 
 
-def _spec(capabilities: Tree) -> dict[str, Tree]:
+def _make_spec_tree(capabilities: Tree) -> dict[str, Tree]:
     return {name: msgspec.to_builtins(fragment) for name, fragment in capabilities.items()}
 
 
-def _row(problem: Problem) -> Row:
+def _make_row(problem: Problem) -> Row:
     return fill(Row, problem, place=str(problem.origin or ""), path=format_path(problem.path))

@@ -29,9 +29,9 @@ def write_atomic(path: str | Path, text: str, mode: int | None = None) -> None:
             target.write_text(text, encoding="utf-8")
             return
         target = target.resolve()
-        _replace(target, text.encode(), _mode(target) if mode is None else mode)
+        _replace(target, text.encode(), _find_mode(target) if mode is None else mode)
     except OSError as error:
-        raise _refused(path, error) from error
+        raise _make_refusal(path, error) from error
 
 
 def check_writable(*paths: str | Path | None) -> None:
@@ -51,7 +51,7 @@ def check_writable(*paths: str | Path | None) -> None:
             with tempfile.NamedTemporaryFile(prefix=f".{target.name}.", dir=target.parent):
                 pass
         except OSError as error:
-            raise _refused(path, error) from error
+            raise _make_refusal(path, error) from error
 
 
 def refuse_foreign_links(path: Path) -> None:
@@ -78,11 +78,11 @@ def _refuse_planted(target: Path) -> None:
         raise OSError(EPERM, f"{target} is another user's, and no file")
 
 
-def _refused(path: str | Path, error: OSError) -> GpuprovError:
+def _make_refusal(path: str | Path, error: OSError) -> GpuprovError:
     return GpuprovError(f"{path} cannot be written: {error.strerror}", "name a file in a folder you may write to")
 
 
-def _mode(target: Path) -> int:
+def _find_mode(target: Path) -> int:
     if target.exists() and not is_planted(str(target)):
         return target.stat().st_mode & 0o777
     mask = os.umask(0o077)

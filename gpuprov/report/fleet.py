@@ -82,7 +82,7 @@ def group(groups: Sequence[str], rack: str = "") -> str:
     return (racks or own or [""])[-1]
 
 
-def _change(change: Change) -> str:
+def _describe_change(change: Change) -> str:
     """Describe what apply would do."""
     moved = " -> ".join(filter(None, (change.before, change.after)))
     return f"{change.kind} {change.name}{f': {moved}' if moved else ''}"
@@ -142,7 +142,7 @@ class _Columns:
     def _add_result(self, result: Result) -> int:
         texts = self.texts
         check = (texts[result.check], texts[result.capability], texts[", ".join(result.fields)], texts[result.moment])
-        changes = "\n".join(map(_change, result.changes)) if result.status in FAILING else ""
+        changes = "\n".join(map(_describe_change, result.changes)) if result.status in FAILING else ""
         columns = (
             *(result.expected, result.found, result.evidence, result.hint),
             *(result.reboot, result.version, result.follows, changes),

@@ -38,7 +38,7 @@ def findings(results: Iterable[Result] | Many, statuses: Sequence[ResultStatus] 
     host to host, so the first host's is shown.
     """
     if isinstance(results, Many):
-        return _worst_first(results.findings(statuses))
+        return _sort_worst_first(results.findings(statuses))
     hosts: dict[Result, list[Result]] = {}
     following: dict[tuple[str, str], list[Result]] = {}
     for result in results:
@@ -56,10 +56,10 @@ def findings(results: Iterable[Result] | Many, statuses: Sequence[ResultStatus] 
                 followers.setdefault(result.check, result)
         first = msgspec.structs.replace(key, evidence=rows[0].evidence)
         merged.append(Finding(first, tuple(dict.fromkeys(row.host for row in rows)), tuple(followers.values())))
-    return _worst_first(merged)
+    return _sort_worst_first(merged)
 
 
-def _worst_first(unsorted: Iterable[Finding]) -> list[Finding]:
+def _sort_worst_first(unsorted: Iterable[Finding]) -> list[Finding]:
     return sorted(unsorted, key=lambda finding: (EVERY.index(finding.result.status), -len(finding.hosts)))
 
 

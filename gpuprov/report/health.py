@@ -24,7 +24,7 @@ def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100
     judged = sorted(fitness(results), key=order)
     lines = [line for rack in find_racks(results) for line in describe_rack(rack, width)]
     for entry in judged:
-        lines += _host(entry, colour=colour, width=width)
+        lines += _format_host(entry, colour=colour, width=width)
         if verbose:
             passed = [row for row in results if row.host == entry.host and row.status in ("pass", "n/a")]
             lines += [f"  {row.status:<5} {cleaned(row.check)}  {cleaned(row.found)}" for row in passed]
@@ -48,7 +48,7 @@ def order(fitness: Fitness) -> tuple[int, str]:
     return ("no", "until", "not proven", "yes").index(fitness.fit), fitness.host
 
 
-def _host(fitness: Fitness, *, colour: bool, width: int) -> list[str]:
+def _format_host(fitness: Fitness, *, colour: bool, width: int) -> list[str]:
     words = cleaned(fitness.sentence)
     if colour:
         words = paint(words, COLOURS[fitness.fit])

@@ -52,7 +52,7 @@ def render(
     verbose: also n/a results. known: further data about a host. template: one that extends report.html.j2, with its
     own variables in `more`, `words` for the states of hosts, `fixed` for states that were judged otherwise.
     """
-    rows, states, later = _by_host(results, fixed or {})
+    rows, states, later = _group_by_host(results, fixed or {})
     verdict, skipped = (numbers := summed(results)).verdict, numbers.counts["skip"]
     return page.render(
         template,
@@ -60,7 +60,7 @@ def render(
         headline=page_headline or headline(verdict, states, later.values(), skipped),
         about=about,
         data=data(rows, states, later, known or {}, words, verbose=verbose)
-        | {"plan": _plan(about), "boots": boots, "acting": ACTING},
+        | {"plan": _make_plan_command(about), "boots": boots, "acting": ACTING},
         styles=("fleet.css", "acts.css", *styles),
         scripts=("fleet.js",),
         verdict=verdict,
@@ -74,7 +74,7 @@ def render(
     )
 
 
-def _by_host(
+def _group_by_host(
     results: Sequence[Result] | Many, fixed: Mapping[str, State]
 ) -> tuple[Mapping[str, Sequence[Result]], dict[str, State], Mapping[str, NextBoot]]:
     if isinstance(results, Many):
@@ -91,7 +91,7 @@ def _by_host(
     return rows, {host: state(host_rows) for host, host_rows in rows.items()} | {**fixed}, next_boot(results)
 
 
-def _plan(about: About | None) -> str:
+def _make_plan_command(about: About | None) -> str:
     """Return the command that shows all changes to a host, without the host's name."""
     inventory = about.inventory if about and ", " not in about.inventory else ""
     return shlex.join(["gpuprov", "plan", *filter(None, [inventory]), "--limit"])

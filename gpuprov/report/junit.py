@@ -31,24 +31,26 @@ def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = 
     further test case reports that and fails: most CI systems show a document without test cases, or with only skipped
     ones, in green.
     """
-    listed = _each(results) if isinstance(results, Many) else results
+    listed = _list_results(results) if isinstance(results, Many) else results
     relevant = [result for result in listed if result.status != "n/a"]
     if summed(results).verdict == "not proven":
         relevant.append(_NOTHING)
-    root = ElementTree.Element("testsuites", {"name": "gpuprov", **_counts(relevant, sum((took or {}).values()))})
+    root = ElementTree.Element(
+        "testsuites", {"name": "gpuprov", **_count_results(relevant, sum((took or {}).values()))}
+    )
     hosts: dict[str, list[Result]] = {}
     for result in relevant:
         hosts.setdefault(result.host, []).append(result)
     for host, rows in hosts.items():
         seconds = (took or {}).get(host, 0.0)
-        suite = ElementTree.SubElement(root, "testsuite", {"name": cleaned(host), **_counts(rows, seconds)})
+        suite = ElementTree.SubElement(root, "testsuite", {"name": cleaned(host), **_count_results(rows, seconds)})
         for result in rows:
-            _case(suite, result, seconds / len(rows))
+            _add_case(suite, result, seconds / len(rows))
     ElementTree.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _each(many: Many) -> Iterator[Result]:
+def _list_results(many: Many) -> Iterator[Result]:
     for host, entry in many.hosts.items():
         if passed := entry.counts.get("pass", 0):
             summary = f"{passed} check{'s' * (passed > 1)} passed"
@@ -56,12 +58,12 @@ def _each(many: Many) -> Iterator[Result]:
         yield from (replace(row, host=host) for row in entry.rows)
 
 
-def _case(suite: ElementTree.Element, result: Result, seconds: float) -> None:
+def _add_case(suite: ElementTree.Element, result: Result, seconds: float) -> None:
     classname = cleaned(f"{result.host}.{result.capability}")
     case = ElementTree.SubElement(
-        suite, "testcase", classname=classname, name=cleaned(result.check), time=_time(seconds)
+        suite, "testcase", classname=classname, name=cleaned(result.check), time=_format_time(seconds)
     )
-    tag = _tag(result)
+    tag = _choose_tag(result)
     if tag == "skipped":
         cause = f"follows from {result.follows}: " if result.follows else ""
         ElementTree.SubElement(case, tag, message=cleaned(cause + result.found))
@@ -72,21 +74,21 @@ def _case(suite: ElementTree.Element, result: Result, seconds: float) -> None:
         element.text = cleaned("\n".join(f"{name}: {value}" for name, value in parts if value))
 
 
-def _tag(result: Result) -> str:
+def _choose_tag(result: Result) -> str:
     """Return the element of a result; none for one that passed. A failure caused by another failure of the host is not
     a second failure."""
     return "skipped" if result.follows else _TAGS.get(result.status, "")
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return f"{seconds:.3f}" if seconds else "0"
 
 
-def _counts(results: Iterable[Result], seconds: float) -> dict[str, str]:
-    tags = [_tag(result) for result in results]
+def _count_results(results: Iterable[Result], seconds: float) -> dict[str, str]:
+    tags = [_choose_tag(result) for result in results]
     names = {"failures": "failure", "errors": "error", "skipped": "skipped"}
     return {
         "tests": str(len(tags)),
         **{name: str(tags.count(tag)) for name, tag in names.items()},
-        "time": _time(seconds),
+        "time": _format_time(seconds),
     }

@@ -32,13 +32,13 @@ def known(host: RawHost, facts: Facts | None = None) -> Known:
     return Known(
         groups=host.groups,
         rack=rack,
-        pictures=_pictures(host.name, facts),
-        receipt=_receipt(facts),
-        versions=_versions(facts),
+        pictures=_draw_pictures(host.name, facts),
+        receipt=_list_receipt(facts),
+        versions=_list_versions(facts),
     )
 
 
-def _versions(facts: Facts) -> tuple[tuple[str, str], ...]:
+def _list_versions(facts: Facts) -> tuple[tuple[str, str], ...]:
     """Return the host's versions, as far as they were read: distribution, running kernel, and the driver's packages."""
     versions: list[tuple[str, str]] = []
     with suppress(ProbeFailed):
@@ -56,11 +56,11 @@ def _versions(facts: Facts) -> tuple[tuple[str, str], ...]:
     return tuple(versions)
 
 
-def _pictures(name: str, facts: Facts) -> tuple[tuple[str, str], ...]:
+def _draw_pictures(name: str, facts: Facts) -> tuple[tuple[str, str], ...]:
     """Return SVG files by title. They omit the host's name, so that equal hosts have equal files, stored once in the
     page."""
     drawn = []
-    for title, draw in (("Topology", _topology), ("MIG", _mig)):
+    for title, draw in (("Topology", _draw_topology), ("MIG", _draw_mig)):
         try:
             if picture := draw(facts):
                 drawn.append((title, intern(picture)))
@@ -71,12 +71,12 @@ def _pictures(name: str, facts: Facts) -> tuple[tuple[str, str], ...]:
     return tuple(drawn)
 
 
-def _topology(facts: Facts) -> str:
+def _draw_topology(facts: Facts) -> str:
     wiring = read(facts)
     return draw_svg("", wiring, list_findings(wiring)) if wiring.gpus else ""
 
 
-def _mig(facts: Facts) -> str:
+def _draw_mig(facts: Facts) -> str:
     return mig_picture(facts.get(mig.STATE).gpus)
 
 
@@ -103,18 +103,18 @@ def mig_picture(gpus: Iterable[mig.MigGpu]) -> str:
                 size * SLICE - 4,
                 HEIGHT - 4,
                 "gpu",
-                [(profile, "n"), (_slices(start, size), "s")],
+                [(profile, "n"), (_format_slices(start, size), "s")],
             )
         top += HEIGHT + GAP
         wide = max(wide, LEFT + max(grid, 1) * SLICE)
     return canvas.file("MIG instances", wide + GAP, top) if alike else ""
 
 
-def _slices(start: int, size: int) -> str:
+def _format_slices(start: int, size: int) -> str:
     return f"slice {start}" if size == 1 else f"slices {start} to {start + size - 1}"
 
 
-def _receipt(facts: Facts) -> tuple[tuple[str, str], ...]:
+def _list_receipt(facts: Facts) -> tuple[tuple[str, str], ...]:
     """Return what was applied, in the receipt's order, and when."""
     receipt = facts.known(house.RECEIPT)
     if receipt is None:

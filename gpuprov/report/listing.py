@@ -88,7 +88,7 @@ def text_of(listings: Sequence[Listing], path: str) -> str:
             raise GpuprovError(
                 f"whether {path} is asked for is not known: {unknown[0]}", "see on the host why it cannot be read"
             )
-        raise GpuprovError(f"{path} is nothing that the specs ask for", _near(listings, path))
+        raise GpuprovError(f"{path} is nothing that the specs ask for", _suggest_near(listings, path))
     _refuse_without_text(path, [item for _, item in items])
     texts = {item.text: host for host, item in items}
     if len(texts) > 1:
@@ -105,7 +105,7 @@ def _refuse_without_text(path: str, items: Sequence[Item]) -> None:
             raise GpuprovError(f"{path} is {what}: it has no text here", "gpuprov plan shows what changes in it")
 
 
-def _near(listings: Sequence[Listing], path: str) -> str:
+def _suggest_near(listings: Sequence[Listing], path: str) -> str:
     from difflib import get_close_matches
 
     names = [item.name for listing in listings for item in listing.items if item.text is not None]

@@ -67,7 +67,7 @@ def render(
     style = _asset("page.css", *styles)
     script = _asset("page.js", *scripts)
     policy = (
-        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; "
+        f"default-src 'none'; style-src '{_compute_digest(style)}'; script-src '{_compute_digest(script)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
     )
     page = environment().get_template(template)
@@ -129,5 +129,5 @@ def _asset(*names: str) -> Markup:
     return Markup("\n".join((FOLDER / "assets" / name).read_text(encoding="utf-8") for name in names))
 
 
-def _digest(text: str) -> str:
+def _compute_digest(text: str) -> str:
     return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"

@@ -49,7 +49,7 @@ def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = 
         (host,) = line.hosts
         folded = results.hosts[host] if isinstance(results, Many) else None
         rows, judged = (folded.rows, folded.verdict) if folded else (of_host[host], verdict(of_host[host]))
-        for name, value, labels in _of_host(rows, judged, line.counts, NEXT_BOOT[line.next_boot.verdict]):
+        for name, value, labels in _list_host_samples(rows, judged, line.counts, NEXT_BOOT[line.next_boot.verdict]):
             samples[name].append(sample(name, value, host=host, **labels))
         if took and host in took:
             samples["gpuprov_verify_duration_seconds"].append(
@@ -61,7 +61,7 @@ def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = 
     return "\n".join(lines) + "\n"
 
 
-def _of_host(
+def _list_host_samples(
     rows: Sequence[Result], host_verdict: Verdict, counts: Mapping[str, int], next_boot: int
 ) -> Iterator[tuple[str, float, dict[str, str]]]:
     yield "gpuprov_host_reachable", int(not any(row.status == "unreachable" for row in rows)), {}
@@ -79,9 +79,9 @@ def _of_host(
 
 def sample(name: str, value: float, **labels: str) -> str:
     """Return a line of the text format; label values are escaped."""
-    pairs = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+    pairs = ",".join(f'{label}="{_escape_label(text)}"' for label, text in labels.items())
     return f"{name}{{{pairs}}} {value:.15g}" if pairs else f"{name} {value:.15g}"
 
 
-def _escaped(text: str) -> str:
+def _escape_label(text: str) -> str:
     return cleaned(text).replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

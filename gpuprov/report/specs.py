@@ -108,17 +108,17 @@ def show_explanations(explanations: Sequence[Explanation], *, as_json: bool) -> 
         terminal.result(_dump([msgspec.to_builtins(explanation) for explanation in explanations]))
         return
     for number, explanation in enumerate(explanations):
-        terminal.result("\n".join(_explained(explanation, terminal.width(), blank=bool(number))))
+        terminal.result("\n".join(_format_explained(explanation, terminal.width(), blank=bool(number))))
 
 
-def _explained(explanation: Explanation, width: int, *, blank: bool) -> Iterator[str]:
+def _format_explained(explanation: Explanation, width: int, *, blank: bool) -> Iterator[str]:
     """Yield title and text side by side; a title that would leave too little room stands above its text."""
     if blank:
         yield ""
     first, *others = explanation.name.split(" | ")
     more = f" | and {len(others) - 2} more" if len(others) > FEW else ""
     shown = " | ".join([first, *(others[:2] if more else others)])
-    yield from _wrapped(f"{explanation.kind}: {shown}{more}", width, indent=4)
+    yield from _wrap_text(f"{explanation.kind}: {shown}{more}", width, indent=4)
     longest = min(max((len(title) for title, _ in explanation.lines), default=0), max(width // 4, 12))
     indent = longest + 4
     for title, text in explanation.lines:
@@ -129,10 +129,10 @@ def _explained(explanation: Explanation, width: int, *, blank: bool) -> Iterator
         if title in COMMANDS or (title == "source" and " " not in text):
             yield head + text
         else:
-            yield from _wrapped(head + text, width, indent) if text else [head.rstrip()]
+            yield from _wrap_text(head + text, width, indent) if text else [head.rstrip()]
 
 
-def _wrapped(text: str, width: int, indent: int) -> list[str]:
+def _wrap_text(text: str, width: int, indent: int) -> list[str]:
     return wrapped(text, max(width, 20), hang=" " * indent)
 
 
@@ -227,10 +227,10 @@ def inventory_schema_text() -> str:
 
 
 def _matches(word: str | None, of_gpu: frozenset[str], key: str, text: str) -> bool:
-    return key in of_gpu if of_gpu else _holds(word, text)
+    return key in of_gpu if of_gpu else _is_true_for(word, text)
 
 
-def _holds(word: str | None, text: str) -> bool:
+def _is_true_for(word: str | None, text: str) -> bool:
     return word is None or word.casefold() in text.casefold()
 
 

@@ -55,9 +55,9 @@ def headline(overall: Verdict, hosts: Mapping[str, State], boots: Iterable[NextB
         bad = sum(counted[status] for status in BAD)
         worst = max(BAD, key=lambda status: counted[status])
         if name or bad == many:
-            return Headline(state=worst, sentence=_none(name, many), more=_more(counted, boots))
+            return Headline(state=worst, sentence=_describe_none(name, many), more=_describe_more(counted, boots))
         subject = f"{bad:,} of {many:,} hosts {'differs from its spec' if bad == 1 else 'differ from their specs'}"
-        return Headline(state=worst, sentence=subject, more=_more(counted, boots))
+        return Headline(state=worst, sentence=subject, more=_describe_more(counted, boots))
     if overall == "not proven":
         open_ = counted["unproven"]
         if not many:
@@ -66,33 +66,35 @@ def headline(overall: Verdict, hosts: Mapping[str, State], boots: Iterable[NextB
             more = f"No check that asks something of {name or 'these hosts'} has passed."
             return Headline(state="unproven", sentence="Nothing was proven.", more=more)
         verb = "is" if name or open_ == 1 else "are"
-        subject = f"{open_:,} of {many:,} hosts {verb}" if open_ else f"{_all(name, many)} {verb}"
-        return Headline(state="unproven", sentence=f"{subject} not proven", more=_more(counted, boots))
+        subject = f"{open_:,} of {many:,} hosts {verb}" if open_ else f"{_describe_all(name, many)} {verb}"
+        return Headline(state="unproven", sentence=f"{subject} not proven", more=_describe_more(counted, boots))
     sentence = matching(name, many) + (f", but {unproven(skipped)}" if skipped else "")
-    return Headline(state="part" if skipped else "right", sentence=sentence, more=_more(counted, boots))
+    return Headline(state="part" if skipped else "right", sentence=sentence, more=_describe_more(counted, boots))
 
 
-def _all(name: str, many: int) -> str:
+def _describe_all(name: str, many: int) -> str:
     return name or ("Both hosts" if many == 2 else f"All {many:,} hosts")
 
 
 def matching(name: str, many: int) -> str:
     """Return the sentence for hosts of which all match: `gpu1 matches its spec`, `All 3 hosts match their specs`."""
-    return f"{name} matches its spec" if name else f"{_all(name, many)} match their specs"
+    return f"{name} matches its spec" if name else f"{_describe_all(name, many)} match their specs"
 
 
-def _none(name: str, many: int) -> str:
-    return f"{name} differs from its spec" if name else f"{_all(name, many)} differ from their specs"
+def _describe_none(name: str, many: int) -> str:
+    return f"{name} differs from its spec" if name else f"{_describe_all(name, many)} differ from their specs"
 
 
-def _of_many(word: str, many: int) -> str:
+def _choose_plural(word: str, many: int) -> str:
     """Return the word after a number of hosts: `1 matches the spec`, `2 match the spec`."""
     return word if many == 1 else re.sub(r"\Amatches ", "match ", word)
 
 
-def _more(counted: Mapping[State, int], boots: Iterable[NextBoot]) -> str:
+def _describe_more(counted: Mapping[State, int], boots: Iterable[NextBoot]) -> str:
     """Return the number of each kind, if there is more than one; and the next boot."""
-    named = [f"{many:,} {_of_many(word, many)}" for status, word in WORDS.items() if (many := counted.get(status))]
+    named = [
+        f"{many:,} {_choose_plural(word, many)}" for status, word in WORDS.items() if (many := counted.get(status))
+    ]
     later: Counter[str] = Counter(boot.verdict for boot in boots)
     after = {"right": "right", "wrong": "NOT right", "unknown": "not known"}
     counts = [(later[status], word) for status, word in after.items() if later[status]]

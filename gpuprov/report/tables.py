@@ -14,31 +14,31 @@ def fitted(header: Sequence[str], rows: Rows, room: int, spare: Collection[str])
     """Return the lines, of at most `room` characters (0: any number), and the columns dropped to fit, taken from
     `spare` in order."""
     gone: list[str] = []
-    if room and len(rows) <= FEW and _wide(header, rows) > room:
-        return [line for row in rows for line in wrapped(_one_row(header, row), room, hang="  ")], gone
+    if room and len(rows) <= FEW and _measure_width(header, rows) > room:
+        return [line for row in rows for line in wrapped(_format_row(header, row), room, hang="  ")], gone
     for name in spare:
-        if room and _wide(header, rows) > room:
+        if room and _measure_width(header, rows) > room:
             place = header.index(name)
             header, *rows = ([*row[:place], *row[place + 1 :]] for row in (header, *rows))
             gone.append(name)
-    return list(_columns(header, rows, room)), gone
+    return list(_format_columns(header, rows, room)), gone
 
 
-def _one_row(header: Sequence[str], row: Sequence[str]) -> str:
+def _format_row(header: Sequence[str], row: Sequence[str]) -> str:
     return f"{row[0]}: {', '.join(f'{name} {cell}' for name, cell in zip(header[1:], row[1:], strict=True) if cell)}"
 
 
-def _widths(header: Sequence[str], rows: Rows) -> list[int]:
+def _measure_columns(header: Sequence[str], rows: Rows) -> list[int]:
     return [max(len(row[n]) for row in (header, *rows)) for n in range(len(header))]
 
 
-def _wide(header: Sequence[str], rows: Rows) -> int:
-    return sum(_widths(header, rows)) + 2 * (len(header) - 1)
+def _measure_width(header: Sequence[str], rows: Rows) -> int:
+    return sum(_measure_columns(header, rows)) + 2 * (len(header) - 1)
 
 
-def _columns(header: Sequence[str], rows: Rows, room: int) -> Iterator[str]:
+def _format_columns(header: Sequence[str], rows: Rows, room: int) -> Iterator[str]:
     """Yield the lines; the last column wraps between words if it does not fit."""
-    *widths, _ = _widths(header, rows)
+    *widths, _ = _measure_columns(header, rows)
     indent = sum(widths) + 2 * len(widths)
     for row in (header, *rows):
         before = "".join(cell.ljust(width) + "  " for cell, width in zip(row[:-1], widths, strict=True))

@@ -41,7 +41,7 @@ def render(
     lines = [line for rack in racks_of(results) for line in (*describe_rack(rack, width), "")]
     for finding in findings(results, LOUD):
         lines += [
-            *_loud(finding, cleaned(shown(finding.hosts)), paint, width, room),
+            *_format_loud(finding, cleaned(shown(finding.hosts)), paint, width, room),
             *following(
                 [f"{result.check}: {result.found}" if verbose else result.check for result in finding.followers],
                 width,
@@ -54,12 +54,12 @@ def render(
     rows = [(finding.result, finding.hosts) for finding in alone]
     rows += [(merge_results(why, [row.result for row in same]), same[0].hosts) for why, same in folded.items()]
     for result, hosts in rows:
-        lines += _quiet(result, cleaned(shown(hosts)), paint, width)
+        lines += _format_quiet(result, cleaned(shown(hosts)), paint, width)
     lines += [""] if quiet else []
     for line in host_lines(results):
         boot = line.next_boot if verbose else line.next_boot.shorten(FEW, ", which -v names")
-        lines += _host(line, cleaned(shown(line.hosts)), boot, paint, width, room)
-    return "\n".join([*lines, "", *_summary(numbers, paint, room)]) + "\n"
+        lines += _format_host(line, cleaned(shown(line.hosts)), boot, paint, width, room)
+    return "\n".join([*lines, "", *_format_summary(numbers, paint, room)]) + "\n"
 
 
 class _Paint:
@@ -73,14 +73,14 @@ class _Paint:
         return paint(text, BOLD) if self._colour else text
 
 
-def _loud(finding: Finding, where: str, paint: _Paint, width: int, room: int) -> list[str]:
+def _format_loud(finding: Finding, where: str, paint: _Paint, width: int, room: int) -> list[str]:
     result = finding.result
     check, evidence = (cleaned(" ".join(text.split("\n"))) for text in (result.check, result.evidence))
     head = (
         f"{result.status.upper()}  {check}  ",
         f"{paint(result.status.upper(), result.status)}  {paint.bold(check)}  ",
     )
-    lines = _flow([head, *_parts(_where(finding.hosts, where), room)], room, " " * 6)
+    lines = _lay_out_parts([head, *_split_parts(_format_place(finding.hosts, where), room)], room, " " * 6)
     for label, value in (("expected", result.expected), ("found", result.found)):
         lines += labelled(label, value, width)
     if result.reboot:
@@ -91,7 +91,7 @@ def _loud(finding: Finding, where: str, paint: _Paint, width: int, room: int) ->
     return lines + labelled("fix", result.hint, width)
 
 
-def _quiet(result: Result, where: str, paint: _Paint, width: int) -> list[str]:
+def _format_quiet(result: Result, where: str, paint: _Paint, width: int) -> list[str]:
     head = f"{result.status}  {cleaned(result.check)}"
     text = f"{head}  {cleaned(result.found)}" + (f"  [{where}]" if where else "")
     first, *rest = wrapped(text, max(width, 40), hang=" " * 6) or [head]
@@ -99,28 +99,28 @@ def _quiet(result: Result, where: str, paint: _Paint, width: int) -> list[str]:
     return [first.replace(result.status, paint(result.status, result.status), 1), *rest, *fix]
 
 
-def _host(line: HostLine, where: str, boot: NextBoot, paint: _Paint, width: int, room: int) -> list[str]:
-    pieces = [(plain, paint.bold(plain)) for plain, _ in _parts(where, room)]
-    more = _where(line.hosts, where).removeprefix(where) + "  "
-    counts = [(plain, paint(plain, line.worst)) for plain, _ in _parts(line.summary, room)]
-    lines = _flow([*pieces, (more, more), *counts], room, " " * 2)
+def _format_host(line: HostLine, where: str, boot: NextBoot, paint: _Paint, width: int, room: int) -> list[str]:
+    pieces = [(plain, paint.bold(plain)) for plain, _ in _split_parts(where, room)]
+    more = _format_place(line.hosts, where).removeprefix(where) + "  "
+    counts = [(plain, paint(plain, line.worst)) for plain, _ in _split_parts(line.summary, room)]
+    lines = _lay_out_parts([*pieces, (more, more), *counts], room, " " * 2)
     if line.worst != "unreachable":
         lines += labelled("next boot", str(boot), width)
     return lines
 
 
-def _where(hosts: Sequence[str], shown: str) -> str:
+def _format_place(hosts: Sequence[str], shown: str) -> str:
     cut = "; -v names all" if ", ..." in shown else ""
     return f"{shown} ({len(hosts)} hosts{cut})" if len(hosts) > 1 else shown
 
 
-def _parts(text: str, room: int) -> list[tuple[str, str]]:
+def _split_parts(text: str, room: int) -> list[tuple[str, str]]:
     """Split a comma-separated list into parts for `_flow`; a short list stays one part."""
     pieces = re.split(r"(?<=, )", text) if room and len(text) > room // 2 else [text]
     return [(piece, piece) for piece in pieces]
 
 
-def _flow(parts: Sequence[tuple[str, str]], room: int, hang: str) -> list[str]:
+def _lay_out_parts(parts: Sequence[tuple[str, str]], room: int, hang: str) -> list[str]:
     """Lay out parts side by side, each as (text, the same with colours); a line that would be too wide breaks between
     parts."""
     lines, whole = [""], max(room, 40) if room else sys.maxsize
@@ -170,10 +170,10 @@ SPOKEN: dict[Verdict, str] = {
 
 def format_summary(numbers: Summed) -> str:
     """Format the summary: `differs from the spec: 1 of 2 hosts; checks: 1 failed, 7 passed`."""
-    return _summary(numbers, _Paint(False), 0)[0] if numbers.hosts else NOTHING
+    return _format_summary(numbers, _Paint(False), 0)[0] if numbers.hosts else NOTHING
 
 
-def _summary(numbers: Summed, paint: _Paint, room: int) -> list[str]:
+def _format_summary(numbers: Summed, paint: _Paint, room: int) -> list[str]:
     count, counted = numbers.hosts, numbers.counts
     parts = [
         (plain := f"{number:,} {WORDS[status]}", paint(plain, status)) for status, number in counted.items() if number
@@ -190,13 +190,13 @@ def _summary(numbers: Summed, paint: _Paint, room: int) -> list[str]:
     part = f"{bad:,} of " if verdict == "not as wanted" and bad < count else ""
     hosts = [(plain := f"{part}{count:,} host{'s' * (count != 1)}", plain)]
     hosts += [parts.pop(0)] if counted["unreachable"] else []
-    first, *rest = [*_listed(hosts, "; " if parts else ""), *_listed(parts, "")]
+    first, *rest = [*_add_commas(hosts, "; " if parts else ""), *_add_commas(parts, "")]
     before = [(f"{words}: {first[0]}", f"{shown}: {first[1]}")]
     checks = [(f"checks: {rest[len(hosts) - 1][0]}", f"checks: {rest[len(hosts) - 1][1]}")] if parts else []
-    return _flow([*before, *rest[: len(hosts) - 1], *checks, *rest[len(hosts) :]], room, " " * 2)
+    return _lay_out_parts([*before, *rest[: len(hosts) - 1], *checks, *rest[len(hosts) :]], room, " " * 2)
 
 
-def _listed(parts: Sequence[tuple[str, str]], end: str) -> list[tuple[str, str]]:
+def _add_commas(parts: Sequence[tuple[str, str]], end: str) -> list[tuple[str, str]]:
     """Return the parts with a comma after each but the last."""
     after = [", "] * (len(parts) - 1) + [end]
     return [(plain + mark, painted + mark) for (plain, painted), mark in zip(parts, after, strict=bool(parts))]

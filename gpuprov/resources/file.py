@@ -88,25 +88,25 @@ def differences(resources: Iterable[object], contents: Contents) -> Iterator[Dif
     if unread := [path for path in requested if path not in contents.entries and path not in contents.missing]:
         raise ProbeFailed(f"{unread[0]} was not read on the host")
     for file in desired:
-        if reason := _content(file, contents):
+        if reason := _read_content(file, contents):
             yield Difference(file.path, reason, lacking=reason == ABSENT)
-        elif reason := _rights(contents.entries[file.path], file.mode):
+        elif reason := _describe_rights(contents.entries[file.path], file.mode):
             yield Difference(file.path, reason, same=True)
         else:
-            yield from _loaded(file, contents, own_paths)
+            yield from _compare_loaded(file, contents, own_paths)
     for path in absent:
         if path in contents.entries:
             yield Difference(path, "there", "removed")
-    yield from filter(None, (_lines(item, contents) for item in shared))
+    yield from filter(None, (_compare_lines(item, contents) for item in shared))
     folders, guarded = select_own_folders(own_paths), select_guarded_folders(own_paths)
     for path, entry in contents.entries.items():
-        if path in guarded and (reason := _rights(entry, PROGRAM)):
+        if path in guarded and (reason := _describe_rights(entry, PROGRAM)):
             yield Difference(path, reason)
         elif entry.kind != "d" and path not in own_paths and any(path.startswith(f"{folder}/") for folder in folders):
             yield Difference(path, "not one of gpuprov's", "removed")
 
 
-def _content(desired: File, contents: Contents) -> str:
+def _read_content(desired: File, contents: Contents) -> str:
     entry = contents.entries.get(desired.path)
     if entry is None:
         return ABSENT
@@ -128,7 +128,7 @@ def _content(desired: File, contents: Contents) -> str:
     return ""
 
 
-def _lines(desired: Lines, contents: Contents) -> Difference | None:
+def _compare_lines(desired: Lines, contents: Contents) -> Difference | None:
     entry, path = contents.entries.get(desired.path), desired.path
     if entry is not None and entry.kind != "f":
         return Difference(path, KINDS.get(entry.kind, "no file"), "refused: move it away")
@@ -139,7 +139,7 @@ def _lines(desired: Lines, contents: Contents) -> Difference | None:
     except json_members.NotJson as error:
         return Difference(path, str(error), "refused: correct it, or install the package that brings it again")
     if entry is not None and not wrong:
-        reason = _rights(entry, lines.limit_mode(entry.mode))
+        reason = _describe_rights(entry, lines.limit_mode(entry.mode))
         return Difference(path, reason, same=True) if reason else None
     before = ", ".join(line.strip()[:200] or f"{key} is not set" for key, line in wrong.items())
     reason = before if entry else ABSENT
@@ -148,13 +148,13 @@ def _lines(desired: Lines, contents: Contents) -> Difference | None:
     return Difference(path, f"{reason} ({desired.why})" if desired.why else reason, after, lacking)
 
 
-def _rights(entry: Entry, mode: int) -> str:
+def _describe_rights(entry: Entry, mode: int) -> str:
     if (entry.owner, entry.group) != (0, 0):
         return f"of {entry.owner}:{entry.group}, not root's"
     return f"mode {entry.mode:04o}, not {mode:04o}" if entry.mode != mode else ""
 
 
-def _loaded(desired: File, contents: Contents, own_paths: list[str]) -> Iterator[Difference]:
+def _compare_loaded(desired: File, contents: Contents, own_paths: list[str]) -> Iterator[Difference]:
     """Yield differences in systemd's loaded version of a unit or a drop-in that is correct on disk."""
     unit = contents.units.get(derive_unit(desired.path))
     if unit is None:

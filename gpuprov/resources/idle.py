@@ -52,11 +52,11 @@ def explain_idle(unit: Loaded, contents: Contents, own: Collection[str]) -> str:
     texts = {path: contents.drop_ins.get(path, "") for path in (unit.fragment, *unit.drop_ins)}
     if why := _find_setting(foreign, texts):
         return why
-    for value in _last("ExecCondition", texts):
+    for value in _list_in_force("ExecCondition", texts):
         if value.path in foreign:
             return f"kept from starting by {value.path} unless its ExecCondition={value.text} agrees"
-    commands = list(_last("ExecStart", texts))
-    if commands and commands[-1].path in foreign and all(_does_nothing(command.text) for command in commands):
+    commands = list(_list_in_force("ExecStart", texts))
+    if commands and commands[-1].path in foreign and all(_is_idle(command.text) for command in commands):
         return f"made idle by {commands[-1].path}, whose ExecStart is {commands[-1].text}"
     return ""
 
@@ -64,11 +64,11 @@ def explain_idle(unit: Loaded, contents: Contents, own: Collection[str]) -> str:
 def _find_setting(foreign: Collection[str], texts: Mapping[str, str]) -> str:
     """Return how a setting of others stops a unit, or keeps it from GPUs; "" if none does."""
     for key in BINDING:
-        for value in _last(key, texts):
+        for value in _list_in_force(key, texts):
             if value.path in foreign and (others := [name for name in value.text.split() if name.endswith(KINDS)]):
                 return f"stopped with {' '.join(others)}, by {key} in {value.path}"
     for key, idle_values in AWAY.items():
-        for value in list(_last(key, texts))[-1:]:
+        for value in list(_list_in_force(key, texts))[-1:]:
             counts = value.text.lower() in idle_values if idle_values else value.text != "infinity"
             if value.path in foreign and counts:
                 return f"{AWAY_WORDS[key]} by {value.path}, whose {key} is {value.text}"
@@ -86,7 +86,7 @@ def explain_rival(name: str, contents: Contents, own: Collection[str]) -> tuple[
     return "", ""
 
 
-def _last(key: str, texts: Mapping[str, str]) -> Iterator[Value]:
+def _list_in_force(key: str, texts: Mapping[str, str]) -> Iterator[Value]:
     """Yield the values of a key that are in force: an empty one resets the list (systemd.service(5))."""
     values: list[Value] = []
     for path, text in texts.items():
@@ -101,7 +101,7 @@ def _last(key: str, texts: Mapping[str, str]) -> Iterator[Value]:
     return iter(values)
 
 
-def _does_nothing(command: str) -> bool:
+def _is_idle(command: str) -> bool:
     """Return whether a command line, without systemd's marks before it, does no work."""
     words = command.lstrip("@-:+!|").replace("'", " ").replace('"', " ").split()
     if IDLE_OPTIONS & set(words):

@@ -27,12 +27,12 @@ class NotACertificate(ValueError):
 def identity(content: bytes) -> dict[str, str]:
     """Identify one certificate, PEM or DER: `der` (base64), `fingerprint` (SHA-1 of that, as in mokutil), `serial`
     (hexadecimal, as modinfo's sig_key without colons) and `content` (SHA-256 of the input). Raises NotACertificate."""
-    der = _der(content)
+    der = _read_der(content)
     try:
-        outer, _ = _value(der, 0, SEQUENCE)
-        signed, _ = _value(outer, 0, SEQUENCE)
-        start = _value(signed, 0, VERSION)[1] if signed[0] == VERSION else 0
-        serial, _ = _value(signed, start, INTEGER)
+        outer, _ = _read_element(der, 0, SEQUENCE)
+        signed, _ = _read_element(outer, 0, SEQUENCE)
+        start = _read_element(signed, 0, VERSION)[1] if signed[0] == VERSION else 0
+        serial, _ = _read_element(signed, start, INTEGER)
     except IndexError:
         raise NotACertificate("it is cut off") from None
     number = int.from_bytes(serial, "big")
@@ -61,7 +61,7 @@ def serial(shown: str) -> str:
     return digits or ("0" if shown.strip() else "")
 
 
-def _der(content: bytes) -> bytes:
+def _read_der(content: bytes) -> bytes:
     if content[:1] == bytes([SEQUENCE]):
         return content
     blocks: list[bytes] = PEM.findall(content)
@@ -77,7 +77,7 @@ def _der(content: bytes) -> bytes:
         raise NotACertificate("its base64 is damaged") from None
 
 
-def _value(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
+def _read_element(data: bytes, at: int, tag: int) -> tuple[bytes, int]:
     """Return the content of the element that begins there, and the start of the next one. Raises IndexError,
     NotACertificate."""
     if data[at] != tag:

@@ -38,20 +38,20 @@ def finished(
 
 def with_imports(original: str, produced: str) -> str:
     """Return containerd's main file: the user's own text, comments and all, if nvidia-ctk changed only `imports`."""
-    old, new = _reads(original), _reads(produced)
+    old, new = _parse_table(original), _parse_table(produced)
     if old is None or new is None:
         return produced
     if not old and original.strip():  # comments only
         return f"{original.rstrip()}\n{produced}"
-    if not old or _same(old, new):
+    if not old or _is_same(old, new):
         return original if old else produced
     line = f"imports = {json.dumps(new.get('imports'))}"
     pattern = re.compile(r"^[ \t]*imports[ \t]*=[ \t]*\[[^\]]*\]", re.MULTILINE)
     text = pattern.sub(lambda _: line, original, count=1) if pattern.search(original) else f"{line}\n{original}"
-    return text if _same(_reads(text), new) else produced
+    return text if _is_same(_parse_table(text), new) else produced
 
 
-def _same(first: object, other: object) -> bool:
+def _is_same(first: object, other: object) -> bool:
     """True if two values are equal; values nested too deeply to compare count as different."""
     try:
         return first == other
@@ -59,7 +59,7 @@ def _same(first: object, other: object) -> bool:
         return False
 
 
-def _reads(text: str) -> Table | None:
+def _parse_table(text: str) -> Table | None:
     try:
         return tomllib.loads(text) if len(text) <= LARGEST else None
     except (ValueError, RecursionError):
@@ -87,11 +87,11 @@ def without_default(produced: str) -> str:
 def with_default(text: str, name: str, runtime: str) -> str:
     """Return a TOML file with this default runtime; everything else, comments included, is unchanged. Unchanged if the
     setting has no place there."""
-    read = _reads(text)
+    read = _parse_table(text)
     if read is None:
         return text
     key = KEYS[name][0]
-    path = ["crio", "runtime"] if name == "crio" else ["plugins", _plugin(read), "containerd"]
+    path = ["crio", "runtime"] if name == "crio" else ["plugins", _find_plugin(read), "containerd"]
     if not path[1]:
         return text
     return with_value(text, path, key, runtime)
@@ -101,8 +101,8 @@ def with_needed(files: dict[str, str], name: str, first: bool, section: object) 
     """Return the files with the settings that NVIDIA's runtime needs beside its program, if nvidia-ctk wrote that
     runtime: in the last of the files. `section`: the engine's runtimes before; `first`: it is containerd 1."""
     path = next(reversed(files), "")
-    read = _reads(files[path]) if path else None
-    place = ["crio", "runtime"] if name == "crio" else ["plugins", _plugin(read or {}), "containerd"]
+    read = _parse_table(files[path]) if path else None
+    place = ["crio", "runtime"] if name == "crio" else ["plugins", _find_plugin(read or {}), "containerd"]
     own_path = [*place, "runtimes", NAME]
     text = files.get(path, "")
     for folders, key, value in engine_runtimes.needed(name, first, section, engine_runtimes.at(read, *own_path)):
@@ -112,7 +112,7 @@ def with_needed(files: dict[str, str], name: str, first: bool, section: object) 
 
 def with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
     """Return the text with this value; unchanged if the value has no place there."""
-    expected = _put(_reads(text) or {}, path, key, value)
+    expected = _put(_parse_table(text) or {}, path, key, value)
     line = f"{key} = {json.dumps(value)}"
     header = (
         r"[ \t]*\[[ \t]*" + r"[ \t]*\.[ \t]*".join(rf"""["']?{re.escape(part)}["']?""" for part in path) + r"[ \t]*\]"
@@ -129,10 +129,10 @@ def with_value(text: str, path: list[str], key: str, value: str | bool) -> str:
         re.sub(rf"^{header}.*$", lambda match: f"{match[0]}\n{line}", text, count=1, flags=re.MULTILINE),
         f"{text.rstrip()}\n\n[{'.'.join(json.dumps(part) for part in path)}]\n{line}\n",
     )
-    return next((attempt for attempt in tries if _same(_reads(attempt), expected)), text)
+    return next((attempt for attempt in tries if _is_same(_parse_table(attempt), expected)), text)
 
 
-def _plugin(read: Table) -> str:
+def _find_plugin(read: Table) -> str:
     """Return the name of the CRI plugin in a containerd file; empty if there is none."""
     plugins = read.get("plugins")
     return next((name for name in PLUGINS if isinstance(plugins, Mapping) and name in plugins), "")

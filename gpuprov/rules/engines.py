@@ -66,7 +66,7 @@ def configuration(name: str, engine: Engine) -> Table:
                 raise ValueError(f"{place} is not a JSON object")
         if both := find_conflicts(read, engine.flags):
             raise ValueError(explain_conflicts(path, both))
-        return _with_option(read, path, engine.default)
+        return _add_option(read, path, engine.default)
     merged: Table = {}
     for path in sorted(files, key=lambda file: (file != MAIN[name], file)):
         merged = engine_runtimes.merged(merged, parse_toml(files[path].text, path))
@@ -78,7 +78,7 @@ def make_rootless_docker(text: str | None) -> Engine:
     return Engine(files={MAIN["docker"]: EngineFile(text=text or "")})
 
 
-def _with_option(read: Table, path: str, default: str) -> Table:
+def _add_option(read: Table, path: str, default: str) -> Table:
     """Return daemon.json with the default runtime of dockerd's own command line; dockerd refuses to start with both,
     but keeps running with both until then:
     https://docs.docker.com/engine/daemon/troubleshoot/#resolve-conflicts-between-the-daemonjson-and-startup-scripts"""
@@ -121,13 +121,13 @@ def refused(name: str, engine: Engine) -> str:
         (own for own in CRI if own in (config.get("disabled_plugins") or [])), ""
     ):
         return f"the CRI plugin is disabled (disabled_plugins: {plugin})"
-    if unread := name == "containerd" and _unread(engine, config):
+    if unread := name == "containerd" and _find_unread(engine, config):
         where = f"{MAIN[name]}, which is of version 1"
         return f"containerd {engine.version} does not take {unread} from {where}: rewrite it in version 2"
     return ""
 
 
-def _unread(engine: Engine, config: Table) -> str:
+def _find_unread(engine: Engine, config: Table) -> str:
     """Return a runtime of a main file of version 1: containerd 2.1 ignores the CRI settings of such a file."""
     if number(engine.version) < NO_FILE_SINCE or not first_version("containerd", engine):
         return ""
@@ -151,7 +151,7 @@ def differences(name: str, engine: Engine, default: bool) -> list[str]:
     if why := refused(name, engine):
         return [why]
     config = configuration(name, engine)
-    problems = _lacking(name, engine, config, default)
+    problems = _list_lacking(name, engine, config, default)
     if cluster_engines.is_cluster_engine(name):
         return problems
     problems += unusable(name, engine)
@@ -162,7 +162,7 @@ def differences(name: str, engine: Engine, default: bool) -> list[str]:
     return problems + [f"{DROP_IN} hides {setting}" for setting in hidden]
 
 
-def _lacking(name: str, engine: Engine, config: Table, default: bool) -> list[str]:
+def _list_lacking(name: str, engine: Engine, config: Table, default: bool) -> list[str]:
     """Describe what a configuration lacks of the runtime, of the default one, and of CDI."""
     runtime, problems = registered(name, config), []
     if runtime.path not in PROGRAMS:
@@ -218,7 +218,7 @@ def in_force(name: str, engine: Engine, default: bool) -> str:
             written = cluster_engines.read_written(name, engine)
         except ValueError as error:
             return str(error)
-        wrong = _lacking(name, engine, written, default)
+        wrong = _list_lacking(name, engine, written, default)
         return f"{cluster_engines.WRITTEN[name]}, which it wrote when it started: {'; '.join(wrong)}" if wrong else ""
     if name == "crio" and engine.live:
         wrong = differences(name, replace(engine, files={MAIN[name]: EngineFile(text=engine.live)}), default)

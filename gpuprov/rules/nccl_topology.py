@@ -44,7 +44,7 @@ def parse(text: str) -> Topology:
         raise TopologyError(f"its root is <{root.tag[:40]}>, and NCCL wants <system>")
     if root.get("version") != VERSION:
         raise TopologyError(f'its version is "{root.get("version", "")[:20]}", and NCCL wants {VERSION}')
-    functions = dict(_functions(root))
+    functions = dict(_list_functions(root))
     if not functions:
         raise TopologyError("it names no PCI function")
     return Topology(
@@ -53,7 +53,7 @@ def parse(text: str) -> Topology:
     )
 
 
-def _functions(root: xml.Element) -> Iterator[tuple[str, str]]:
+def _list_functions(root: xml.Element) -> Iterator[tuple[str, str]]:
     for node in root.iter("pci"):
         address = node.get("busid", "").lower()
         if not ADDRESS.fullmatch(address):
@@ -70,9 +70,9 @@ def strange(topology: Topology, gpus: Iterable[str], adapters: Iterable[str], ev
         ("lacks GPUs of the host", own_gpus - set(topology.gpus)),
         ("lacks RDMA devices of the host", used - set(topology.adapters)),
     )
-    return [f"it {text}: {_some(addresses)}" for text, addresses in rows if addresses]
+    return [f"it {text}: {_shorten(addresses)}" for text, addresses in rows if addresses]
 
 
-def _some(addresses: Iterable[str]) -> str:
+def _shorten(addresses: Iterable[str]) -> str:
     names = sorted(addresses)
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")

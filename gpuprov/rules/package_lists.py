@@ -13,10 +13,10 @@ def rpm_order(version: str) -> tuple[Any, ...]:
     the end, `^` newer."""
     epoch, _, rest = version.rpartition(":")
     number, _, release = rest.partition("-")
-    return (int(epoch) if re.fullmatch("[0-9]{1,18}", epoch) else 0, _segments(number), _segments(release))
+    return (int(epoch) if re.fullmatch("[0-9]{1,18}", epoch) else 0, _split_segments(number), _split_segments(release))
 
 
-def _segments(text: str) -> tuple[tuple[int, int, str], ...]:
+def _split_segments(text: str) -> tuple[tuple[int, int, str], ...]:
     kinds = {"~": (-1, 0, ""), "^": (1, 0, "")}
     parts = re.findall(r"\d+|[A-Za-z]+|[~^]", text)
     segments = [

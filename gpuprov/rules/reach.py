@@ -92,25 +92,25 @@ class Refusal(NamedTuple):
 
 def script(marker: str, named: str = "") -> str:
     """Return POSIX sh that answers both, in lines with `marker`."""
-    return _filled(_SAY + _WHO + _pythons(named), marker, named)
+    return _fill_template(_SAY + _WHO + _list_pythons(named), marker, named)
 
 
 def who(marker: str) -> str:
     """Return POSIX sh that prints the login user."""
-    return _filled(_SAY + _WHO, marker)
+    return _fill_template(_SAY + _WHO, marker)
 
 
 def pythons(marker: str, named: str = "") -> str:
     """Return POSIX sh that starts Pythons: first the one that the inventory names, if any, then others until a suitable
     one."""
-    return _filled(_SAY + _pythons(named), marker, named)
+    return _fill_template(_SAY + _list_pythons(named), marker, named)
 
 
-def _pythons(named: str) -> str:
+def _list_pythons(named: str) -> str:
     return _START + (_NAMED if named else "") + _FOUND
 
 
-def _filled(text: str, marker: str, named: str = "") -> str:
+def _fill_template(text: str, marker: str, named: str = "") -> str:
     words = {"FOLDERS": FOLDERS, "STARTS": str(STARTS), "MUST_WRITE": " ".join(MUST_WRITE), "MARKER": marker}
     words |= {"BESIDE": BESIDE, "PLATFORM": PLATFORM}
     for word, value in words.items():
@@ -135,12 +135,12 @@ def heard(text: str, marker: str) -> Heard:
         readonly=tuple(sections.get("readonly", [])),
         named=first.get("named", ""),
         pythons=tuple(Python((int(match[1]), int(match[2])), match[3]) for match in pythons),
-        failed=tuple(map(_complaint, sections.get("failed", []))),
+        failed=tuple(map(_format_complaint, sections.get("failed", []))),
         init=first.get("init", ""),
     )
 
 
-def _complaint(line: str) -> str:
+def _format_complaint(line: str) -> str:
     """Return `PATH: output`: the last line of a traceback, else the first line."""
     where, _, rest = line.partition(": ")
     rest, _, status = rest.rpartition(" (")
@@ -213,11 +213,11 @@ def no_python(answer: Heard, ansible: str) -> Refusal | None:
         way = f"ansible_python_interpreter: {other}" if other else "correct or remove ansible_python_interpreter"
         old = next((python for python in answer.pythons if python.path == named), None)
         if old:
-            return Refusal(f"{named} is Python {_dotted(old.version)}", required, way if other else NEWER)
+            return Refusal(f"{named} is Python {_format_dotted(old.version)}", required, way if other else NEWER)
         why = next((line for line in answer.failed if line.startswith(named)), named)
         return Refusal(f"does not start: {why}", required, way)
     if answer.pythons:
-        versions = ", ".join(f"{python.path} is Python {_dotted(python.version)}" for python in answer.pythons)
+        versions = ", ".join(f"{python.path} is Python {_format_dotted(python.version)}" for python in answer.pythons)
         return Refusal(versions, required, NEWER)
     existing = [line for line in answer.failed if "not found" not in line and "No such file" not in line]
     if existing:
@@ -225,7 +225,7 @@ def no_python(answer: Heard, ansible: str) -> Refusal | None:
     return Refusal("no Python", required, "install python3 on the host")
 
 
-def _dotted(version: tuple[int, int]) -> str:
+def _format_dotted(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 

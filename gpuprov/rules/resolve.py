@@ -139,7 +139,7 @@ def follow(version: str, rules: Rules, index: Index, installed: Names) -> Follow
         return {**answer, "replaced": [other for other in other_names(rules, installed) if other != name]}
     expected = f"{' or '.join(fitting(rules, version)) or 'such a package'} {upstream(version)}, the installed driver's version"
     problem = f"the host's repositories have no {expected}"
-    available = ", ".join(_upstreams({n: offered for n, offered in index.items() if other_names(rules, {n: ""})}))
+    available = ", ".join(_list_upstreams({n: offered for n, offered in index.items() if other_names(rules, {n: ""})}))
     advice = f"versions that are there: {available}; name one of them as nvidia_driver.version"
     return {**answer, "problem": problem, "hint": advice if available else NO_FOLLOWER}
 
@@ -150,7 +150,7 @@ def whole_sets(rules: Rules, index: Index) -> list[Names]:
     For each driver version: sets with one package version throughout; if there is none, but all packages are offered, the newest of
     each. A name that contains the version need not be offered: the others depend on it."""
     whole: list[Names] = []
-    for base in _upstreams(index):
+    for base in _list_upstreams(index):
         names = fitting(rules, base)
         offered = {n: [v for v in index.get(n, []) if is_of(r, v, base)] for n, r in names.items()}
         bound = [name for name in names if "{version}" in names[name]["name"] and not offered[name]]
@@ -202,7 +202,7 @@ def pick(requested: str, sets: Sets, kind: str, index: Index, installed: Names, 
     known = [rule for each in (*sets.values(), *beside) for rule in each]
     stay = {*packages, *fitting(rules, version, companions=True)}
     replaced = sorted({*other_names(known, installed), *of_another(others, installed)} - stay)
-    return {**_answer(version, packages), "kept": kept, "replaced": replaced}
+    return {**_make_answer(version, packages), "kept": kept, "replaced": replaced}
 
 
 def decide(requested: str, modules: str, pci_ids: list[str], table: Names, sets: Sets, index: Index, installed: Names, *,
@@ -229,14 +229,14 @@ def decide(requested: str, modules: str, pci_ids: list[str], table: Names, sets:
             f"{choice['reason']}, and this distribution's packages{of} have no {choice['flavour']} modules"
         )
     if choice["problem"]:
-        return {**_answer("", {}), **choice, "hint": FLAVOURS}
+        return {**_make_answer("", {}), **choice, "hint": FLAVOURS}
     kind, each = choice["flavour"], dict.fromkeys(wishes)
     tries = (pick(candidate, sets, kind, index, installed, beside, cuda, others=others) for candidate in each)
     best = next(tries)  # what is wrong with it is what is told
     return {**choice, **next((answer for answer in chain((best,), tries) if not answer["problem"]), best)}
 
 
-def _upstreams(index: Index) -> list[str]:
+def _list_upstreams(index: Index) -> list[str]:
     return sorted({upstream(v) for versions in index.values() for v in versions}, key=order, reverse=True)
 
 
@@ -246,7 +246,7 @@ def _first(names: Names) -> str:
 
 def kernel_versions(sets: Sets, index: Index) -> list[str]:
     """Return every version for which some flavour's kernel modules are offered."""
-    names = [(v, next(iter(fitting(rules, v)), "")) for rules in sets.values() for v in _upstreams(index)]
+    names = [(v, next(iter(fitting(rules, v)), "")) for rules in sets.values() for v in _list_upstreams(index)]
     return [version for version, name in names if version in map(upstream, index.get(name, []))]
 
 
@@ -260,7 +260,7 @@ def _companions(rules: Rules, version: str, index: Index, installed: Names) -> N
     return moved
 
 
-def _answer(version: str, packages: Names) -> Answer:
+def _make_answer(version: str, packages: Names) -> Answer:
     base = upstream(version)
     answer: Answer = {"version": base, "branch": base.partition(".")[0], "packages": packages}
     return {**answer, "kept": False, "replaced": [], "problem": "", "hint": ""}
@@ -269,7 +269,7 @@ def _answer(version: str, packages: Names) -> Answer:
 def _missing(requested: str, rules: Rules, index: Index, offered: list[Names], beside: Sequence[Rules],
              floor: str) -> Answer:  # fmt: skip
     """Return why there is no version, with the nearest complete one."""
-    names = {version: fitting(rules, version) for version in _upstreams(index)}
+    names = {version: fitting(rules, version) for version in _list_upstreams(index)}
     by_version = {
         v: {n: version for n in names[v] for version in index.get(n, [])[::-1] if upstream(version) == v} for v in names
     }
@@ -296,4 +296,4 @@ def _missing(requested: str, rules: Rules, index: Index, offered: list[Names], b
         number = order(requested if re.fullmatch(r"[0-9.]+", requested) else floor or "0")
         nearest = min(map(_first, offered), key=lambda v: [abs(a - b) for a, b in zip(order(v), number, strict=False)])
         hint = f"the nearest version with the whole set is {upstream(nearest)}; whole sets: {listed}"
-    return {**_answer("", {}), "problem": problem, "hint": hint}
+    return {**_make_answer("", {}), "problem": problem, "hint": hint}

@@ -86,7 +86,7 @@ def suggest_place(key: str, value: object, fragments: Mapping[str, type[Fragment
     """Return where to write a key that is no block: in the block whose field it is, or under another name. Empty if
     unknown."""
     if example := find_example(key):
-        return f"write {_with_own_version(example, value)}"
+        return f"write {_insert_version(example, value)}"
     if isinstance(value, Mapping) and value and set(value) <= set(fragments):
         if list(value.values()) == [{}]:
             return f"blocks stand in no group: write {next(iter(value))}: {{}}"
@@ -101,7 +101,7 @@ def suggest_place(key: str, value: object, fragments: Mapping[str, type[Fragment
     return f"it is a field of {', '.join(owners)}: write {written}"
 
 
-def _with_own_version(example: str, value: object) -> str:
+def _insert_version(example: str, value: object) -> str:
     """Return the example with the version that was written, if it looks like the example's."""
     value = value.get("version") if isinstance(value, Mapping) else value
     version = value if isinstance(value, str) else str(value) if type(value) in (int, float) else ""

@@ -22,11 +22,11 @@ def build_document_schema(kind: type, title: str) -> dict[str, Json]:
     """Return the JSON Schema of a document that gpuprov writes, made from its type. Docstrings become descriptions."""
     schema = msgspec.json.schema(kind)
     for definition in schema["$defs"].values():
-        _unwrap_description(definition)
+        _join_paragraphs(definition)
     return {"$schema": IDENTIFIER, "title": title, **schema}
 
 
-def _unwrap_description(definition: Schema) -> None:
+def _join_paragraphs(definition: Schema) -> None:
     """Put each paragraph of a docstring on one line: where it is wrapped in the source says nothing to its reader."""
     if "description" in definition:
         paragraphs = inspect.cleandoc(definition["description"]).split("\n\n")
@@ -49,7 +49,7 @@ def build_schema(house: type[Fragment], fragments: Mapping[str, tuple[type[Fragm
         _close_keys(info, described)
         _allow_switching_off(info, described)
     for described in components.values():
-        _unwrap_description(described)
+        _join_paragraphs(described)
     properties = dict(components.pop(top["$ref"].rsplit("/", 1)[-1])["properties"])
     properties["gpu"] = {"anyOf": [*(k for k in properties["gpu"]["anyOf"] if k != {"type": "null"}), {"const": False}]}
     for (name, (_, summary)), block in zip(fragments.items(), blocks, strict=True):

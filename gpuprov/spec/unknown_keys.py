@@ -158,7 +158,7 @@ def suggest_inside(key: str, plain: str, value: object, kind: shape.StructType) 
     that has it. Empty if unknown, or if there are too many places."""
     for field in kind.fields:
         if any(isinstance(m, shape.DictType) and _is_key_of(key, m) for m in list_members(field.type)):
-            return f"write it below {field.encode_name}: {field.encode_name}: {{{key}: {_type(value)}}}"
+            return f"write it below {field.encode_name}: {field.encode_name}: {{{key}: {_format_typed(value)}}}"
     fields = {place: found for place, found in find_fields(plain, kind, DEPTH) if len(place) > 1}
     places = [*fields]
     if not 0 < len(places) <= MOST_PLACES:
@@ -167,13 +167,13 @@ def suggest_inside(key: str, plain: str, value: object, kind: shape.StructType) 
         *outer, name = places[0]
         kinds = fields[places[0]]
         switch = "true" if value == {} and is_accepted(True, kinds) else "..."
-        typed = _type(value) if is_accepted(value, kinds) else switch
+        typed = _format_typed(value) if is_accepted(value, kinds) else switch
         written = "".join(f"{part}: {{" for part in outer) + f"{name}: {typed}" + "}" * len(outer)
         return f"it is a field of {'.'.join(outer)}: write {written}"
     return f"it is a field of {' and '.join('.'.join(place[:-1]) for place in places)}".replace(".[]", "[]")
 
 
-def _type(value: object) -> str:
+def _format_typed(value: object) -> str:
     """Return a value as it is typed; three dots for one that is long, or a secret."""
     short = isinstance(value, str | int | float) and not is_hidden(str(value)) and len(str(value)) <= 40
     return format_as_typed(value) if short else "..."

@@ -114,7 +114,7 @@ def evaluate(
     tools = package_tools(facts)
     try:
         for check, fragment in _list_requested(host, moments, only, registered or registry(), stops=stops):
-            results.append(_result(host.name, check, _run(check, Context(host, fragment, facts, run)), tools))
+            results.append(_make_result(host.name, check, _run(check, Context(host, fragment, facts, run)), tools))
     except Exception as error:
         results.append(broken(host.name, "the choice of checks", error, first))
     return caused(results)
@@ -221,7 +221,7 @@ def shown_here(evidence: str, tools: tuple[str, ...]) -> str:
     return "; ".join(part for part in evidence.split("; ") if part.partition(" ")[0] not in foreign)
 
 
-def _result(host: str, check: Check, outcome: Outcome, tools: tuple[str, ...] = ()) -> Result:
+def _make_result(host: str, check: Check, outcome: Outcome, tools: tuple[str, ...] = ()) -> Result:
     """The texts that thousands of hosts have in common are kept once."""
     return Result(
         host=host,

@@ -75,7 +75,7 @@ def fitness(results: Sequence[Result]) -> list[Fitness]:
     hosts: dict[str, list[Result]] = {}
     for result in of_health(results):
         hosts.setdefault(result.host, []).append(result)
-    return [_of(host, host_results) for host, host_results in hosts.items()]
+    return [_judge_fitness(host, host_results) for host, host_results in hosts.items()]
 
 
 def severity(result: Result) -> int:
@@ -83,14 +83,14 @@ def severity(result: Result) -> int:
     GPU."""
     if result.status == "fail" and result.action in ("", "none"):
         return SEVERITY.index("update")
-    return SEVERITY.index(_action(result))
+    return SEVERITY.index(_choose_action(result))
 
 
-def _action(result: Result) -> Action:
+def _choose_action(result: Result) -> Action:
     return next((action for action in SEVERITY if action == result.action), "none")
 
 
-def _of(host: str, results: Sequence[Result]) -> Fitness:
+def _judge_fitness(host: str, results: Sequence[Result]) -> Fitness:
     checks = {
         result.check for result in results
     }  # what follows from a check of another capability follows from nothing that is told here
@@ -105,7 +105,7 @@ def _of(host: str, results: Sequence[Result]) -> Fitness:
         if result.follows in checks and result.status in FAILING:
             followers[result.follows] = (*followers.get(result.follows, ()), result.check)
     notices = tuple(result for result in results if result.status == "pass" and result.action not in ("", "none"))
-    worst = highest(tuple(_action(result) for result in causes))
+    worst = highest(tuple(_choose_action(result) for result in causes))
     unnamed = any(result.action in ("", "none") for result in causes)
     fit: Fit
     if worst in ("drain", "return") or (unnamed and worst in ("none", "restart")):

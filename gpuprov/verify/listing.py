@@ -69,13 +69,13 @@ def listing(
         ctx: Context[Any] = Context(host, host.capabilities[name], facts)
         try:
             if known[name].resources:
-                items += _items(name, desired(known[name], ctx), facts.get(contents.CONTENTS))
+                items += _list_items(name, desired(known[name], ctx), facts.get(contents.CONTENTS))
         except ProbeFailed as error:
             unknown[name] = str(error)
             continue
         for check in list_compared(known[name]):
             try:
-                items += _settings(name, check.group(ctx))
+                items += _list_settings(name, check.group(ctx))
             except ProbeFailed as error:
                 unknown[check.id] = str(error)
     left = tuple(each for each in find_unmanaged(host, facts) if only is None or each.capability in only)
@@ -90,7 +90,7 @@ def _list_requested(host: HostSpec, known: Mapping[str, Capability], only: Colle
     ]
 
 
-def _items(capability: str, resources: list[Resource], state: Contents) -> Iterator[Item]:
+def _list_items(capability: str, resources: list[Resource], state: Contents) -> Iterator[Item]:
     before: dict[str, list[str]] = {}
     for file in differences(resources, state):
         before.setdefault(file.path, []).append(file.before)
@@ -98,14 +98,14 @@ def _items(capability: str, resources: list[Resource], state: Contents) -> Itera
     for unit in wanted_units.list_differences([unit.desired for unit in units], state.units):
         before.setdefault(unit.name, []).append(unit.before)
     for resource in resources:
-        kind, name, shown, text = _shown(resource, state)
+        kind, name, shown, text = _show_resource(resource, state)
         differs = "; ".join(dict.fromkeys(before.pop(name, ())))
         yield Item(capability=capability, kind=kind, name=name, wanted=shown, differs=differs, text=text)
     for path, states in before.items():  # of others: beside programs, or in the place of a setting
         yield Item(capability=capability, kind="absent", name=path, wanted="absent", differs="; ".join(states))
 
 
-def _settings(capability: str, group: Group | Outcome) -> Iterator[Item]:
+def _list_settings(capability: str, group: Group | Outcome) -> Iterator[Item]:
     """Yield settings and modules; of a host on which there is nothing to compare, nothing."""
     if isinstance(group, Outcome):
         return
@@ -129,7 +129,7 @@ def _settings(capability: str, group: Group | Outcome) -> Iterator[Item]:
             )
 
 
-def _shown(resource: Resource, state: Contents) -> tuple[Kind, str, str, str | None]:
+def _show_resource(resource: Resource, state: Contents) -> tuple[Kind, str, str, str | None]:
     if isinstance(resource, File):
         python = next(iter(state.pythons.get(resource.path, ())), PYTHON)
         return "file", resource.path, f"{resource.mode:04o} root", resource.text.replace(PYTHON, python)

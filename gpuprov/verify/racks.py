@@ -107,7 +107,7 @@ def _describe(name: str, incident: Sequence[_Event], recover: tuple[str, ...]) -
     first = tuple(dict.fromkeys(event.host for event in candidates))
     hosts = dict.fromkeys(event.host for event in incident)
     followers = tuple(host for host in hosts if host not in first) if own else ()
-    words, fix = zip(*_advise(incident, first if own else (), followers, recover), strict=True)
+    words, fix = zip(*_advise_rack(incident, first if own else (), followers, recover), strict=True)
     return Rack(
         rack=name,
         source=("host" if own else "peer") if incident else "",
@@ -125,7 +125,7 @@ def _quote(event: _Event) -> str:
     return f'{event.host}, {error.device}: Xid {error.number}, {moment(error.at)} ("{error.text[:90]}")'
 
 
-def _advise(
+def _advise_rack(
     incident: Sequence[_Event], first: tuple[str, ...], followers: tuple[str, ...], recover: tuple[str, ...]
 ) -> Iterator[tuple[str, str]]:
     """Yield what is known, each with what is to be done."""

@@ -28,7 +28,7 @@ def verify(
     record is kept at a time."""
     specs = {raw.name: spec for raw, spec in fleet}
     results: dict[str, list[Result]] = {}
-    for name, known in _matched(fleet, records, named=named, others=others, note=note):
+    for name, known in _match_records(fleet, records, named=named, others=others, note=note):
         if isinstance(known, Unreached):
             results[name] = [unreachable(name, known)]
         else:
@@ -51,7 +51,7 @@ def read(
     only one host, a record without a name belongs to it, and one with another name if somebody has `named` the host.
     Records of the inventory's `others` are passed over. `note` is called with what a user should know of that.
     """
-    return dict(_matched(fleet, records, named=named, others=others, note=note))
+    return dict(_match_records(fleet, records, named=named, others=others, note=note))
 
 
 def list_names(fleet: Pairs, others: Sequence[str]) -> frozenset[str]:
@@ -60,7 +60,7 @@ def list_names(fleet: Pairs, others: Sequence[str]) -> frozenset[str]:
     return frozenset(names | {short for name in names if not is_whole(short := name.partition(".")[0])})
 
 
-def _matched(
+def _match_records(
     fleet: Pairs, records: Iterable[Record], *, named: bool, others: Sequence[str], note: Callable[[str], None]
 ) -> Iterator[tuple[str, RecordedFacts | Unreached]]:
     paths: dict[str, str] = {}
@@ -71,7 +71,7 @@ def _matched(
             shared.setdefault(record.path, {})[record.host] = known
             if not known:
                 continue
-        name = _host(fleet, record, named=named, others=others, note=note)
+        name = _find_host(fleet, record, named=named, others=others, note=note)
         if not name:
             continue
         if name in paths:
@@ -79,7 +79,7 @@ def _matched(
                 f"{paths[name]} and {record.path} are both records of {name}", "name one of them with --from"
             )
         paths[name] = record.path
-        yield name, _facts(name, record)
+        yield name, _read_facts(name, record)
     for path, hosts in shared.items():
         _judge_shared(path, hosts, note)
 
@@ -125,7 +125,7 @@ def judge(spec: HostSpec, facts: RecordedFacts, only: Collection[str] | None = N
     ]
 
 
-def _facts(name: str, record: Record) -> RecordedFacts | Unreached:
+def _read_facts(name: str, record: Record) -> RecordedFacts | Unreached:
     if record.fault:
         return Unreached(name, f"its {record.kind} cannot be read: {record.fault}", f"see {record.path}")
     return RecordedFacts(record)
@@ -137,7 +137,7 @@ def left_out(fleet: Pairs, results: Sequence[Result]) -> list[str]:
     return [raw.name for raw, _ in fleet if raw.name not in checked]
 
 
-def _host(fleet: Pairs, record: Record, *, named: bool, others: Sequence[str], note: Callable[[str], None]) -> str:
+def _find_host(fleet: Pairs, record: Record, *, named: bool, others: Sequence[str], note: Callable[[str], None]) -> str:
     """Return the host's name in the inventory; empty if it is one of the others. The name of the record's file or
     folder goes before the one that it has inside, which many logs lack, or have by a cloud's name. Raises GpuprovError
     where it cannot be told."""

@@ -60,26 +60,28 @@ def find_unmanaged(
     for name in host.capabilities:
         context = Context(host, host.capabilities[name], facts)
         if name in BY_NAME:
-            desired |= set(_possible(host, BY_NAME[name]))
+            desired |= set(_list_possible(host, BY_NAME[name]))
             settings[name] = receipts.settings(BY_NAME[name], context)
         try:
             desired |= receipts.mentioned(BY_NAME[name], context, values[name])
         except (KeyError, ProbeFailed):
             unsure.add(name)
             entry = receipt.capabilities.get(name)
-            desired |= {" ".join(words) for words in _listed(entry.resources or ())} if entry else set()
+            desired |= {" ".join(words) for words in _list_entries(entry.resources or ())} if entry else set()
     leftovers = list[Unmanaged]()
     for name, entry in receipt.capabilities.items():
         gone = name not in host.capabilities
         if gone:
-            leftovers += _gone(host, facts, name, entry, desired)
+            leftovers += _list_gone(host, facts, name, entry, desired)
         elif name not in unsure and (host_contents := facts.known(contents.CONTENTS)):
-            leftovers += _left(name, entry.resources or (), desired, host_contents, gone=False)
-        leftovers += _left_settings(name, entry.resources or (), settings.get(name), facts.known(house.BOOT) or "")
+            leftovers += _list_left(name, entry.resources or (), desired, host_contents, gone=False)
+        leftovers += _list_left_settings(name, entry.resources or (), settings.get(name), facts.known(house.BOOT) or "")
     return tuple(leftovers)
 
 
-def _left_settings(capability: str, entries: Iterable[str], present: Settings | None, boot: str) -> Iterator[Unmanaged]:
+def _list_left_settings(
+    capability: str, entries: Iterable[str], present: Settings | None, boot: str
+) -> Iterator[Unmanaged]:
     """present: what the spec's own block declares; None: it has none. A device is named only while it is known to be
     there, or nothing is declared for any."""
     settings = present or Settings({}, frozenset())
@@ -107,30 +109,30 @@ def _left_settings(capability: str, entries: Iterable[str], present: Settings | 
     yield from left
 
 
-def _gone(host: HostSpec, facts: Facts, name: str, entry: house.Applied, desired: set[str]) -> Iterator[Unmanaged]:
+def _list_gone(host: HostSpec, facts: Facts, name: str, entry: house.Applied, desired: set[str]) -> Iterator[Unmanaged]:
     """Yield what is left of a capability that the spec has no block of."""
     if entry.resources is None:
         yield Unmanaged(capability=name, kind="file", name="what it brought", stays=OLD, unknown=True)
         return
     try:
         host_contents, known = facts.get(contents.CONTENTS), BY_NAME.get(name)
-        for kind, resource in _listed(entry.resources):
+        for kind, resource in _list_entries(entry.resources):
             if kind == "file" and resource not in host_contents.entries and resource not in host_contents.missing:
                 raise ProbeFailed(f"{resource} was not read on the host")
             if kind == "unit" and resource not in host_contents.units:
                 raise ProbeFailed(f"systemd of the host did not say how it has {resource}")
         if known and known.pruned:
             known.pruned(host, facts)
-        yield from _left(name, entry.resources, desired, host_contents, gone=True)
+        yield from _list_left(name, entry.resources, desired, host_contents, gone=True)
         for path, why in (known.stays if known else {}).items():
             yield Unmanaged(capability=name, kind="file", name=path, stays=why)
     except ProbeFailed as error:
-        for kind, resource in _listed(entry.resources):
+        for kind, resource in _list_entries(entry.resources):
             if f"{kind} {resource}" not in desired and kind in KINDS:
                 yield Unmanaged(capability=name, kind=kind, name=resource, stays=str(error), unknown=True)  # type: ignore[arg-type]
 
 
-def _possible(host: HostSpec, capability: Capability) -> Iterator[str]:
+def _list_possible(host: HostSpec, capability: Capability) -> Iterator[str]:
     """Yield every file and unit that a capability may want with this spec."""
     if resources := capability.resources:
         block = host.capabilities[capability.name]
@@ -138,24 +140,24 @@ def _possible(host: HostSpec, capability: Capability) -> Iterator[str]:
         yield from (f"unit {name}" for name in (resources.units(host, block) if resources.units else ()))
 
 
-def _listed(entries: Iterable[str]) -> list[tuple[str, str]]:
+def _list_entries(entries: Iterable[str]) -> list[tuple[str, str]]:
     """Return kind and name of each entry of a receipt."""
     pairs = [entry.partition(" ")[::2] for entry in entries]
     return [(kind, name.partition(" ")[2] if kind == "file" else name) for kind, name in pairs]
 
 
-def _sums(entries: Iterable[str]) -> dict[str, str]:
+def _map_sums(entries: Iterable[str]) -> dict[str, str]:
     """Return the SHA-256 of each file among the entries of a receipt, by path."""
     files = [entry.split(" ", 2) for entry in entries if entry.startswith("file ")]
     return {path: digest for _, digest, path in (words for words in files if len(words) == 3)}
 
 
-def _left(
+def _list_left(
     capability: str, entries: Iterable[str], desired: set[str], host_state: Contents, *, gone: bool
 ) -> Iterator[Unmanaged]:
     """gone: the spec has no block of the capability. Else units of packages and holds are its role's, whatever facts it
     lacks now."""
-    sums = {path: digest for path, digest in _sums(entries).items() if f"file {path}" not in desired}
+    sums = {path: digest for path, digest in _map_sums(entries).items() if f"file {path}" not in desired}
     changed = {
         path
         for path, entry in host_state.entries.items()
@@ -164,7 +166,7 @@ def _left(
     for path in sums:
         if path in host_state.entries:
             yield Unmanaged(capability=capability, kind="file", name=path, stays=CHANGED if path in changed else "")
-    for kind, name in _listed(entries):
+    for kind, name in _list_entries(entries):
         file = derive_unit_file(name)
         if (
             kind == "unit"
@@ -201,7 +203,7 @@ def prune_values(
     if not (going or gone):
         return {}
     named = {kind: [leftover.name for leftover in going if leftover.kind == kind] for kind in KINDS}
-    sums = {path: digest for entry in applied.values() for path, digest in _sums(entry.resources or ()).items()}
+    sums = {path: digest for entry in applied.values() for path, digest in _map_sums(entry.resources or ()).items()}
     harmless = {name for name, capability in BY_NAME.items() if not capability.serves_jobs}
     settings = [
         setting
@@ -222,7 +224,7 @@ def prune_values(
 
 
 def _list_pruned(names: Sequence[str], host: HostSpec, facts: Facts) -> Iterator[tuple[str, Any]]:
-    for capability in _capabilities(names):
+    for capability in _list_capabilities(names):
         if capability.pruned:
             yield from capability.pruned(host, facts).items()
 
@@ -232,21 +234,21 @@ def in_words(values: Mapping[str, Any]) -> str:
     if not values:
         return ""
     numbers = [counted(len(named), kind) for kind in get_args(Kind) if (named := values.get(f"{kind}s"))]
-    gone = _capabilities(values["forgotten"])
+    gone = _list_capabilities(values["forgotten"])
     stays = ["users' processes must have left the GPUs"] * values["busy"]
     stays += [
-        f"{capability.name} stays on the GPUs until {_block(capability)} is applied"
+        f"{capability.name} stays on the GPUs until {_format_block(capability)} is applied"
         for capability in gone
         if capability.taken_away and not capability.pruned
     ]
     return "; ".join([f"no longer asked for: {', '.join(numbers or values['forgotten'])}", *stays])
 
 
-def _capabilities(names: Iterable[str]) -> list[Capability]:
+def _list_capabilities(names: Iterable[str]) -> list[Capability]:
     return [BY_NAME[name] for name in names if name in BY_NAME]
 
 
-def _block(capability: Capability) -> str:
+def _format_block(capability: Capability) -> str:
     """Return the block that takes it away, as a spec has it: `mig: {mode: disabled}`."""
     rows = ", ".join(f"{key}: {value}" for key, value in (capability.taken_away or {}).items())
     return f"{capability.name}: {{{rows}}}"

@@ -166,10 +166,10 @@ def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:
             continue
         elif result.status == "fail" and not result.reboot:
             unknown.setdefault(result.host, []).append(f"{result.check} fails now and a reboot does not fix it")
-    return {host: _verdict(wrong.get(host), unknown.get(host), any_check) for host, any_check in seen.items()}
+    return {host: _judge_next_boot(wrong.get(host), unknown.get(host), any_check) for host, any_check in seen.items()}
 
 
-def _verdict(wrong: list[str] | None, unknown: list[str] | None, any_check: bool) -> NextBoot:
+def _judge_next_boot(wrong: list[str] | None, unknown: list[str] | None, any_check: bool) -> NextBoot:
     if wrong:
         return NextBoot("wrong", tuple(wrong))
     if unknown or not any_check:

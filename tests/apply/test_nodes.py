@@ -48,7 +48,7 @@ def locks(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         did.append(f"{what}, {'out' if kubectl.node['spec'] else 'in service'}")
         return True
 
-    monkeypatch.setattr(nodes, "_locked", lambda *_: note("taken"))
+    monkeypatch.setattr(nodes, "_has_lock", lambda *_: note("taken"))
     monkeypatch.setattr(nodes, "leave", lambda *_: note("left"))
     return did
 
@@ -90,7 +90,7 @@ def test_a_host_that_is_not_green_stays_out_and_says_how_it_comes_back(
 
 
 def test_a_host_that_another_run_works_on_is_that_run_s(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nodes, "_locked", lambda *_: False)
+    monkeypatch.setattr(nodes, "_has_lock", lambda *_: False)
     kubectl.put(**held("thu"))
     assert "the lock of its host cannot be had" in given_back(green=True)[0]
     assert (kubectl.changes, kubectl.node["spec"]) == ([], {"unschedulable": True})
@@ -175,7 +175,7 @@ def test_a_lock_whose_answer_was_lost_is_asked_for_again(
     monkeypatch.setattr(nodes, "run", run)
     monkeypatch.setattr(nodes, "split", lambda _text: {"leave": Output('{"taken": true}')})
     monkeypatch.setattr(nodes, "leave", lambda hosts, _owner: left.append(hosts[0].name))
-    assert nodes._locked(RawHost(name="m1"), OWNER) is taken
+    assert nodes._has_lock(RawHost(name="m1"), OWNER) is taken
     assert (left, len(asked)) == (back, 2 if taken else nodes.TRIES)
 
 
@@ -190,5 +190,5 @@ def test_a_host_that_has_vanished_costs_its_time_once(monkeypatch: pytest.Monkey
     monkeypatch.setattr(nodes, "run", run)
     monkeypatch.setattr(nodes, "leave", lambda *_: None)
     monkeypatch.setattr("gpuprov.apply.nodes.time.monotonic", lambda: now[0])
-    assert nodes._locked(RawHost(name="m1"), OWNER) is False
+    assert nodes._has_lock(RawHost(name="m1"), OWNER) is False
     assert limits == [LIMIT]

@@ -151,7 +151,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
 )
 def test_a_host_writes_nothing_but_packages_here(tmp_path: Path, bad: tarfile.TarInfo) -> None:
     with pytest.raises(tarfile.TarError, match="unexpected"):
-        resolve._unpacked(archive(member("good_1_amd64.deb"), bad), tmp_path, "gpu1")
+        resolve._unpack_archive(archive(member("good_1_amd64.deb"), bad), tmp_path, "gpu1")
     assert [path.name for path in tmp_path.iterdir()] == ["good_1_amd64.deb"]
 
 
@@ -167,23 +167,23 @@ def test_a_file_of_another_size_than_it_takes_in_the_archive(tmp_path: Path, siz
         file.addfile(sparse, io.BytesIO(b"0\n".ljust(512, b"\0")))
     made.seek(0)
     with tarfile.open(fileobj=made) as read, pytest.raises(tarfile.TarError, match=r"unexpected 'a_1_amd64\.deb'"):
-        resolve._unpacked(read, tmp_path, "gpu1")
+        resolve._unpack_archive(read, tmp_path, "gpu1")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_archive_has_no_more_files_than_it_may_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolve, "MEMBERS", 2)
     with pytest.raises(tarfile.TarError, match="more than 2 files"):
-        resolve._unpacked(archive(*(member(f"a{n}.deb") for n in range(3))), tmp_path, "gpu1")
+        resolve._unpack_archive(archive(*(member(f"a{n}.deb") for n in range(3))), tmp_path, "gpu1")
     read = archive(*(member(f"b{n}.deb") for n in range(2)))
-    assert resolve._unpacked(read, tmp_path, "gpu1")[1] == {"b0.deb", "b1.deb"}
+    assert resolve._unpack_archive(read, tmp_path, "gpu1")[1] == {"b0.deb", "b1.deb"}
     assert vars(read)["members"] == []
 
 
 def test_an_index_is_no_larger_than_it_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolve, "LARGEST", 0)
     with pytest.raises(tarfile.TarError, match="its index has more"):
-        resolve._unpacked(archive(member("Packages")), tmp_path, "gpu1")
+        resolve._unpack_archive(archive(member("Packages")), tmp_path, "gpu1")
 
 
 HERE = RawHost(name="gpu1", values={}, connection={"ansible_connection": "local", "ansible_become": False})

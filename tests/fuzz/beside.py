@@ -187,7 +187,7 @@ def _judge_lock(text: str) -> None:
     lock.is_mine(text, {"run": "a1b2c3d4"})
     lock.count_left(text)
     fence.parse_taker(text)
-    aftermath._left(Output(text))
+    aftermath._describe_left(Output(text))
 
 
 def _judge_layout(text: str) -> None:

@@ -325,7 +325,7 @@ def _judge_handed_over(data: bytes) -> None:
         inner = Path(place) / "in"
         inner.mkdir()
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:", tarinfo=Member) as archive:
-            texts, files = resolve._unpacked(archive, inner, "gpu1")
+            texts, files = resolve._unpack_archive(archive, inner, "gpu1")
         assert {path.name for path in Path(place).rglob("*")} == {"in", *files}
         resolve.judged(texts.get(resolve.INDEX, ""), files)
 

@@ -315,7 +315,7 @@ def test_an_apply_is_done_and_told(tmp_path: Path) -> None:
     with applied.project(tmp_path) as state:
         (state / "same1").write_text("as wanted\n")
         pairs = [applied.pair(name) for name in ("new1", "same1", "bad1")]
-        hosts = tuple(frozen._host(raw, "s") for raw, _ in pairs)
+        hosts = tuple(frozen._make_host(raw, "s") for raw, _ in pairs)
         job = Job(fleet="f", number=1, of=1, specs={"s": {}}, hosts=hosts, digest="j")
         options = work.Options(act="apply", run="friday", log_dir=tmp_path / "log")
         lines: list[str] = []
@@ -362,7 +362,7 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *told: dict[str, obj
     with applied.project(tmp_path) as state:
         (state / "same1").write_text("as wanted\n")
         pairs = [applied.pair(name) for name in ("new1", "same1", "bad1", "lost1")]
-        hosts = tuple(frozen._host(raw, "s") for raw, _ in pairs)
+        hosts = tuple(frozen._make_host(raw, "s") for raw, _ in pairs)
         job = Job(fleet="f", number=1, of=1, specs={"s": {}}, hosts=hosts, digest="j")
         options = work.Options(act="apply", run="friday", log_dir=tmp_path / "log")
         with pytest.raises(Killed):
@@ -413,7 +413,7 @@ def test_results_that_cannot_be_written_end_no_apply_under_way(tmp_path: Path, m
         for name in ("same1", "same2", "same3"):
             (state / name).write_text("as wanted\n")
         pairs = [applied.pair(name) for name in ("same1", "same2", "same3")]
-        hosts = tuple(frozen._host(raw, "s") for raw, _ in pairs)
+        hosts = tuple(frozen._make_host(raw, "s") for raw, _ in pairs)
         job = Job(fleet="f", number=1, of=1, specs={"s": {}}, hosts=hosts, digest="j")
         options = work.Options(act="apply", run="friday", log_dir=tmp_path / "log")
         assert work.work(job, pairs, tmp_path / "r", options, Pulse(lambda _: None)) == 0

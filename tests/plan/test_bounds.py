@@ -50,8 +50,8 @@ def test_it_costs_its_own_task(tmp_path: Path) -> None:
 def test_a_lower_limit_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[tuple[int, tuple[int, int]]] = []
     monkeypatch.setattr(resource, "setrlimit", lambda kind, given: told.append((kind, given)))
-    monkeypatch.setattr(bounds, "_data", lambda: 1000)
+    monkeypatch.setattr(bounds, "_parse_data", lambda: 1000)
     for soft, hard, wanted in ((-1, -1, 1500), (1200, -1, 1200), (-1, 1300, 1300), (9000, 9000, 1500)):
         monkeypatch.setattr(resource, "getrlimit", lambda _kind, found=(soft, hard): found)
-        bounds._limit(500)
+        bounds._set_limit(500)
         assert told.pop() == (resource.RLIMIT_DATA, (wanted, hard))

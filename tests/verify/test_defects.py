@@ -209,7 +209,7 @@ def test_topology(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[
 
 def test_accept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        sys.modules["gpuprov.accept.hosts"], "_host", lambda raw, *_: crash() if raw.name == BAD else raw.name
+        sys.modules["gpuprov.accept.hosts"], "_make_host", lambda raw, *_: crash() if raw.name == BAD else raw.name
     )
     findings: list[Finding] = []
     found = prepare(judged().pairs, {name: facts(name) for name in NAMES}, findings)

@@ -113,13 +113,13 @@ def result(ctx: Ctx) -> Outcome:
         more = f"; and {len(bad) - 1} more" if len(bad) > 1 else ""
         hint = f"{verdict.hint}; then {ACCEPT}" if verdict.hint else ACCEPT
         return fail(
-            verdict.expected, f"{first.test}: {describe_measurement(first)}, {_age(ctx, first)} ago{more}", hint
+            verdict.expected, f"{first.test}: {describe_measurement(first)}, {_format_age(ctx, first)} ago{more}", hint
         )
     figures = [measurement for measurement, verdict in verdicts if verdict.status == "pass"]
     if not figures:
         return skip(f"the last acceptance measured nothing of what is asked for now: {ACCEPT}")
     oldest = min(figures, key=lambda measurement: measurement.at)
-    return ok(f"{len(figures)} figure{'s' * (len(figures) != 1)}, the oldest {_age(ctx, oldest)} ago")
+    return ok(f"{len(figures)} figure{'s' * (len(figures) != 1)}, the oldest {_format_age(ctx, oldest)} ago")
 
 
 def is_requested(block: Acceptance, test: str) -> bool:
@@ -137,7 +137,7 @@ def is_requested(block: Acceptance, test: str) -> bool:
     return block.dcgm.level > 0 if part == "dcgm" else name in block.nvbandwidth.tests
 
 
-def _age(ctx: Ctx, measurement: Measurement) -> str:
+def _format_age(ctx: Ctx, measurement: Measurement) -> str:
     """Return how long ago, by the clock of the machine that runs gpuprov, from which `at` was read, too."""
     seconds = ctx.facts.read_at - measurement.at
     for size, word in ((86400, "days"), (3600, "hours"), (60, "minutes")):

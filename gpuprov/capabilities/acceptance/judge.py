@@ -60,13 +60,13 @@ def judge(block: Acceptance, measurement: Measurement) -> Verdict:
     if part == "dcgm":
         return Verdict(status="pass", expected=DIAGNOSED)
     if part == "stream":
-        return _least(measurement.value, block.stream.bandwidth, None, "GB/s", hint)
+        return _judge_minimum(measurement.value, block.stream.bandwidth, None, "GB/s", hint)
     if part == "rdma":
-        return _pair(block, measurement, hint)
-    return _gpus(block, measurement, hint)
+        return _judge_pair(block, measurement, hint)
+    return _judge_gpus(block, measurement, hint)
 
 
-def _pair(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
+def _judge_pair(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
     if measurement.test == "ping":
         status: Literal["pass", "fail"] = "fail" if measurement.value > 0 else "pass"
         return Verdict(status=status, expected="no ping lost", hint=hint)
@@ -76,7 +76,7 @@ def _pair(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
             if measurement.test == "write_bw"
             else None
         )
-        return _least(measurement.value, block.rdma.bandwidth, floor, "Gb/s", hint)
+        return _judge_minimum(measurement.value, block.rdma.bandwidth, floor, "Gb/s", hint)
     if not block.rdma.latency:
         return Verdict(status="pass", expected="any latency")
     good = measurement.value <= block.rdma.latency
@@ -84,10 +84,10 @@ def _pair(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
     return Verdict(status="pass" if good else "fail", expected=expected, hint=hint, threshold=block.rdma.latency)
 
 
-def _gpus(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
+def _judge_gpus(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
     where, _, test = measurement.test.rpartition(".")
     if where == LOOPBACK:
-        return _least(measurement.value, block.nccl.loopback_busbw, None, "GB/s", f"{HINTS['bw']}; {hint}")
+        return _judge_minimum(measurement.value, block.nccl.loopback_busbw, None, "GB/s", f"{HINTS['bw']}; {hint}")
     across = where == ACROSS
     if across and block.nccl.gpudirect and not measurement.gdrdma:
         return Verdict(
@@ -96,15 +96,15 @@ def _gpus(block: Acceptance, measurement: Measurement, hint: str) -> Verdict:
             hint=f"gpudirect_rdma in the spec, gpuprov verify; {hint}",
         )
     if across:
-        return _least(measurement.value, block.nccl.across_busbw, None, "GB/s", hint)
+        return _judge_minimum(measurement.value, block.nccl.across_busbw, None, "GB/s", hint)
     if kind(test) == "nccl":
         floor = catalogue.find_busbw_floor(measurement.model, measurement.gpus, test, str(measurement.size))
-        return _least(measurement.value, block.nccl.busbw, floor, "GB/s", hint)
+        return _judge_minimum(measurement.value, block.nccl.busbw, floor, "GB/s", hint)
     floor = catalogue.copy_floor(measurement.model, measurement.gpus, test)
-    return _least(measurement.value, block.nvbandwidth.bandwidth.get(test, 0.0), floor, "GB/s", hint)
+    return _judge_minimum(measurement.value, block.nvbandwidth.bandwidth.get(test, 0.0), floor, "GB/s", hint)
 
 
-def _least(value: float, threshold: float, floor: catalogue.Floor | None, unit: str, hint: str) -> Verdict:
+def _judge_minimum(value: float, threshold: float, floor: catalogue.Floor | None, unit: str, hint: str) -> Verdict:
     """Return the verdict by the spec's threshold if it has one, else by the catalogue's."""
     least, origin = (threshold, "") if threshold or floor is None else (floor.value, floor.origin)
     if not least:

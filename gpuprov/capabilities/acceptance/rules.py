@@ -15,24 +15,26 @@ LEAST = 10
 
 
 def rules(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
-    yield from _pairs(host, block)
-    yield from _nccl(host, block)
-    yield from _copies(block.nvbandwidth)
-    yield from _stream(block)
-    yield from _source((HERE, "nccl", "source"), block.nccl.source, block.nccl.path)
-    yield from _source((HERE, "nvbandwidth", "source"), block.nvbandwidth.source, block.nvbandwidth.path)
+    yield from _check_pairs(host, block)
+    yield from _check_nccl(host, block)
+    yield from _check_copies(block.nvbandwidth)
+    yield from _check_stream(block)
+    yield from _check_source((HERE, "nccl", "source"), block.nccl.source, block.nccl.path)
+    yield from _check_source((HERE, "nvbandwidth", "source"), block.nvbandwidth.source, block.nvbandwidth.path)
 
 
-def _pairs(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
+def _check_pairs(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
     rdma = block.rdma
     twice = sorted({test for test in rdma.tests if rdma.tests.count(test) > 1})
     if twice:
         hint = f"each test once: {', '.join(dict.fromkeys(rdma.tests))}"
         yield problem("rdma.tests", f"names {', '.join(twice)} twice", hint)
     if rdma.bandwidth and not any(test.endswith("_bw") for test in rdma.tests):
-        yield _unjudged("rdma", "bandwidth", f"{rdma.bandwidth:g} Gb/s", "write_bw, read_bw or send_bw in tests")
+        yield _report_unjudged("rdma", "bandwidth", f"{rdma.bandwidth:g} Gb/s", "write_bw, read_bw or send_bw in tests")
     if rdma.latency and not any(test.endswith("_lat") or test == "pingpong" for test in rdma.tests):
-        yield _unjudged("rdma", "latency", f"{rdma.latency:g} us", "write_lat, read_lat, send_lat or pingpong in tests")
+        yield _report_unjudged(
+            "rdma", "latency", f"{rdma.latency:g} us", "write_lat, read_lat, send_lat or pingpong in tests"
+        )
     fabric = host.capabilities.get("rdma")
     rate = getattr(fabric, "rate", 0)
     if rate and rdma.bandwidth > rate:
@@ -46,20 +48,20 @@ def _pairs(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
         yield problem("rdma.memory", message, "add gpudirect_rdma: {}, or memory: host")
 
 
-def _nccl(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
+def _check_nccl(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
     nccl = block.nccl
     if nccl.test == "none":
         figures = {"busbw": nccl.busbw, "across_busbw": nccl.across_busbw, "loopback_busbw": nccl.loopback_busbw}
         for field, value in figures.items():
             if value:
-                yield _unjudged("nccl", field, f"{value:g} GB/s", "a test instead of none")
+                yield _report_unjudged("nccl", field, f"{value:g} GB/s", "a test instead of none")
         for field in [name for name in ("across", "loopback") if getattr(nccl, name)]:
             yield problem(("nccl", field), "without a test", "a test instead of none")
         return
     for field, given in (("across_busbw", nccl.across_busbw), ("gpudirect", nccl.gpudirect)):
         if given and not nccl.across:
             yield problem(("nccl", field), "is judged over all hosts, and across is false", "across: true")
-    yield from _between_gpus(host, nccl.busbw)
+    yield from _check_gpu_bandwidth(host, nccl.busbw)
     if nccl.loopback_busbw and not nccl.loopback:
         yield problem("nccl.loopback_busbw", "is judged over a host's HCAs, and loopback is false", "loopback: true")
     if (nccl.busbw or nccl.across or nccl.loopback) and getattr(host.capabilities.get("mig"), "mode", "") == "enabled":
@@ -69,7 +71,7 @@ def _nccl(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
         )
 
 
-def _between_gpus(host: HostSpec, busbw: float) -> Iterable[Problem]:
+def _check_gpu_bandwidth(host: HostSpec, busbw: float) -> Iterable[Problem]:
     """Yield a problem of a bus bandwidth that the GPUs' own links cannot have."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     links, lanes = topology.nvlink_limit(gpu), topology.pcie_limit(gpu)
@@ -88,7 +90,7 @@ def _between_gpus(host: HostSpec, busbw: float) -> Iterable[Problem]:
         yield problem("nccl.busbw", message, "a figure that such a host was measured with, or 0")
 
 
-def _copies(nvbandwidth: NvBandwidth) -> Iterable[Problem]:
+def _check_copies(nvbandwidth: NvBandwidth) -> Iterable[Problem]:
     for case, value in nvbandwidth.bandwidth.items():
         if case not in nvbandwidth.tests:
             message = f"acceptance.nvbandwidth.bandwidth has {value:g} GB/s for {case}, which is not among its tests"
@@ -96,16 +98,16 @@ def _copies(nvbandwidth: NvBandwidth) -> Iterable[Problem]:
             yield Problem(path=(HERE, "nvbandwidth", "bandwidth", case), message=message, hint=hint)
 
 
-def _stream(block: Acceptance) -> Iterable[Problem]:
+def _check_stream(block: Acceptance) -> Iterable[Problem]:
     stream = block.stream
     if 0 < stream.seconds < LEAST:
         message = f"is {stream.seconds}: stress-ng tells no rate so soon"
         yield problem("stream.seconds", message, f"0, or {LEAST} and more")
     if stream.bandwidth and not stream.seconds:
-        yield _unjudged("stream", "bandwidth", f"{stream.bandwidth:g} GB/s", "seconds: 30")
+        yield _report_unjudged("stream", "bandwidth", f"{stream.bandwidth:g} GB/s", "seconds: 30")
 
 
-def _source(place: Path, source: Source, folder: str) -> Iterable[Problem]:
+def _check_source(place: Path, source: Source, folder: str) -> Iterable[Problem]:
     name = ".".join(str(part) for part in place)
     given = source.url or source.file
     if source.url and source.file:
@@ -123,6 +125,6 @@ def _source(place: Path, source: Source, folder: str) -> Iterable[Problem]:
         yield Problem(path=(*place, "file"), message=message, hint="put the archive there, or give its url")
 
 
-def _unjudged(part: str, field: str, value: str, hint: str) -> Problem:
+def _report_unjudged(part: str, field: str, value: str, hint: str) -> Problem:
     message = f"acceptance.{part}.{field} is {value}, and no test is asked for that measures it"
     return Problem(path=(HERE, part, field), message=message, hint=hint)

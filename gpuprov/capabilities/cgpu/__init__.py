@@ -23,12 +23,12 @@ NODES = tuple(node.key for node in catalogue.read_cgpu_file().nodes)
 
 
 def rules(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
-    yield from _values(host, block)
-    yield from _neighbours(host)
-    yield from _drivers(asked_driver(host.capabilities.get("nvidia_driver")))
+    yield from _check_values(host, block)
+    yield from _check_neighbours(host)
+    yield from _check_driver(asked_driver(host.capabilities.get("nvidia_driver")))
 
 
-def _drivers(asked: str) -> Iterable[Problem]:
+def _check_driver(asked: str) -> Iterable[Problem]:
     """Yield that the newest cGPU does not work with the driver that is asked for, or with no supported one."""
     if not asked:
         return
@@ -45,10 +45,10 @@ def _drivers(asked: str) -> Iterable[Problem]:
         yield problem("", message, f"stay on {asked}, or {newer}", warning=True)
 
 
-def _values(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
+def _check_values(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
     for key in ("max_inst", "prio_ratio"):
         if value := getattr(block, key):
-            yield from _bounds((HERE, key), key, value, ", or 0, which leaves what the module has")
+            yield from _check_bounds((HERE, key), key, value, ", or 0, which leaves what the module has")
     count = host.gpu.count if host.gpu else None
     for index, values in block.gpus.items():
         place: Path = (HERE, "gpus", index)
@@ -59,10 +59,10 @@ def _values(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
             message = f'cgpu.gpus: "{index}" says nothing'
             yield Problem(path=place, message=message, hint=f"allowed: {', '.join(NODES)}")
         for key, value in values.items():
-            yield from _bounds((*place, key), key, value, "")
+            yield from _check_bounds((*place, key), key, value, "")
 
 
-def _bounds(place: Path, key: str, value: int, more: str) -> Iterable[Problem]:
+def _check_bounds(place: Path, key: str, value: int, more: str) -> Iterable[Problem]:
     least, most = catalogue.get_bounds(key)
     if not least <= value <= most:
         name = ".".join(str(part) for part in place)
@@ -71,7 +71,7 @@ def _bounds(place: Path, key: str, value: int, more: str) -> Iterable[Problem]:
         )
 
 
-def _neighbours(host: HostSpec) -> Iterable[Problem]:
+def _check_neighbours(host: HostSpec) -> Iterable[Problem]:
     """Yield conflicts with other ways of sharing a GPU, of which only one is possible:
     https://www.alibabacloud.com/help/doc-detail/191140.html"""
     shared = {

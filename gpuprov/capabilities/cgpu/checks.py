@@ -43,11 +43,11 @@ def module(ctx: Ctx) -> Outcome:
     indices = {gpu.index for gpu in state.gpus}
     count = (ctx.host.gpu.count if ctx.host.gpu else None) or 0
     if len(indices) < count:
-        message = f"cGPU {state.version} has {len(indices)} of {counted(count, 'GPU')}: {_words(indices)}"
+        message = f"cGPU {state.version} has {len(indices)} of {counted(count, 'GPU')}: {_format_words(indices)}"
         return fail(expected, message, "load cGPU's module anew when the driver has all GPUs")
     strange = [index for index in ctx.fragment.gpus if int(index) not in indices]
     if strange:
-        message = f"no {', '.join(f'{catalogue.ROOT}/{index}' for index in strange)}; GPUs: {_words(indices)}"
+        message = f"no {', '.join(f'{catalogue.ROOT}/{index}' for index in strange)}; GPUs: {_format_words(indices)}"
         return fail(f"GPUs {', '.join(ctx.fragment.gpus)} of cgpu.gpus", message, "correct cgpu.gpus")
     lacking = sorted(
         {
@@ -62,7 +62,7 @@ def module(ctx: Ctx) -> Outcome:
         return fail(
             f"{', '.join(lacking)} of each GPU", message, f"a newer cGPU, or take {', '.join(lacking)} out of the spec"
         )
-    return ok(f"cGPU {state.version}, GPUs {_words(indices)}")
+    return ok(f"cGPU {state.version}, GPUs {_format_words(indices)}")
 
 
 @check(
@@ -176,7 +176,7 @@ def _format_settings(block: Cgpu, index: int) -> str:
     return " ".join(f"{key}={value}" for key, value in onhost.parse_settings(rows(block), index).items())
 
 
-def _words(indices: set[int]) -> str:
+def _format_words(indices: set[int]) -> str:
     return " ".join(str(index) for index in sorted(indices))
 
 

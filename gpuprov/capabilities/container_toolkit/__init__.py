@@ -79,7 +79,7 @@ def export(facts: Facts) -> Fragment | None:
     own = {
         name: files.configuration("docker", files.make_rootless_docker(user.daemon))
         for name, user in users.items()
-        if _readable(user.daemon)
+        if _can_read(user.daemon)
     }
     return ContainerToolkit(
         version=resolve.upstream(present["nvidia-container-toolkit"].version),
@@ -92,7 +92,7 @@ def export(facts: Facts) -> Fragment | None:
     )
 
 
-def _readable(text: str | None) -> bool:
+def _can_read(text: str | None) -> bool:
     try:
         return bool(files.configuration("docker", files.make_rootless_docker(text)))
     except ValueError:

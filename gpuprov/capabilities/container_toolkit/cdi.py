@@ -138,7 +138,7 @@ def daemon_reload(ctx: Ctx) -> Outcome:
         hint = "nvidia-ctk system create-dev-char-symlinks --create-all"
         return fail(expected, f"without a link: {' '.join(toolkit.unlinked)}", hint, changes=[change])
     engines = registrable(ctx.fragment, ctx.facts)
-    systemd_driven = [name for name, engine in engines.items() if _by_systemd(name, engine)]
+    systemd_driven = [name for name, engine in engines.items() if _is_managed_by_systemd(name, engine)]
     if how == "legacy" and systemd_driven:
         message = f"legacy mode, and {', '.join(systemd_driven)} leaves cgroups to systemd"
         hint = (
@@ -149,7 +149,7 @@ def daemon_reload(ctx: Ctx) -> Outcome:
     return ok(f"mode {how}, {counted(len(toolkit.linked), 'device file')} linked in /dev/char")
 
 
-def _by_systemd(name: str, engine: Engine) -> bool:
+def _is_managed_by_systemd(name: str, engine: Engine) -> bool:
     """Return whether systemd manages the cgroups of an engine's containers, which it re-applies on a reload."""
     if name == "docker":
         try:

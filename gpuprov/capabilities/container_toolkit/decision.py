@@ -43,11 +43,11 @@ def decided(ctx: Ctx) -> Decision:
     source = coming(ctx)
     if not resolution["problem"]:
         return Decision(version=resolution["version"], packages=resolution["packages"], source=source)
-    hint = resolution["hint"] if any(name in index for name in needed) else _nowhere(facts)
+    hint = resolution["hint"] if any(name in index for name in needed) else _suggest_repository(facts)
     return Decision(problem=resolution["problem"].replace("driver version", "version"), hint=hint, source=source)
 
 
-def _nowhere(facts: Facts) -> str:
+def _suggest_repository(facts: Facts) -> str:
     """Return what to do if none of the host's repositories has the toolkit."""
     kind = "debian" if family(facts.get(system.OS_RELEASE)) == "debian" else "redhat"
     known = repositories.find_toolkit_repository(kind, facts.get(system.PLATFORM).machine)

@@ -46,15 +46,15 @@ def unread(fragment: ContainerToolkit, facts: Facts, cdi_spec: Specification) ->
     for name, engine in readers(fragment, facts).items():
         newer = known.find_first_reader(name, needed)
         upgrade = f"{name} {newer} or newer" if newer else f"a newer {name}"
-        answer = _docker_says(engine, cdi_spec.path) if name == "docker" else answers.get(name)
+        answer = _read_docker_complaint(engine, cdi_spec.path) if name == "docker" else answers.get(name)
         if answer is None:
-            answer = _by_release(name, engine.version, cdi_spec, needed)
+            answer = _explain_unread_release(name, engine.version, cdi_spec, needed)
         if answer:
             return f"{name} {engine.version} cannot read {cdi_spec.path}: {answer}", upgrade
     return "", ""
 
 
-def _by_release(name: str, version: str, cdi_spec: Specification, needed: str) -> str:
+def _explain_unread_release(name: str, version: str, cdi_spec: Specification, needed: str) -> str:
     """Return why a release cannot read it; empty if it can."""
     newest = known.find_newest_cdi(name, version)
     if files.number(needed) <= files.number(newest):
@@ -66,7 +66,7 @@ def _by_release(name: str, version: str, cdi_spec: Specification, needed: str) -
     return f"it is of CDI {needed}{fields}, and this release reads up to {newest}{judged}"
 
 
-def _docker_says(engine: Engine, path: str) -> str | None:
+def _read_docker_complaint(engine: Engine, path: str) -> str | None:
     """Return docker's complaint about a file; None before 28.2, which lists neither devices nor faults of files.
     https://github.com/moby/moby/blob/v28.2.0/api/types/system/info.go"""
     answer = read_report(engine)

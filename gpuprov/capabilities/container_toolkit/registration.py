@@ -58,18 +58,18 @@ def register(host: Host, name: str, default: bool, drop_ins: bool = True) -> str
         if name == "microk8s":
             message = _fill_template(host, engine, default)
             return message
-        lost, message = _attempt(host, name, default, drop_ins, "file")
+        lost, message = _try_registration(host, name, default, drop_ins, "file")
         # containerd below 2.1 takes a plugin's section from one file, and its built-in runc goes where a section names
         # runtimes: then the drop-in file must repeat all that is in force.
         if lost and name != "docker":
-            lost, message = _attempt(host, name, default, drop_ins, "command")
+            lost, message = _try_registration(host, name, default, drop_ins, "command")
     finally:
         if message != DONE:
             host.back()
     return message
 
 
-def _attempt(host: Host, name: str, default: bool, drop_ins: bool, source: str) -> tuple[list[str], str]:
+def _try_registration(host: Host, name: str, default: bool, drop_ins: bool, source: str) -> tuple[list[str], str]:
     """Return the settings of the site that are lost, and the result. `source`: the engine's main file, or all that is
     in force."""
     host.restore()
@@ -178,7 +178,7 @@ def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, 
     reload = name == "docker" and engine.active == "active" and not restart
     unit = engines.get_unit(name, engine)
     host.tell("reload" if reload else "restart", unit)
-    engine = _settled(host, name, default)
+    engine = _wait_for_engine(host, name, default)
     wrong = lacks(name, engine, default)
     if reload and wrong and engine.active == "active":
         stopped = "" if may_stop else would_stop(engine)
@@ -213,7 +213,7 @@ def count_running(engine: engine_output.Engine) -> int | None:
     return running if isinstance(running, int) else None
 
 
-def _settled(host: Daemons, name: str, default: bool) -> engine_output.Engine:
+def _wait_for_engine(host: Daemons, name: str, default: bool) -> engine_output.Engine:
     """Return the engine once its daemon has the runtime, or once the time for that is over."""
     for number in range(TRIES * (6 if is_cluster_engine(name) else 1)):  # an agent first asks its server
         time.sleep(PAUSE if number else 0)

@@ -128,8 +128,8 @@ def export(facts: Facts) -> Fragment | None:
         versions=tuple(kits),
         default=default,
         parts=part.part,
-        cudnn=_library(versions, "cudnn", major),
-        nccl=_library(versions, "nccl", major),
+        cudnn=_describe_library(versions, "cudnn", major),
+        nccl=_describe_library(versions, "nccl", major),
         path=bool(state.profile),
     )
     packages = find_installed(block, facts).values()
@@ -138,7 +138,7 @@ def export(facts: Facts) -> Fragment | None:
     )
 
 
-def _library(versions: dict[str, str], library: str, cuda_major: str) -> str:
+def _describe_library(versions: dict[str, str], library: str, cuda_major: str) -> str:
     for row in catalogue.read_toolkits_file().libraries:
         name = row.run[0].replace("{cuda}", cuda_major)
         if (

@@ -58,13 +58,13 @@ def decide(block: CudaToolkit, host_state: There) -> Decision:
     remove: list[str] = []
     pattern, default = catalogue.get_part(block.parts).package, ""
     try:
-        for version in block.versions or _versions(pattern, host_state):
+        for version in block.versions or _choose_versions(pattern, host_state):
             name = pattern.format(minor=format_dashed(version))
-            releases[take_minor(version)] = packages[name] = _release(name, version, pattern, host_state)
+            releases[take_minor(version)] = packages[name] = _find_release(name, version, pattern, host_state)
         default = block.default or max(releases, key=resolve.order)
         for library, requested in (("cudnn", block.cudnn), ("nccl", block.nccl)):
             if requested:
-                chosen, leaving = _library(library, requested, take_major(default), block.parts, host_state)
+                chosen, leaving = _choose_library(library, requested, take_major(default), block.parts, host_state)
                 packages |= chosen
                 remove += leaving
     except _Missing as missing:
@@ -89,7 +89,7 @@ def components(requires: Requires, chosen: Mapping[str, str], installed: Mapping
         name = waiting.pop()
         for other, bound in requires.get(name, {}).get(versions[name], {}).items():
             if other in requires and other not in versions:
-                versions[other] = _bound(bound, list(requires[other]), installed.get(other, ""))
+                versions[other] = _describe_bound(bound, list(requires[other]), installed.get(other, ""))
                 waiting.append(other)
     return {name: version for name, version in versions.items() if version}
 
@@ -99,12 +99,12 @@ def space_needed(decision: Decision, part: str, host_state: There) -> dict[str, 
     missing = decision.packages.keys() - host_state.installed.keys()
     needs: list[PartFact | Library] = [catalogue.get_part(part)] * sum(bool(find_toolkit(name)) for name in missing)
     for entry in catalogue.read_toolkits_file().libraries:
-        if entry.family == host_state.family and toolchain.select_matching(missing, _named(entry.run, r"\d+")):
+        if entry.family == host_state.family and toolchain.select_matching(missing, _list_named(entry.run, r"\d+")):
             needs.append(entry)
     return {"installed": sum(need.installed_mib for need in needs), "archive": sum(need.archive_mib for need in needs)}
 
 
-def _versions(pattern: str, host_state: There) -> list[str]:
+def _choose_versions(pattern: str, host_state: There) -> list[str]:
     """Return the installed toolkits, else the newest of those offered that the catalogue knows and the driver runs, or
     any if the driver is unknown."""
     stem, floors = pattern.removesuffix("{minor}"), cuda.list_floors()
@@ -123,29 +123,32 @@ def _versions(pattern: str, host_state: There) -> list[str]:
     releases = minors(host_state.installed) or [version for version in minors(host_state.offered) if runs(version)][-1:]
     if not releases:
         missing = f"the host's repositories have no {pattern.format(minor='X-Y')}"
-        raise _Missing(missing, _no_repository(host_state.driver))
+        raise _Missing(missing, _explain_no_repository(host_state.driver))
     return releases
 
 
-def _release(name: str, version: str, pattern: str, host_state: There) -> str:
+def _find_release(name: str, version: str, pattern: str, host_state: There) -> str:
     match = _choose([name], version, "", host_state)
     if match:
         return match
     offered = ", ".join(dict.fromkeys(resolve.upstream(candidate) for candidate in host_state.offered.get(name, [])))
-    hint = f"there are: {offered}" if offered else _others(pattern, host_state.offered)
+    hint = f"there are: {offered}" if offered else _describe_others(pattern, host_state.offered)
     raise _Missing(f"the host's repositories have no {name} {version}", hint)
 
 
-def _library(
+def _choose_library(
     library: str, version: str, cuda_major: str, part: str, host_state: There
 ) -> tuple[dict[str, str], list[str]]:
     """Return the packages of a library for a CUDA major, in one version, and those of another major that are removed
     for them."""
-    entry = _entry(library, version, host_state.family)
+    entry = _find_entry(library, version, host_state.family)
 
     # Where the toolkit has no compiler, no packages to build programs.
     build = part != "libraries"
-    names, in_name = _named((*entry.run, *entry.build * build), cuda_major), any("{cuda}" in name for name in entry.run)
+    names, in_name = (
+        _list_named((*entry.run, *entry.build * build), cuda_major),
+        any("{cuda}" in name for name in entry.run),
+    )
     exact = _choose(names, version, "" if in_name else cuda_major, host_state)
     if not exact:
         offered = [
@@ -158,20 +161,20 @@ def _library(
         raise _Missing(missing, f"there are: {listed}" if listed else other)
     names += [
         name
-        for name in _named(entry.beside * build, cuda_major)
+        for name in _list_named(entry.beside * build, cuda_major)
         if exact in (host_state.installed.get(name), *host_state.offered.get(name, []))
     ]
     # Two cuDNN of different CUDA majors have one soname: which of them a program gets is chance.
-    rules = _named((*entry.run, *entry.build, *entry.beside), r"\d+") if in_name else []
+    rules = _list_named((*entry.run, *entry.build, *entry.beside), r"\d+") if in_name else []
     leaving = [name for name in toolchain.select_matching(host_state.installed, rules) if name not in names]
     return dict.fromkeys(names, exact), leaving
 
 
-def _named(rules: Iterable[str], cuda_major: str) -> list[str]:
+def _list_named(rules: Iterable[str], cuda_major: str) -> list[str]:
     return [rule.replace("{cuda}", cuda_major) for rule in rules]
 
 
-def _entry(library: str, version: str, family: str) -> Library:
+def _find_entry(library: str, version: str, family: str) -> Library:
     rows = [row for row in catalogue.read_toolkits_file().libraries if (row.library, row.family) == (library, family)]
     match = next((row for row in rows if row.major == take_major(version)), None)
     if match:
@@ -202,7 +205,7 @@ def _choose(names: list[str], requested: str, cuda_major: str, host_state: There
     )
 
 
-def _bound(bound: str, versions: list[str], present: str) -> str:
+def _describe_bound(bound: str, versions: list[str], present: str) -> str:
     exact = [version for version in versions if bound in (version, resolve.upstream(version))]
     if present in exact or (present and not exact and resolve.order(present) >= resolve.order(bound)):
         return present
@@ -210,14 +213,14 @@ def _bound(bound: str, versions: list[str], present: str) -> str:
     return exact[0] if exact else min(newer, key=resolve.order, default="")
 
 
-def _others(pattern: str, index: Mapping[str, list[str]]) -> str:
+def _describe_others(pattern: str, index: Mapping[str, list[str]]) -> str:
     stem = pattern.removesuffix("{minor}")
     offered = sorted(
         (find_toolkit(name) for name in index if name.startswith(stem) and find_toolkit(name)), key=resolve.order
     )
-    return f"toolkits that are there: {', '.join(offered)}" if offered else _no_repository("")
+    return f"toolkits that are there: {', '.join(offered)}" if offered else _explain_no_repository("")
 
 
-def _no_repository(driver: str) -> str:
+def _explain_no_repository(driver: str) -> str:
     condition = f", with a toolkit that driver {driver} runs" if driver else ""
     return f"enable NVIDIA's CUDA repository for this distribution, or a mirror of it{condition}"

@@ -72,10 +72,10 @@ def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
         gone = [*gone, catalogue.EXPORTER]
     packages = {**answer["packages"], **along}
     decision = Decision(line=line, cuda=cuda, version=answer["version"], packages=packages, replaced=tuple(gone))
-    return _with_exporter(decision, facts) if fragment.exporter else decision
+    return _add_exporter(decision, facts) if fragment.exporter else decision
 
 
-def _with_exporter(decision: Decision, facts: Facts) -> Decision:
+def _add_exporter(decision: Decision, facts: Facts) -> Decision:
     """Return the set with the exporter that was released for it or an older one: the installed one if it fits, else the
     newest that does."""
     current = installed(facts).get(catalogue.EXPORTER, "")

@@ -37,7 +37,7 @@ def query_library(ctx: Ctx) -> Outcome:
     linker finds that very file. Without it DCGM works, and shows 0 NvSwitches."""
     part = library_part(ctx.host, ctx.facts)
     if not part:
-        return not_asked(_why_not(ctx))
+        return not_asked(_explain_unfit(ctx))
     name, driver = LIBRARIES[part], driver_version(ctx.facts)
     expected = f"{name} {driver}"
     if not driver:
@@ -65,7 +65,7 @@ def query_library(ctx: Ctx) -> Outcome:
     return ok(f"{own_package.name} {own_package.version}, {first.path}", expected)
 
 
-def _why_not(ctx: Ctx) -> str:
+def _explain_unfit(ctx: Ctx) -> str:
     if ctx.fragment.query_library == "never":
         return "query_library is never"
     if ctx.fragment.query_library == "auto" and "dcgm" not in ctx.host.capabilities:

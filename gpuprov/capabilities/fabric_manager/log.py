@@ -28,16 +28,16 @@ def log(ctx: Ctx) -> Outcome:
     Non-fatal errors, and GPUs that it did not find, are reported."""
     daemon = ctx.facts.get(fabric.DAEMON)
     if fatal := list_fatal_errors(daemon):
-        return fail("no fatal error of an NVSwitch", f"its log: {_last(fatal)}", SWITCH_RESET)
+        return fail("no fatal error of an NVSwitch", f"its log: {_find_last(fatal)}", SWITCH_RESET)
     if mismatch := mismatched(daemon):
         return fail("no complaint about versions", mismatch, 'gpuprov explain "fabric manager driver version mismatch"')
     if not daemon.log:
         return skip("the journal has nothing of the daemon's present or last run")
-    suffix = f"; told: {_last(daemon.errors)}" if daemon.errors else ""
+    suffix = f"; told: {_find_last(daemon.errors)}" if daemon.errors else ""
     return ok(
         f"no complaint about versions in {counted(len(daemon.log), 'line')}{suffix}", "no complaint about versions"
     )
 
 
-def _last(lines: Sequence[str]) -> str:
+def _find_last(lines: Sequence[str]) -> str:
     return f"{lines[-1][:200]}{f' (and {len(lines) - 1} more)' if lines[1:] else ''}"

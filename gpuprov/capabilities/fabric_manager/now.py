@@ -122,12 +122,12 @@ def settings(ctx: Ctx) -> Outcome:
     process, file = ctx.facts.get(fabric.DAEMON).process(DAEMON), catalogue.get_configuration_file()
     if process is None:
         return not_asked("no daemon runs: see fabric_manager.active")
-    if other := _other_file(process.command, file):
+    if other := _find_other_file(process.command, file):
         return fail(f"the daemon reads {file}", f"it was started with {other}", f"systemctl cat {UNIT}")
     return ok(f"the daemon reads {file}")
 
 
-def _other_file(command: str, file: str) -> str:
+def _find_other_file(command: str, file: str) -> str:
     """Return the configuration file that a command line names, if it is another."""
     match = re.search(r"(?:-c|--config)[ =](\S+)", command)
     return match[1] if match and match[1] != file else ""

@@ -24,21 +24,23 @@ def package_only(block: object) -> bool:
 
 def on_trays(check: Check) -> Check:
     """Return a check of nvidia-imex, which does not apply to hosts with NVSwitches of their own."""
-    return _when(check, lambda block: not_asked("no IMEX domain in the spec") if not of_tray(block) else None)
+    return _make_check_conditional(
+        check, lambda block: not_asked("no IMEX domain in the spec") if not of_tray(block) else None
+    )
 
 
 def in_domains(check: Check) -> Check:
     """Return a check of nvidia-imex as a daemon of the host."""
     off = "the daemon is Kubernetes' to start (imex.service: disabled)"
-    return _when(on_trays(check), lambda block: not_asked(off) if package_only(block) else None)
+    return _make_check_conditional(on_trays(check), lambda block: not_asked(off) if package_only(block) else None)
 
 
 def on_boards(check: Check) -> Check:
     """Return a check of Fabric Manager, which does not exist on a compute tray."""
-    return _when(
+    return _make_check_conditional(
         check, lambda block: not_asked("a compute tray of a rack has no Fabric Manager") if of_tray(block) else None
     )
 
 
-def _when(check: Check, decide: Callable[[object], Outcome | None]) -> Check:
+def _make_check_conditional(check: Check, decide: Callable[[object], Outcome | None]) -> Check:
     return replace(check, run=lambda ctx: decide(ctx.fragment) or check.run(ctx))

@@ -159,8 +159,8 @@ def direct(ctx: Ctx) -> Outcome:
         return fail(
             expected, "gdscheck sees no nvidia-fs", f"modprobe {catalogue.MODULE}; dmesg | grep {catalogue.MODULE}"
         )
-    reached = {name: _modes(answer, name, ctx.fragment.path) for name in names}
-    around = "".join(f"; {text}" for text in _surroundings(ctx, answer))
+    reached = {name: _list_modes(answer, name, ctx.fragment.path) for name in names}
+    around = "".join(f"; {text}" for text in _describe_surroundings(ctx, answer))
     if wrong := [name for name, modes in reached.items() if not modes]:
         actual = f"through the CPU alone: {', '.join(wrong)}{around}"
         needs = [f"{name}: {_needs(ctx, name)}" for name in wrong]
@@ -173,7 +173,7 @@ def direct(ctx: Ctx) -> Outcome:
     return ok(f"GDS {answer.release}: {listed}{around}", expected)
 
 
-def _modes(answer: GdsCheck, name: str, path: str) -> tuple[str, ...]:
+def _list_modes(answer: GdsCheck, name: str, path: str) -> tuple[str, ...]:
     """Return the direct modes of a file system by the path of the spec."""
     rows = catalogue.find_file_system(name).rows
     if path == "p2pdma":
@@ -193,7 +193,7 @@ def _needs(ctx: Ctx, name: str) -> str:
     )
 
 
-def _surroundings(ctx: Ctx, answer: GdsCheck) -> Iterator[str]:
+def _describe_surroundings(ctx: Ctx, answer: GdsCheck) -> Iterator[str]:
     """Yield what is told beside the result: the IOMMU, ACS, and reading through the CPU that nobody would notice."""
     if answer.iommu and answer.iommu.casefold() != "disabled":
         yield f"IOMMU {answer.iommu}, in the way of GDS: pcie.iommu"

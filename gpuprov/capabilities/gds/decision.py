@@ -66,7 +66,7 @@ def decide(ctx: Ctx) -> Decision:
     offered = ctx.facts.get(probe.INDEX)
     cuda_release = find_release(ctx, offered)
     names = catalogue.user_packages(cuda_release)
-    common = _common(names, installed, offered)
+    common = _find_common_version(names, installed, offered)
     versions = dict.fromkeys(names, common) if common else {}
     requested = packages(ctx.fragment, cuda_release)
     for name in requested[len(names) :]:
@@ -75,7 +75,7 @@ def decide(ctx: Ctx) -> Decision:
     return Decision(versions=versions, missing=tuple(name for name in requested if name not in versions))
 
 
-def _common(names: tuple[str, ...], installed: dict[str, str], offered: Index) -> str:
+def _find_common_version(names: tuple[str, ...], installed: dict[str, str], offered: Index) -> str:
     """Return one version for all of these packages; empty if there is none. The installed one of the library goes
     first."""
     have = installed.get(names[0], "")

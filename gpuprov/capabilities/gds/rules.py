@@ -27,8 +27,8 @@ def rules(host: HostSpec, block: Gds) -> Iterable[Problem]:
             "is not set, and cuda_toolkit names no release either: settings are made in the cufile.json of one release"
         )
         yield problem("toolkit", message, 'toolkit: "12.8"; or cuda_toolkit: {versions: ["12.8"]}')
-    yield from _driver(host, block)
-    yield from _p2pdma(host, block) if block.path == "p2pdma" else _nvidia_fs(host, block)
+    yield from _check_driver(host, block)
+    yield from _check_p2pdma(host, block) if block.path == "p2pdma" else _check_nvidia_fs(host, block)
     owned = {COMPAT_MODE: "compat_mode"} | dict.fromkeys(
         (*catalogue.gds_file().p2pdma.settings, *catalogue.gds_file().p2pdma.block_settings), "path"
     )
@@ -38,7 +38,7 @@ def rules(host: HostSpec, block: Gds) -> Iterable[Problem]:
             yield problem(("cufile", name), message, f"gds.{owned[name]}, and take it out of cufile")
 
 
-def _driver(host: HostSpec, block: Gds) -> Iterable[Problem]:
+def _check_driver(host: HostSpec, block: Gds) -> Iterable[Problem]:
     driver: Any = host.capabilities.get("nvidia_driver")
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     branch = asked_branch(host)
@@ -56,7 +56,7 @@ def _driver(host: HostSpec, block: Gds) -> Iterable[Problem]:
         yield problem("", message, OPEN)
 
 
-def _nvidia_fs(host: HostSpec, block: Gds) -> Iterable[Problem]:
+def _check_nvidia_fs(host: HostSpec, block: Gds) -> Iterable[Problem]:
     if getattr(host.capabilities.get("nvidia_driver"), "build", "dkms") == "precompiled":
         message = (
             "is nvidia-fs, whose package depends on a driver that DKMS builds, and nvidia_driver.build is precompiled"
@@ -74,7 +74,7 @@ def _nvidia_fs(host: HostSpec, block: Gds) -> Iterable[Problem]:
         yield problem("file_systems", message, hint, warning=True)
 
 
-def _p2pdma(host: HostSpec, block: Gds) -> Iterable[Problem]:
+def _check_p2pdma(host: HostSpec, block: Gds) -> Iterable[Problem]:
     needs = catalogue.gds_file().p2pdma
     release, branch = toolkit(host, block), asked_branch(host)
     if release and resolve.order(release) < resolve.order(needs.first_cuda):

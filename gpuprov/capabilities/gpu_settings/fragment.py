@@ -98,11 +98,13 @@ def settings(block: Settings) -> compare.Settings:
 def config(block: GpuSettings) -> selection.Config:
     """Return the input of the host's program, which it keeps for its boots: see
     gpuprov/host_code/gpu_settings/selection.py."""
-    entries: list[selection.Entry] = [{"gpus": _names(entry), "settings": settings(entry)} for entry in block.per_gpu]
+    entries: list[selection.Entry] = [
+        {"gpus": _list_names(entry), "settings": settings(entry)} for entry in block.per_gpu
+    ]
     return {"version": 1, "all": settings(block), "per_gpu": entries}
 
 
-def _names(entry: Entry) -> list[int | str] | Literal["all"]:
+def _list_names(entry: Entry) -> list[int | str] | Literal["all"]:
     return "all" if entry.gpus == "all" else list(entry.gpus)
 
 

@@ -34,8 +34,8 @@ class Asked(NamedTuple):
             (now.ecc, now.ecc_pending or now.ecc) if now.ecc else None,
             None if now.power is None else now.power * 1000,
             None if now.power_default is None else now.power_default * 1000,
-            _pair(now.application_memory, now.application_graphics),
-            _pair(now.default_memory, now.default_graphics),
+            _make_pair(now.application_memory, now.application_graphics),
+            _make_pair(now.default_memory, now.default_graphics),
             now.applications,
             now.compute_mode,
             bool(now.mig),
@@ -52,7 +52,7 @@ class Asked(NamedTuple):
         return str(self.gpu)
 
 
-def _pair(memory: int | None, graphics: int | None) -> tuple[int, int] | None:
+def _make_pair(memory: int | None, graphics: int | None) -> tuple[int, int] | None:
     return None if memory is None or graphics is None else (memory, graphics)
 
 

@@ -18,8 +18,8 @@ def export(facts: Facts) -> Fragment | None:
     """Return the block; None if every GPU has its default settings. Settings that all GPUs share are written once."""
     state, boot = facts.get(probe.SETTINGS), facts.get(probe.KEPT)
     shared = any(on for _, on in facts.get(mps.MPS).units.values())
-    kept = _kept(boot)
-    rows = [_settings(gpu, boot.locks.get(gpu.address, {}), kept, shared) for gpu in state.gpus]
+    kept = _is_kept(boot)
+    rows = [_read_settings(gpu, boot.locks.get(gpu.address, {}), kept, shared) for gpu in state.gpus]
     if not any(rows):
         return None
     common = {key: value for key, value in rows[0].items() if all(row.get(key) == value for row in rows)}
@@ -33,7 +33,7 @@ def export(facts: Facts) -> Fragment | None:
     return block if isinstance(block, GpuSettings) else None
 
 
-def _kept(boot: probe.Kept) -> bool:
+def _is_kept(boot: probe.Kept) -> bool:
     """Return whether gpuprov's unit keeps ECC modes, so that a default mode belongs into the block, too."""
     try:
         kept = safe_parse.parse_json(boot.text) if boot.text and boot.enabled else {}
@@ -42,7 +42,7 @@ def _kept(boot: probe.Kept) -> bool:
     return isinstance(kept, dict) and '"ecc"' in boot.text
 
 
-def _settings(gpu: probe.GpuSettings, locks: Locks, kept: bool, shared: bool) -> Settings:
+def _read_settings(gpu: probe.GpuSettings, locks: Locks, kept: bool, shared: bool) -> Settings:
     values: Settings = {}
     if gpu.ecc_pending and (kept or gpu.ecc_pending == "disabled"):
         values["ecc"] = gpu.ecc_pending

@@ -67,7 +67,7 @@ def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
 def hidden_entries(block: GpuSettings) -> Iterable[Problem]:
     """Yield settings without effect: later entries say the same setting of each of their GPUs."""
     entries = [dict(settings(entry)) for entry in block.per_gpu]
-    chosen = [_chosen(entry) for entry in block.per_gpu]
+    chosen = [_select_gpus(entry) for entry in block.per_gpu]
     for number, own in enumerate(chosen):
         for name, value in entries[number].items():
             covering = [n for n in range(number + 1, len(entries)) if covers(entries[n].get(name), value)]
@@ -103,7 +103,7 @@ def hardware(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
     """Yield settings that the GPU model and the driver's branch do not support."""
     requested = settings(entry)
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
-    yield from _power(path, requested.get("power_limit"), gpu)
+    yield from _check_power(path, requested.get("power_limit"), gpu)
     if "ecc" in requested and gpu and (why := catalogue.explain_missing_ecc(gpu)):
         yield problem((*path, "ecc"), f" is {requested['ecc']}: {why}", "leave ecc out, or correct gpu.model")
     for name in requested.get("locked_clocks", {}):
@@ -115,7 +115,7 @@ def hardware(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
         yield problem((*path, "application_clocks"), message, "locked_clocks in their place", warning=True)
 
 
-def _power(path: Path, limit: Any, gpu: Gpu | None) -> Iterable[Problem]:
+def _check_power(path: Path, limit: Any, gpu: Gpu | None) -> Iterable[Problem]:
     known = catalogue.find_power(gpu) if gpu else None
     if not isinstance(limit, int) or not gpu or not known or is_within(limit, (known.least, known.most)):
         return
@@ -132,25 +132,25 @@ def others(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
                 message = ": a vGPU has none of its own; the hypervisor's GPU has it"
                 yield problem((*path, name), message, "take it out of this host's spec")
     mode = requested.get("compute_mode")
-    chosen = _chosen(entry)
+    chosen = _select_gpus(entry)
     if mode is None:
         return
-    by_mps = _mps(host)
-    if by_mps and (taken := _overlap(chosen, by_mps)):
+    by_mps = _list_mps_gpus(host)
+    if by_mps and (taken := _describe_overlap(chosen, by_mps)):
         message = f" is {mode}, and mps sets the compute mode of {taken}"
         yield problem((*path, "compute_mode"), message, "take it out here; mps.compute_mode says the same there")
-    if mode != "default" and (taken := _overlap(chosen, _mig(host))):
+    if mode != "default" and (taken := _describe_overlap(chosen, _list_mig_gpus(host))):
         message = f" is {mode}, and mig puts {taken} into MIG mode, in which compute mode is default"
         yield problem((*path, "compute_mode"), message, "take it out, or name GPUs without MIG in per_gpu")
 
 
-def _chosen(entry: Settings) -> set[str]:
+def _select_gpus(entry: Settings) -> set[str]:
     if not isinstance(entry, Entry) or entry.gpus == "all":
         return {"all"}
     return {normalize_name(name) for name in entry.gpus}
 
 
-def _overlap(chosen: set[str], taken: set[str]) -> str:
+def _describe_overlap(chosen: set[str], taken: set[str]) -> str:
     """Return the overlap of both, in words; `all` overlaps with anything."""
     if not taken:
         return ""
@@ -160,7 +160,7 @@ def _overlap(chosen: set[str], taken: set[str]) -> str:
     return f"GPU {', '.join(sorted(both))}" if both else ""
 
 
-def _mps(host: HostSpec) -> set[str]:
+def _list_mps_gpus(host: HostSpec) -> set[str]:
     """Return the GPUs with an MPS daemon."""
     block: Any = host.capabilities.get("mps")
     if block is None or block.scope == "none":
@@ -170,7 +170,7 @@ def _mps(host: HostSpec) -> set[str]:
     return {normalize_name(name) for group in block.groups for name in group.gpus}
 
 
-def _mig(host: HostSpec) -> set[str]:
+def _list_mig_gpus(host: HostSpec) -> set[str]:
     """Return the GPUs that the block `mig` puts into MIG mode; those of a file and of models are not known here."""
     block: Any = host.capabilities.get("mig")
     if block is None or block.mode == "disabled" or block.config_file:

@@ -85,7 +85,7 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
     }
     if facts is None:
         out = excluded([gpu])
-        return Ground(gpu=gpu, excluded=out, flavour=_flavour(driver, gpu, branch), branch=branch, **known)
+        return Ground(gpu=gpu, excluded=out, flavour=_derive_flavour(driver, gpu, branch), branch=branch, **known)
     state = facts.get(GPUDIRECT)
     targets = state.targets()
     models = on_bus(facts)
@@ -93,7 +93,7 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
     disk = [kernel for kernel in targets if kernel.nvidia]
     if not branch and disk:
         branch = int(drivers.derive_branch(disk[-1].nvidia))
-    flavour = _flavour(driver, gpu, branch if version or not disk else 0)
+    flavour = _derive_flavour(driver, gpu, branch if version or not disk else 0)
     if not flavour and disk:
         flavour = "open" if disk[-1].open else "proprietary"
     ofed = bool(state.ofed) or known["stack"] == "doca-ofed"
@@ -104,7 +104,7 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
         branch=branch,
         kernels=tuple(kernel.release for kernel in targets),
         dmabuf="; ".join(_list_unset(targets, ofed=ofed)[:2]),
-        peer=_without_peer(host, facts),
+        peer=_explain_no_peer_memory(host, facts),
         **known,
     )
 
@@ -120,7 +120,7 @@ def excluded(models: Iterable[gpus.Gpu | None]) -> catalogue.Excluded | None:
     return reasons[0] if reasons and all(reasons) else None
 
 
-def _flavour(driver: Any, gpu: gpus.Gpu | None, branch: int) -> Flavour:
+def _derive_flavour(driver: Any, gpu: gpus.Gpu | None, branch: int) -> Flavour:
     """Return the flavour that the spec leads to; empty if it does not determine one."""
     flavour = getattr(driver, "kernel_modules", "auto")
     if flavour in ("open", "proprietary"):
@@ -132,7 +132,7 @@ def _flavour(driver: Any, gpu: gpus.Gpu | None, branch: int) -> Flavour:
     return ""
 
 
-def _without_peer(host: HostSpec, facts: Facts) -> str:
+def _explain_no_peer_memory(host: HostSpec, facts: Facts) -> str:
     """Return why the host's kernels have no peer memory, now and after apply; empty if they have it, or will."""
     state = facts.get(GPUDIRECT)
     if getattr(host.capabilities.get("rdma"), "own_stack", "") == "doca-ofed":
@@ -190,29 +190,29 @@ def decide(base: Ground, block: GpudirectRdma) -> Decision:
         message = (
             "EFA has no part in peer memory: its driver reaches GPU memory by dma-buf, or by NVIDIA's interface itself"
         )
-        return Decision(problem=f"{message}; {why}" if why else message, hint=_or(way, EFA))
+        return Decision(problem=f"{message}; {why}" if why else message, hint=_join_with_or(way, EFA))
     if block.method in ("nvidia_peermem", "nv_peer_mem"):
         other, out = no_peer(base, block.method)
         return Decision(
             method=block.method,
             reason="the spec asks for it",
             problem=other,
-            hint=_or(out, "" if why or "method" in out else "method dmabuf") if other else "",
+            hint=_join_with_or(out, "" if why or "method" in out else "method dmabuf") if other else "",
         )
     other, out = no_peer(base, "nvidia_peermem")
     if block.method == "dmabuf":
         module = "method nvidia_peermem" if base.stack == "doca-ofed" else f"{OFED}, and method nvidia_peermem"
         possible = not other or other == base.peer
-        hint = _or(way, module if possible else "") or out
+        hint = _join_with_or(way, module if possible else "") or out
         return Decision(method="dmabuf", reason="the spec asks for it", problem=why, hint=hint if why else "")
     if not why and not base.flavour:
         return Decision(reason="the host's kernel modules decide")
     if not why:
         return Decision(method="dmabuf", reason=f"dma-buf is supported, which NVIDIA recommends: {base.describe()}")
     if other:
-        return Decision(problem=f"{why}; and {other}", hint=_or(way, out))
+        return Decision(problem=f"{why}; and {other}", hint=_join_with_or(way, out))
     return Decision(method="nvidia_peermem", reason=why)
 
 
-def _or(*ways: str) -> str:
+def _join_with_or(*ways: str) -> str:
     return "; or ".join(way for way in ways if way)

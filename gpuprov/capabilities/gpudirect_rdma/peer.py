@@ -153,7 +153,7 @@ def loaded(ctx: Ctx) -> Outcome:
     module, other = KernelModule(name=name, loaded=True), KernelModule(name=OTHERS[name], loaded=False)
     present = Modules(loaded=state.loaded)
     differences = find_differences(ctx, name)
-    reason, way = _why_unloaded(state, name) if name in differences else ("", "")
+    reason, way = _explain_unloaded(state, name) if name in differences else ("", "")
     if fault := find_fault(module, present, expected, reason, fix=way):
         return fault
     beside = f"{OTHERS[name]} is loaded, too, which registers the same client"
@@ -166,7 +166,7 @@ def loaded(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-def _why_unloaded(state: Gpudirect, name: str) -> tuple[str, str]:
+def _explain_unloaded(state: Gpudirect, name: str) -> tuple[str, str]:
     if "nvidia" not in state.loaded:
         return (
             f"not loaded, and neither is the NVIDIA driver, which {name} needs",

@@ -31,7 +31,7 @@ ON_BOARD = ("infiniband", "roce", "iwarp")
 def find_platform(host: HostSpec) -> catalogue.Platform | None:
     """Return the catalogue's entry for the host's GPUs with its fabric."""
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
-    return catalogue.find_platform(gpu.key, _fabric(host)) if gpu else None
+    return catalogue.find_platform(gpu.key, _describe_fabric(host)) if gpu else None
 
 
 def find_old_driver(platform: catalogue.Platform, version: str) -> str:
@@ -50,7 +50,7 @@ def judge_platform(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
     platform = find_platform(host)
     if platform is None:
         return
-    what = f"{host.gpu.model if host.gpu else ''} with {_fabric(host)}"
+    what = f"{host.gpu.model if host.gpu else ''} with {_describe_fabric(host)}"
     requested = asked_version(host)
     wrong = find_old_driver(platform, requested) if requested else ""
     if wrong and platform.required:
@@ -76,7 +76,7 @@ def judge_bare_metal(host: HostSpec) -> Iterable[Problem]:
         gpu
         and gpu.form_factor.startswith(BOARDS)
         and "pcie" not in host.capabilities
-        and _fabric(host) in ON_BOARD
+        and _describe_fabric(host) in ON_BOARD
         and not virtual
     ):
         acs = "rdma_topo" if gpu.key.startswith(pcie.ARM_GPUS) else "disabled"
@@ -97,13 +97,13 @@ def describe_path(ctx: Context[GpudirectRdma]) -> str:
     if (
         ctx.facts.get(system.CONTAINER)
         or ctx.facts.get(virtualization.MACHINE).kind
-        or _fabric(ctx.host) not in ON_BOARD
+        or _describe_fabric(ctx.host) not in ON_BOARD
     ):
         return ""
     block: Any = ctx.host.capabilities.get("pcie")
     state = ctx.facts.get(PCIE)
-    obstacles = [*_access(state)] if getattr(block, "acs", "keep") == "keep" else []
-    obstacles += _translation(state) if getattr(block, "iommu", "keep") == "keep" else []
+    obstacles = [*_describe_access(state)] if getattr(block, "acs", "keep") == "keep" else []
+    obstacles += _describe_translation(state) if getattr(block, "iommu", "keep") == "keep" else []
     return (
         f"; told: {'; '.join(obstacles)}, in the way of GPUDirect RDMA: see pcie.acs and pcie.iommu"
         if obstacles
@@ -111,7 +111,7 @@ def describe_path(ctx: Context[GpudirectRdma]) -> str:
     )
 
 
-def _access(state: Pcie) -> Iterator[str]:
+def _describe_access(state: Pcie) -> Iterator[str]:
     computed = [name for other in state.others if (name := pcie.find_acs_kind(other))]
     if computed:
         if state.topo_wrong:
@@ -122,23 +122,23 @@ def _access(state: Pcie) -> Iterator[str]:
     except Refused:
         return
     if on := [difference.address for difference in wrong if difference.actual != UNREADABLE]:
-        yield f"ACS is on in {_list(on)}"
+        yield f"ACS is on in {_join_names(on)}"
 
 
-def _translation(state: Pcie) -> list[str]:
+def _describe_translation(state: Pcie) -> list[str]:
     translating = {*pcie.DOMAINS["translated"], *pcie.DOMAINS["strict"]}
     functions = [function for kind in ("gpu", "hca") for function in state.of(kind) if function.domain in translating]
     return (
-        [f"the IOMMU translates for {_list(function.address for function in functions)} ({functions[0].domain})"]
+        [f"the IOMMU translates for {_join_names(function.address for function in functions)} ({functions[0].domain})"]
         if functions
         else []
     )
 
 
-def _list(addresses: Iterable[str]) -> str:
+def _join_names(addresses: Iterable[str]) -> str:
     named = [*addresses]
     return " ".join(named[:4]) + (f" and {len(named) - 4} more" if len(named) > 4 else "")
 
 
-def _fabric(host: HostSpec) -> str:
+def _describe_fabric(host: HostSpec) -> str:
     return str(getattr(host.capabilities.get("rdma"), "fabric", ""))

@@ -29,18 +29,18 @@ def rules(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
         hint = "add rdma: {fabric: ...}, or gpudirect_rdma: false"
         message = "without rdma: nothing says which devices are to reach the GPUs, or whose stack they have"
         yield problem("", message, hint, warning=True)
-    yield from _stack(block, base.fabric, base.stack, decision.method, decision.reason)
-    yield from _built_elsewhere(host, decision.method)
-    yield from _values(host, block, base.branch, decision.method)
+    yield from _check_stack(block, base.fabric, base.stack, decision.method, decision.reason)
+    yield from _check_prebuilt_modules(host, decision.method)
+    yield from _check_values(host, block, base.branch, decision.method)
     yield from judge_platform(host, block)
     yield from judge_bare_metal(host)
-    yield from _cuda(host, block, decision.method)
+    yield from _check_cuda(host, block, decision.method)
     if block.gdrcopy.tests and not block.gdrcopy.install:
         message = "without install: the test programs need the library and the module"
         yield problem("gdrcopy.tests", message, "install: true, or tests: false")
 
 
-def _stack(block: GpudirectRdma, fabric: str, stack: str, method: str, reason: str) -> Iterable[Problem]:
+def _check_stack(block: GpudirectRdma, fabric: str, stack: str, method: str, reason: str) -> Iterable[Problem]:
     """Yield a problem of peer memory without OFED:
     https://github.com/NVIDIA/cloud-native-docs/blob/main/gpu-operator/gpu-operator-rdma.rst"""
     if block.method == "auto" and method == "nvidia_peermem":
@@ -63,7 +63,7 @@ def _stack(block: GpudirectRdma, fabric: str, stack: str, method: str, reason: s
         yield problem("method", message, "method: nvidia_peermem takes its place", warning=True)
 
 
-def _built_elsewhere(host: HostSpec, method: str) -> Iterable[Problem]:
+def _check_prebuilt_modules(host: HostSpec, method: str) -> Iterable[Problem]:
     """Yield a problem for modules that are rebuilt after OFED, as they are not packed for other hosts."""
     builder = getattr(host.capabilities.get("nvidia_driver"), "build_host", "")
     if method == "nvidia_peermem" and builder:
@@ -72,7 +72,7 @@ def _built_elsewhere(host: HostSpec, method: str) -> Iterable[Problem]:
         yield problem("", message, hint, warning=True)
 
 
-def _values(host: HostSpec, block: GpudirectRdma, branch: int, method: str) -> Iterable[Problem]:
+def _check_values(host: HostSpec, block: GpudirectRdma, branch: int, method: str) -> Iterable[Problem]:
     for name, value in parameters(block).items():
         if method in ("dmabuf", "nv_peer_mem"):
             message = f"is {value}, and method {method} has no such parameter"
@@ -94,7 +94,7 @@ def _values(host: HostSpec, block: GpudirectRdma, branch: int, method: str) -> I
         yield problem("topology_check", message, f"a driver before {gone}, or leave it out")
 
 
-def _cuda(host: HostSpec, block: GpudirectRdma, method: str) -> Iterable[Problem]:
+def _check_cuda(host: HostSpec, block: GpudirectRdma, method: str) -> Iterable[Problem]:
     """Yield a problem of programs built by an older CUDA, which do not use dma-buf."""
     toolkit: Any = host.capabilities.get("cuda_toolkit")
     first = catalogue.get_method("dmabuf").first_cuda

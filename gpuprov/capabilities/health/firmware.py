@@ -219,7 +219,8 @@ def _judge_board(
                 yield host, fail("the firmware of most hosts with the same board", message, "", action="update")
     else:
         each = [
-            f"{text} on {number}" for text, number in sorted(((words[key], counts[key]) for key in counts), key=_order)
+            f"{text} on {number}"
+            for text, number in sorted(((words[key], counts[key]) for key in counts), key=_sort_key)
         ]
         reason = f"{board}: no version is on most of {total} hosts: {', '.join(each)}"
         reason += f" (from {LEAST} hosts on, most of them decide)" if total < LEAST else ""
@@ -231,7 +232,7 @@ def _rank(row: tuple[Key, int]) -> int:
     return row[1]
 
 
-def _order(row: tuple[str, int]) -> tuple[int, str]:
+def _sort_key(row: tuple[str, int]) -> tuple[int, str]:
     return -row[1], row[0]
 
 

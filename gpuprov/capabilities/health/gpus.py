@@ -95,7 +95,7 @@ def ecc_mode(ctx: Ctx) -> Outcome:
     mode = ctx.fragment.ecc
     if mode == "any":
         return not_asked("ecc: any")
-    if mode == "delivered" and _asked_off(ctx):
+    if mode == "delivered" and _is_meant_to_be_off(ctx):
         return not_asked("gpu_settings asks for it off")
     gpus = shown(ctx)
     relevant, nothing = having(gpus, lambda gpu: bool(gpu.ecc), "ECC")
@@ -110,7 +110,7 @@ def ecc_mode(ctx: Ctx) -> Outcome:
     return judge_rest(relevant, gpus, "ECC", f"; off in {len(let)} that come so" if let else "", "ECC on")
 
 
-def _asked_off(ctx: Ctx) -> bool:
+def _is_meant_to_be_off(ctx: Ctx) -> bool:
     block: Any = ctx.host.capabilities.get("gpu_settings")
     return block is not None and any(entry.ecc == "disabled" for entry in (block, *block.per_gpu))
 

@@ -54,20 +54,20 @@ def nvlink_errors(ctx: Ctx) -> Outcome:
     if not linked:
         return not_asked("no GPU has NVLinks")
     expected = f"at most {limit} replays and recoveries, or errors, of each GPU's NVLinks"
-    if bad := [f"GPU {gpu.index} has {words}" for gpu in linked if (words := _bad_links(gpu, limit))]:
+    if bad := [f"GPU {gpu.index} has {words}" for gpu in linked if (words := _describe_bad_links(gpu, limit))]:
         hint = "reset the GPUs that the link joins; again on the same link: the vendor's support; gpuprov explain 74"
         return fail(expected, "; ".join(bad), hint, action="reset")
-    if silent := [str(gpu.index) for gpu in linked if not _measured([gpu])]:
+    if silent := [str(gpu.index) for gpu in linked if not _describe_counters([gpu])]:
         return skip(f"errors of NVLinks are not told of GPU {' '.join(silent)}")
     if unread := [f"GPU {gpu.index}, {words}" for gpu in linked for words in gpu.unread]:
         more = f"; and {len(unread) - 3} more" if len(unread) > 3 else ""
         return skip(f"values that are no numbers: {'; '.join(unread[:3])}{more}")
     lacking = dict.fromkeys(name for gpu in linked for name in gpu.uncounted)
     without = f"; not counted: {', '.join(lacking)}" if lacking else ""
-    return ok(f"{counted(len(linked), 'GPU')}; {', '.join(_measured(linked))}{without}", expected)
+    return ok(f"{counted(len(linked), 'GPU')}; {', '.join(_describe_counters(linked))}{without}", expected)
 
 
-def _bad_links(gpu: NvLinkErrors, limit: int) -> str:
+def _describe_bad_links(gpu: NvLinkErrors, limit: int) -> str:
     """Return which counters of a GPU's NVLinks exceed the limit, in words."""
     complaints = []
     if (gpu.replays or 0) + (gpu.recoveries or 0) > limit:
@@ -81,7 +81,7 @@ def _bad_links(gpu: NvLinkErrors, limit: int) -> str:
     return ", ".join(complaints)
 
 
-def _measured(gpus: Sequence[NvLinkErrors]) -> list[str]:
+def _describe_counters(gpus: Sequence[NvLinkErrors]) -> list[str]:
     """Return the counters of these GPUs, in words; a counter that no GPU has is omitted."""
     complaints = []
     for name, words in COUNTS.items():
@@ -102,7 +102,7 @@ def pcie_errors(ctx: Ctx) -> Outcome:
     log = readable(ctx)
     expected = "no uncorrected PCIe error"
     matched = findings(log, "pcie_errors")
-    others = _of_others([line for finding in unfit(matched) for line in finding.lines])
+    others = _list_unmonitored([line for finding in unfit(matched) for line in finding.lines])
     if bad := [
         Finding(finding.verdict, lines)
         for finding in unfit(matched)
@@ -113,7 +113,7 @@ def pcie_errors(ctx: Ctx) -> Outcome:
     return ok(f"none {span(log)}{suffix}{reported(matched)}", expected)
 
 
-def _of_others(lines: Sequence[Line]) -> tuple[Line, ...]:
+def _list_unmonitored(lines: Sequence[Line]) -> tuple[Line, ...]:
     """Return the lines about a non-fatal error of a device whose driver shows that it is not monitored."""
     matches = [match for line in lines if (match := SPEAKER.match(line.text)) is not None]
     others = {match[2] for match in matches} - {match[2] for match in matches if match[1] in WATCHED}

@@ -35,7 +35,7 @@ def judge_nic_lines(log: KernelLog) -> NicLog:
     """Return the findings that still hold in the adapters' driver messages, device by device."""
     standing: dict[tuple[str, str], Finding] = {}
     past: list[Finding] = []
-    booted, addresses = log.booted(), _addresses(log)
+    booted, addresses = log.booted(), _map_addresses(log)
     for line in log.lines:
         verdict = judge_line(line.text)
         if verdict is None or verdict.nic is None:
@@ -44,7 +44,7 @@ def judge_nic_lines(log: KernelLog) -> NicLog:
         verdict = msgspec.structs.replace(verdict, device=device)
         if verdict.standing == "recovered":
             for key in [
-                key for key, finding in standing.items() if key[1] == device and _ends(verdict, finding.verdict)
+                key for key, finding in standing.items() if key[1] == device and _is_end(verdict, finding.verdict)
             ]:
                 past.append(standing.pop(key))
         elif line.at < booted:
@@ -59,11 +59,11 @@ def judge_nic_lines(log: KernelLog) -> NicLog:
     return NicLog(bad, tuple(finding for finding in ordered if finding not in bad), tuple(past))
 
 
-def _ends(later: Verdict, earlier: Verdict) -> bool:
+def _is_end(later: Verdict, earlier: Verdict) -> bool:
     return later.nic is not None and earlier.nic is not None and later.nic.makes_past(earlier.nic)
 
 
-def _addresses(log: KernelLog) -> dict[str, str]:
+def _map_addresses(log: KernelLog) -> dict[str, str]:
     """Return the addresses of named devices, from the lines that have both."""
     speakers = (speaker(line.text) for line in log.lines)
     return {source.name: source.device for source in speakers if source is not None and source.name}
@@ -77,7 +77,7 @@ def _parse_address(name: str) -> str:
     return name
 
 
-def _listed(label: str, findings: Sequence[Finding]) -> str:
+def _join_names(label: str, findings: Sequence[Finding]) -> str:
     more = f"; and {len(findings) - SHOWN} more" if len(findings) > SHOWN else ""
     return f"; {label}: {'; '.join(map(str, findings[:SHOWN]))}{more}" if findings else ""
 
@@ -94,10 +94,10 @@ def rdma_log(ctx: Ctx) -> Outcome:
     log = readable(ctx)
     judged = judge_nic_lines(log)
     expected = "no network adapter that failed, has ports without power or is too hot"
-    suffix = _listed("told", judged.reported)
+    suffix = _join_names("told", judged.reported)
     if judged.unfit:
         return failed(expected, judged.unfit, suffix)
-    return ok(f"none {span(log)}{suffix}{_listed('past', judged.past)}", expected)
+    return ok(f"none {span(log)}{suffix}{_join_names('past', judged.past)}", expected)
 
 
 @check("health.rdma_counters", PORT_ERRORS, DEVICES, fields=("transport_errors",), evidence="rdma -p statistic show")

@@ -28,7 +28,7 @@ KEPT = (
 )
 
 
-def _left(held: Held, seen: Processes) -> str:
+def _describe_lost_owner(held: Held, seen: Processes) -> str:
     """Return in words which job or container monitor of a process is gone; empty if it still exists, or is unknown."""
     if held.orphan:
         return "in a container whose monitor (containerd-shim, conmon) is gone"
@@ -72,7 +72,7 @@ def processes(ctx: Ctx) -> Outcome:
         name = f"{holder.name or 'process'} (pid {holder.pid}) on {holder.gpu}, {holder.memory}"
         if holder.state in WORDS:
             bad(f"{name}: {WORDS[holder.state]}", ENDED, "reboot")
-        elif ctx.fragment.left_processes == "refuse" and (left := _left(holder, seen)):
+        elif ctx.fragment.left_processes == "refuse" and (left := _describe_lost_owner(holder, seen)):
             if seen.unasked and not holder.orphan:
                 unproven.append(f"{name}: {left}, and squeue does not say whether the job runs")
             else:
@@ -80,7 +80,7 @@ def processes(ctx: Ctx) -> Outcome:
     state: State = ctx.facts.get(GPU_HEALTH)
     if limit and state.complaint:
         raise ProbeFailed(f"nvidia-smi shows no GPU: {state.complaint}", "see health.gpus")
-    lost, once = _lost(state, seen, limit)
+    lost, once = _find_lost_memory(state, seen, limit)
     for words in lost.values():
         bad(words, KEPT, "reset")
     if problems:
@@ -97,7 +97,7 @@ def processes(ctx: Ctx) -> Outcome:
     return ok(f"processes on GPUs: {len(seen.held)}, all there" if seen.held else "no process on a GPU")
 
 
-def _lost(state: State, seen: Processes, limit: int) -> tuple[dict[str, str], list[str]]:
+def _find_lost_memory(state: State, seen: Processes, limit: int) -> tuple[dict[str, str], list[str]]:
     """Return the memory in use on GPUs without a process, in words by address; and the addresses of GPUs for which it
     could be read only once."""
     holding = {normalize_address(holder.gpu) for holder in seen.held}

@@ -32,7 +32,7 @@ PROBES = tuple(wiring_probe for wiring_probe in WIRING if wiring_probe.name != "
 LSPCI = "lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:'"
 
 
-def _outcome(results: Iterable[Defect | Fault], expected: str, passed: str) -> Outcome:
+def _judge_wiring(results: Iterable[Defect | Fault], expected: str, passed: str) -> Outcome:
     """Return a failure if something is wrong, with the most severe action; else report what cannot be determined from
     here."""
     every = tuple(results)
@@ -46,16 +46,16 @@ def _outcome(results: Iterable[Defect | Fault], expected: str, passed: str) -> O
     return concern(outcome, (place for defect in bad for place in getattr(defect, "places", ())))
 
 
-def _recorded(results: Iterable[Defect | Fault], expected: str, lacking: NotRecorded) -> Outcome:
+def _judge_record(results: Iterable[Defect | Fault], expected: str, lacking: NotRecorded) -> Outcome:
     """Return a failure if something in the record is wrong. Raises the error for what the record lacks if nothing
     is."""
     every = tuple(results)
     if all(defect.unproven for defect in every):
         raise lacking
-    return _outcome(every, expected, "")
+    return _judge_wiring(every, expected, "")
 
 
-def _block(ctx: Ctx, name: str) -> Any:
+def _find_block(ctx: Ctx, name: str) -> Any:
     return ctx.host.capabilities.get(name)
 
 
@@ -64,33 +64,33 @@ def pcie_links(ctx: Ctx) -> Outcome:
     """Each GPU, HCA and NVSwitch answers on PCIe, and each link to its CPU is as wide and as fast as both ends support,
     unless topology.pcie is any. Links that a virtual machine cannot see are reported; the speed of idle GPUs is not
     judged."""
-    if getattr(_block(ctx, "topology"), "pcie", "full") == "any":
+    if getattr(_find_block(ctx, "topology"), "pcie", "full") == "any":
         return not_asked("topology.pcie is any")
     expected = "PCIe links at full width and speed"
     try:
         wiring = read(ctx.facts)
     except NotRecorded as lacking:
         shown, gone = ctx.facts.known(GPU_HEALTH), ctx.facts.known(recorded.GONE) or ()
-        return _recorded(
+        return _judge_record(
             (*defects.list_unanswering(gone), *defects.narrow(shown.gpus if shown else ())), expected, lacking
         )
     ends = len(wiring.gpus) + len(wiring.hcas)
     if not ends:
         return not_asked("no NVIDIA GPU and no HCA on the PCI bus")
-    return _outcome(defects.find_narrow_links(wiring), expected, f"{ends} devices")
+    return _judge_wiring(defects.find_narrow_links(wiring), expected, f"{ends} devices")
 
 
 @check("health.nvlinks", *PROBES, nvidia.DRIVER, system.CONTAINER, evidence="nvidia-smi nvlink -s")
 def nvlinks(ctx: Ctx) -> Outcome:
     """Each GPU has as many NVLinks up as its model has, or as others of its model on this host, unless topology.nvlinks
     is any."""
-    if getattr(_block(ctx, "topology"), "nvlinks", "all") == "any":
+    if getattr(_find_block(ctx, "topology"), "nvlinks", "all") == "any":
         return not_asked("topology.nvlinks is any")
     expected = "all NVLinks of each GPU up"
     try:
         wiring = read(ctx.facts)
     except NotRecorded as lacking:
-        return _recorded(defects.find_uneven_nvlinks(ctx.facts.known(recorded.LINKS) or ()), expected, lacking)
+        return _judge_record(defects.find_uneven_nvlinks(ctx.facts.known(recorded.LINKS) or ()), expected, lacking)
     linked = [gpu for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.links]
     if wiring.nvlinks.complaint:
         bare = not any(always_has_nvlinks(gpu.entry) for gpu in wiring.gpus)
@@ -100,7 +100,7 @@ def nvlinks(ctx: Ctx) -> Outcome:
     missing = tuple(defects.find_missing_nvlinks(wiring))
     if not linked and not missing:
         return not_asked("no GPU has NVLinks")
-    return _outcome(missing, expected, f"{len(linked)} GPUs with NVLinks")
+    return _judge_wiring(missing, expected, f"{len(linked)} GPUs with NVLinks")
 
 
 @check("health.port_state", *PROBES, evidence="rdma link; ibstat; cat /sys/class/infiniband/*/ports/*/{state,rate}")
@@ -112,11 +112,11 @@ def port_state(ctx: Ctx) -> Outcome:
         wiring = read(ctx.facts)
     except NotRecorded as lacking:
         shown = ctx.facts.known(recorded.PORTS) or ()
-        return _recorded(defects.list_bad_recorded_ports(shown, _block(ctx, "rdma")), expected, lacking)
+        return _judge_record(defects.list_bad_recorded_ports(shown, _find_block(ctx, "rdma")), expected, lacking)
     ports = sum(len(hca.ports) for hca in list_hcas(wiring.devices))
     if not ports:
         return not_asked("no RDMA device")
-    return _outcome(defects.list_bad_ports(wiring, _block(ctx, "rdma")), expected, f"{ports} ports")
+    return _judge_wiring(defects.list_bad_ports(wiring, _find_block(ctx, "rdma")), expected, f"{ports} ports")
 
 
 @check(
@@ -135,9 +135,9 @@ def fabric(ctx: Ctx) -> Outcome:
         return not_asked("no NVIDIA driver answers: see health.gpus")
     expected, passed = "daemons and GPUs of the NVLink fabric well", "nothing is wrong"
     try:
-        return _outcome(rules.find_faults(ctx.facts), expected, passed)
+        return _judge_wiring(rules.find_faults(ctx.facts), expected, passed)
     except NotRecorded as lacking:
-        return _recorded(rules.find_gpu_faults(ctx.facts), expected, lacking)
+        return _judge_record(rules.find_gpu_faults(ctx.facts), expected, lacking)
 
 
 def _has_daemons(facts: Facts) -> bool:

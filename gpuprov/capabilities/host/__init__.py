@@ -73,12 +73,12 @@ def gpu(driverless: Collection[str]) -> Check:
     @check("host.gpu", pci.NVIDIA_FUNCTIONS, system.CONTAINER, fields=("gpu",))
     def judge_gpus(ctx: Ctx) -> Outcome:
         """The GPUs on the PCI bus are those that the spec names: model by PCI id, and count."""
-        return _gpu(ctx, needed=not set(ctx.host.capabilities) <= set(driverless))
+        return _judge_gpu(ctx, needed=not set(ctx.host.capabilities) <= set(driverless))
 
     return judge_gpus
 
 
-def _gpu(ctx: Ctx, *, needed: bool) -> Outcome:
+def _judge_gpu(ctx: Ctx, *, needed: bool) -> Outcome:
     requested = ctx.fragment.gpu
     on_bus = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     kind = ctx.facts.get(system.CONTAINER)

@@ -27,7 +27,7 @@ Ctx = Context[Any]
 @check("host.root", LOGIN, gate=True)
 def root(ctx: Ctx) -> Outcome:
     """gpuprov works as root on the host: it logs in as root or becomes root. Another user cannot see everything."""
-    return _unless(reach.not_root(ctx.facts.get(LOGIN)), "root")
+    return _judge_unless(reach.not_root(ctx.facts.get(LOGIN)), "root")
 
 
 @check("host.writable", LOGIN, gate=True, evidence="findmnt --options ro")
@@ -36,7 +36,7 @@ def writable(ctx: Ctx) -> Outcome:
     answer = ctx.facts.get(LOGIN)
     if answer.user != "0":
         return skip(f"user id {answer.user} may not write there: see host.root")
-    return _unless(reach.not_writable(answer), "writable")
+    return _judge_unless(reach.not_writable(answer), "writable")
 
 
 @check("host.systemd", LOGIN, gate=True, evidence="cat /proc/1/comm; systemctl is-system-running")
@@ -62,7 +62,7 @@ def boot_target(ctx: Ctx) -> Outcome:
     """A boot goes on to the services of a host that works: the default target is not one for repairs or for the end,
     none of the units is masked that load modules, set sysctls and apply udev's rules, and no boot entry asks otherwise,
     or masks a unit of GPUs or containers."""
-    if wrong := _overridden(ctx.facts.known(BOOT_ENTRIES) or ()):
+    if wrong := _list_overriding_words(ctx.facts.known(BOOT_ENTRIES) or ()):
         return fail(WORKS, f"{' '.join(wrong)} (boot entries)", f"take {' '.join(wrong)} out of the boot entries")
     boot = ctx.facts.get(BOOT_TARGET)
     target = boot.name
@@ -76,7 +76,7 @@ def boot_target(ctx: Ctx) -> Outcome:
     return ok(target, WORKS)
 
 
-def _overridden(entries: Sequence[BootEntry]) -> list[str]:
+def _list_overriding_words(entries: Sequence[BootEntry]) -> list[str]:
     """Return the words by which every entry, but those for repairs, starts no services, or not those of GPUs:
     kernel-command-line(7)."""
     usual = [entry for entry in entries if "recovery" not in entry and KEPT not in entry]
@@ -91,10 +91,12 @@ def python(ctx: Ctx) -> Outcome:
     """Ansible has a Python on the host that starts and is new enough: the one that the inventory names, if it names
     one. Read-only use needs none."""
     answer = ctx.facts.get(PYTHON)
-    return _unless(reach.no_python(answer, ansible_version()), f"{reach.chosen(answer, ansible_version())} starts")
+    return _judge_unless(
+        reach.no_python(answer, ansible_version()), f"{reach.chosen(answer, ansible_version())} starts"
+    )
 
 
-def _unless(refused: reach.Refusal | None, good: str) -> Outcome:
+def _judge_unless(refused: reach.Refusal | None, good: str) -> Outcome:
     return fail(refused.expected, refused.problem, refused.hint) if refused else ok(good)
 
 

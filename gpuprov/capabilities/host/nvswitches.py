@@ -22,12 +22,12 @@ def nvswitch_fabric(driverless: Collection[str]) -> Check:
     def judge_nvswitches(ctx: Ctx) -> Outcome:
         """A host with NVSwitches has a Fabric Manager, of gpuprov or another's: without it CUDA fails, and all else
         looks healthy."""
-        return _nvswitch_fabric(ctx, needed=not set(ctx.host.capabilities) <= set(driverless))
+        return _judge_nvswitch_fabric(ctx, needed=not set(ctx.host.capabilities) <= set(driverless))
 
     return judge_nvswitches
 
 
-def _nvswitch_fabric(ctx: Ctx, *, needed: bool) -> Outcome:
+def _judge_nvswitch_fabric(ctx: Ctx, *, needed: bool) -> Outcome:
     ids = [function.identifier for function in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
     generation = nvswitches.find_generation(ids, bridged=bool(ctx.facts.get(fabric.BRIDGES)))
     if not generation:

@@ -37,16 +37,16 @@ def problems(host: HostSpec) -> Iterable[Problem]:
         hint = f"recipes for these GPUs: {near}" if near else "no recipe is for these GPUs: leave recipe out"
         yield Problem(path=("gpu",), message=message, hint=hint, severity="warning")
     for line in catalogue.lines_of(match):
-        value = _value_at(host, line.at)
-        if not _follows(value, line):
-            actual = "is not in the spec" if value is MISSING else f"is {_written(value)}"
-            expected = "has it" if line.value == {} else f"has {_written(line.value)}"
+        value = _get_value_at(host, line.at)
+        if not _matches_recipe(value, line):
+            actual = "is not in the spec" if value is MISSING else f"is {_format_value(value)}"
+            expected = "has it" if line.value == {} else f"has {_format_value(line.value)}"
             message = f"{format_path(line.at)} {actual}, and recipe {match.key} {expected}"
             hint = f"source: {catalogue.origin_of(line)}"
             yield Problem(path=line.at, message=message, hint=hint, severity="warning")
 
 
-def _value_at(host: HostSpec, path: tuple[str, ...]) -> object:
+def _get_value_at(host: HostSpec, path: tuple[str, ...]) -> object:
     """Return the plain value of the spec at a path, with defaults; MISSING where its block, or its key of a mapping, is
     absent."""
     value: object = host.capabilities.get(path[0], MISSING)
@@ -56,7 +56,7 @@ def _value_at(host: HostSpec, path: tuple[str, ...]) -> object:
     return value
 
 
-def _follows(value: object, line: catalogue.Line) -> bool:
+def _matches_recipe(value: object, line: catalogue.Line) -> bool:
     """Return whether the spec's value is the line's; a block with other fields than the defaults is there, and so is a
     version of the branch."""
     if value is MISSING or line.value == {}:
@@ -66,5 +66,5 @@ def _follows(value: object, line: catalogue.Line) -> bool:
     return msgspec.json.encode(value) == msgspec.json.encode(line.value)
 
 
-def _written(value: object) -> str:
+def _format_value(value: object) -> str:
     return show(value) if isinstance(value, str) else msgspec.json.encode(value).decode()

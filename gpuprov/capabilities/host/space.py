@@ -26,12 +26,12 @@ def space(capabilities: Sequence[Capability]) -> Check:
     def judge_space(ctx: Context[Any]) -> Outcome:
         """/boot has room for a rebuilt initramfs, /tmp for the work files of DKMS and package scripts if the spec has
         packages, and /boot and /var for what the site says that a capability needs (host_free_space)."""
-        return _space(ctx, usual, installing)
+        return _judge_space(ctx, usual, installing)
 
     return judge_space
 
 
-def _space(ctx: Context[Any], usual: Mapping[str, overrides.Room], installing: Collection[str]) -> Outcome:
+def _judge_space(ctx: Context[Any], usual: Mapping[str, overrides.Room], installing: Collection[str]) -> Outcome:
     known = ctx.facts.get(system.SPACE)
     family = words(ctx.facts.get(system.OS_RELEASE))
     installs = any(name in installing for name in ctx.host.capabilities)

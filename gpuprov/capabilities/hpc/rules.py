@@ -19,14 +19,14 @@ NAME = "hpcx-v2.25.1-gcc-doca_ofed-ubuntu24.04-cuda13-x86_64.tbz"
 def rules(host: HostSpec, block: Hpc) -> Iterable[Problem]:
     """Yield what cannot work on any host."""
     source = block.hpcx
-    if block.mpi == "openmpi" and block.cuda_aware and _stack(host) != "doca-ofed":
+    if block.mpi == "openmpi" and block.cuda_aware and _find_stack(host) != "doca-ofed":
         message = "is true, and the distribution's own UCX is built without CUDA"
         yield problem("cuda_aware", message, "mpi: hpcx; or rdma: {stack: doca-ofed}")
     if block.mpi == "hpcx" and (source.url or source.file or source.sha256):
-        yield from _archive(host, block)
+        yield from _check_archive(host, block)
 
 
-def _archive(host: HostSpec, block: Hpc) -> Iterable[Problem]:
+def _check_archive(host: HostSpec, block: Hpc) -> Iterable[Problem]:
     source, archive = block.hpcx, find_archive(block)
     if source.url and source.file:
         yield problem("hpcx", "has both url and file", "one of them")
@@ -43,10 +43,10 @@ def _archive(host: HostSpec, block: Hpc) -> Iterable[Problem]:
         message = f"is not named as NVIDIA names archives of HPC-X, by which it is known what it was built for: {NAME}"
         yield problem(("hpcx", key), message, "give it its own name again")
         return
-    yield from _built_for(host, archive, key)
+    yield from _check_build_target(host, archive, key)
 
 
-def _built_for(host: HostSpec, archive: catalogue.Archive, key: str) -> Iterable[Problem]:
+def _check_build_target(host: HostSpec, archive: catalogue.Archive, key: str) -> Iterable[Problem]:
     place, majors = ("hpcx", key), {version.partition(".")[0] for version in cuda.list_floors()}
     known = tuple(name for names in catalogue.DISTRIBUTIONS.values() for name in names)
     distribution = re.sub(r"[0-9].*", "", archive.distribution)
@@ -59,11 +59,11 @@ def _built_for(host: HostSpec, archive: catalogue.Archive, key: str) -> Iterable
     for what, value, allowed, _ in unknown:
         yield problem(place, f"names an unknown {what}: {value}", f"allowed: {', '.join(allowed)}")
     if not unknown:
-        yield from _fits_processor(host, archive, place)
-        yield from _fits_software(host, archive, place)
+        yield from _check_processor(host, archive, place)
+        yield from _check_software(host, archive, place)
 
 
-def _fits_processor(host: HostSpec, archive: catalogue.Archive, place: tuple[str, str]) -> Iterable[Problem]:
+def _check_processor(host: HostSpec, archive: catalogue.Archive, place: tuple[str, str]) -> Iterable[Problem]:
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     if gpu and gpu.superchip and archive.arch != "aarch64":
         message = f"is built for {archive.arch}, and the processor of a {gpu.key} is aarch64"
@@ -73,8 +73,8 @@ def _fits_processor(host: HostSpec, archive: catalogue.Archive, place: tuple[str
         yield problem(place, message, "the archive with x86_64 in its name", warning=True)
 
 
-def _fits_software(host: HostSpec, archive: catalogue.Archive, place: tuple[str, str]) -> Iterable[Problem]:
-    stack = _stack(host)
+def _check_software(host: HostSpec, archive: catalogue.Archive, place: tuple[str, str]) -> Iterable[Problem]:
+    stack = _find_stack(host)
     if stack and archive.stack and archive.stack != stack:
         words = "doca_ofed" if stack == "doca-ofed" else "inbox"
         message = f"is built for {archive.build}, and rdma.stack is {stack}: its UCX needs the other one's libraries"
@@ -91,6 +91,6 @@ def _fits_software(host: HostSpec, archive: catalogue.Archive, place: tuple[str,
         yield problem(place, message, f"the archive with cuda{max(majors)} in its name", warning=True)
 
 
-def _stack(host: HostSpec) -> str:
+def _find_stack(host: HostSpec) -> str:
     """Return the RDMA stack of the spec; empty without one."""
     return str(getattr(host.capabilities.get("rdma"), "own_stack", ""))

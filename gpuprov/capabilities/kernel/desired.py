@@ -53,33 +53,35 @@ def texts(kernel: Kernel, *, debian: bool, dracut: bool) -> dict[str, str]:
         for key, value in own.items()
     ]
     if lines := [*(f"blacklist {name}" for name in kernel.blacklist), *options]:
-        made[MODPROBE_FILE] = _text(lines)
+        made[MODPROBE_FILE] = _format_text(lines)
         if dracut:
             about = "# dracut takes /etc/modprobe.d along only where it builds for this host alone (hostonly)."
-            made[DRACUT_FILE] = _text([about, f'install_items+=" {MODPROBE_FILE} "'])
+            made[DRACUT_FILE] = _format_text([about, f'install_items+=" {MODPROBE_FILE} "'])
     if kernel.modules_load:
-        made[MODULES_FILE] = _text(kernel.modules_load)
+        made[MODULES_FILE] = _format_text(kernel.modules_load)
     if kernel.sysctl:
-        made[SYSCTL_FILE] = _text(f"{key} = {value}" for key, value in kernel.sysctl.items())
+        made[SYSCTL_FILE] = _format_text(f"{key} = {value}" for key, value in kernel.sysctl.items())
     if kernel.limits:
         rows = [f"{who} - {key} {value}" for key, value in kernel.limits.items() for who in ("*", "root")]
-        made[LOGIN_FILE] = _text(['# limits.conf(5): "*" does not mean root.', *rows])
-        made[SERVICE_FILE] = _text(["[Manager]", *(_of_systemd(key, value) for key, value in kernel.limits.items())])
+        made[LOGIN_FILE] = _format_text(['# limits.conf(5): "*" does not mean root.', *rows])
+        made[SERVICE_FILE] = _format_text(
+            ["[Manager]", *(_format_for_systemd(key, value) for key, value in kernel.limits.items())]
+        )
     if kernel.command_line and debian:
-        made[GRUB_FILE] = _text([f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(words(kernel))}"'])
+        made[GRUB_FILE] = _format_text([f'GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX {" ".join(words(kernel))}"'])
     return made
 
 
-def _text(lines: Any) -> str:
+def _format_text(lines: Any) -> str:
     return HEADER + "".join(f"{line}\n" for line in lines)
 
 
-def _of_systemd(key: str, value: object) -> str:
+def _format_for_systemd(key: str, value: object) -> str:
     suffix = "K" if key in IN_KIB else ""
     return f"DefaultLimit{key.upper()}={'infinity' if value == 'unlimited' else f'{value}{suffix}'}"
 
 
-def _unit(governor: str) -> str:
+def _format_unit(governor: str) -> str:
     order = f"""
 Description=CPU frequency governor {governor}
 # These set governors when they start.
@@ -127,7 +129,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     kernel, why = ctx.fragment, waits(ctx)
     governs = kernel.cpu_governor != "keep" and not why
     made = texts(kernel, debian=is_debian(ctx.facts), dracut=ctx.facts.get(initramfs.DRACUT))
-    made |= {UNIT_FILE: _unit(kernel.cpu_governor)} if governs else {}
+    made |= {UNIT_FILE: _format_unit(kernel.cpu_governor)} if governs else {}
     program = PROGRAM if governs else {}
     yield from (File(path, text) for path, text in made.items())
     yield from (Program(path, name) for path, name in program.items())

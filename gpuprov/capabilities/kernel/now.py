@@ -144,7 +144,7 @@ def sysctl(ctx: Ctx) -> Group | Outcome:
     return Group((*expected, *later), values, expected=listing, fix=fix)
 
 
-def _in_units(item: str, value: str) -> str:
+def _convert_limit(item: str, value: str) -> str:
     """Return a limit of systemd's in the unit of limits.conf(5)."""
     if item in IN_KIB and is_whole(value):
         return str(int(value) // 1024) if int(value) % 1024 == 0 else f"{value} bytes"
@@ -156,7 +156,7 @@ def service_limits(facts: Facts, keys: Iterable[str]) -> dict[str, str]:
     defaults = facts.get(systemd.DEFAULT_LIMITS)
     return {
         key: boot.soft_and_hard(
-            _in_units(key, defaults.get(f"{key}soft", defaults[key])), _in_units(key, defaults[key])
+            _convert_limit(key, defaults.get(f"{key}soft", defaults[key])), _convert_limit(key, defaults[key])
         )
         for key in keys
         if key in defaults

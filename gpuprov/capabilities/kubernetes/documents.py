@@ -32,10 +32,10 @@ Document = dict[str, Any]
 
 def shared(block: Kubernetes) -> TimeSlicing | MpsSharing | None:
     """Return how the plugin shares GPUs; None if it does not."""
-    return _ways(get_plugin(block))
+    return _find_sharing(get_plugin(block))
 
 
-def _ways(own: PluginConfig) -> TimeSlicing | MpsSharing | None:
+def _find_sharing(own: PluginConfig) -> TimeSlicing | MpsSharing | None:
     sharing = own.sharing
     return sharing.mps if sharing.mps.resources else sharing.time_slicing if sharing.time_slicing.resources else None
 
@@ -52,7 +52,7 @@ def plugin_config(own: PluginConfig) -> Document:
         },
     }
     made: Document = {"version": "v1", "flags": flags}
-    if ways := _ways(own):
+    if ways := _find_sharing(own):
         made["sharing"] = {
             "mps" if isinstance(ways, MpsSharing) else "timeSlicing": {
                 "renameByDefault": ways.rename_by_default,
@@ -67,7 +67,7 @@ def plugin_values(block: Kubernetes) -> Document:
     """Return the values of the chart nvidia-device-plugin."""
     configs = plugin_configs(block)
     return {
-        "config": {"map": configs, "default": _default(configs)},
+        "config": {"map": configs, "default": _choose_default_config(configs)},
         "gfd": {"enabled": True},
         "nvidiaDriverRoot": DRIVER_ROOT,
         "runtimeClassName": RUNTIME,
@@ -80,7 +80,7 @@ def plugin_configs(block: Kubernetes) -> dict[str, str]:
     return {name: text(plugin_config(config)) for name, config in sorted(own.items())}
 
 
-def _default(configs: Mapping[str, str]) -> str:
+def _choose_default_config(configs: Mapping[str, str]) -> str:
     """Return the configuration of nodes without the label; empty for none of several, where the plugin does not start:
     https://github.com/NVIDIA/k8s-device-plugin/blob/v0.20.0/cmd/config-manager/main.go (updateConfigName)"""
     return "default" if "default" in configs else min(configs) if len(configs) == 1 else ""
@@ -92,7 +92,12 @@ def operator_values(host: HostSpec, block: Kubernetes) -> Document:
     plugin: Document = {"enabled": get_strategy(block) == "nvidia"}
     if get_strategy(block) == "nvidia":
         data = plugin_configs(block)
-        plugin["config"] = {"create": True, "name": "gpuprov-device-plugin", "default": _default(data), "data": data}
+        plugin["config"] = {
+            "create": True,
+            "name": "gpuprov-device-plugin",
+            "default": _choose_default_config(data),
+            "data": data,
+        }
     manager: Document = {"enabled": operator.mig_manager}
     if operator.mig_manager and "mig" in host.capabilities:
         data = {"config.yaml": text(mig_config(host))}

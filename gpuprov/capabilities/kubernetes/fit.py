@@ -60,11 +60,11 @@ def misfit(block: Kubernetes, gpus: Sequence[Seen]) -> tuple[str, str]:
             "mig_strategy: single or mixed",
         )
     if own.mig_strategy == "single":
-        return _single(gpus, on)
+        return _explain_unfit_single(gpus, on)
     return "", ""
 
 
-def _single(gpus: Sequence[Seen], on: Sequence[int]) -> tuple[str, str]:
+def _explain_unfit_single(gpus: Sequence[Seen], on: Sequence[int]) -> tuple[str, str]:
     """Return why the GPUs do not suit strategy single, which needs every GPU in MIG mode, none empty, and one
     profile."""
     if off := [index for index in range(len(gpus)) if index not in on]:

@@ -84,11 +84,13 @@ def parted(host: HostSpec) -> list[Entry]:
     on = block.get("mode", "enabled") == "enabled"
     if not on or not block.get("layout"):
         return [{"devices": "all", "mig-enabled": on, **({"mig-devices": {}} if on else {})}]
-    made = [part for place, entry in enumerate(block["layout"]) for part in _entries(entry, f"mig.layout[{place}]")]
-    return made if _disjoint(made) else _each_once(made, host)
+    made = [
+        part for place, entry in enumerate(block["layout"]) for part in _list_entries(entry, f"mig.layout[{place}]")
+    ]
+    return made if _are_disjoint(made) else _merge_entries(made, host)
 
 
-def _disjoint(entries: list[Entry]) -> bool:
+def _are_disjoint(entries: list[Entry]) -> bool:
     """Return whether no GPU can be in two entries: mig-parted stops if they differ about a GPU, in a spec the later
     entry wins."""
     indexes = [index for entry in entries if entry["devices"] != "all" for index in entry["devices"]]
@@ -98,7 +100,7 @@ def _disjoint(entries: list[Entry]) -> bool:
     return kinds <= 1 and len(set(indexes)) == len(indexes) and len(set(filters)) == len(filters)
 
 
-def _each_once(entries: list[Entry], host: HostSpec) -> list[Entry]:
+def _merge_entries(entries: list[Entry], host: HostSpec) -> list[Entry]:
     """Return the entries by index, each GPU in the last one that names it. Raises NotExpressible if the number of GPUs
     is unknown."""
     gpu = find_gpu(host.gpu.model) if host.gpu else None
@@ -106,28 +108,28 @@ def _each_once(entries: list[Entry], host: HostSpec) -> list[Entry]:
         raise NotExpressible(
             "mig.layout names a GPU twice, and a mig-parted file may do so once: give gpu.model and gpu.count"
         )
-    here = [_stand_in(gpu, index) for index in range(host.gpu.count)]
+    here = [_make_stand_in(gpu, index) for index in range(host.gpu.count)]
     taken: dict[int, list[int]] = {}
     for host_gpu in here:
         if (
-            last := max((place for place, entry in enumerate(entries) if _names(entry, host_gpu)), default=None)
+            last := max((place for place, entry in enumerate(entries) if _names_gpu(entry, host_gpu)), default=None)
         ) is not None:
             taken.setdefault(last, []).append(host_gpu.index)
     bodies = ({key: value for key, value in entry.items() if key != "device-filter"} for entry in entries)
     return [{**body, "devices": taken[place]} for place, body in enumerate(bodies) if place in taken]
 
 
-def _names(entry: Entry, gpu: mig_layout.Gpu) -> bool:
+def _names_gpu(entry: Entry, gpu: mig_layout.Gpu) -> bool:
     filters = entry.get("device-filter")
     passed = filters is None or any(mig_layout.passes(pattern, gpu) for pattern in filters)
     return passed and (entry["devices"] == "all" or gpu.index in entry["devices"])
 
 
-def _entries(entry: Entry, place: str) -> Iterable[Entry]:
+def _list_entries(entry: Entry, place: str) -> Iterable[Entry]:
     on = entry.get("mode", "enabled") == "enabled"
     body: Entry = {"mig-enabled": on}
     if on:
-        body["mig-devices"] = _devices(entry.get("instances", {}), place)
+        body["mig-devices"] = _count_devices(entry.get("instances", {}), place)
     if entry["gpus"] == "all":
         yield {"devices": "all", **body}
         return
@@ -147,7 +149,7 @@ def device_filter(identifier: str) -> str:
     return f"0x{device.upper()}{vendor.upper()}"
 
 
-def _devices(instances: Any, place: str) -> dict[str, int]:
+def _count_devices(instances: Any, place: str) -> dict[str, int]:
     if isinstance(instances, dict):
         return dict(instances)
     made: dict[str, int] = {}
@@ -172,7 +174,7 @@ def planned(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]] | None:
     block = of_host(host)
     if block is None:
         return [(False, ())] * host.gpu.count
-    gpus = [_stand_in(gpu, index) for index in range(host.gpu.count)]
+    gpus = [_make_stand_in(gpu, index) for index in range(host.gpu.count)]
     try:
         entries = mig_layout.normalize_layout(str(block["mode"]), block["layout"], selected(block))
         targets = mig_layout.select_targets(entries, gpus)
@@ -191,7 +193,7 @@ def somewhere(host: HostSpec) -> list[tuple[bool, tuple[str, ...]]]:
     return [(True, ("a profile",))] if any(entry.get("mig-enabled") for entry in entries) else []
 
 
-def _stand_in(gpu: Gpu, index: int) -> mig_layout.Gpu:
+def _make_stand_in(gpu: Gpu, index: int) -> mig_layout.Gpu:
     pci = device_filter(gpu.pci_ids[0].id)
     return mig_layout.Gpu(index, "", "", gpu.key, gpu.name, pci, "", gpu.mig.capable)
 

@@ -114,7 +114,7 @@ def offered(block: Kubernetes, gpus: list[fit.Seen]) -> dict[str, int]:
     return {documents.GPU: len(gpus) * block.hami.split_count}
 
 
-def _label(key: str, value: str, present: Collection[str]) -> Setting:
+def _make_label_setting(key: str, value: str, present: Collection[str]) -> Setting:
     words = "{values}" if key in present else f"no {key}"
     return Setting(kind=f"label {key}", key=key, value=value, missing="", words=words)
 
@@ -190,7 +190,7 @@ def labels(ctx: Ctx) -> Group | Outcome:
     own = ctx.fragment.label_node
     by_hand = f"kubectl patch node {node.name} --patch-file {kubernetes.DIRECTORY}/{catalogue.NODE_LABELS}"
     group = Group(
-        tuple(_label(key, value, node.labels) for key, value in desired.items()),
+        tuple(_make_label_setting(key, value, node.labels) for key, value in desired.items()),
         {("", key): value for key, value in node.labels.items()},
         expected=expected,
         right=expected,

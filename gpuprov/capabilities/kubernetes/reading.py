@@ -33,12 +33,12 @@ def snake(name: str) -> str:
 def export(facts: Facts) -> Fragment | None:
     """Return the block that gpuprov's files on the host came from; None without them."""
     try:
-        return _block({name: safe_parse.parse_yaml(text) for name, text in facts.get(kubernetes.FILES).items()})
+        return _build_block({name: safe_parse.parse_yaml(text) for name, text in facts.get(kubernetes.FILES).items()})
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
         return None  # what somebody made of the files is no spec
 
 
-def _block(read: TreeView) -> Fragment | None:
+def _build_block(read: TreeView) -> Fragment | None:
     labels = at(read.get(catalogue.NODE_LABELS), "metadata", "labels")
     if not isinstance(labels, dict):
         return None

@@ -37,7 +37,7 @@ def rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     """Yield every problem of the block on this host; of a configuration of the cluster's, at its own place."""
     yield from cluster_configs(block)
     for problem_ in find_problems(host, msgspec.structs.replace(block, device_plugin=get_plugin(block))):
-        yield _at_config(problem_, block)
+        yield _place_at_config(problem_, block)
 
 
 def cluster_configs(block: Kubernetes) -> Iterable[Problem]:
@@ -51,7 +51,7 @@ def cluster_configs(block: Kubernetes) -> Iterable[Problem]:
         yield problem((HERE, "device_plugin"), message, f"move them to kubernetes.configs.{name}")
 
 
-def _at_config(described: Problem, block: Kubernetes) -> Problem:
+def _place_at_config(described: Problem, block: Kubernetes) -> Problem:
     """Return a problem of the node's configuration at the place that it is written in."""
     name = block.device_plugin.config
     if name not in block.configs or described.path[:2] != (HERE, "device_plugin"):

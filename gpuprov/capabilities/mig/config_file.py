@@ -40,50 +40,52 @@ def read(path: str, label: str) -> Selected:
         loaded = read_parted(path)
     except OSError as error:
         hint = "the path is one on this machine, where gpuprov runs"
-        return _refused("config_file", f"{path} cannot be read here: {error.strerror}", hint)
+        return _refuse("config_file", f"{path} cannot be read here: {error.strerror}", hint)
     except ValueError as error:
-        return _refused("config_file", f"{path} cannot be read: {error}", "correct the file")
+        return _refuse("config_file", f"{path} cannot be read: {error}", "correct the file")
     return _select(path, label, loaded)
 
 
-def _refused(field: str, message: str, hint: str) -> Selected:
+def _refuse(field: str, message: str, hint: str) -> Selected:
     return Selected([], (Trouble(field, message, hint),))
 
 
 def _select(path: str, label: str, loaded: object) -> Selected:
     if not isinstance(loaded, Mapping):
-        return _refused("config_file", f"{path} is no mig-parted file", "it has version: v1 and mig-configs")
+        return _refuse("config_file", f"{path} is no mig-parted file", "it has version: v1 and mig-configs")
     if loaded.get("version") != "v1":
         hint = 'write version: v1, and the configurations under "mig-configs"'
-        return _refused("config_file", f"{path}: version is {show(loaded.get('version'))}, and not v1", hint)
+        return _refuse("config_file", f"{path}: version is {show(loaded.get('version'))}, and not v1", hint)
     for key in loaded:
         if key not in KEYS:
             _, message, hint = report_unknown_key((), key, list(KEYS))
-            return _refused("config_file", f"{path}: {message}", hint)
+            return _refuse("config_file", f"{path}: {message}", hint)
     configs = loaded.get("mig-configs")
     if not isinstance(configs, Mapping) or not configs:
-        return _refused("config_file", f"{path}: mig-configs has no configuration", "name one: all-disabled: [...]")
+        return _refuse("config_file", f"{path}: mig-configs has no configuration", "name one: all-disabled: [...]")
     labels = [str(name) for name in configs]
     if not label and len(labels) > 1:
-        return _refused(
-            "selected", f"{path} has {counted(len(labels), 'configuration')}, and none is selected", _named(labels)
+        return _refuse(
+            "selected",
+            f"{path} has {counted(len(labels), 'configuration')}, and none is selected",
+            _format_named(labels),
         )
     if label and label not in labels:
         close = difflib.get_close_matches(label, labels, n=1, cutoff=0.6)
-        return _refused(
-            "selected", f'{path} has no "{label}"', f'did you mean "{close[0]}"?' if close else _named(labels)
+        return _refuse(
+            "selected", f'{path} has no "{label}"', f'did you mean "{close[0]}"?' if close else _format_named(labels)
         )
     chosen = next(value for name, value in configs.items() if str(name) == (label or labels[0]))
-    return _judged(f"{path}: {label or labels[0]}", chosen)
+    return _judge_selection(f"{path}: {label or labels[0]}", chosen)
 
 
-def _named(labels: list[str]) -> str:
+def _format_named(labels: list[str]) -> str:
     return "selected: one of " + ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
 
 
-def _judged(place: str, entries: object) -> Selected:
+def _judge_selection(place: str, entries: object) -> Selected:
     if not isinstance(entries, list) or not entries:
-        return _refused("config_file", f"{place} has no entry", "a configuration is a list with at least one entry")
+        return _refuse("config_file", f"{place} has no entry", "a configuration is a list with at least one entry")
     troubles = []
     for number, entry in enumerate(entries):
         strange = [key for key in entry if key not in ENTRY_KEYS] if isinstance(entry, Mapping) else []
@@ -96,11 +98,11 @@ def _judged(place: str, entries: object) -> Selected:
         except mig_layout.LayoutError as error:
             text = str(error).removeprefix("entry 0")
             troubles.append(Trouble("config_file", f"{place}[{number}]{text}", "correct the file"))
-    troubles += () if troubles else _two_modes(place, mig_layout.normalize_layout("enabled", [], entries))
+    troubles += () if troubles else _find_mode_conflicts(place, mig_layout.normalize_layout("enabled", [], entries))
     return Selected([] if troubles else entries, tuple(troubles))
 
 
-def _two_modes(place: str, entries: list[mig_layout.Entry]) -> Iterator[Trouble]:
+def _find_mode_conflicts(place: str, entries: list[mig_layout.Entry]) -> Iterator[Trouble]:
     """Yield pairs of entries that give the same GPUs different modes, on any host."""
     for number, entry in enumerate(entries):
         for other in entries[:number]:

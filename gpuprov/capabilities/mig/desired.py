@@ -142,14 +142,14 @@ def _build_step(ctx: Ctx, plan: list[host.Needs], made: Mapping[str, Json]) -> S
     arguments = {
         **made,
         "problem": f"{problems}. Fix: correct mig in the spec; gpuprov mig layouts lists what fits" if problems else "",
-        "steps": [step for need in plan for step in need.change.steps()] + _nodes(ctx),
+        "steps": [step for need in plan for step in need.change.steps()] + _list_missing_nodes(ctx),
         "stop": stopped(ctx.host, ending),
         "watching": sorted(watching),
     }
     return Step("mig", arguments, needs=needs)
 
 
-def _nodes(ctx: Ctx) -> list[str]:
+def _list_missing_nodes(ctx: Ctx) -> list[str]:
     """Return the device nodes of instances that are missing, or lack the driver's mode."""
     lacking = [
         fact for fact in ctx.facts.get(mig.CAPABILITIES) if fact.mode != fact.expected and not (fact.mode and fact.kept)

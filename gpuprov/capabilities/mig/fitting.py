@@ -35,7 +35,7 @@ def entry_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Prob
             met += 1
             if entry.enabled and entry.instances:
                 for problem in fit_problems(path, label, model, entry.instances, asked_version(spec)):
-                    yield msgspec.structs.replace(problem, path=_inside(block, problem.path))
+                    yield msgspec.structs.replace(problem, path=_find_profile_path(block, problem.path))
     if gpu and entries and entries[0].parted and not met:
         name = block.selected or "the configuration"
         ids = ", ".join(f"0x{pci_id.id.partition(':')[2].upper()}10DE" for pci_id in gpu.pci_ids)
@@ -43,7 +43,7 @@ def entry_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Prob
         yield _problem("selected", message, f"an entry without device-filter, or with {ids}")
 
 
-def _inside(block: Mig, path: Path) -> Path:
+def _find_profile_path(block: Mig, path: Path) -> Path:
     """Return the path of a GPU instance's profile in a layout: its key, if the instances are written as counts."""
     if path[1] != "layout":
         return path[:2]
@@ -62,7 +62,7 @@ def models(entry: mig_layout.Entry, gpu: Gpu | None) -> list[Gpu]:
     """Return the models that an entry is for; without a model in the spec, those that it names itself."""
     if entry.parted:
         pci_ids = [ids[0] for text in entry.filters if (ids := mig_layout.filter_ids(text))]
-        return [model for model in (gpu,) if model and (not entry.filters or {*pci_ids} & _ids(model))]
+        return [model for model in (gpu,) if model and (not entry.filters or {*pci_ids} & _list_ids(model))]
     named = [known for name in entry.gpus or () if isinstance(name, str) and (known := gpus.find_gpu(name))]
     others = entry.gpus is None or len(named) < len(entry.gpus)
     if gpu:
@@ -70,7 +70,7 @@ def models(entry: mig_layout.Entry, gpu: Gpu | None) -> list[Gpu]:
     return list({known.key: known for known in named}.values())
 
 
-def _ids(gpu: Gpu) -> set[int]:
+def _list_ids(gpu: Gpu) -> set[int]:
     return {int(f"{pci_id.id.partition(':')[2]}10de", 16) for pci_id in gpu.pci_ids}
 
 
@@ -83,7 +83,7 @@ def fit_problems(
     unknown = [name for name in dict.fromkeys(instance.profile for instance in instances) if name not in known]
     for name in unknown if known else ():
         message = f"{label}: {gpu.key} has no profile {name}"
-        yield Problem(path=(*path, name), message=message, hint=_instead(name, known))
+        yield Problem(path=(*path, name), message=message, hint=_suggest_profile(name, known))
     if unknown:
         return
     fit = judge(model, instances)
@@ -99,7 +99,7 @@ def fit_problems(
         yield Problem(path=path, message=message, hint="gpuprov plan asks the host", severity="warning")
 
 
-def _instead(name: str, known: list[str]) -> str:
+def _suggest_profile(name: str, known: list[str]) -> str:
     """Return the profile with as many slices and the same attributes; else those that resemble it; else all."""
     profile = mig_layout.parse_profile(name)
     alike = [

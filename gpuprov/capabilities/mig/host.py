@@ -91,7 +91,7 @@ def table(gpu: MigGpu) -> tuple[tuple[mig_fit.Profile, ...], int]:
     """Return profiles and memory slices of a GPU: the driver's own, or the catalogue's while MIG is off; none if
     neither knows."""
     own = tuple(
-        _profile(profile.name, profile.slices, profile.size, profile.starts, profile.count)
+        _make_profile(profile.name, profile.slices, profile.size, profile.starts, profile.count)
         for profile in gpu.profiles
         if profile.starts
     )
@@ -102,7 +102,7 @@ def table(gpu: MigGpu) -> tuple[tuple[mig_fit.Profile, ...], int]:
     return (model.profiles, model.grid) if model and model.grid is not None else ((), 0)
 
 
-def _profile(name: str, slices: int, size: int, starts: tuple[int, ...], count: int) -> mig_fit.Profile:
+def _make_profile(name: str, slices: int, size: int, starts: tuple[int, ...], count: int) -> mig_fit.Profile:
     media = bool({"me", "me.all"} & {*mig_layout.parse_profile(name).attributes})
     return mig_fit.Profile(name, slices, size, starts, count, media)
 
@@ -185,9 +185,11 @@ def changes(needs: Needs) -> list[Change]:
         rows.append(Change(kind="setting", name=f"{gpu.label}: its instances", after="created"))
     for held, compute in made.recut():
         name = f"{gpu.label}: compute instances of {held.profile} at {held.start}"
-        rows.append(Change(kind="setting", name=name, before=_sizes(held.sizes), after=_sizes(compute)))
+        rows.append(
+            Change(kind="setting", name=name, before=_describe_sizes(held.sizes), after=_describe_sizes(compute))
+        )
     return rows
 
 
-def _sizes(compute: Iterable[int]) -> str:
+def _describe_sizes(compute: Iterable[int]) -> str:
     return ", ".join(f"{size}c" for size in compute) or "none"

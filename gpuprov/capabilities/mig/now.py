@@ -80,19 +80,23 @@ def mode(ctx: Ctx) -> Outcome:
         on = sum(need.target.enabled for need in needs)
         left = [f"; left out: {host.without(gpu)}" for gpu in host.left_out(ctx.fragment, ctx.facts.get(mig.STATE))]
         return ok(f"enabled on {on}, disabled on {len(needs) - on} GPUs{''.join(left)}")
-    expected = describe_gpus((need.gpu, _word(need.target.enabled)) for need in bad)
+    expected = describe_gpus((need.gpu, _describe_mode_word(need.target.enabled)) for need in bad)
     changes = [change for need in bad for change in host.changes(need)[:1]]
     pending = [need for need in bad if need.gpu.pending == need.target.enabled]
     reboot = ""
     if any(host.resets(need.gpu) for need in pending) and not ctx.facts.get(system.CONTAINER):
         reboot = reset_by_reboot(ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS))
-    hint = f"MIG mode waits for a reset of the GPU; reboot the VM: {reboot}" if reboot else _way(ctx, pending)
+    hint = f"MIG mode waits for a reset of the GPU; reboot the VM: {reboot}" if reboot else _describe_way(ctx, pending)
     return fail(
-        expected, describe_gpus((need.gpu, _mode(need.gpu)) for need in bad), hint, changes=changes, reboot=reboot
+        expected,
+        describe_gpus((need.gpu, _describe_mode(need.gpu)) for need in bad),
+        hint,
+        changes=changes,
+        reboot=reboot,
     )
 
 
-def _way(ctx: Ctx, pending: Sequence[host.Needs]) -> str:
+def _describe_way(ctx: Ctx, pending: Sequence[host.Needs]) -> str:
     if not pending:
         return APPLY
     here = {need.gpu.index for need in pending}
@@ -101,13 +105,13 @@ def _way(ctx: Ctx, pending: Sequence[host.Needs]) -> str:
     return f"MIG mode waits for a reset of the GPU{held}: {APPLY} stops services that hold it, and resets it"
 
 
-def _word(enabled: bool) -> str:
+def _describe_mode_word(enabled: bool) -> str:
     return "enabled" if enabled else "disabled"
 
 
-def _mode(gpu: mig.MigGpu) -> str:
-    waits = "" if gpu.pending == gpu.current else f", {_word(gpu.pending)} is pending"
-    return f"{_word(gpu.current)}{waits}"
+def _describe_mode(gpu: mig.MigGpu) -> str:
+    waits = "" if gpu.pending == gpu.current else f", {_describe_mode_word(gpu.pending)} is pending"
+    return f"{_describe_mode_word(gpu.current)}{waits}"
 
 
 @check("mig.instances", *HOST_STATE, fields=FIELDS, evidence="nvidia-smi mig -lgi; nvidia-smi mig -lci")
@@ -192,7 +196,7 @@ def capabilities(ctx: Ctx) -> Outcome:
         return answer
     known = ctx.facts.get(mig.CAPABILITIES)
     state = ctx.facts.get(mig.STATE)
-    paths = [path for gpu in state.gpus for path in _paths(gpu)]
+    paths = [path for gpu in state.gpus for path in _list_paths(gpu)]
     kind = ctx.facts.get(system.CONTAINER)
     if not paths:
         return not_asked("no instance")
@@ -223,7 +227,7 @@ def capabilities(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-def _paths(gpu: mig.MigGpu) -> list[str]:
+def _list_paths(gpu: mig.MigGpu) -> list[str]:
     folders = [(f"gpu{gpu.minor}/mig/gi{instance.id}", instance) for instance in gpu.instances]
     return [f"{folder}/access" for folder, _ in folders] + [
         f"{folder}/ci{part.id}/access" for folder, instance in folders for part in instance.compute

@@ -52,26 +52,26 @@ def partitions(spec: HostSpec, facts: Facts) -> tuple[Partition, ...]:
     if not isinstance(block, Mig):
         return ()
     try:
-        answer = _without_driver(spec, block, facts) or now.list_changes(Context(spec, block, facts))
+        answer = _foresee_without_driver(spec, block, facts) or now.list_changes(Context(spec, block, facts))
     except (ProbeFailed, LayoutError):
         return ()
     needs = answer if isinstance(answer, list) else []
-    return tuple(_partition(need) for need in needs if not need.problem and (need.mode or need.instances))
+    return tuple(_make_partition(need) for need in needs if not need.problem and (need.mode or need.instances))
 
 
-def _without_driver(spec: HostSpec, block: Mig, facts: Facts) -> list[host.Needs]:
+def _foresee_without_driver(spec: HostSpec, block: Mig, facts: Facts) -> list[host.Needs]:
     """Return the changes that the GPUs of a host will need once it has the driver that its spec asks for; empty if it
     has one."""
     coming = "nvidia_driver" in spec.capabilities and not facts.get(system.CONTAINER)
     if not coming or not facts.get(mig.STATE).complaint:
         return []
     functions = enumerate(pci.driven(facts.get(pci.NVIDIA_FUNCTIONS)))
-    gpus = [gpu for index, function in functions if (gpu := _on_bus(index, function))]
+    gpus = [gpu for index, function in functions if (gpu := _make_gpu_on_bus(index, function))]
     targets = host.list_targets(block, mig.MigState(gpus=tuple(gpus)))
     return [host.needs(gpu, targets[gpu.index]) for gpu in gpus if gpu.index in targets]
 
 
-def _on_bus(index: int, function: pci.PciFunction) -> mig.MigGpu | None:
+def _make_gpu_on_bus(index: int, function: pci.PciFunction) -> mig.MigGpu | None:
     """Return a GPU as NVML will show it; None for an unknown model. NVML has device and vendor in one number."""
     (vendor, device), (owner, board) = (
         identifier.upper().split(":") for identifier in (function.identifier, function.subsystem)
@@ -93,7 +93,7 @@ def _on_bus(index: int, function: pci.PciFunction) -> mig.MigGpu | None:
     )
 
 
-def _partition(needs: host.Needs) -> Partition:
+def _make_partition(needs: host.Needs) -> Partition:
     gpu, made = needs.gpu, needs.change
     sizes = {profile.name: profile.size for profile in made.card.profiles}
     recut = {held.id: compute for held, compute in made.recut()}
@@ -102,12 +102,12 @@ def _partition(needs: host.Needs) -> Partition:
     for held in made.card.instances:
         fate: Fate = "destroyed" if held.id in gone else "cut anew" if held.id in recut else "stays"
         size = sizes.get(held.profile) or held.size
-        before.append(_part(held.start, size, held.profile, held.slices, held.sizes, fate))
+        before.append(_make_part(held.start, size, held.profile, held.slices, held.sizes, fate))
         if held.id not in gone:
-            after.append(_part(held.start, size, held.profile, held.slices, recut.get(held.id, held.sizes), fate))
+            after.append(_make_part(held.start, size, held.profile, held.slices, recut.get(held.id, held.sizes), fate))
     for at, compute in made.create:
         after.append(
-            _part(at.start, sizes.get(at.profile, 0), at.profile, made.card.slices(at.profile), compute, "created")
+            _make_part(at.start, sizes.get(at.profile, 0), at.profile, made.card.slices(at.profile), compute, "created")
         )
     known = all(part.size for part in (*before, *after)) and not made.blind
     return Partition(
@@ -122,7 +122,7 @@ def _partition(needs: host.Needs) -> Partition:
     )
 
 
-def _part(start: int, size: int, profile: str, slices: int, sizes: tuple[int, ...], fate: Fate) -> Part:
+def _make_part(start: int, size: int, profile: str, slices: int, sizes: tuple[int, ...], fate: Fate) -> Part:
     return Part(
         start=start,
         size=size,

@@ -39,7 +39,7 @@ def fits(ctx: Ctx) -> Outcome:
     state = ctx.facts.get(mig.STATE)
     needs = list_changes(ctx)
     if isinstance(needs, Outcome) and needs.status == "fail" and state.gpus and not any(g.capable for g in state.gpus):
-        return fail("GPUs with MIG", _without(state), "take mig out of this host's spec (mig: false)")
+        return fail("GPUs with MIG", _describe_without(state), "take mig out of this host's spec (mig: false)")
     if isinstance(needs, Outcome):
         return needs
     problems = [need.problem for need in needs if need.problem]
@@ -50,7 +50,7 @@ def fits(ctx: Ctx) -> Outcome:
     return ok(f"fits on {len(needs)} of {counted(len(state.gpus), 'GPU')}")
 
 
-def _without(state: mig.MigState) -> str:
+def _describe_without(state: mig.MigState) -> str:
     return "; ".join(host.without(gpu) for gpu in state.gpus) or "NVML lists no GPU"
 
 

@@ -44,7 +44,7 @@ def export(facts: Facts) -> Fragment | None:
     groups = grouped(state)
     if not any(enabled for enabled, _ in groups):
         return Mig(mode="disabled")
-    entries = [_entry(cut, _chosen(state, indexes)) for cut, indexes in groups.items()]
+    entries = [_make_entry(cut, _choose_form(state, indexes)) for cut, indexes in groups.items()]
     return Mig(layout=tuple(entries))
 
 
@@ -58,9 +58,13 @@ def parted(facts: Facts) -> list[dict[str, Json]]:
         raise ProbeFailed(state.complaint)
     entries = []
     for (enabled, instances), indexes in grouped(state).items():
-        counts = _counts(instances)
-        entry: dict[str, Json] = {"devices": _chosen(state, indexes), "mig-enabled": enabled, "mig-devices": counts}
-        if not _says(counts, instances):
+        counts = _count_devices(instances)
+        entry: dict[str, Json] = {
+            "devices": _choose_form(state, indexes),
+            "mig-enabled": enabled,
+            "mig-devices": counts,
+        }
+        if not _gives_instances(counts, instances):
             listed = ", ".join(f"GPU {index}" for index in indexes)
             raise ProbeFailed(
                 f"{listed}: mig-parted would put these compute instances into other GPU instances: {counts}"
@@ -90,11 +94,11 @@ def grouped(state: mig.MigState) -> dict[Cut, list[int]]:
     return groups
 
 
-def _chosen(state: mig.MigState, indexes: Sequence[int]) -> Any:
+def _choose_form(state: mig.MigState, indexes: Sequence[int]) -> Any:
     return "all" if len(indexes) == sum(gpu.capable for gpu in state.gpus) else list(indexes)
 
 
-def _counts(instances: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
+def _count_devices(instances: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
     """Return MIG devices as mig-parted names and counts them."""
     names = []
     for profile, compute in instances:
@@ -102,22 +106,22 @@ def _counts(instances: Sequence[tuple[str, tuple[int, ...]]]) -> dict[str, int]:
     return dict(Counter(names))
 
 
-def _sizes(profile: str, compute: tuple[int, ...]) -> tuple[int, ...]:
+def _list_sizes(profile: str, compute: tuple[int, ...]) -> tuple[int, ...]:
     return list_sizes(mig_layout.parse_profile(profile).slices, compute)
 
 
-def _says(counts: dict[str, int], instances: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
+def _gives_instances(counts: dict[str, int], instances: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
     """Return whether the counts, read back, give these instances."""
     (entry,) = mig_layout.normalize_layout("enabled", [{"gpus": "all", "instances": counts}])
-    read = Counter((instance.profile, _sizes(instance.profile, instance.compute)) for instance in entry.instances)
+    read = Counter((instance.profile, _list_sizes(instance.profile, instance.compute)) for instance in entry.instances)
     return read == Counter(instances)
 
 
-def _entry(cut: Cut, gpus: Any) -> LayoutEntry:
+def _make_entry(cut: Cut, gpus: Any) -> LayoutEntry:
     enabled, instances = cut
-    written: Any = _counts(instances)
-    if not _says(written, instances):
-        written = [_item(*part, count) for part, count in Counter(instances).items()]
+    written: Any = _count_devices(instances)
+    if not _gives_instances(written, instances):
+        written = [_make_item(*part, count) for part, count in Counter(instances).items()]
     plain = {"gpus": gpus, "mode": "enabled" if enabled else "disabled", "instances": written}
     entry, findings = convert(plain, LayoutEntry)
     if not isinstance(entry, LayoutEntry):
@@ -125,7 +129,7 @@ def _entry(cut: Cut, gpus: Any) -> LayoutEntry:
     return entry
 
 
-def _item(profile: str, compute: tuple[int, ...], count: int) -> dict[str, Json]:
-    whole = compute == _sizes(profile, ())
+def _make_item(profile: str, compute: tuple[int, ...], count: int) -> dict[str, Json]:
+    whole = compute == _list_sizes(profile, ())
     sizes = {} if whole else {"compute": {f"{size}c": many for size, many in Counter(compute).items()}}
     return {"profile": profile, **({"count": count} if count > 1 else {}), **sizes}

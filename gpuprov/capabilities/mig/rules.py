@@ -180,7 +180,7 @@ def selector_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[P
                     message = f"{label} is {name}, and the host has {count} GPU{'s' * (count != 1)}"
                     yield Problem(path=path, message=message, hint=f"allowed: 0 to {count - 1}, or correct gpu.count")
             elif not _is_hardware(name):
-                yield from _model_problem(path, label, name, gpu)
+                yield from _check_model(path, label, name, gpu)
     for number, chosen in parted_indexes(block):
         if count is not None and (far := [index for index in chosen if index >= count]):
             message = (
@@ -213,7 +213,7 @@ def _explain_list(name: str) -> str:
     return f"write each index: [{', '.join(map(str, range(first, last + 1)))}]" if first < last else ""
 
 
-def _model_problem(path: Path, label: str, name: str, gpu: Gpu | None) -> Iterable[Problem]:
+def _check_model(path: Path, label: str, name: str, gpu: Gpu | None) -> Iterable[Problem]:
     known = gpus.find_gpu(name)
     if name.upper().startswith(("GPU-", "MIG-")) or _UUID.fullmatch(f"GPU-{name}"):
         message, hint = f'{label} is "{name}", which is no UUID of a GPU', "a whole one, as nvidia-smi -L prints it"

@@ -46,13 +46,13 @@ def export(facts: Facts) -> Fragment | None:
     modes = {gpus[device].mode for daemon in daemons for device in daemon.devices if device in gpus}
     values |= {"compute_mode": "default"} if modes == {"Default"} and values["scope"] != "mig" else {}
     values |= _list_limits(daemons, gpus)
-    written = _written(state.files.get(catalogue.STATE, ""))
+    written = _export_block(state.files.get(catalogue.STATE, ""))
     values |= {
         "container_directory": written.get("container_directory", ""),
         "shm_size": written.get("shm", ""),
         "user": written.get("user", ""),
         "profile": catalogue.PROFILE in state.files,
-        "units": _units(state.files),
+        "units": _map_client_units(state.files),
     }
     block, _ = convert(values, Mps)
     return block if isinstance(block, Mps) else None
@@ -76,7 +76,7 @@ def _list_limits(daemons: Sequence[mps.Daemon], gpus: Mapping[str, mps.Gpu]) -> 
     }
 
 
-def _written(text: str) -> dict[str, Json]:
+def _export_block(text: str) -> dict[str, Json]:
     try:
         parsed = safe_parse.parse_json(text)
     except ValueError:
@@ -84,7 +84,7 @@ def _written(text: str) -> dict[str, Json]:
     return parsed if isinstance(parsed, dict) else {}
 
 
-def _units(files: dict[str, str]) -> dict[str, str]:
+def _map_client_units(files: dict[str, str]) -> dict[str, str]:
     """Return the services that are clients, by gpuprov's drop-ins."""
     by_unit = {}
     for path, text in files.items():

@@ -132,7 +132,7 @@ def units(ctx: Ctx) -> Iterator[Unit]:
     running, waits = {daemon.unit: daemon for daemon in state.daemons}, without_gpu(ctx.facts)
     for name, target in named.items():
         daemon = running.get(unit(name))
-        outdated = _outdated(daemon, target, block) if daemon and target else ""
+        outdated = _explain_restart(daemon, target, block) if daemon and target else ""
         yield Unit(
             name=unit(name),
             enabled=True,
@@ -146,7 +146,7 @@ def units(ctx: Ctx) -> Iterator[Unit]:
         yield from (Unit(name=unit(name), enabled=False, active=False) for name in state.units if name not in named)
 
 
-def _outdated(daemon: mps.Daemon, target: Wanted, block: Mps) -> str:
+def _explain_restart(daemon: mps.Daemon, target: Wanted, block: Mps) -> str:
     """Return the reason to restart a daemon; empty without one."""
     if daemon.protocol != block.protocol:
         return f"of protocol {daemon.protocol}"

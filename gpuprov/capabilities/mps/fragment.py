@@ -182,7 +182,7 @@ def list_daemons(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
     if fragment.scope == "mig":
         return [Wanted("", (device,)) for gpu in state.gpus for device in gpu.mig_devices], ""
     if fragment.scope == "groups":
-        return _groups(fragment, state)
+        return _build_groups(fragment, state)
     if in_mig := [gpu for gpu in state.gpus if gpu.mig]:
         return [], f"GPU {in_mig[0].index} is in MIG mode"
     if fragment.scope == "host":
@@ -206,7 +206,7 @@ def listed(state: MpsState) -> str:
     return ", ".join(f"{gpu.index} ({gpu.address}, {gpu.uuid})" for gpu in state.gpus)
 
 
-def _groups(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
+def _build_groups(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:
     rows: list[Wanted] = []
     taken: dict[str, str] = {}
     for name, group in zip(group_names(fragment), fragment.groups, strict=True):

@@ -28,19 +28,19 @@ BACK = "they would bring NVIDIA's software back, for a package that depends on i
 HINT = "remove by hand what stands in the way, as the package manager names it, then apply again"
 
 
-def _paths(kind: Family) -> Iterator[str]:
+def _list_paths(kind: Family) -> Iterator[str]:
     for name in (DRIVER, CONTAINER_TOOLKIT):
         yield from (sources.derive_path(name, kind), sources.get_key_path(name, kind))
 
 
 def desired(ctx: Ctx) -> Iterable[Resource]:
     """Yield gpuprov's own records and package sources of the driver and the container toolkit, which go."""
-    return [Absent(path) for path in (HELD_KERNELS, OURS, *_paths(find_family(ctx.facts)))]
+    return [Absent(path) for path in (HELD_KERNELS, OURS, *_list_paths(find_family(ctx.facts)))]
 
 
 def list_paths(_host: HostSpec, _block: NvidiaAbsent) -> list[str]:
     """Return the paths of all families."""
-    return [HELD_KERNELS, OURS, *(path for kind in FAMILIES for path in _paths(kind))]
+    return [HELD_KERNELS, OURS, *(path for kind in FAMILIES for path in _list_paths(kind))]
 
 
 def make(ctx: Ctx) -> dict[str, Json]:
@@ -56,11 +56,11 @@ def make(ctx: Ctx) -> dict[str, Json]:
         "may_remove": list(list_beside()) if going else [],
         "release": [*held, *kernels],
         **role_values(desired(ctx), "absent"),
-        "tasks": hand_steps(_steps(ctx), TASKS),
+        "tasks": hand_steps(_list_steps(ctx), TASKS),
     }
 
 
-def _steps(ctx: Ctx) -> Iterator[Step]:
+def _list_steps(ctx: Ctx) -> Iterator[Step]:
     current, loaded = ctx.facts.get(RUNFILE), list_loaded(ctx.facts)
     images = [image.image for image in ctx.facts.get(initramfs.INITRAMFS) if holds_driver(image)]
     container = ctx.facts.get(system.CONTAINER)

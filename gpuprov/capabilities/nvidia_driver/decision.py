@@ -125,13 +125,13 @@ def components(ctx: Ctx, archives: Iterable[tuple[str, str]]) -> dict[str, str]:
     text = "# Managed by gpuprov: change the inventory, then apply again.\n"
     text += "# Components of the NVIDIA driver, from the archives that this host already takes main from.\n"
     for address, suite in archives:
-        key = _signed_by(ctx.facts.get(REPOSITORIES), address, suite)
+        key = _find_signing_key(ctx.facts.get(REPOSITORIES), address, suite)
         text += f"\nTypes: deb\nURIs: {address}\nSuites: {suite}\nComponents: contrib non-free non-free-firmware\n"
         text += f"Signed-By: {key}\n" if key.startswith("/") else ""
     return {"/etc/apt/sources.list.d/gpuprov-non-free.sources": text}
 
 
-def _signed_by(repo_state: sources.Host, address: str, suite: str) -> str:
+def _find_signing_key(repo_state: sources.Host, address: str, suite: str) -> str:
     """Return the key by which the host's own source of this archive is trusted: apt reads no list if another source of
     it names another key."""
     place = sources.parse_url(address, repo_state)

@@ -48,19 +48,19 @@ def make(ctx: Ctx) -> dict[str, Json]:
         "components": components,
         "leaving": deciding.leaving(ctx.fragment, ctx.facts),
     }
-    values |= _undecided() if waits else _decided(ctx, decision, values["leaving"])
+    values |= _make_undecided() if waits else _make_decided(ctx, decision, values["leaving"])
     values["tasks"] |= {"components": {"sources": components}} if components else {}
     return values
 
 
-def _undecided() -> dict[str, Json]:
+def _make_undecided() -> dict[str, Json]:
     words = dict.fromkeys(("of", "version", "flavour"), "")
     lists: dict[str, Json] = {name: [] for name in ("install", "remove")}
     parts: dict[str, Json] = {name: {} for name in ("packages", "signing", "runfile", "record", "forget")}
     return {**words, **lists, **parts, "leave": {"repository": {}}, "tasks": hand_nothing()}
 
 
-def _decided(ctx: Ctx, decision: Decision, leaving: list[str]) -> dict[str, Json]:
+def _make_decided(ctx: Ctx, decision: Decision, leaving: list[str]) -> dict[str, Json]:
     driver = ctx.fragment
     names, moves, own_packages = (
         package_names(driver, ctx.facts),

@@ -203,7 +203,7 @@ def _decide(
 ) -> Decision:
     on_bus = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
     if driver.source == "runfile":
-        return _of_runfile(driver, on_bus)
+        return _decide_for_runfile(driver, on_bus)
     names, installed = package_names(driver, facts), versions(facts)
     sets: resolve.Sets = names.sets
     if built is not None and names.precompiled:
@@ -232,7 +232,7 @@ def _decide(
     return msgspec.convert(answer, Decision)
 
 
-def _of_runfile(driver: NvidiaDriver, on_bus: list[str]) -> Decision:
+def _decide_for_runfile(driver: NvidiaDriver, on_bus: list[str]) -> Decision:
     branch = drivers.derive_branch(driver.version)
     choice = resolve.flavour(driver.kernel_modules, on_bus, build_kernel_module_table(), branch)
     answer = {

@@ -29,11 +29,11 @@ AFTER = frozenset(("pack", "brought", "unload"))
 def hand(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> dict[str, Json]:
     """Return the arguments of the tasks that are needed. values: those of the role."""
     steps = (
-        *_judging(ctx, decision, moves, values),
-        *_key(ctx),
-        *_installing(ctx, decision, moves, values),
-        *_of_builder(ctx, decision, moves, values),
-        *_loading(ctx, decision, moves),
+        *_make_judging_steps(ctx, decision, moves, values),
+        *_make_key_steps(ctx),
+        *_make_install_steps(ctx, decision, moves, values),
+        *_make_builder_steps(ctx, decision, moves, values),
+        *_make_loading_steps(ctx, decision, moves),
     )
     given = {**hand_nothing(), **hand_steps(steps, TASKS)}
     parts: dict[str, Json] = {"before": {}} if BEFORE & given.keys() else {}
@@ -51,10 +51,10 @@ def signs(ctx: Ctx) -> bool:
     return bool(ctx.fragment.signing.key_file) and not served(ctx.host, ctx.fragment)
 
 
-def _judging(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Steps:
+def _make_judging_steps(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Steps:
     needed = served(ctx.host, ctx.fragment) or moves.before or moves.install or moves.remove
     trial = {"install": [*moves.before, *moves.install], "remove": list(moves.remove)}
-    spare = _without_headers(deciding.spare(ctx))
+    spare = _describe_headerless_kernels(deciding.spare(ctx))
     yield Step("spare", {"msg": spare}, spare)
     yield Step("try", {**select_values(values, "of", "pin", "stream", "hint"), **trial}, needed)
     if deciding.installs_runfile(ctx, decision):
@@ -65,7 +65,7 @@ def _judging(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[s
     yield Step("installed", {"path": installer.locate(ctx.fragment)}, ctx.fragment.source == "runfile")
 
 
-def _key(ctx: Ctx) -> Steps:
+def _make_key_steps(ctx: Ctx) -> Steps:
     given, left = ctx.fragment.signing, ctx.facts.get(SITE_KEY)
     key = {"src": given.key_file, "dest": KEY_FILE, "mode": "0600"}
     certificate = {"src": given.certificate_file, "dest": CERTIFICATE_FILE, "mode": "0644"}
@@ -74,7 +74,7 @@ def _key(ctx: Ctx) -> Steps:
     yield Step("old_key", [{"path": path} for path in left], left and not signs(ctx))
 
 
-def _installing(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Json]) -> Steps:
+def _make_install_steps(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Json]) -> Steps:
     driver, elsewhere = ctx.fragment, served(ctx.host, ctx.fragment)
     of_runfile, moving = driver.source == "runfile", moves.install or moves.remove
     kernels = holds_kernels(ctx) and moving
@@ -86,10 +86,10 @@ def _installing(ctx: Ctx, decision: Decision, moves: Transaction, values: Mappin
     yield Step("packages", {}, forgets_kernels(ctx) if of_runfile else not elsewhere)
     yield Step("new_kernels", {}, kernels)
     yield Step("hold_new_kernels", {}, kernels)
-    yield Step("modules", _modules(ctx, decision, values), not elsewhere)
+    yield Step("modules", _describe_modules(ctx, decision, values), not elsewhere)
 
 
-def _modules(ctx: Ctx, decision: Decision, values: Mapping[str, Any]) -> dict[str, Json]:
+def _describe_modules(ctx: Ctx, decision: Decision, values: Mapping[str, Any]) -> dict[str, Json]:
     """Return what puts modules in place: linked from packages, or built by DKMS."""
     common = select_values(values, "version", "kernels")
     if ctx.fragment.source != "runfile" and ctx.fragment.build != "dkms":
@@ -111,7 +111,7 @@ def _modules(ctx: Ctx, decision: Decision, values: Mapping[str, Any]) -> dict[st
     return {**common, "state": "dkms", "package": values["module"], "module": _name_module(ctx, decision)}
 
 
-def _of_builder(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Steps:
+def _make_builder_steps(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> Steps:
     builder, elsewhere = ctx.fragment.build_host, served(ctx.host, ctx.fragment)
     packages = decision.packages
     driver = {
@@ -123,7 +123,7 @@ def _of_builder(ctx: Ctx, decision: Decision, moves: Transaction, values: Mappin
         "stand_in": [f"{name}={packages[name]}" for name in moves.source_packages if name in moves.remove],
         "moves": bool(moves.install or moves.remove),
         "prebuilt": prebuilt(ctx.facts),
-        "prebuilt_sums": _sums(ctx.facts),
+        "prebuilt_sums": _find_checksums(ctx.facts),
         "reload": bool(deciding.reload_reasons(ctx, decision)),
     }
     fix = f"gpuprov apply --full --limit {builder}, which packs the modules again"
@@ -140,10 +140,10 @@ def _name_module(ctx: Ctx, decision: Decision) -> str:
     return package_names(ctx.fragment, ctx.facts).modules.get(decision.flavour, "nvidia")
 
 
-def _loading(ctx: Ctx, decision: Decision, moves: Transaction) -> Steps:
+def _make_loading_steps(ctx: Ctx, decision: Decision, moves: Transaction) -> Steps:
     elsewhere, reasons = served(ctx.host, ctx.fragment), deciding.reload_reasons(ctx, decision)
     under_installer = deciding.installs_runfile(ctx, decision)
-    reason = _reason(ctx, decision) if reasons else ""
+    reason = _explain_reload(ctx, decision) if reasons else ""
     on_bus = bool(pci.served(ctx.facts.get(pci.NVIDIA_FUNCTIONS))) and not ctx.facts.get(system.CONTAINER)
     yield Step("stop", {}, reasons and (moves.install or moves.remove) and not elsewhere)
     yield Step("unload", {}, reasons and not under_installer)
@@ -151,7 +151,7 @@ def _loading(ctx: Ctx, decision: Decision, moves: Transaction) -> Steps:
     yield Step("driver_loaded", {"wanted": on_bus})
 
 
-def _reason(ctx: Ctx, decision: Decision) -> str:
+def _explain_reload(ctx: Ctx, decision: Decision) -> str:
     now = deciding.loaded(ctx)
     flavour = "open" if now.open else "proprietary"
     if (now.version, flavour) == (decision.version, decision.flavour):
@@ -162,7 +162,7 @@ def _reason(ctx: Ctx, decision: Decision) -> str:
     )
 
 
-def _without_headers(spare: list[str]) -> str:
+def _describe_headerless_kernels(spare: list[str]) -> str:
     """Return the message about old kernels that nothing is built for; empty if there are none."""
     message = (
         f"no headers are offered for {', '.join(spare)}, which neither runs nor is started next: it gets no driver"
@@ -171,7 +171,7 @@ def _without_headers(spare: list[str]) -> str:
     return f"{message}. Fix: {way}" if spare else ""
 
 
-def _sums(facts: Facts) -> str:
+def _find_checksums(facts: Facts) -> str:
     """Return the checksums of the build host's installed modules, if they are as it packed them."""
     whole = [packed for packed in facts.get(PREBUILT) if packed.sums == packed.recorded and all(packed.files.values())]
     return whole[0].sums if len(whole) == 1 else ""

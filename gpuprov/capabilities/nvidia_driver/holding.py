@@ -36,7 +36,14 @@ def holding(ctx: Ctx, moves: Transaction, module: str) -> dict[str, Json]:
     packages = list(moves.whole)
     if served(ctx.host, ctx.fragment):
         packages = [*(name for name in moves.whole if name not in moves.source_packages), module + SUFFIX]
-    every = [*moves.whole, *packages, *moves.present, *moves.remove, *kernels, *_signatures(ctx, moves.remove)]
+    every = [
+        *moves.whole,
+        *packages,
+        *moves.present,
+        *moves.remove,
+        *kernels,
+        *_list_signature_packages(ctx, moves.remove),
+    ]
     return {
         "hold": list(dict.fromkeys([*packages, *(kernels if keeps else [])])) if ctx.fragment.hold else [],
         "release": list(dict.fromkeys(every)),
@@ -45,7 +52,7 @@ def holding(ctx: Ctx, moves: Transaction, module: str) -> dict[str, Json]:
     }
 
 
-def _signatures(ctx: Ctx, remove: Iterable[str]) -> list[str]:
+def _list_signature_packages(ctx: Ctx, remove: Iterable[str]) -> list[str]:
     """Return Ubuntu's packages that hold the signatures of precompiled modules: they are released when those modules
     are removed."""
     leave = any(name.startswith("linux-modules-nvidia-") for name in remove)

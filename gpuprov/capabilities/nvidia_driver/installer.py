@@ -32,7 +32,7 @@ def judge(driver: NvidiaDriver) -> dict[str, Json]:
 
 def install(ctx: Ctx, decision: Decision, kernels: list[str]) -> dict[str, Json]:
     """Return what runs the installer."""
-    options = _options(ctx, decision, kernels)
+    options = _list_options(ctx, decision, kernels)
     driver = ctx.fragment
     return {"path": locate(driver), "version": driver.version, "flavour": decision.flavour, "options": options}
 
@@ -44,7 +44,7 @@ def record(driver: NvidiaDriver) -> dict[str, str]:
     return {runfile.OURS: json.dumps(named) + "\n"}
 
 
-def _options(ctx: Ctx, decision: Decision, kernels: list[str]) -> list[str]:
+def _list_options(ctx: Ctx, decision: Decision, kernels: list[str]) -> list[str]:
     """Return options of the installer (https://github.com/NVIDIA/nvidia-installer/blob/main/option_table.h), by the
     first version that has them."""
     running, branch = ctx.facts.get(system.PLATFORM).kernel, int(decision.branch)

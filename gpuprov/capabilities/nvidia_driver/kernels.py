@@ -61,7 +61,7 @@ def of_next_boot(ctx: Ctx) -> Outcome:
     kernel, suffix = ahead.kernel, f" ({ahead.note})" if ahead.note else ""
     policy, version = ctx.fragment.kernel_upgrades, installed_version(ctx.fragment, ctx.facts)
     expected = f"{kernel.release} with {version or 'a driver'}"
-    if bad := next(filter(None, (_lacking(ctx, ahead, kernel, version) for kernel in ahead.each)), None):
+    if bad := next(filter(None, (_find_lacking(ctx, ahead, kernel, version) for kernel in ahead.each)), None):
         return bad
     if holds_kernels(ctx):
         known = images(ctx.facts)
@@ -85,7 +85,7 @@ def of_next_boot(ctx: Ctx) -> Outcome:
     return ok(f"{kernel.release} has {version}{runs}{suffix}")
 
 
-def _lacking(ctx: Ctx, ahead: Coming, kernel_modules: KernelModules, version: str) -> Outcome | None:
+def _find_lacking(ctx: Ctx, ahead: Coming, kernel_modules: KernelModules, version: str) -> Outcome | None:
     """Return the failure that names what a kernel lacks that boots next or after that; None if it lacks nothing."""
     running, suffix = ctx.facts.get(system.PLATFORM).kernel, f" ({ahead.note})" if ahead.note else ""
     which = "the next boot's" if kernel_modules is ahead.kernel else "the one that boots after the next"
@@ -97,7 +97,7 @@ def _lacking(ctx: Ctx, ahead: Coming, kernel_modules: KernelModules, version: st
             f"{kernel_modules.release}, {which}, has no modules here: it was removed, or is an entry for a "
             f"rescue{suffix}"
         )
-        hint = f"have the bootloader start a kernel that is installed{_stay(ctx, kernel_modules, running)}"
+        hint = f"have the bootloader start a kernel that is installed{_suggest_kernel(ctx, kernel_modules, running)}"
         return fail(f"an installed kernel with {version or 'a driver'}", message, hint)
     if kernel_modules.nvidia != version or not version or kernel_modules.alien:
         has = (
@@ -110,7 +110,7 @@ def _lacking(ctx: Ctx, ahead: Coming, kernel_modules: KernelModules, version: st
             f" has {has}{why(ctx, kernel_modules)}{'; and no initramfs' * bare}{suffix}"
         )
         return fail(
-            f"{kernel_modules.release} with {version or 'a driver'}", message, _hint(ctx, kernel_modules, running)
+            f"{kernel_modules.release} with {version or 'a driver'}", message, _make_hint(ctx, kernel_modules, running)
         )
     if bare:
         made = words(ctx.facts.get(system.OS_RELEASE)).make_initramfs.format(kernel_modules.release)
@@ -120,7 +120,7 @@ def _lacking(ctx: Ctx, ahead: Coming, kernel_modules: KernelModules, version: st
         return fail(
             f"an initramfs for {kernel_modules.release}",
             message,
-            f"{repair(ctx)}{made}{_stay(ctx, kernel_modules, running)}",
+            f"{repair(ctx)}{made}{_suggest_kernel(ctx, kernel_modules, running)}",
         )
     return None
 
@@ -135,8 +135,8 @@ def why(ctx: Ctx, kernel: KernelModules) -> str:
     return ""
 
 
-def _hint(ctx: Ctx, kernel: KernelModules, running: str) -> str:
-    return f"{repair(ctx)}gpuprov apply, which builds for every kernel{_stay(ctx, kernel, running)}"
+def _make_hint(ctx: Ctx, kernel: KernelModules, running: str) -> str:
+    return f"{repair(ctx)}gpuprov apply, which builds for every kernel{_suggest_kernel(ctx, kernel, running)}"
 
 
 def before_the_boot(ctx: Ctx, lacking: Collection[str]) -> str:
@@ -144,11 +144,11 @@ def before_the_boot(ctx: Ctx, lacking: Collection[str]) -> str:
     one follows from."""
     ahead, running = coming(ctx.facts), ctx.facts.get(system.PLATFORM).kernel
     first = next((kernel for kernel in (ahead.each if ahead else ()) if kernel.release in lacking), None)
-    advice = _stay(ctx, first, running) if first else ""
+    advice = _suggest_kernel(ctx, first, running) if first else ""
     return f"{advice} ({first.release} boots next)" if first and advice else ""
 
 
-def _stay(ctx: Ctx, kernel: KernelModules, running: str) -> str:
+def _suggest_kernel(ctx: Ctx, kernel: KernelModules, running: str) -> str:
     """Return how to start another kernel that has all it needs; empty if there is none."""
     others = [other for other in built_here(ctx.fragment, ctx.facts) if other.bootable and other is not kernel]
     able = [other.release for other in others if other.nvidia and not other.alien and other.initramfs]
@@ -156,7 +156,7 @@ def _stay(ctx: Ctx, kernel: KernelModules, running: str) -> str:
     if not back:
         return ""
     known = words(ctx.facts.get(system.OS_RELEASE))
-    choice = _choices(ctx).get(back, "")
+    choice = _map_choices(ctx).get(back, "")
     start = known.start_entry.format(shlex.quote(choice)) if choice and known.start_entry else ""
     return (
         f"; until then do not reboot, or have {back} start{', one time' * bool(start)}: "
@@ -164,7 +164,7 @@ def _stay(ctx: Ctx, kernel: KernelModules, running: str) -> str:
     )
 
 
-def _choices(ctx: Ctx) -> dict[str, str]:
+def _map_choices(ctx: Ctx) -> dict[str, str]:
     try:
         return ctx.facts.get(NEXT_BOOT).choices
     except ProbeFailed:

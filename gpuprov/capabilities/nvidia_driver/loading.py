@@ -64,12 +64,12 @@ def in_initramfs(ctx: Ctx) -> Outcome:
 def kept_away(ctx: Ctx) -> Outcome:
     """No setting keeps the driver from the host's GPUs at the next boot: neither modprobe's, nor a parameter of the
     entry that starts."""
-    expected, entries = "nothing that keeps NVIDIA's driver from the GPUs", _next_entries(ctx)
-    wrong = dict([*_not_loaded(ctx, entries), *_taken(ctx, entries)])
+    expected, entries = "nothing that keeps NVIDIA's driver from the GPUs", _list_next_entries(ctx)
+    wrong = dict([*_find_unloaded(ctx, entries), *_find_taken_gpus(ctx, entries)])
     if wrong:
         return fail(expected, "; ".join(wrong), "; ".join(dict.fromkeys(wrong.values())))
     listed = ctx.facts.get(modules.MODPROBE).blacklist.union(
-        *(_names(entry.get("modprobe.blacklist", "")) for entry in entries)
+        *(_list_names(entry.get("modprobe.blacklist", "")) for entry in entries)
     )
     by_name = " ".join(sorted(NEEDED & listed))
     suffix = (
@@ -78,12 +78,12 @@ def kept_away(ctx: Ctx) -> Outcome:
         else ""
     )
     ids = ctx.facts.get(modules.MODPROBE).options.get(VFIO, {}).get("ids", "")
-    if any(_holds(ids, gpu.identifier) for gpu in _gpus(ctx)):
+    if any(_is_true_for_all(ids, gpu.identifier) for gpu in _list_gpus(ctx)):
         suffix += f"; vfio-pci ids={ids} would take GPUs, and nothing loads vfio-pci early"
     return ok(f"nothing does{suffix}", expected)
 
 
-def _next_entries(ctx: Ctx) -> list[BootEntry]:
+def _list_next_entries(ctx: Ctx) -> list[BootEntry]:
     """Return the entries of the kernels that start next, without rescue entries and those that gpuprov keeps for a boot
     that fails."""
     ahead = coming(ctx.facts)
@@ -92,7 +92,7 @@ def _next_entries(ctx: Ctx) -> list[BootEntry]:
     return [entry for entry in known if not {"single", "recovery", KEPT} & set(entry)]
 
 
-def _not_loaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
+def _find_unloaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
     """Yield each fault and its fix: a command that replaces a module and loads nothing, and `module_blacklist`, which
     applies whatever loads the module (https://docs.kernel.org/admin-guide/kernel-parameters.html)."""
     for name, command in sorted(ctx.facts.get(modules.MODPROBE).install.items()):
@@ -100,14 +100,14 @@ def _not_loaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]
             places = " ".join(ctx.facts.get(modules.MODPROBE).places.get(("install", name), []))
             fix = f"take install {name} out of {places}" if places else f"grep -rn install {PLACES}, and take it out"
             yield f"install {name} {command} (modprobe.d)", fix
-    if entries and all(NEEDED & _names(entry.get("module_blacklist", "")) for entry in entries):
+    if entries and all(NEEDED & _list_names(entry.get("module_blacklist", "")) for entry in entries):
         yield (
             f"module_blacklist={entries[0]['module_blacklist']} (boot entries)",
-            _out_of_entries(ctx, "module_blacklist"),
+            _describe_removed_words(ctx, "module_blacklist"),
         )
 
 
-def _taken(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
+def _find_taken_gpus(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
     """Yield GPUs that vfio-pci takes by their ids, if it loads before NVIDIA's driver: by a list, from an initramfs, by
     a softdep, as a part of the kernel. GPUs bound to it now are meant for it
     (https://docs.kernel.org/driver-api/vfio.html)."""
@@ -119,26 +119,30 @@ def _taken(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
     of_modprobe = known.options.get(VFIO, {}).get("ids", "")
     for every, place, fix in (
         ([of_modprobe] * (early and not built_in), "modprobe.d", f"grep -rn vfio {PLACES}, and take the ids out"),
-        (of_entries * (early or built_in), "boot entries", _out_of_entries(ctx, "vfio-pci.ids")),
+        (of_entries * (early or built_in), "boot entries", _describe_removed_words(ctx, "vfio-pci.ids")),
     ):
-        taken = [gpu.address for gpu in _gpus(ctx) if every and all(_holds(ids, gpu.identifier) for ids in every)]
+        taken = [
+            gpu.address
+            for gpu in _list_gpus(ctx)
+            if every and all(_is_true_for_all(ids, gpu.identifier) for ids in every)
+        ]
         if taken:
             yield f"vfio-pci ids={every[0]} ({place}), which takes {' '.join(taken)}", fix
 
 
-def _gpus(ctx: Ctx) -> list[pci.PciFunction]:
+def _list_gpus(ctx: Ctx) -> list[pci.PciFunction]:
     return list(pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)))
 
 
-def _holds(ids: str, identifier: str) -> bool:
+def _is_true_for_all(ids: str, identifier: str) -> bool:
     return identifier in [":".join(part.lower().split(":")[:2]) for part in ids.split(",")]
 
 
-def _names(listed: str) -> frozenset[str]:
+def _list_names(listed: str) -> frozenset[str]:
     return frozenset(map(modules.underscored, listed.split(",")))
 
 
-def _out_of_entries(ctx: Ctx, word: str) -> str:
+def _describe_removed_words(ctx: Ctx, word: str) -> str:
     return ENTRIES[family(ctx.facts.get(system.OS_RELEASE)) or "debian"].format(word)
 
 

@@ -165,10 +165,10 @@ def user_space(ctx: Ctx) -> Outcome:
         elsewhere = "another installation's libraries win: " + nvidia.LIBRARIES.evidence
         mixed = "the packages are of several versions, which no reboot fixes: gpuprov apply"
         return fail(newest, " ".join(wrong), mixed if len(present) > 1 else elsewhere)
-    return _answers(ctx, newest) or ok("; ".join((listed, *ctx.facts.get(nvidia.SMI).warnings)))
+    return _judge_answer(ctx, newest) or ok("; ".join((listed, *ctx.facts.get(nvidia.SMI).warnings)))
 
 
-def _answers(ctx: Ctx, version: str) -> Outcome | None:
+def _judge_answer(ctx: Ctx, version: str) -> Outcome | None:
     """Return the failure of nvidia-smi's answer; None if it is right, or if no GPU could answer."""
     kind = ctx.facts.get(system.CONTAINER)
     running = ctx.facts.get(nvidia.DRIVER).version

@@ -145,7 +145,7 @@ def resolvable(ctx: Ctx) -> Outcome:
             expected, message, "gpuprov apply --only kernel,nouveau, reboot, then apply again; or version 550 or newer"
         )
     changes: list[Change] = []
-    if current.version != decision.version or _wrong_flavour(ctx):
+    if current.version != decision.version or _list_wrong_flavour(ctx):
         changes = [Change(kind="package", name="NVIDIA's runfile", before=current.version, after=decision.version)]
     summary = f"{decision.version} ({decision.flavour}: {decision.reason})"
     return Outcome(
@@ -176,7 +176,7 @@ def flavour(ctx: Ctx) -> Outcome:
     expected = f"{decision.flavour}: {decision.reason}"
     if not current.open:
         return fail(expected, "no kernel has an NVIDIA module", "gpuprov apply")
-    if wrong := _wrong_flavour(ctx):
+    if wrong := _list_wrong_flavour(ctx):
         other = "proprietary" if decision.flavour == "open" else "open"
         return fail(expected, f"{other} for {' '.join(wrong)}", "gpuprov apply installs the other flavour")
     running = "open" if loaded.open else "proprietary"
@@ -186,7 +186,7 @@ def flavour(ctx: Ctx) -> Outcome:
     return ok(decision.flavour, expected)
 
 
-def _wrong_flavour(ctx: Ctx) -> list[str]:
+def _list_wrong_flavour(ctx: Ctx) -> list[str]:
     is_open = decide(ctx.fragment, ctx.facts).flavour == "open"
     return [kernel for kernel, other in ctx.facts.get(runfile.RUNFILE).open.items() if other != is_open]
 

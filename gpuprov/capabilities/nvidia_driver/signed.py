@@ -42,7 +42,7 @@ def secure_boot(ctx: Ctx) -> Outcome:
     if not ctx.facts.get(house.SECURE_BOOT):
         return enrolment.judge_off(ctx.facts)
     if ctx.fragment.build == "precompiled":
-        return _signed_elsewhere(ctx)
+        return _judge_precompiled(ctx)
     file = ctx.fragment.signing.certificate_file
     if file:
         return enrolment.judge_preflight(ctx)
@@ -61,7 +61,7 @@ def secure_boot(ctx: Ctx) -> Outcome:
     return fail("Secure Boot off, or the DKMS key enrolled", "Secure Boot is on, the DKMS key is not enrolled", hint)
 
 
-def _signed_elsewhere(ctx: Ctx) -> Outcome:
+def _judge_precompiled(ctx: Ctx) -> Outcome:
     """Return the outcome for precompiled modules: Ubuntu's are signed as its kernel is, NVIDIA's for dnf with a key
     that no firmware has by itself (https://github.com/NVIDIA/yum-packaging-precompiled-kmod/issues/67)."""
     if family(ctx.facts.get(system.OS_RELEASE)) == "debian":
@@ -124,10 +124,12 @@ def signed(ctx: Ctx) -> Outcome:
         if state.written or state.key:
             left = SETTINGS_FILE if state.written else KEY_FILE
             return fail("no key of the site's here", f"{left} is left of one", "gpuprov apply takes it away")
-        return _by_others(ctx, state.modules)
+        return _judge_without_key(ctx, state.modules)
     certificate = certificates.of_file(signing.certificate_file)
     expected = f"signed with the certificate {certificate['serial']} ({signing.certificate_file})"
-    problem = "" if elsewhere else _kept(state.key, state.certificate == certificate["content"], pair=state.pair)
+    problem = (
+        "" if elsewhere else _explain_key_fault(state.key, state.certificate == certificate["content"], pair=state.pair)
+    )
     if problem:
         change = Change(kind="file", name=KEY_FILE, after="the site's key")
         return fail(expected, problem, "gpuprov apply", changes=[change])
@@ -151,7 +153,7 @@ def signed(ctx: Ctx) -> Outcome:
     return ok(f"{counted(len(state.modules), 'module')} of {' '.join(targets)}", expected)
 
 
-def _by_others(ctx: Ctx, signatures: Iterable[Signature]) -> Outcome:
+def _judge_without_key(ctx: Ctx, signatures: Iterable[Signature]) -> Outcome:
     """Return the outcome without a key of the site: whether Secure Boot allows loading the modules of the kernels that
     start next."""
     ahead = coming(ctx.facts)
@@ -180,7 +182,7 @@ def _by_others(ctx: Ctx, signatures: Iterable[Signature]) -> Outcome:
     return fail(expected, f"signed by {named}, and no enrolled certificate has that serial number", known)
 
 
-def _kept(key: str, certificate: bool, *, pair: bool | None) -> str:
+def _explain_key_fault(key: str, certificate: bool, *, pair: bool | None) -> str:
     """Return what is wrong with the key on the host; empty if nothing is."""
     if not key:
         return f"{KEY_FILE} is not on the host"

@@ -34,7 +34,7 @@ ROOTS = {"owner": "root", "group": "root"}
 PLATFORM = "{{ host_platform }}"
 
 
-def _modules_of_builder(title: str, key: str, state: str, why: str = "", **more: Any) -> Task:
+def _make_builder_task(title: str, key: str, state: str, why: str = "", **more: Any) -> Task:
     arguments = {"state": state, "platform": PLATFORM}
     return step(title, "prebuilt", key, arguments, why=why, **more)
 
@@ -45,11 +45,11 @@ def _copy_package(answer: str) -> Task:
     return step("Copy the package to the host", "fetch", "copy", {"public": True}, **more)
 
 
-def _driver_loaded(title: str, key: str, state: str, **more: Any) -> Task:
+def _make_loading_task(title: str, key: str, state: str, **more: Any) -> Task:
     return step(title, "driver_loaded", key, {"state": state}, **more)
 
 
-def _file(title: str, key: str, options: Options, **more: Any) -> Task:
+def _make_file_task(title: str, key: str, options: Options, **more: Any) -> Task:
     return Task(title=title, module="ansible.builtin.file", options=options, key=key, **more)
 
 
@@ -58,7 +58,7 @@ BEFORE = Part(
     file="before",
     key="before",
     tasks=(
-        _file(
+        _make_file_task(
             "Create the key's folder",
             "folder",
             {**taken("path"), "state": "directory", **ROOTS, "mode": "0700"},
@@ -74,7 +74,7 @@ BEFORE = Part(
             secret=True,
         ),
         files("Sign DKMS modules with it", part="signing"),
-        _file("Remove the site's old signing key", "old_key", ABSENT, each="path"),
+        _make_file_task("Remove the site's old signing key", "old_key", ABSENT, each="path"),
         packages("Install build tools and headers", key="tools", options=OWN),
         step(
             "Build the kernel modules aside",
@@ -121,7 +121,7 @@ OF_BUILD_HOST = Part(
     file="build_host",
     key="brought",
     tasks=(
-        _modules_of_builder(
+        _make_builder_task(
             "Check that the build host packaged modules for this host",
             "brought",
             "brought",
@@ -155,7 +155,7 @@ RUNFILE = Part(
     key="installer",
     tasks=(
         stop_clients("Stop services that use the old driver", "unload_first", checks=False),
-        _driver_loaded("Unload the driver for the installer", "unload_first", "out", checks=False),
+        _make_loading_task("Unload the driver for the installer", "unload_first", "out", checks=False),
         step(
             "Run NVIDIA's installer",
             "driver_runfile",
@@ -171,7 +171,7 @@ AFTER = Part(
     file="after",
     key="after",
     tasks=(
-        _modules_of_builder(
+        _make_builder_task(
             "Package the modules for other hosts",
             "pack",
             "packed",
@@ -182,7 +182,7 @@ AFTER = Part(
         files("Remove the record of held kernels", part="forget"),
         repository("Remove the package source of another driver", part="leave"),
         stop_clients("Stop services that use the old driver", "unload", checks=False),
-        _driver_loaded(
+        _make_loading_task(
             "Unload the old driver",
             "unload",
             "out",
@@ -210,7 +210,7 @@ TASKS: Stages = {
             file="build_host",
             key="judged",
             tasks=(
-                _modules_of_builder(
+                _make_builder_task(
                     "Check that the build host's modules are for this host",
                     "judged",
                     "judged",
@@ -238,7 +238,7 @@ TASKS: Stages = {
                     why="Also for kernels that came after the driver, or whose modules were lost.",
                 ),
                 files("Record the installed runfile", part="runfile", checks=False),
-                _file("Remove the installer", "installed", ABSENT, prepares="never", checks=False),
+                _make_file_task("Remove the installer", "installed", ABSENT, prepares="never", checks=False),
                 AFTER,
             ),
             undo=give_up(
@@ -250,7 +250,7 @@ TASKS: Stages = {
     ),
     "configure": (step("Request a reboot if the driver needs one", "reason"),),
     "service": (
-        _driver_loaded("Load the driver and the modules that depend on it", "driver_loaded", "loaded"),
+        _make_loading_task("Load the driver and the modules that depend on it", "driver_loaded", "loaded"),
         start_clients("Restart what was stopped for the driver"),
     ),
 }

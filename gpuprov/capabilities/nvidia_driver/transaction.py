@@ -112,7 +112,7 @@ def transaction(ctx: Ctx, decision: Decision) -> Transaction:
     behind = [row for row in related if row.name not in replaced and row.version not in {full, *own_packages.values()}]
     alien = [row for row in behind if row.architecture not in known.own]
     native = [row.name for row in behind if row.architecture in known.own and row.name not in own_packages]
-    targets = _targets(native, seen(ctx.fragment, ctx.facts), full, decision.version)
+    targets = _choose_targets(native, seen(ctx.fragment, ctx.facts), full, decision.version)
     moving = [f"{name}={version}" for name, version in targets.items() if have.get(name) != version]
     moving += [f"{row.name}:{row.architecture}={full}" for row in alien]
     changed = [name for name, version in own_packages.items() if have.get(name) != version]
@@ -150,7 +150,7 @@ def made_by_nvidia(ctx: Ctx, decision: Decision) -> list[Row]:
     return [row for row in rows if "nvidia.com" in row.vendor and row.version != full]
 
 
-def _targets(native: Iterable[str], index: Mapping[str, list[str]], full: str, version: str) -> dict[str, str]:
+def _choose_targets(native: Iterable[str], index: Mapping[str, list[str]], full: str, version: str) -> dict[str, str]:
     """Return the version that each package moves to: the modules' own if it exists, else the newest of the same driver
     version."""
     form = re.compile(rf"([0-9]+:)?{re.escape(version)}(-|\Z)")

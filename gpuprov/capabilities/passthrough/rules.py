@@ -55,11 +55,11 @@ def list_addresses(block: Passthrough) -> set[str]:
 def rules(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
     if not block.gpus:
         return
-    yield from _selectors(host, block)
-    yield from _driver(host, block)
-    yield from _isolation(host)
-    yield from _switches(host, block)
-    shared = OF_SWITCHES if _mode(host) == "shared-nvswitch" else ()
+    yield from _check_selectors(host, block)
+    yield from _check_driver(host, block)
+    yield from _check_isolation(host)
+    yield from _check_switches(host, block)
+    shared = OF_SWITCHES if _find_mode(host) == "shared-nvswitch" else ()
     for name in NEED_A_GPU if lends_all(host, block) else ():
         if name in host.capabilities and name not in shared:
             hint = f"{name}: false for these hosts, or lend some of the GPUs only"
@@ -68,7 +68,7 @@ def rules(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
         yield problem("", "contradicts vgpu_guest, which is for a guest", "vgpu_guest: false")
 
 
-def _selectors(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
+def _check_selectors(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
     named = () if block.gpus == "all" else block.gpus
     for index, text in enumerate(named):
         if not (ADDRESS.fullmatch(text) if is_address(text) else gpus.find_gpu(text)):
@@ -94,7 +94,7 @@ def _explain_selector(text: str) -> tuple[str, str]:
     return gpus.explain_unknown(text)
 
 
-def _driver(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
+def _check_driver(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
     model = find_model(host)
     if model and model.key.startswith(pcie.ARM_GPUS) != (block.driver != "vfio-pci"):
         # Memory of the GPU that is coherent with the CPU's:
@@ -103,7 +103,7 @@ def _driver(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
         yield problem("driver", f"is {block.driver}, and that of {model.key} is {right}", f"driver: {right}")
 
 
-def _isolation(host: HostSpec) -> Iterable[Problem]:
+def _check_isolation(host: HostSpec) -> Iterable[Problem]:
     block = host.capabilities.get("pcie")
     if getattr(block, "acs", "keep") == "disabled":
         message = "contradicts pcie.acs: without ACS, virtual machines are not kept apart, and groups grow"
@@ -112,16 +112,16 @@ def _isolation(host: HostSpec) -> Iterable[Problem]:
         yield problem("", "contradicts pcie.iommu, which is disabled", "pcie: {iommu: keep}")
 
 
-def _mode(host: HostSpec) -> str:
+def _find_mode(host: HostSpec) -> str:
     return str(getattr(host.capabilities.get("fabric_manager"), "fabric_mode", ""))
 
 
-def _switches(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
+def _check_switches(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
     """Yield problems of boards with NVSwitches: full passthrough or shared NVSwitches, no third way.
 
     https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide (virtualization models)
     """
-    mode = _mode(host)
+    mode = _find_mode(host)
     if block.nvswitches and (block.gpus != "all" or mode):
         message = "goes with gpus: all, to one virtual machine whose own Fabric Manager runs them"
         yield problem("nvswitches", message, "gpus: all and fabric_manager: false; or nvswitches: false")

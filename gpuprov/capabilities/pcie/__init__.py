@@ -65,15 +65,15 @@ def export(facts: Facts) -> Fragment | None:
         acs="disabled"
         if values.get("acs") == "disabled" and not any(function.acs for function in state.path())
         else "keep",
-        max_read_request=_held(sizes.get("max_read_request", 0), hcas),
-        gpu_max_read_request=_held(sizes.get("gpu_max_read_request", 0), state.of("gpu")),
+        max_read_request=_count_held(sizes.get("max_read_request", 0), hcas),
+        gpu_max_read_request=_count_held(sizes.get("gpu_max_read_request", 0), state.of("gpu")),
         relaxed_ordering=ordering if ordering in ("enabled", "disabled") else "keep",  # type: ignore[arg-type]
         affinity="local" if values.get("affinity") == "local" else "keep",
     )
     return block if lines(block) else None
 
 
-def _held(size: int, functions: Iterable[Function]) -> int:
+def _count_held(size: int, functions: Iterable[Function]) -> int:
     return (
         size if size in catalogue.READ_REQUESTS and all(function.read_request == size for function in functions) else 0
     )

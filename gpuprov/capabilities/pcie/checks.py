@@ -118,7 +118,7 @@ def acs(ctx: Ctx) -> Group | Outcome:
     if machine := guest(ctx):
         return fail("bare metal", f"a virtual machine ({machine}): ACS is its host's", "pcie: {acs: keep}")
     if setting == "rdma_topo":
-        return _computed(state)
+        return _judge_computed(state)
     path = state.path()
     if not path:
         return fail("GPUs or HCAs", "none on the PCI bus", "lspci -nn")
@@ -141,7 +141,7 @@ def acs(ctx: Ctx) -> Group | Outcome:
     )
 
 
-def _computed(state: State) -> Outcome:
+def _judge_computed(state: State) -> Outcome:
     expected = "ACS as rdma_topo computes it"
     if not state.topo:
         return fail(expected, "no rdma_topo", "a rdma-core of version 61 or later")
@@ -169,14 +169,14 @@ def max_read_request(ctx: Ctx) -> Group | Outcome:
     """The maximum read request of each HCA, and of each GPU, has the wanted value."""
     sets = [
         (ctx.fragment.max_read_request, hcas, "HCA", "max_read_request"),
-        (ctx.fragment.gpu_max_read_request, _gpus, "GPU", "gpu_max_read_request"),
+        (ctx.fragment.gpu_max_read_request, _list_gpus, "GPU", "gpu_max_read_request"),
     ]
     groups, expected = list[Group](), []
     for size, find, what, setting in sets:
         if not size:
             continue
         functions = find(ctx)
-        if problem := _without_control(functions, f"{size} bytes", f"no {what}", "ls /sys/class/infiniband; lspci -nn"):
+        if problem := _judge_control(functions, f"{size} bytes", f"no {what}", "ls /sys/class/infiniband; lspci -nn"):
             return problem
         expected.append(f"{size} bytes of {counted(len(functions), what)}")
         groups.append(register(functions, "MaxReadReq", str(size), "{devices} has {before}", **{setting: str(size)}))
@@ -191,11 +191,11 @@ def max_read_request(ctx: Ctx) -> Group | Outcome:
     )
 
 
-def _gpus(ctx: Ctx) -> tuple[Function, ...]:
+def _list_gpus(ctx: Ctx) -> tuple[Function, ...]:
     return tuple(ctx.facts.get(PCIE).of("gpu"))
 
 
-def _without_control(functions: tuple[Function, ...], expected: str, none: str, hint: str) -> Outcome | None:
+def _judge_control(functions: tuple[Function, ...], expected: str, none: str, hint: str) -> Outcome | None:
     """Return the outcome where DevCtl of these functions cannot be compared."""
     if not functions:
         return fail(expected, none, hint)
@@ -214,8 +214,8 @@ def relaxed_ordering(ctx: Ctx) -> Group | Outcome:
     setting = ctx.fragment.relaxed_ordering
     if setting == "keep":
         return not_asked()
-    functions, expected = (*_gpus(ctx), *hcas(ctx)), f"relaxed ordering {setting}"
-    if problem := _without_control(functions, expected, "no GPU and no HCA", "lspci -nn"):
+    functions, expected = (*_list_gpus(ctx), *hcas(ctx)), f"relaxed ordering {setting}"
+    if problem := _judge_control(functions, expected, "no GPU and no HCA", "lspci -nn"):
         return problem
     group = register(functions, "relaxed ordering", setting, "{before}: {devices}", relaxed_ordering=setting)
     right = f"{setting} in {counted(len(functions), 'function')}"
@@ -240,7 +240,7 @@ def affinity(ctx: Ctx) -> Group | Outcome:
     functions, expected = hcas(ctx), "interrupts on local CPUs"
     if not functions:
         return fail(expected, "no HCA", "ls /sys/class/infiniband")
-    group = _local_interrupts(functions)
+    group = _group_interrupts(functions)
     if group.compare():
         return group
     if state.balancer and (problem := explain_policy(state.irqbalance, needed=True)):
@@ -251,7 +251,7 @@ def affinity(ctx: Ctx) -> Group | Outcome:
     return group
 
 
-def _local_interrupts(functions: tuple[Function, ...]) -> Group:
+def _group_interrupts(functions: tuple[Function, ...]) -> Group:
     astray: dict[str, list[str]] = {}
     for row in differing(functions, affinity="local"):
         astray.setdefault(row.address, []).append(row.setting.removeprefix("irq "))

@@ -29,7 +29,12 @@ VENDORS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "amd"
 )
 def hardware(ctx: Ctx) -> Outcome:
     """The spec asks for nothing that this machine does not support, or that would harm it."""
-    for expected, problem, hint in (*_acs(ctx), *_registers(ctx), *_devices(ctx), *_processor(ctx)):
+    for expected, problem, hint in (
+        *_refuse_acs(ctx),
+        *_refuse_registers(ctx),
+        *_refuse_devices(ctx),
+        *_refuse_processor(ctx),
+    ):
         return fail(expected, problem, hint)
     setting_lines = lines(ctx.fragment)
     return ok("; ".join(setting_lines)) if setting_lines else not_asked()
@@ -38,14 +43,14 @@ def hardware(ctx: Ctx) -> Outcome:
 Refusal = Iterator[tuple[str, str, str]]
 
 
-def _acs(ctx: Ctx) -> Refusal:
+def _refuse_acs(ctx: Ctx) -> Refusal:
     setting, state = ctx.fragment.acs, ctx.facts.get(PCIE)
     if setting == "keep":
         return
     if kind := guest(ctx):
         yield "bare metal", f"a virtual machine ({kind}): ACS is its host's, and needed there", KEEP
     if setting == "disabled":
-        yield from _zeros(state)
+        yield from _refuse_zeros(state)
         return
     kin = family(ctx.facts.get(system.OS_RELEASE))
     if not state.topo:
@@ -58,7 +63,7 @@ def _acs(ctx: Ctx) -> Refusal:
         yield "GRUB with drop-ins, which rdma_topo writes", f"a host of the {NAMES[kin]} family", hint
 
 
-def _zeros(state: State) -> Refusal:
+def _refuse_zeros(state: State) -> Refusal:
     computed = dict.fromkeys(name for other in state.others if (name := catalogue.find_acs_kind(other)))
     if computed:
         hint = f"pcie: {{acs: rdma_topo}}, with rdma-core 61 or later; or {KEEP}"
@@ -71,7 +76,7 @@ def _zeros(state: State) -> Refusal:
         yield "no function for virtual machines", message, KEEP
 
 
-def _registers(ctx: Ctx) -> Refusal:
+def _refuse_registers(ctx: Ctx) -> Refusal:
     state, block = ctx.facts.get(PCIE), ctx.fragment
     written = any((block.acs == "disabled", block.max_read_request, block.gpu_max_read_request))
     if (written or block.relaxed_ordering != "keep") and state.lockdown not in ("", "none"):
@@ -87,7 +92,7 @@ def _registers(ctx: Ctx) -> Refusal:
         yield "root ports that take relaxed ordering", message, "pcie: {relaxed_ordering: keep}"
 
 
-def _devices(ctx: Ctx) -> Refusal:
+def _refuse_devices(ctx: Ctx) -> Refusal:
     state, block = ctx.facts.get(PCIE), ctx.fragment
     if (block.max_read_request or block.affinity == "local") and "rdma" not in ctx.host.capabilities:
         known = {device.address for device in rdma.list_hcas(ctx.facts.get(rdma.DEVICES))}
@@ -99,7 +104,7 @@ def _devices(ctx: Ctx) -> Refusal:
         yield "irqbalance without a policy script of its own", f"irqbalance runs with {own[1]}", hint
 
 
-def _processor(ctx: Ctx) -> Refusal:
+def _refuse_processor(ctx: Ctx) -> Refusal:
     vendor = VENDORS.get(ctx.facts.get(PCIE).vendor, "")
     if ctx.fragment.iommu == "keep" or not vendor:
         return

@@ -29,20 +29,24 @@ def devices(ctx: Ctx) -> Outcome:
     the spec neither names nor counts devices, every adapter of the fabric on the PCI bus has its RDMA device."""
     block, present = ctx.fragment, ctx.facts.get(DEVICES)
     selected = select_devices(block, present)
-    beside = _left_out(present, selected)
+    beside = _describe_left_out(present, selected)
     number = str(block.count) if block.count else "one or more"
     expected = f"{number} {block.fabric} device{'s' if block.count != 1 else ''}"
     wrong = [device for device in selected if not is_of_fabric(block.fabric, device)]
     if wrong:
         problems = "; ".join(f"{device.name} ({device.address or device.driver}) is {_is(device)}" for device in wrong)
-        return fail(expected, problems + beside, _other_way(block, wrong[0]))
+        return fail(expected, problems + beside, _suggest_other_way(block, wrong[0]))
     if lost := find_unmatched(convert_selectors(block), present):
         problems = "; ".join(f"no device has {format_selector(selector)}" for selector in lost)
-        return fail(expected, problems + beside, f"{SHOW}; correct rdma.devices in the spec, or {_absent(ctx)}")
+        return fail(
+            expected, problems + beside, f"{SHOW}; correct rdma.devices in the spec, or {_suggest_where_to_look(ctx)}"
+        )
     if not selected:
         others = [device for device in present if device.works]
         problems = "; ".join(f"{device.name} is {_is(device)}" for device in others) or "no RDMA device"
-        return fail(expected, problems + beside, _other_way(block, others[0]) if others else _absent(ctx))
+        return fail(
+            expected, problems + beside, _suggest_other_way(block, others[0]) if others else _suggest_where_to_look(ctx)
+        )
     problems = ", ".join(f"{device.name} ({device.address or ' '.join(device.netdevs)})" for device in selected)
     if block.count and len(selected) != block.count:
         hint = f"a missing device: lspci, dmesg; one too many: name them in rdma.devices by pci; {SHOW}"
@@ -56,7 +60,7 @@ def devices(ctx: Ctx) -> Outcome:
     return ok(problems + beside, expected)
 
 
-def _left_out(present: tuple[RdmaDevice, ...], selected: tuple[RdmaDevice, ...]) -> str:
+def _describe_left_out(present: tuple[RdmaDevice, ...], selected: tuple[RdmaDevice, ...]) -> str:
     bridges = [device.name for device in present if device.bridge]
     virtual = sum(device.virtual for device in present if device not in selected)
     subs = [device for device in present if not device.works and not device.bridge]
@@ -88,7 +92,7 @@ def ports(ctx: Ctx) -> Outcome:
     problems, hints = [], []
     for device in selected:
         for port in device.ports:
-            if complaint := _complaint(device, port):
+            if complaint := _find_port_fault(device, port):
                 problems.append(f"{device.name} port {port.number} {complaint[0]}")
                 hints.append(complaint[1])
         problems += [f"{device.name}: {leg}" for leg in device.legs]
@@ -129,7 +133,7 @@ def _is(device: RdmaDevice) -> str:
     return f"{layers}, driver {device.driver or 'unknown'}" + (", iWARP" if device.node_type == "RNIC" else "")
 
 
-def _other_way(block: Rdma, device: RdmaDevice) -> str:
+def _suggest_other_way(block: Rdma, device: RdmaDevice) -> str:
     if device.driver == "mlx5_core" and (way := LINK_TYPE.get(block.fabric)):
         return f"{way.format(address=device.address)} and a reboot, if it is VPI; or the other rdma.fabric"
     if block.fabric == "iwarp":
@@ -139,7 +143,7 @@ def _other_way(block: Rdma, device: RdmaDevice) -> str:
     return f"the other rdma.fabric, or name the devices in rdma.devices; {SHOW}"
 
 
-def _absent(ctx: Ctx) -> str:
+def _suggest_where_to_look(ctx: Ctx) -> str:
     """Return where to look for what may be missing: the soft link, the module with the RDMA part of a driver, the
     adapter."""
     modules = ctx.facts.get(HOST).modules
@@ -154,7 +158,7 @@ def _absent(ctx: Ctx) -> str:
     return "lspci -nn | grep -iE 'infiniband|ethernet'; dmesg | grep -iE 'mlx5|infiniband'"
 
 
-def _complaint(device: RdmaDevice, port: RdmaPort) -> tuple[str, str] | None:
+def _find_port_fault(device: RdmaDevice, port: RdmaPort) -> tuple[str, str] | None:
     """Return the fault of a port and its fix; None if the port is in order."""
     infiniband = port.link_layer == "InfiniBand"
     if port.state == "ACTIVE":

@@ -17,10 +17,10 @@ def wanted_packages(ctx: Ctx) -> tuple[str, ...]:
     kind = family(ctx.facts.get(system.OS_RELEASE))
     if ctx.fragment.own_stack != "inbox" or kind is None:
         return ()
-    return catalogue.list_packages(kind, *_keys(ctx))
+    return catalogue.list_packages(kind, *_list_keys(ctx))
 
 
-def _keys(ctx: Ctx) -> tuple[str, ...]:
+def _list_keys(ctx: Ctx) -> tuple[str, ...]:
     return ("all", ctx.fragment.fabric, *(("opensm",) if ctx.host.name in ctx.fragment.opensm.hosts else ()))
 
 
@@ -31,7 +31,7 @@ def packages(ctx: Ctx) -> Outcome:
     if not required:
         return not_asked(f"the stack is {ctx.fragment.own_stack}")
     kind = family(ctx.facts.get(system.OS_RELEASE))
-    if lacking := catalogue.list_unknown(kind, *_keys(ctx)) if kind else ():
+    if lacking := catalogue.list_unknown(kind, *_list_keys(ctx)) if kind else ():
         message = f"no package names are known for {' or '.join(lacking)} on {ctx.facts.get(system.OS_RELEASE).name}"
         return fail(" ".join(required), message, f"another host for {lacking[0]}")
     broken = [name for name in required if name in installed and not installed[name].whole]

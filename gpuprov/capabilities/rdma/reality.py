@@ -36,12 +36,12 @@ def export(facts: Facts) -> Fragment | None:
     """Return the fabric of the devices that are present (InfiniBand first, software last), their number, rate and
     limits. A host that runs opensm is not named: only the inventory knows its name there."""
     devices, host = list_hcas(facts.get(DEVICES)), facts.get(HOST)
-    fabric = _fabric(devices)
+    fabric = _find_fabric(devices)
     if not fabric:
         return None
-    spec_block: dict[str, Json] = {"fabric": fabric, "memlock": _memlock(facts)}
+    spec_block: dict[str, Json] = {"fabric": fabric, "memlock": _find_shared_memlock(facts)}
     if fabric == "soft":
-        if (made := _soft(devices, host)) is None:
+        if (made := _read_soft_devices(devices, host)) is None:
             return None
         spec_block["soft"] = made
     elif fabric == "erdma":
@@ -72,7 +72,7 @@ def export(facts: Facts) -> Fragment | None:
     return block if isinstance(block, Rdma) else None
 
 
-def _fabric(devices: tuple[RdmaDevice, ...]) -> str:
+def _find_fabric(devices: tuple[RdmaDevice, ...]) -> str:
     drivers = {device.driver for device in devices}
     if any(is_of_fabric("infiniband", device) for device in devices):
         return "infiniband"
@@ -86,7 +86,7 @@ def _fabric(devices: tuple[RdmaDevice, ...]) -> str:
     return "soft" if devices else ""
 
 
-def _soft(devices: tuple[RdmaDevice, ...], host: RdmaHost) -> dict[str, Json] | None:
+def _read_soft_devices(devices: tuple[RdmaDevice, ...], host: RdmaHost) -> dict[str, Json] | None:
     """Return the software devices as gpuprov's unit makes them; None if they were not made by it."""
     rows = [line.split() for line in host.soft.config or ()]
     drivers = {row[0] for row in rows if len(row) == 2}
@@ -98,7 +98,7 @@ def _soft(devices: tuple[RdmaDevice, ...], host: RdmaHost) -> dict[str, Json] | 
     return {"driver": driver, "netdevs": [row[1] for row in rows if row[1] != "default"]}
 
 
-def _memlock(facts: Facts) -> str:
+def _find_shared_memlock(facts: Facts) -> str:
     """Return the limit that login sessions and services share; empty if they differ."""
     login = facts.get(boot.LOGIN_LIMITS).get("memlock", "")
     default = facts.get(systemd.DEFAULT_LIMITS).get("memlock", "")

@@ -71,7 +71,9 @@ def soft(ctx: Ctx) -> Group | Outcome:
             good.append(f"{own[0].name} on {netdev.name}")
             values[netdev.name, ""] = block.soft.driver
     expected = f"{block.soft.driver} on {', '.join(netdevs)}"
-    return Group(tuple(links), values, expected=expected, right=", ".join(good), fix=_hint(ctx, module), beside=absent)
+    return Group(
+        tuple(links), values, expected=expected, right=", ".join(good), fix=_make_hint(ctx, module), beside=absent
+    )
 
 
 def devices(block: Rdma, facts: Facts) -> list[tuple[Netdev, list[RdmaDevice], list[RdmaDevice]]]:
@@ -103,7 +105,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
     )
 
 
-def _hint(ctx: Ctx, module: str) -> str:
+def _make_hint(ctx: Ctx, module: str) -> str:
     host = ctx.facts.get(HOST)
     if host.modules.get(module) == "absent":
         return f"this kernel has no module {module}"

@@ -164,7 +164,7 @@ def list_steps(ctx: Context[Rdma], decided: Mapping[str, Any]) -> Iterator[Step]
         "erdma_run", select_values(erdma, "archive", "sha256", "named", "mode", "kernels", "environment"), erdma["run"]
     )
     yield Step("erdma_build", {"kernels": erdma["build"], "environment": erdma["environment"]})
-    yield from _ofed(decided["ofed"])
+    yield from _list_ofed_steps(decided["ofed"])
     opensm = {"state": "ran", "enabled": True, "answer": "opensm", "fix": OPENSM_FIX}
     own = decided["opensm"]
     yield Step("opensm", {"name": own["unit"], **opensm, "differs": own["differs"], "ask": own["ask"]}, own["here"])
@@ -172,10 +172,10 @@ def list_steps(ctx: Context[Rdma], decided: Mapping[str, Any]) -> Iterator[Step]
         given = {"name": part.unit, "state": decided["now"], "enabled": True, "differs": part.differs}
         yield Step("unit", {**given, "program": part.speaks, "fix": part.fix})
     yield Step("raise", [{"argv": argv} for argv in decided["limits"]["commands"]])
-    yield from _nccl(ctx, decided["nccl"])
+    yield from _list_nccl_steps(ctx, decided["nccl"])
 
 
-def _ofed(ofed: Mapping[str, Any]) -> Iterator[Step]:
+def _list_ofed_steps(ofed: Mapping[str, Any]) -> Iterator[Step]:
     yield Step("ofed", {}, ofed["asked"])
     yield Step("doca_host", {"package": ofed["source"], "named": ofed["named"]}, ofed["asked"])
     yield Step("ofed_build", [{"argv": argv} for argv in ofed["build"]])
@@ -186,7 +186,7 @@ def _ofed(ofed: Mapping[str, Any]) -> Iterator[Step]:
         yield Step("openibd_left", select_values(service, "unit", "left"))
 
 
-def _nccl(ctx: Context[Rdma], conf: Conf) -> Iterator[Step]:
+def _list_nccl_steps(ctx: Context[Rdma], conf: Conf) -> Iterator[Step]:
     block = ctx.fragment.nccl
     yield Step("nccl", {}, conf["manage"])
     yield Step("topology", {"src": block.topo_source, "dest": block.topo_file}, block.topo_source)

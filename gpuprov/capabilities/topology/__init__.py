@@ -22,11 +22,11 @@ problem = report_under(HERE)
 
 
 def rules(host: HostSpec, block: Topology) -> Iterable[Problem]:
-    yield from _nvlinks(host, block)
-    yield from _hcas(host, block)
+    yield from _check_nvlinks(host, block)
+    yield from _check_hcas(host, block)
 
 
-def _nvlinks(host: HostSpec, block: Topology) -> Iterable[Problem]:
+def _check_nvlinks(host: HostSpec, block: Topology) -> Iterable[Problem]:
     gpu = catalogue.find_gpu(host.gpu.model) if host.gpu else None
     known = count_nvlinks(gpu)
     if gpu is None or known is None or number(block) <= known:
@@ -36,7 +36,7 @@ def _nvlinks(host: HostSpec, block: Topology) -> Iterable[Problem]:
     yield problem("nvlinks", f"is {block.nvlinks}, and {gpu.key} has {has}", hint)
 
 
-def _hcas(host: HostSpec, block: Topology) -> Iterable[Problem]:
+def _check_hcas(host: HostSpec, block: Topology) -> Iterable[Problem]:
     """Yield problems of HCA settings, which need devices on the PCI bus, and something that brings them up."""
     fields = [
         key
@@ -68,27 +68,27 @@ def export(facts: Facts) -> Fragment | None:
         return None
     full = not any(find_unanswering(wiring)) and not any(lowered.is_defect for lowered in find_lowered(wiring))
     return Topology(
-        gpu_hca=_farthest(wiring) or "any",
-        rails="matched" if build_rails(wiring, _limit(wiring)).matched else "any",
-        same_socket=_same_socket(wiring),
+        gpu_hca=_find_farthest(wiring) or "any",
+        rails="matched" if build_rails(wiring, _find_limit(wiring)).matched else "any",
+        same_socket=_is_same_socket(wiring),
         hcas=len(wiring.hcas),
         pcie="full" if full else "any",
-        nvlinks=_up(wiring),
+        nvlinks=_count_links_up(wiring),
     )
 
 
-def _farthest(wiring: Wiring) -> Distance | None:
+def _find_farthest(wiring: Wiring) -> Distance | None:
     far = [distance for gpu in wiring.gpus if (distance := wiring.near(gpu)[0])]
     return max(far, key=DISTANCES.index, default=None)
 
 
-def _limit(wiring: Wiring) -> Distance:
+def _find_limit(wiring: Wiring) -> Distance:
     """Return how far rails reach if `gpu_hca` gives a distance; across sockets there are none."""
-    far = _farthest(wiring)
+    far = _find_farthest(wiring)
     return far if far and far != "SYS" else "PXB"
 
 
-def _same_socket(wiring: Wiring) -> bool:
+def _is_same_socket(wiring: Wiring) -> bool:
     """Return whether same_socket holds, and is meaningful: on a machine of several sockets, all of which are known."""
     pairs = [(gpu, wiring.near(gpu)[1]) for gpu in wiring.gpus]
     known = all(
@@ -105,7 +105,7 @@ def _same_socket(wiring: Wiring) -> bool:
     )
 
 
-def _up(wiring: Wiring) -> str:
+def _count_links_up(wiring: Wiring) -> str:
     """Return all if every GPU has as many NVLinks up as its model has, else the number of the GPU with the fewest."""
     if wiring.nvlinks.complaint or any(gpu.nvlink is None for gpu in wiring.gpus):
         return "any"

@@ -42,7 +42,7 @@ def gpu_hca(ctx: Ctx) -> Outcome:
     if limit == "any":
         return not_asked("gpu_hca: any")
     expected = f"an HCA within {limit} of each GPU"
-    if wanting := _wanting(wiring, expected):
+    if wanting := _judge_lack(wiring, expected):
         return wanting
     distances, far = [], []
     best = assign_hcas(wiring)
@@ -51,28 +51,28 @@ def gpu_hca(ctx: Ctx) -> Outcome:
         distances.append(str(distance))
         if distance and DISTANCES.index(distance) > DISTANCES.index(limit):
             far.append(f"{gpu.name} {distance} to {best[gpu.index].name}")
-    if far and (unseen := _unseen(wiring)):
+    if far and (unseen := _explain_unseen(wiring)):
         return skip(f"{'; '.join(far)}; {unseen}", "give the guest the host's PCIe switches; else gpu_hca: any")
     if far:
         return fail(expected, "; ".join(far), f"compare the HCA's slot with the machine's manual; {SEE}")
     return ok(
         f"{counted(len(wiring.gpus), 'GPU')},"
-        f" at most {max(distances, key=lambda distance: DISTANCES.index(_known(distance)))}",
+        f" at most {max(distances, key=lambda distance: DISTANCES.index(_get_known_distance(distance)))}",
         expected,
     )
 
 
-def _known(text: str) -> Distance:
+def _get_known_distance(text: str) -> Distance:
     return next(distance for distance in DISTANCES if distance == text)
 
 
-def _unseen(wiring: Wiring) -> str:
+def _explain_unseen(wiring: Wiring) -> str:
     """Return why the distance of an HCA from a GPU cannot be determined from here: a guest that sees no bridge above
     any of its GPUs."""
     return "" if any(gpu.function.bridges for gpu in wiring.gpus) else hidden(wiring.guest, "switches")
 
 
-def _wanting(wiring: Wiring, expected: str) -> Outcome | None:
+def _judge_lack(wiring: Wiring, expected: str) -> Outcome | None:
     """Return the outcome if there is no GPU, or no HCA."""
     if not wiring.gpus:
         return fail(expected, "no NVIDIA GPU on the PCI bus", "see topology.visible")
@@ -93,7 +93,7 @@ def rail(ctx: Ctx) -> Outcome:
         return not_asked("rails: any")
     limit: Distance = "PXB" if ctx.fragment.gpu_hca == "any" else ctx.fragment.gpu_hca
     expected = f"an HCA within {limit} for each GPU, its own or evenly shared"
-    if wanting := _wanting(wiring, expected):
+    if wanting := _judge_lack(wiring, expected):
         return wanting
     rails, best = build_rails(wiring, limit), assign_hcas(wiring)
     hint = f"compare the HCAs' slots with the machine's manual; {SEE}"
@@ -102,7 +102,7 @@ def rail(ctx: Ctx) -> Outcome:
     left = ", ".join(name_function(wiring, hca.function.address) for hca in find_spare(wiring, rails))
     if problems:
         problems += [f"paired with no GPU: {left}"] * bool(left and rails.pairs)
-        if unseen := _unseen(wiring):
+        if unseen := _explain_unseen(wiring):
             return skip(f"{'; '.join(problems)}; {unseen}", "give the guest the host's PCIe switches; else rails: any")
         if not rails.pairs:
             hint = f"gpu_hca: NODE, for a machine whose HCAs are below no GPU's PCIe switch; {SEE}"
@@ -122,7 +122,7 @@ def same_socket(ctx: Ctx) -> Outcome:
         return not_asked("same_socket: false")
     wiring = read(ctx.facts)
     expected = "each GPU's nearest HCA on its own socket"
-    if wanting := _wanting(wiring, expected):
+    if wanting := _judge_lack(wiring, expected):
         return wanting
     distant, unknown = [], []
     for gpu in wiring.gpus:

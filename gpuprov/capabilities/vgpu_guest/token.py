@@ -35,7 +35,7 @@ def read(path: str) -> ControllerToken:
         return ControllerToken(problem=f"{path} cannot be read: {error}")
     if content.startswith(VAULT):
         return ControllerToken()
-    claims = _claims(content)
+    claims = _parse_claims(content)
     if claims is None:
         return ControllerToken(problem=f"{path} is no client configuration token: it is not a signed JSON web token")
     expires = claims.get("exp")
@@ -44,7 +44,7 @@ def read(path: str) -> ControllerToken:
     )
 
 
-def _claims(content: bytes) -> dict[str, Json] | None:
+def _parse_claims(content: bytes) -> dict[str, Json] | None:
     parts = content.strip().split(b".")
     if len(parts) != 3:
         return None

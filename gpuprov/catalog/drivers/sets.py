@@ -155,16 +155,18 @@ def find_packages(os_id: str, version_id: str, source: str = "auto", build: str 
     return build_precompiled(distribution, chosen) if build == "precompiled" else build_packages(distribution, chosen)
 
 
-def _origin(distribution: Distribution, source: Source) -> str:
+def _find_origin(distribution: Distribution, source: Source) -> str:
     return get_archive(distribution) if source == "distribution" else "runfile" if source == "runfile" else "nvidia"
 
 
 @cache
 def build_packages(distribution: Distribution, source: Source) -> DriverPackages:
     """Return the set of a source, and the names in other sources' sets."""
-    driver_set = build_set(distribution, _origin(distribution, source))
+    driver_set = build_set(distribution, _find_origin(distribution, source))
     known = {rule["name"] for rules in driver_set.sets.values() for rule in rules} | {*driver_set.extra}
-    beside = {_origin(distribution, other) for other in list_sources(distribution)} - {_origin(distribution, source)}
+    beside = {_find_origin(distribution, other) for other in list_sources(distribution)} - {
+        _find_origin(distribution, source)
+    }
     foreign = {
         rule["name"]: rule | ({"mark": True} if is_mark(rule["name"], driver_set.conflicts) else {})
         for origin in sorted(beside)
@@ -172,7 +174,7 @@ def build_packages(distribution: Distribution, source: Source) -> DriverPackages
         for rule in rules
         if rule["name"] not in known and not rule.get("companion")
     }
-    prebuilt = list_prebuilt_names(distribution, _origin(distribution, source))
+    prebuilt = list_prebuilt_names(distribution, _find_origin(distribution, source))
     foreign |= {name: {"name": name, "min": 0, "max": NO_LIMIT, "mark": True, "built": True} for name in prebuilt}
     return msgspec.structs.replace(driver_set, others=tuple(foreign.values()))
 
@@ -181,7 +183,7 @@ def build_packages(distribution: Distribution, source: Source) -> DriverPackages
 def build_precompiled(distribution: Distribution, source: Source) -> DriverPackages | None:
     """Return the set for a host that installs modules instead of building them; None if the source has no such
     modules."""
-    base, origin = build_packages(distribution, source), _origin(distribution, source)
+    base, origin = build_packages(distribution, source), _find_origin(distribution, source)
     entries = list_entries(distribution, origin, "prebuilt-modules")
     if not entries:
         return None

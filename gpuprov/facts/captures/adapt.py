@@ -88,11 +88,11 @@ def units(shown: str, files: str) -> str | None:
     return "\n\n".join(needed) + "\n"
 
 
-def _file(path: str) -> Callable[[Pieces], str | None]:
+def _read_from_file(path: str) -> Callable[[Pieces], str | None]:
     return lambda pieces: pieces.file(path)
 
 
-def _from_command(name: str, adapt: Callable[[str], str | None] = str) -> Callable[[Pieces], str | None]:
+def _read_from_command(name: str, adapt: Callable[[str], str | None] = str) -> Callable[[Pieces], str | None]:
     def read_command(pieces: Pieces) -> str | None:
         text = pieces.commands.get(name)
         return None if text is None else adapt(text)
@@ -100,7 +100,7 @@ def _from_command(name: str, adapt: Callable[[str], str | None] = str) -> Callab
     return read_command
 
 
-def _from_bus(adapt: Callable[[str], str]) -> Callable[[Pieces], str | None]:
+def _read_from_bus(adapt: Callable[[str], str]) -> Callable[[Pieces], str | None]:
     def read_bus(pieces: Pieces) -> str | None:
         shown = ("lspci -nnDvvvxxxx", "lspci -nnvv", "lspci -nnk", "lspci -nn")
         return next((adapt(text) for command in shown if (text := pieces.commands.get(command)) is not None), None)
@@ -108,7 +108,7 @@ def _from_bus(adapt: Callable[[str], str]) -> Callable[[Pieces], str | None]:
     return read_bus
 
 
-_convert_functions = _from_bus(lspci.convert_functions)
+_convert_functions = _read_from_bus(lspci.convert_functions)
 
 
 def _convert_gpu_health(pieces: Pieces) -> str | None:
@@ -209,32 +209,32 @@ def _convert_os_release(pieces: Pieces) -> str | None:
 
 
 PROBES: dict[str, Callable[[Pieces], str | None]] = {
-    "loaded_driver": _file("/proc/driver/nvidia/version"),
-    "driver_parameters": _file("/proc/driver/nvidia/params"),
-    "command_line": _file("/proc/cmdline"),
+    "loaded_driver": _read_from_file("/proc/driver/nvidia/version"),
+    "driver_parameters": _read_from_file("/proc/driver/nvidia/params"),
+    "command_line": _read_from_file("/proc/cmdline"),
     "os_release": _convert_os_release,
-    "platform": _from_command("uname -a", uname),
+    "platform": _read_from_command("uname -a", uname),
     "loaded_modules": _convert_loaded,
     "login_limits": _convert_limits,
-    "default_limits": _from_command(
+    "default_limits": _read_from_command(
         "systemctl show",
         lambda text: "".join(f"{row}\n" for row in text.splitlines() if row.startswith("DefaultLimit")),
     ),
-    "sysctl": _from_command("sysctl -a"),
+    "sysctl": _read_from_command("sysctl -a"),
     "nvidia_functions": _convert_functions,
-    "nvidia_smi": _from_command(SMI, smi_rows),
-    "fabric_state": _from_command(SMI, fabric),
+    "nvidia_smi": _read_from_command(SMI, smi_rows),
+    "fabric_state": _read_from_command(SMI, fabric),
     "fabric_bridges": _find_bridges,
-    "packages": _from_command("dpkg -l", dpkg),
-    "fabric_packages": _from_command("dpkg -l", dpkg),
+    "packages": _read_from_command("dpkg -l", dpkg),
+    "fabric_packages": _read_from_command("dpkg -l", dpkg),
     "units": _convert_units,
     "gpu_health": _convert_gpu_health,
     "nvlink_errors": _convert_nvlink_errors,
     "kernel_log": _convert_kernel_log,
-    "receipt": _file("/var/lib/gpuprov/receipt.json"),
-    "recorded_ports": _from_command(plain.IBSTAT, ibstat),
-    "recorded_links": _from_command(plain.NVLINK_STATUS),
-    "recorded_gone": _from_bus(lspci.list_gone),
+    "receipt": _read_from_file("/var/lib/gpuprov/receipt.json"),
+    "recorded_ports": _read_from_command(plain.IBSTAT, ibstat),
+    "recorded_links": _read_from_command(plain.NVLINK_STATUS),
+    "recorded_gone": _read_from_bus(lspci.list_gone),
 }
 """Converters by probe name, for data that a report may have. Not packages of an rpm host: a report lists them without
 epoch and locks."""

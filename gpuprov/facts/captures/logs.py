@@ -55,7 +55,7 @@ def is_one(text: str) -> bool:
     ]
     if not lines:
         return False
-    stamped = sum(1 for line in resolve_deltas(lines) if _entry(line) or read_stamp(line, 2000).at is not None)
+    stamped = sum(1 for line in resolve_deltas(lines) if _parse_entry(line) or read_stamp(line, 2000).at is not None)
     return stamped * 2 >= len(lines) or (not stamped and _is_untimed(map(read_stamp, lines)))
 
 
@@ -69,7 +69,7 @@ def _is_untimed(lines: Iterable[Stamped]) -> bool:
 
 def host(text: str) -> str:
     """Return the host whose log it is; "" if its lines do not say, or name several."""
-    names = {name for line in text.splitlines()[:_LOOKED_AT] if (name := _host_of(line))}
+    names = {name for line in text.splitlines()[:_LOOKED_AT] if (name := _parse_host(line))}
     names = names - _NAMELESS or names
     return names.pop() if len(names) == 1 else ""
 
@@ -81,7 +81,7 @@ def split(text: str) -> dict[str, str]:
     own. A line without a host belongs to the line before.
     """
     lines = text.splitlines()
-    if not any(_host_of(line) for line in lines[:_LOOKED_AT]):
+    if not any(_parse_host(line) for line in lines[:_LOOKED_AT]):
         return {}
     owners = list(_list_owners(lines))
     names = set(owners) - {""}
@@ -114,14 +114,14 @@ def _list_owners(lines: Iterable[str]) -> Iterator[str]:
         if last and separator and ": " not in before and len(before) < 40:
             yield last
             continue
-        name = _host_of(line)
+        name = _parse_host(line)
         last = name or last
         yield name
 
 
-def _host_of(line: str) -> str:
+def _parse_host(line: str) -> str:
     """Return the host that a line of the host's own programs names."""
-    if entry := _entry(line):
+    if entry := _parse_entry(line):
         return entry.host
     if not any(program in line for program in _HOSTS_OWN):
         return ""
@@ -137,7 +137,7 @@ def kernel_log(text: str, made: float = 0, *, searched: bool = False) -> str | N
     that; without a zone it is taken for UTC. `searched`: the text has NVIDIA's lines alone.
     """
     made = made or time.time()
-    lines = [line for line in _last_boot(_kernel_lines(text, made)) if line.text.strip()]
+    lines = [line for line in _select_last_boot(_list_kernel_lines(text, made)) if line.text.strip()]
     if all(line.at is None for line in lines) and _is_untimed(lines):
         lines = [
             msgspec.structs.replace(line, at=UNTIMED + number * BETWEEN, since_boot=True)
@@ -147,7 +147,7 @@ def kernel_log(text: str, made: float = 0, *, searched: bool = False) -> str | N
     if not timed or len(timed) * 2 < len(lines):
         return None
     from_boot = sum(line.since_boot for line in timed) * 2 > len(timed)
-    rows = [_row(line) for line in timed if line.since_boot == from_boot]
+    rows = [_format_row(line) for line in timed if line.since_boot == from_boot]
     ends = max(line.at or 0.0 for line in timed if line.since_boot == from_boot)
     head = [
         f"now|{int(ends if from_boot or not searched else made)}",
@@ -169,16 +169,16 @@ def is_timed(output: str) -> bool:
     return f"\nfirst|[{UNTIMED:.6f}]" not in output
 
 
-def _row(line: Stamped) -> str:
+def _format_row(line: Stamped) -> str:
     if line.since_boot:
         return f"[{line.at:.6f}] {line.text}"
     return f"{line.at:.6f} {line.host or 'host'} kernel: {line.text}"
 
 
-def _kernel_lines(text: str, made: float) -> Iterator[Stamped | None]:
+def _list_kernel_lines(text: str, made: float) -> Iterator[Stamped | None]:
     """Yield the kernel's lines, and None where another boot begins."""
     year = datetime.fromtimestamp(made, UTC).year
-    for line in kernel_lines.join_messages(resolve_deltas(_plain(text))):
+    for line in kernel_lines.join_messages(resolve_deltas(_convert_lines(text))):
         if line.startswith(BOUNDARIES):
             yield None
             continue
@@ -189,11 +189,11 @@ def _kernel_lines(text: str, made: float) -> Iterator[Stamped | None]:
             yield stamped
 
 
-def _plain(text: str) -> Iterator[str]:
+def _convert_lines(text: str) -> Iterator[str]:
     """Yield the lines; those of `journalctl -o json` as journalctl prints them otherwise."""
     boot = ""
     for line in text.splitlines():
-        entry = _entry(line)
+        entry = _parse_entry(line)
         if entry is None:
             yield line
             continue
@@ -205,7 +205,7 @@ def _plain(text: str) -> Iterator[str]:
             yield f"{int(entry.realtime) / 1e6:.6f} {entry.host or 'host'} kernel: {message}"
 
 
-def _last_boot(lines: Iterable[Stamped | None]) -> list[Stamped]:
+def _select_last_boot(lines: Iterable[Stamped | None]) -> list[Stamped]:
     kept: list[Stamped] = []
     for line in lines:
         again = line is not None and line.text.startswith(BEGINS) and not (kept and kept[-1].text.startswith(BEGINS))
@@ -216,7 +216,7 @@ def _last_boot(lines: Iterable[Stamped | None]) -> list[Stamped]:
     return kept
 
 
-def _entry(line: str) -> _Entry | None:
+def _parse_entry(line: str) -> _Entry | None:
     if not line.startswith("{") or '"__REALTIME_TIMESTAMP"' not in line:
         return None
     try:

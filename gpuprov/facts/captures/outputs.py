@@ -148,7 +148,7 @@ def combine(
         try:
             file = _read(name, data)
         except Unreadable as error:
-            faults[_stem(name)] = error
+            faults[_get_stem(name)] = error
             continue
         parts = logs.split(file.text) if file.command == plain.LOG else {}
         own = next((host for host in parts if host.partition(".")[0] in (file.stem, *around)), "")
@@ -156,7 +156,7 @@ def combine(
             shared += build_shared(f"{path}/{name}", parts, cut=file.cut)
         else:
             known.append(file._replace(text=parts.get(own, file.text)))
-    is_single = _are_of_one(known, faults, hosts)
+    is_single = _is_one_host(known, faults, hosts)
     grouped: dict[str, list[File]] = {}
     for file in known:
         grouped.setdefault("" if is_single else file.stem, []).append(file)
@@ -169,7 +169,7 @@ def combine(
     return [*_add_faults(records, faults, where, around, is_single=is_single), *shared]
 
 
-def _stem(name: str) -> str:
+def _get_stem(name: str) -> str:
     parts = _NAME.match(name.rpartition("/")[2])
     return parts["stem"] if parts else name
 
@@ -194,7 +194,7 @@ def _read(name: str, data: bytes | Unreadable) -> File:
     return File(parts["stem"], command, text, contents.cut, (date - 10**8 if date else 0, -number), parts[0])
 
 
-def _are_of_one(known: Iterable[File], faults: Iterable[str], hosts: Collection[str]) -> bool:
+def _is_one_host(known: Iterable[File], faults: Iterable[str], hosts: Collection[str]) -> bool:
     """Return whether files are of one host: none of the names that are no command's has a command twice, no two of them
     are of different hosts, and no file of another name is broken."""
     named = [(file.stem, file.command) for file in known if not _COMMAND.fullmatch(file.stem)]

@@ -46,7 +46,7 @@ def convert(text: str) -> str:
     except xml.ParseError as error:
         raise Unreadable(f"it is not well-formed: {error}", "the whole output of nvidia-smi -q -x") from error
     rows = ["==============NVSMI LOG==============", ""]
-    rows += [f"{name:<40} : {_value(root.find(tag))}" for tag, name in _HEAD.items() if root.find(tag) is not None]
+    rows += [f"{name:<40} : {_get_value(root.find(tag))}" for tag, name in _HEAD.items() if root.find(tag) is not None]
     for gpu in root.iter("gpu"):
         address = gpu.get("id", "")
         if not _ADDRESS.fullmatch(address):
@@ -54,31 +54,31 @@ def convert(text: str) -> str:
         rows += ["", f"GPU {address if len(address) == 16 else f'0000{address}'}"]
         for element in gpu:
             if element.tag == "processes":
-                rows += _processes(element)
+                rows += _list_processes(element)
             elif element.tag not in _LEFT_OUT:
-                rows += _rows(element, "gpu", 1)
+                rows += _list_rows(element, "gpu", 1)
         if gpu.find("processes") is None:
             rows.append(f"    {'Processes':<36} : N/A")
     return "\n".join(rows) + "\n"
 
 
-def _rows(element: xml.Element, parent: str, depth: int) -> Iterator[str]:
+def _list_rows(element: xml.Element, parent: str, depth: int) -> Iterator[str]:
     if depth > DEPTH:
         raise Unreadable(f"it has more than {DEPTH} elements in each other")
-    name = _name(element.tag, parent)
+    name = _get_name(element.tag, parent)
     if not len(element):
-        yield f"{' ' * 4 * depth}{name:<36} : {_value(element)}"
+        yield f"{' ' * 4 * depth}{name:<36} : {_get_value(element)}"
         return
     counted = element.find("retired_count")
     if counted is not None:  # of retired pages the text has the number alone
-        yield f"{' ' * 4 * depth}{name:<36} : {_value(counted)}"
+        yield f"{' ' * 4 * depth}{name:<36} : {_get_value(counted)}"
         return
     yield f"{' ' * 4 * depth}{name}"
     for child in element:
-        yield from _rows(child, element.tag, depth + 1)
+        yield from _list_rows(child, element.tag, depth + 1)
 
 
-def _processes(element: xml.Element) -> Iterator[str]:
+def _list_processes(element: xml.Element) -> Iterator[str]:
     """Yield the numbers of processes alone: users choose their names."""
     pids = [(pid.text or "").strip() for pid in element.iter("pid")]
     numbers = [pid for pid in pids if is_whole(pid)]
@@ -89,11 +89,11 @@ def _processes(element: xml.Element) -> Iterator[str]:
     yield from (f"        {'Process ID':<32} : {number}" for number in numbers)
 
 
-def _name(tag: str, parent: str) -> str:
+def _get_name(tag: str, parent: str) -> str:
     """Return the name of an element in the text."""
     return NAMES.get((parent, tag), tag)
 
 
-def _value(element: xml.Element | None) -> str:
+def _get_value(element: xml.Element | None) -> str:
     """Return an element's text in one line."""
     return " ".join((element.text or "").split())[:200] if element is not None else ""

@@ -97,7 +97,7 @@ def decide(state: State, config: Config) -> Decision:
         what = f"{' '.join(map(str, blank))}: blank, and {names} has gpuprov's earlier file system without it"
         return Decision("", disks, "", (Obstacle(what, free(disk for disk in disks if not disk.blank)),))
     if blank and len(disks) > 1:
-        return _unless_occupied(Decision(CREATE, disks), state, config)
+        return _refuse_if_occupied(Decision(CREATE, disks), state, config)
     return _decide_target(disks, state, config)
 
 
@@ -108,15 +108,15 @@ def _decide_target(disks: tuple[Device, ...], state: State, config: Config) -> D
         holders = {holder for disk in disks for holder, _ in disk.holders}
         arrays = [array for array in state.arrays if array.name in holders]
         if not arrays:
-            return _unless_occupied(Decision(ASSEMBLE, disks), state, config)
+            return _refuse_if_occupied(Decision(ASSEMBLE, disks), state, config)
         target = arrays[0]
     if target.blank:
-        return _unless_occupied(Decision(FORMAT, disks, target.name), state, config)
+        return _refuse_if_occupied(Decision(FORMAT, disks, target.name), state, config)
     elsewhere = target.mounts and config.mount not in target.mounts
     if not _has_own_filesystem(target, state, config) or elsewhere:
         return Decision("", disks, "", (explain_taken(target, config) or Obstacle(str(target), "lsblk"),))
     if state.at is None or state.at.device != target.name:
-        return _unless_occupied(Decision(MOUNT, disks, target.name), state, config)
+        return _refuse_if_occupied(Decision(MOUNT, disks, target.name), state, config)
     right = int(state.at.mode or "0", 8) == int(config.mode, 8)
     return Decision(KEEP if right else MODE, disks, target.name)
 
@@ -139,7 +139,7 @@ def _explain_number(state: State, config: Config, disks: Sequence[Device]) -> It
         yield Obstacle(f"gpuprov's array was made of {number} disks, and {len(disks)} are there", "nvme list; lsblk")
 
 
-def _unless_occupied(decision: Decision, state: State, config: Config) -> Decision:
+def _refuse_if_occupied(decision: Decision, state: State, config: Config) -> Decision:
     """Return the decision, unless something is in the way at the mount point."""
     if state.at is not None:
         what = f"{config.mount}: {state.at.device or 'another file system'} ({state.at.filesystem}) is mounted there"
@@ -151,10 +151,12 @@ def _unless_occupied(decision: Decision, state: State, config: Config) -> Decisi
 
 
 def _has_uuid(signatures: Sequence[Signature], kind: str, own: str) -> bool:
-    return bool(own) and [(each.kind, _bare(each.uuid)) for each in signatures] == [(kind, _bare(own))]
+    return bool(own) and [(each.kind, _strip_escapes(each.uuid)) for each in signatures] == [
+        (kind, _strip_escapes(own))
+    ]
 
 
-def _bare(text: str) -> str:
+def _strip_escapes(text: str) -> str:
     return "".join(letter for letter in text.lower() if letter in "0123456789abcdef")
 
 

@@ -109,10 +109,12 @@ def devices(gpus: Sequence[Gpu], nodes: Mapping[str, str], kind: str) -> Iterato
                 paths = (f"{place}/access", f"{place}/ci{part['id']}/access")
                 if missing := [path for path in paths if path not in nodes]:
                     raise Refused(f"{CAPABILITIES}/{missing[0]} is not there, so that a MIG device has no device file")
-                yield Device(_profile(instance["profile"], part["slices"]), (own, *(nodes[path] for path in paths)))
+                yield Device(
+                    _find_profile(instance["profile"], part["slices"]), (own, *(nodes[path] for path in paths))
+                )
 
 
-def _profile(name: str, slices: int) -> str:
+def _find_profile(name: str, slices: int) -> str:
     if not name:
         raise Refused("the driver names no MIG profile, which gres.conf needs as a type: drivers from 510 on do")
     return name_device(name, slices)
@@ -120,12 +122,12 @@ def _profile(name: str, slices: int) -> str:
 
 def lines(config: Config, listed: Sequence[Device]) -> list[str]:
     """Return the lines of gres.conf for these devices."""
-    made = ["AutoDetect=nvml"] if config["gres"] == "nvml" else [_line(device) for device in listed]
+    made = ["AutoDetect=nvml"] if config["gres"] == "nvml" else [_format_line(device) for device in listed]
     shards = [f"Name=shard Count={config['shards']} File={device.files[0]}" for device in listed]
     return made + (shards if config["shards"] else [])
 
 
-def _line(device: Device) -> str:
+def _format_line(device: Device) -> str:
     kind = f" Type={device.kind}" if device.kind else ""
     return f"Name=gpu{kind} {'MultipleFiles' if len(device.files) > 1 else 'File'}={','.join(device.files)}"
 
@@ -189,8 +191,8 @@ def write_gres(seconds: int) -> None:
         tell(f"{len(state['gpus'])} of {config['count']} GPUs after {seconds} s: {others}")
     if config["gres"] == "site":
         return
-    made = text(config, list(devices(state["gpus"], _nodes(), config["type"])))
-    before = _file(GRES)
+    made = text(config, list(devices(state["gpus"], _map_nodes(), config["type"])))
+    before = _format_file(GRES)
     if before and not before.startswith(MARK):
         raise Refused(f"{GRES} is not gpuprov's: move it away, or slurm: {{gres: site}}")
     if made == before:
@@ -203,12 +205,12 @@ def write_gres(seconds: int) -> None:
     tell(f"wrote {GRES}")
 
 
-def _nodes() -> dict[str, str]:
+def _map_nodes() -> dict[str, str]:
     rows = (line.split() for line in read(READER).splitlines())
     return {row[0]: f"/dev/nvidia-caps/nvidia-cap{row[1]}" for row in rows if len(row) == 2}
 
 
-def _file(path: str) -> str:
+def _format_file(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()

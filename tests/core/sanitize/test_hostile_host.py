@@ -269,7 +269,7 @@ def test_the_preview_of_apply(
     from gpuprov.fleet.specs import load_fleet
 
     monkeypatch.setattr("click.confirm", lambda *_a, **_k: False)
-    monkeypatch.setattr("gpuprov.apply.first_look._stops", lambda *_: False)
+    monkeypatch.setattr("gpuprov.apply.first_look._must_stop", lambda *_: False)
     pairs = load_fleet([str(inventory)], None).pairs
     with pytest.raises(GpuprovError, match="not confirmed"):
         applying.apply(pairs, applying.Options(), Terminal(), confirm=applying.command.confirm)

@@ -32,14 +32,14 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     if block.stack == "doca-ofed":
         message = "rdma.stack is doca-ofed, whose ib_core AWS's driver does not load with"
         yield Problem(path=("rdma", "stack"), message=message, hint="stack: efa-vendor")
-    yield from _sources(options)
+    yield from _check_sources(options)
     if not vendor(block) and options.gpudirect:
         message = "is true, and rdma.stack inbox is the kernel's driver, which reaches GPU memory by DMA-BUF alone"
         yield _problem("gpudirect", message, "stack: efa-vendor, or gpudirect: false")
-    yield from _neighbours(host, block)
+    yield from _check_neighbours(host, block)
 
 
-def _sources(options: Efa) -> Iterable[Problem]:
+def _check_sources(options: Efa) -> Iterable[Problem]:
     named = [key for key in ("installer", "url", "file") if getattr(options, key)]
     known = catalogue.read_efa_file()
     if len(named) > 1:
@@ -57,7 +57,7 @@ def _sources(options: Efa) -> Iterable[Problem]:
         )
 
 
-def _neighbours(host: HostSpec, block: Rdma) -> Iterable[Problem]:
+def _check_neighbours(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     nccl = block.nccl
     if nccl.net_plugin == "none":
         message = "rdma.nccl.net_plugin is none, and NCCL uses EFA by a plugin alone"

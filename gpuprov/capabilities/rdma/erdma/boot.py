@@ -26,7 +26,7 @@ def kernels(ctx: Ctx) -> Outcome:
     expected = "Alibaba's driver for each installed kernel, by DKMS"
     without = [kernel for kernel in state.kernels if not kernel.vendor]
     if without or not state.kernels:
-        message = "; ".join(_lacks(kernel) for kernel in without) or "no kernel in /lib/modules"
+        message = "; ".join(_describe_lack(kernel) for kernel in without) or "no kernel in /lib/modules"
         changes = build_modules("erdma", {kernel.release: "" for kernel in without})
         return fail(expected, message, f"{APPLY}; or dkms install erdma/VERSION -k KERNEL", changes=changes)
     if not state.registered:
@@ -44,7 +44,7 @@ def kernels(ctx: Ctx) -> Outcome:
     return ok(f"{counted(len(state.kernels), 'kernel')}; {state.registered[0]}", expected)
 
 
-def _lacks(kernel: ErdmaKernel) -> str:
+def _describe_lack(kernel: ErdmaKernel) -> str:
     if kernel.path:
         return f"{kernel.release} has the kernel's own driver, {kernel.path}"
     return f"{kernel.release} has none" + ("" if kernel.headers else " and no headers to build it with")
@@ -63,7 +63,7 @@ def options(ctx: Ctx) -> Outcome:
     package's file still has its softdep, and no other file's options interfere."""
     state, values = ctx.facts.get(ERDMA), list_parameters(ctx.fragment)
     expected = "options erdma " + " ".join(f"{name}={value}" for name, value in values.items())
-    if wrong := _options(state, values, expected):
+    if wrong := _judge_options(state, values, expected):
         return wrong
     foreign = [(file, line) for file, line in state.files if file != catalogue.OPTIONS]
     if foreign:
@@ -86,7 +86,7 @@ def options(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
-def _options(state: State, values: dict[str, str], expected: str) -> Outcome | None:
+def _judge_options(state: State, values: dict[str, str], expected: str) -> Outcome | None:
     wrong = {
         name: state.options.get(name, "")
         for name in values

@@ -49,7 +49,7 @@ def decide(block: Rdma, facts: Facts) -> Decision:
     state, digest, named = facts.get(ERDMA), checksum(block), address(block) or block.erdma.file
     ran = state.record.partition(" ")[0]
     run = bool(named) and (ran != digest or not any(kernel.vendor for kernel in state.kernels))
-    lacking = tuple(kernel.release for kernel in state.kernels if not _right(kernel, block))
+    lacking = tuple(kernel.release for kernel in state.kernels if not _is_right(kernel, block))
     kind, needs, unknown = family(facts.get(system.OS_RELEASE)), [], ""
     if run or lacking:
         known = [entry for entry in catalogue.read_erdma_file().build if entry.family == kind]
@@ -65,7 +65,7 @@ def decide(block: Rdma, facts: Facts) -> Decision:
         build=() if named and ran != digest else lacking,
         install=tuple(install),
         environment=environment(block),
-        anew=tuple(_anew(block, state, built=run or bool(state.running and state.running.release in lacking))),
+        anew=tuple(_list_rebuilt(block, state, built=run or bool(state.running and state.running.release in lacking))),
         unknown=unknown,
     )
 
@@ -78,7 +78,7 @@ def environment(block: Rdma) -> dict[str, str]:
     return {**bound, **({"ERDMA_FORCE_MAD_ENABLE": "1"} if block.erdma.compat_mode else {})}
 
 
-def _right(kernel: ErdmaKernel, block: Rdma) -> bool:
+def _is_right(kernel: ErdmaKernel, block: Rdma) -> bool:
     return kernel.vendor and (kernel.mad or not block.erdma.compat_mode)
 
 
@@ -89,7 +89,7 @@ def _needs(forms: tuple[str, ...], state: State) -> list[str]:
     return plain + [form.replace("{kernel}", release) for form in forms if "{kernel}" in form for release in bare]
 
 
-def _anew(block: Rdma, state: State, *, built: bool) -> list[str]:
+def _list_rebuilt(block: Rdma, state: State, *, built: bool) -> list[str]:
     if not state.loaded:
         return []
     values = list_parameters(block)

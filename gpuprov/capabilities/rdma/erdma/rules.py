@@ -22,9 +22,9 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     if block.fabric != "erdma":
         return
     yield from together(block)
-    yield from _sources(options)
-    yield from _parameters(options)
-    yield from _neighbours(host, block)
+    yield from _check_sources(options)
+    yield from _check_parameters(options)
+    yield from _check_neighbours(host, block)
 
 
 def together(block: Rdma) -> Iterable[Problem]:
@@ -42,11 +42,11 @@ def together(block: Rdma) -> Iterable[Problem]:
             "corrupts NCCL's LL128"
         )
         yield _problem("mtu", "is missing", hint)
-    yield from _stack(block, vendor=block.own_stack == "erdma-vendor")
+    yield from _check_stack(block, vendor=block.own_stack == "erdma-vendor")
     yield from installers.unchecked(_problem, options, "what Alibaba publishes")
 
 
-def _stack(block: Rdma, *, vendor: bool) -> Iterable[Problem]:
+def _check_stack(block: Rdma, *, vendor: bool) -> Iterable[Problem]:
     options = block.erdma
     if block.stack == "doca-ofed":
         hint = "stack: erdma-vendor; where OFED is installed already, its driver is built against it"
@@ -66,7 +66,7 @@ def _stack(block: Rdma, *, vendor: bool) -> Iterable[Problem]:
                 yield _problem(key, "goes with Alibaba's driver, and rdma.stack is inbox", way)
 
 
-def _sources(options: Erdma) -> Iterable[Problem]:
+def _check_sources(options: Erdma) -> Iterable[Problem]:
     named = [key for key in ("installer", "url", "file", "packages") if getattr(options, key)]
     if len(named) > 1:
         yield _problem(named[1], f"and {named[0]} both name the driver", "one of installer, url, file and packages")
@@ -75,7 +75,7 @@ def _sources(options: Erdma) -> Iterable[Problem]:
     yield from installers.problems(_problem, options, known, archive=archive, by="Alibaba", listed=listed)
 
 
-def _parameters(options: Erdma) -> Iterable[Problem]:
+def _check_parameters(options: Erdma) -> Iterable[Problem]:
     for key, value in options.parameters.items():
         known = catalogue.get_parameter(key)
         is_bool = known.least is None
@@ -88,7 +88,7 @@ def _parameters(options: Erdma) -> Iterable[Problem]:
             )
 
 
-def _neighbours(host: HostSpec, block: Rdma) -> Iterable[Problem]:
+def _check_neighbours(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     if block.nccl.addr_family == "ipv6":
         message = "rdma.nccl.addr_family is ipv6, and an eRDMA interface has no IPv6 address"
         yield Problem(path=("rdma", "nccl", "addr_family"), message=message, hint="addr_family: ipv4")
@@ -117,17 +117,17 @@ def fleet_rules(hosts: Sequence[HostSpec]) -> Iterable[tuple[str, Problem]]:
     if modes[True] and modes[False]:
         few = min((True, False), key=lambda mode: len(modes[mode]))
         other = modes[not few]
-        words = f"is {str(few).lower()} on {_some(modes[few])}, and {str(not few).lower()} on {_some(other)}"
+        words = f"is {str(few).lower()} on {_shorten(modes[few])}, and {str(not few).lower()} on {_shorten_list(other)}"
         for name in modes[few]:
             message = f"{words}: they cannot talk to each other"
             yield name, _problem("compat_mode", message, "one mode for all; or an inventory for each fabric")
     frames = {mtu: [name for name, erdma in instances if erdma.mtu == mtu] for mtu in ("jumbo", "standard")}
     if frames["jumbo"] and frames["standard"]:
         for name in frames["standard"]:
-            message = f"is standard on {_some(frames['standard'])}, and jumbo on {_some(frames['jumbo'])}"
+            message = f"is standard on {_shorten(frames['standard'])}, and jumbo on {_shorten_list(frames['jumbo'])}"
             hint = "jumbo frames are of use between instances that both have them"
             yield name, _problem("mtu", message, hint, warning=True)
 
 
-def _some(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -105,10 +105,10 @@ def stale(ctx: Ctx) -> Outcome:
             return fail(
                 "NCCL_IB_HCA of devices that are there", message, f"{hint}: even one host by itself fails with it"
             )
-    return _overruled(state, file_settings, manage=ctx.fragment.nccl.manage)
+    return _judge_overruled(state, file_settings, manage=ctx.fragment.nccl.manage)
 
 
-def _overruled(state: NcclHost, file_settings: dict[str, str], *, manage: bool) -> Outcome:
+def _judge_overruled(state: NcclHost, file_settings: dict[str, str], *, manage: bool) -> Outcome:
     over = [
         other
         for other in state.others

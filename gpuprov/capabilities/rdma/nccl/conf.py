@@ -34,7 +34,7 @@ def lines(block: Rdma, devices: Iterable[RdmaDevice]) -> tuple[str, ...]:
     if not chosen:
         meant = " that devices means" if block.devices else ""
         raise ConfError(f"the host has no RDMA device of fabric {block.fabric}{meant}")
-    settings: list[Line] = _network(block, chosen)
+    settings: list[Line] = _list_network_lines(block, chosen)
     plain = ((nccl.traffic_class, "NCCL_IB_TC"), (nccl.service_level, "NCCL_IB_SL"))
     settings += [(name, value) for value, name in plain if value >= 0]
     if nccl.socket_ifname:
@@ -64,7 +64,7 @@ def choosing(block: Rdma, devices: Iterable[RdmaDevice]) -> list[tuple[str, Rdma
     ]
 
 
-def _network(block: Rdma, chosen: Sequence[RdmaDevice]) -> list[Line]:
+def _list_network_lines(block: Rdma, chosen: Sequence[RdmaDevice]) -> list[Line]:
     """Return the lines for the devices that NCCL uses, and their GIDs. NCCL uses AWS's EFA through a plugin, which
     finds the devices itself."""
     if block.fabric == "efa":
@@ -85,10 +85,10 @@ def _network(block: Rdma, chosen: Sequence[RdmaDevice]) -> list[Line]:
     if len(names) > MOST:
         raise ConfError(f"{counted(len(names), 'device')}, and NCCL takes at most {MOST}: name fewer in rdma.devices")
     settings: list[Line] = [("NCCL_IB_HCA", "=" + ",".join(names))]
-    return settings if layer == "InfiniBand" else settings + _gids(block.nccl, ports)
+    return settings if layer == "InfiniBand" else settings + _list_gid_lines(block.nccl, ports)
 
 
-def _gids(nccl: Nccl, ports: Sequence[tuple[str, RdmaPort]]) -> list[Line]:
+def _list_gid_lines(nccl: Nccl, ports: Sequence[tuple[str, RdmaPort]]) -> list[Line]:
     if nccl.gid == "none":
         return []
     if nccl.gid == "automatic":

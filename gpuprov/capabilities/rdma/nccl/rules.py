@@ -50,14 +50,14 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
         message = f"is true, and rdma.fabric is {block.fabric}: SHARP is InfiniBand switches'"
         yield _problem("sharp", message, "fabric: infiniband, or leave it out")
     elif nccl.sharp:
-        yield from _against_sharp(nccl)
-        yield from _plugin_of_sharp(nccl, hpcx=has_hpcx(host))
+        yield from _check_against_sharp(nccl)
+        yield from _check_sharp_plugin(nccl, hpcx=has_hpcx(host))
     yield from topology.rules(block)
-    yield from _range(nccl)
-    yield from _settings(block)
+    yield from _check_range(nccl)
+    yield from _check_settings(block)
 
 
-def _against_sharp(nccl: Nccl) -> Iterable[Problem]:
+def _check_against_sharp(nccl: Nccl) -> Iterable[Problem]:
     """Yield settings by which NCCL does not load a plugin, or uses no algorithm of SHARP's."""
     network, algorithms = (str(nccl.settings.get(name, "")) for name in ("NCCL_NET", "NCCL_ALGO"))
     if network.upper() in catalogue.OWN_NETWORKS:
@@ -69,7 +69,7 @@ def _against_sharp(nccl: Nccl) -> Iterable[Problem]:
         yield _problem(("settings", "NCCL_ALGO"), message, "sharp: false, or leave NCCL_ALGO out")
 
 
-def _plugin_of_sharp(nccl: Nccl, *, hpcx: bool) -> Iterable[Problem]:
+def _check_sharp_plugin(nccl: Nccl, *, hpcx: bool) -> Iterable[Problem]:
     """Yield a plugin that is not HPC-X's, or none that anything brings."""
     if not nccl.net_plugin and not hpcx:
         message = "is true, and its plugin comes with HPC-X alone, or you build it"
@@ -89,7 +89,7 @@ def has_hpcx(host: HostSpec) -> bool:
     return getattr(host.capabilities.get("hpc"), "mpi", "") == "hpcx"
 
 
-def _range(nccl: Nccl) -> Iterable[Problem]:
+def _check_range(nccl: Nccl) -> Iterable[Problem]:
     if not nccl.addr_range:
         return
     try:
@@ -104,7 +104,7 @@ def _range(nccl: Nccl) -> Iterable[Problem]:
         )
 
 
-def _settings(block: Rdma) -> Iterable[Problem]:
+def _check_settings(block: Rdma) -> Iterable[Problem]:
     for name, value in block.nccl.settings.items():
         if name in catalogue.FIELDS:
             field = catalogue.FIELDS[name]

@@ -67,7 +67,7 @@ def topology(ctx: Ctx) -> Outcome:
     if topology_state.text is None:
         hint = APPLY if changes else f"put it there (rdma.nccl.topo_source copies it), or take topo_file out: {where}"
         return fail(expected, f"{where} is not there", hint, changes=changes)
-    if nccl.topo_source and topology_state.sha256 != _digest(nccl.topo_source):
+    if nccl.topo_source and topology_state.sha256 != _compute_digest(nccl.topo_source):
         message = f"{where} is another file than {nccl.topo_source}"
         return fail(f"{where} as in {nccl.topo_source}", message, APPLY, changes=changes)
     try:
@@ -90,7 +90,7 @@ def topology(ctx: Ctx) -> Outcome:
     return ok(f"{where}: {counted(len(topology.gpus), 'GPU')}, {counted(len(topology.adapters), 'adapter')}", expected)
 
 
-def _digest(file: str) -> str:
+def _compute_digest(file: str) -> str:
     try:
         return hashlib.sha256(safe_parse.read_named(file)).hexdigest()
     except OSError:

@@ -54,16 +54,16 @@ def decide(ofed: Asked, facts: Facts) -> Decision:
     if release and not present:
         message = f"OFED {release} is there without {catalogue.PROFILE}"
         return Decision(problem=message, hint=f"{catalogue.UNINSTALL}, on the host, then apply again")
-    missing = tuple(_headers(kind, facts))
-    source = _source(ofed, state, kind)
+    missing = tuple(_list_headers(kind, facts))
+    source = _find_source(ofed, state, kind)
     if present and catalogue.is_fitting(release, ofed.version):
         return Decision(install=missing, source=source)
     if source:
         return Decision(source=source, waits=True)
-    return _chosen(ofed, facts, kind, missing)
+    return _decide_from_sources(ofed, facts, kind, missing)
 
 
-def _chosen(ofed: Asked, facts: Facts, kind: str, missing: tuple[str, ...]) -> Decision:
+def _decide_from_sources(ofed: Asked, facts: Facts, kind: str, missing: tuple[str, ...]) -> Decision:
     """Decide from the host's package sources: the requested release, of every package that has it in its version."""
     index, names = facts.get(INDEX), catalogue.list_packages(kind, kernel=True)
     offered = next((index[name] for name in names if name in index), [])
@@ -92,14 +92,14 @@ def _is(version: str, requested: str) -> bool:
     return not requested or bool(re.search(rf"OFED[.]{dotted}([.-]|\Z)", version))
 
 
-def _headers(kind: str, facts: Facts) -> list[str]:
+def _list_headers(kind: str, facts: Facts) -> list[str]:
     """Return the packages of headers for bootable kernels that have none."""
     installed = facts.get(packages.PACKAGES)
     bare = [kernel for kernel in facts.get(OFED).kernels if kernel.bootable and not kernel.headers]
     return [name for kernel in bare if (name := catalogue.name_headers(kind, kernel.release)) not in installed]
 
 
-def _source(ofed: Asked, state: Ofed, kind: str) -> str:
+def _find_source(ofed: Asked, state: Ofed, kind: str) -> str:
     """Return the path of the named package, if it has yet to bring its package source."""
     name = f"{ofed.sha256.lower()}.{ENDS[kind]}"
     is_fetched = name in state.fetched and bool(state.sources)

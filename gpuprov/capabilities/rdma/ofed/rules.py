@@ -18,7 +18,7 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
     ofed = block.ofed
     if block.own_stack != "doca-ofed":
         return
-    yield from _source(ofed)
+    yield from _check_source(ofed)
     for key, value in ofed.openib_conf.items():
         place = (*HERE, "openib_conf", key)
         if value == "auto" and key != AUTO:
@@ -34,7 +34,7 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
         yield problem("openib_conf.IPOIB_LOAD", "is no, and rdma.ipoib is true", "yes, or ipoib: false")
 
 
-def _source(ofed: Ofed) -> Iterable[Problem]:
+def _check_source(ofed: Ofed) -> Iterable[Problem]:
     if ofed.url and ofed.file:
         yield problem("", "has both url and file", "one of them")
     elif (ofed.url or ofed.file) and not ofed.sha256:

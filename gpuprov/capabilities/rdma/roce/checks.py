@@ -40,14 +40,14 @@ def differences(ctx: Ctx) -> list[Difference]:
     return roce_ports.list_differences(ports(ctx), list_values(ctx.fragment.roce))
 
 
-def _elsewhere(ctx: Ctx) -> Outcome | None:
+def _judge_elsewhere(ctx: Ctx) -> Outcome | None:
     return None if ctx.fragment.fabric == "roce" else not_asked(f"the fabric is {ctx.fragment.fabric}")
 
 
 @compared("rdma.roce_settings", ROCE, rdma.DEVICES, fields=FIELDS, evidence=ROCE.evidence, until=BOOT)
 def settings(ctx: Ctx) -> Group | Outcome:
     """Each RoCE port has every setting that the spec asks for, read back from driver and kernel."""
-    if answer := _elsewhere(ctx):
+    if answer := _judge_elsewhere(ctx):
         return answer
     desired = list_values(ctx.fragment.roce)
     if not desired:
@@ -76,7 +76,7 @@ def settings(ctx: Ctx) -> Group | Outcome:
 def gids(ctx: Ctx) -> Outcome:
     """Each port of a RoCE device is an Ethernet port, and has a GID of the RoCE version that the spec asks for, or else
     of v2."""
-    if answer := _elsewhere(ctx):
+    if answer := _judge_elsewhere(ctx):
         return answer
     selected = select_devices(ctx.fragment, ctx.facts.get(rdma.DEVICES))
     kind = "IB/RoCE v1" if ctx.fragment.roce.mode == "v1" else "RoCE v2"
@@ -110,7 +110,7 @@ def packet_filter(ctx: Ctx) -> Outcome:
 
     Switches and security groups cannot be examined from the host.
     """
-    if answer := _elsewhere(ctx):
+    if answer := _judge_elsewhere(ctx):
         return answer
     state = ctx.facts.get(ROCE)
     if ctx.fragment.roce.mode == "v1":
@@ -131,7 +131,7 @@ def packet_filter(ctx: Ctx) -> Outcome:
 )
 def alone(ctx: Ctx) -> Outcome:
     """lldpad, which sets trust and PFC too, does not run beside gpuprov's unit."""
-    if answer := _elsewhere(ctx):
+    if answer := _judge_elsewhere(ctx):
         return answer
     keys = [key for key in list_values(ctx.fragment.roce) if key.partition(".")[0] in DCB]
     if not keys:
@@ -154,7 +154,7 @@ def ways(ctx: Ctx) -> Outcome:
 
     Checked only if the stack is installed.
     """
-    if answer := _elsewhere(ctx):
+    if answer := _judge_elsewhere(ctx):
         return answer
     desired = list_values(ctx.fragment.roce)
     state, own_ports = ctx.facts.get(ROCE), ports(ctx)
@@ -181,10 +181,10 @@ def ways(ctx: Ctx) -> Outcome:
 
 def later(ctx: Ctx) -> bool:
     """Return whether the ports cannot be judged yet."""
-    return ctx.fragment.own_stack == "doca-ofed" and not _ofed_runs(ctx)
+    return ctx.fragment.own_stack == "doca-ofed" and not _is_ofed_loaded(ctx)
 
 
-def _ofed_runs(ctx: Ctx) -> bool:
+def _is_ofed_loaded(ctx: Ctx) -> bool:
     """Return whether DOCA-OFED's drivers are already loaded, so that settings which they do not show will not appear
     later."""
     state = ctx.facts.get(OFED)

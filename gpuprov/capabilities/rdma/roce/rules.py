@@ -21,8 +21,8 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
     roce = block.roce
     if block.fabric != "roce":
         return
-    yield from _lists(roce)
-    yield from _trust(roce)
+    yield from _check_lists(roce)
+    yield from _check_trust(roce)
     if roce.mtu != UNSET and roce.mtu < LEAST_MTU:
         yield problem("mtu", f"is {roce.mtu}", f"allowed: {LEAST_MTU} to 65535, or -1, which leaves it")
     if block.own_stack == "inbox":
@@ -31,10 +31,10 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
                 hint = "stack: doca-ofed; without it, apply refuses where the host has no such file"
                 message = ": the kernel's own drivers of most releases have nothing to set it by"
                 yield problem((key,), message, hint, warning=True)
-    yield from _classes(roce)
+    yield from _check_classes(roce)
 
 
-def _lists(roce: Roce) -> Iterable[Problem]:
+def _check_lists(roce: Roce) -> Iterable[Problem]:
     for key in ("pfc", "ecn"):
         values = getattr(roce, key)
         if NONE in values and len(values) > 1:
@@ -43,7 +43,7 @@ def _lists(roce: Roce) -> Iterable[Problem]:
             yield problem((key,), "names a priority twice", "each once")
 
 
-def _trust(roce: Roce) -> Iterable[Problem]:
+def _check_trust(roce: Roce) -> Iterable[Problem]:
     if roce.dscp2prio and roce.trust == "pcp":
         message = "maps DSCPs, and trust is pcp: the first mapping makes a port trust the DSCP"
         yield problem("dscp2prio", message, "trust: dscp, or leave dscp2prio out")
@@ -52,7 +52,7 @@ def _trust(roce: Roce) -> Iterable[Problem]:
         yield problem("mode", message, "mode: v2, or trust: pcp", warning=True)
 
 
-def _classes(roce: Roce) -> Iterable[Problem]:
+def _check_classes(roce: Roce) -> Iterable[Problem]:
     """Yield the problems of RoCE traffic that does not get the lossless and controlled priorities."""
     classes = {key: getattr(roce, key) for key in ("tos", "traffic_class") if getattr(roce, key) != UNSET}
     if len({value >> 2 for value in classes.values()}) > 1:
