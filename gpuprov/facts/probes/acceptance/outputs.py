@@ -37,6 +37,10 @@ class Diag(msgspec.Struct, frozen=True):
 
 # https://github.com/linux-rdma/perftest/blob/master/src/perftest_parameters.h: RESULT_FMT_G, RESULT_FMT_LAT and their
 # REPORT_FMT.
+# A pair of ConnectX-7 with NDR (tests/real/connectx7-ndr-pair); the warning may stand between head and row:
+#  #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]
+# Conflicting CPU frequency values detected: 3295.212000 != 4999.302000. CPU Frequency is not max.
+#  65536      5000             392.38             392.34             0.748336
 _BW_HEAD = re.compile(r"^ ?#bytes +#iterations +BW peak\[Gb/sec\] +BW average\[Gb/sec\] +MsgRate\[Mpps\]")
 _LAT_HEAD = re.compile(r"^ ?#bytes +#iterations +t_min\[usec\] +t_max\[usec\] +t_typical\[usec\] +t_avg\[usec\]")
 _NUMBER = re.compile(r"^-?\d+(\.\d+)?\Z")
@@ -69,6 +73,7 @@ def _parse_row(text: str, head: re.Pattern[str], size: int, cells: int) -> list[
 
 
 # https://github.com/linux-rdma/rdma-core/blob/master/libibverbs/examples/rc_pingpong.c
+# 1000 iters in 0.01 seconds = 6.90 usec/iter
 _ITERATIONS = re.compile(r"^\d+ iters in [\d.]+ seconds = ([\d.]+) usec/iter$", re.MULTILINE)
 
 
@@ -81,6 +86,7 @@ def pingpong(text: str) -> float:
 
 
 # https://github.com/linux-rdma/rdma-core/blob/master/infiniband-diags/ibping.c
+# 1 packets transmitted, 1 received, 0% packet loss, time 1000 ms
 _IBPING = re.compile(r"^(\d+) packets transmitted, (\d+) received, (\d+)% packet loss", re.MULTILINE)
 
 
@@ -95,12 +101,15 @@ def ibping(text: str, count: int) -> int:
 def rping(text: str) -> int:
     """Count the pings that rping -v shows as answered."""
     # https://github.com/linux-rdma/rdma-core/blob/master/librdmacm/examples/rping.c
+    # ping data: rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\]^_`abcdefghijklmnopqr
     return len(re.findall(r"^ping data: rdma-ping-\d+: ", text, re.MULTILINE))
 
 
 # https://github.com/NVIDIA/nccl-tests/blob/master/src/common.cu; NCCL_DEBUG=INFO says `[receive] via NET/IB/0/GDRDMA`,
 # with a plugin NET/IBext_v8 (https://github.com/NVIDIA/nccl/issues/1453); what it sends may go without GDRDMA where it
 # does not read GPU memory (https://github.com/NVIDIA/nccl-tests/issues/36).
+# # Avg bus bandwidth    : 9.04853
+# # Out of bounds values : 0 OK
 _AVERAGE = re.compile(r"# Avg bus bandwidth +: ([0-9.eE+-]+)\s")
 _WRONG = re.compile(r"# Out of bounds values : (\d+) (\w+)")
 _ROOM = re.compile(r"# Reducing maxBytes to (\d+) due to memory limitation")

@@ -79,6 +79,7 @@ def parse_toolkit(output: Output) -> Toolkit:
         else:
             word, _, rest = line.partition(" ")
             fields.setdefault(word, []).append(rest)
+    # NVIDIA Container Toolkit CLI version 1.18.0
     version = re.search(r"\d+(\.\d+)+", " ".join(fields.get("version", [])))
     settings, complaint = {}, ""
     try:
@@ -102,6 +103,11 @@ def parse_specifications(output: Output) -> tuple[Specification, ...]:
     made: list[Specification] = []
     for block in output.text.split("@spec ")[1:]:
         path, _, body = block.partition("\n")
+        # A specification is YAML or JSON, which is read without a parser: it may be of any site, and large.
+        #     cdiVersion: 0.6.0
+        #     kind: nvidia.com/gpu
+        #     devices:
+        #     - name: all
         kinds = re.findall(r"^[ \t{,]*+\"?kind\"?:\s*\"?([^\s\",]+)", body, re.MULTILINE)
         names = re.findall(r"^[ \t{,-]*+\"?name\"?:\s*\"?([^\s\",]+)", body, re.MULTILINE)
         versions = re.findall(r"\.so\.(\d{3}(?:\.\d+)+)", body)
@@ -128,9 +134,13 @@ def parse_answers(output: Output) -> dict[str, str]:
     complaints: dict[str, str] = {}
     for line in output.text.splitlines():
         engine, _, words = line.partition(" ")
+        # podman 4.3.1 of Debian 12 with --log-level=debug, on one line:
+        #     time="2026-11-28T05:24:04Z" level=debug msg="The following error was triggered when refreshing the CDI
+        #     registry: 1 error occurred:\n\t* failed to load CDI Spec: invalid CDI Spec: invalid version \"0.6.0\"\n\n"
         if match := re.search(r'refreshing the CDI registry: (.*?)"?\Z', words):
             message = re.sub(r"\\n|\\t|\A\d+ errors? occurred:", " ", match[1]).replace('\\"', '"').replace("*", " ")
             complaints[engine] = " ".join(message.split())
+        # Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all, gpuprov.invalid/none=none
         elif match := re.search(r"unresolvable CDI devices (.*)\Z", words):
             answers[engine] = complaints.get(engine, "") if f"{GPU_KIND}=all" in match[1] else ""
     return answers
@@ -144,6 +154,8 @@ def parse_devices(output: Output) -> Devices:
     gpu = ""
     count = 0
     for line in output.text.splitlines():
+        # GPU 0: NVIDIA A100 80GB PCIe (UUID: GPU-00000001-0000-0000-0000-000000000000)
+        #   MIG 3g.40gb     Device  0: (UUID: MIG-00000002-0000-0000-0000-000000000000)
         if match := re.match(r"GPU (\d+): .*\(UUID: (GPU-[^)]{1,100})\)", line):
             gpu, count = match[1], 0
             if gpu in mig:

@@ -47,6 +47,7 @@ def find_drain() -> str:
     if runs[0] and runs[0] != runs[1]:
         return f"gpuprov run {runs[0]}"
     node = run(("scontrol", "-o", "show", "node", socket.gethostname().partition(".")[0]), 5)[1]
+    # scontrol -o puts a node in one line: `... State=DRAIN+MIXED ... Reason=gpuprov fri [user@time] ...`.
     reason = re.search(r" Reason=(.*?)(?: \[\S+\])?(?: \w+=|$)", node, re.MULTILINE)
     ours = bool(reason) and reason.group(1).startswith("gpuprov")  # type: ignore[union-attr]
     if re.search(r" State=\S*DRAIN", node) and not ours:

@@ -62,6 +62,9 @@ def parse_toolkits(output: Output) -> Toolkits:
         link=target,
         by=kind,
         mode="manual" if "manual" in first else "auto" if "auto" in first else "",
+        # `update-alternatives --display cuda` (Debian, then the Red Hat family):
+        #     /usr/local/cuda-12.4 - priority 124
+        #     /usr/local/cuda-12.4 - family cuda priority 124
         choices=tuple(re.findall(r"^(/\S+) - (?:family \S+ )?priority", display, re.MULTILINE)),
         profile="\n".join(rows.get("profile", [])),
         libraries=dict(line.split(" ", 1) for line in reversed(rows.get("library", [])) if " " in line),
@@ -107,6 +110,8 @@ INDEX = Probe(
 never the network."""
 Requires = dict[str, dict[str, dict[str, str]]]
 """Dependencies by package name and version: the minimum version of each component that it depends on, by name."""
+# Depends: cuda-compiler-12-4 (>= 12.4.1), libc6 (>= 2.27)        (apt-cache show)
+# cuda-compiler-12-4 >= 12.4.1                                    (dnf repoquery --requires)
 _BOUND = re.compile(r"([^\s(|]+)\s*+(?:\(\s*+)?>?=\s*([^\s)]+)")
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
 
+# DKMS (dkms-3.1.5) make.log for nvidia-open/570.86.15 for kernel 6.12.15-200.fc41.x86_64 (x86_64)
 FIRST = re.compile(r"(?:DKMS(?: \(dkms-[\w.~+-]+\))? )?make\.log for \S+ for kernel (\S+)")
 """The first line, of DKMS 2.8 and of 3."""
 

@@ -49,6 +49,7 @@ def parse_installed(output: Output) -> Installed:
             Row(
                 row[1],
                 row[2].removeprefix("0:"),
+                # rpm's %{SOURCERPM} is a file's name: kmod-nvidia-open-dkms-580.95.05-1.el9.src.rpm
                 re.sub(r"-[^-]+-[^-]+\.(src|nosrc)\.rpm\Z", "", row[3]),
                 row[4],
                 row[5],

@@ -48,11 +48,15 @@ class Client(msgspec.Struct, frozen=True):
 
 
 def parse_loaded(output: Output) -> LoadedDriver:
+    # NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.163.01  Tue Apr  8 12:41:17 UTC 2025
+    # NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  565.57.01  Release Build  (dvs-builder@U16-A24-9-2)  ...
+    # The open module has its version in the middle, and some releases have two numbers only: 555.58.
     match = re.search(r"^NVRM version:.*?\s(\d+(?:\.\d+)+)\s", output.text, re.MULTILINE)
     return LoadedDriver(match[1] if match else "", "Open Kernel Module" in output.text)
 
 
 def parse_parameters(output: Output) -> dict[str, str]:
+    # /proc/driver/nvidia/params, driver 535: `EnableGpuFirmware: 18`
     if strange := [line for line in output.text.splitlines() if line.strip() and not re.match(r"\w+:", line.strip())]:
         raise ProbeFailed(f"the parameters of the driver have a line that is none of them: {strange[0][:80]!r}")
     pairs = (line.partition(":") for line in output.text.splitlines() if ":" in line)
@@ -63,6 +67,7 @@ def parse_parameters(output: Output) -> dict[str, str]:
 def parse_libraries(output: Output) -> dict[str, str]:
     libraries: dict[str, str] = {}
     for line in output.text.splitlines():
+        # /usr/lib/x86_64-linux-gnu/libcuda.so.565.57.01
         match = re.search(r"/(lib[\w-]+)\.so\.(\d+(?:\.\d+)+)\Z", line)
         if match:
             libraries.setdefault(match[1], match[2])  # the linker takes the first that its cache lists
@@ -79,6 +84,8 @@ def parse_smi(output: Output) -> Smi:
         return Smi(installed=False, complaint="nvidia-smi is not installed")
     rows = []
     for line in output.text.splitlines():
+        # 00000000:19:00.0, NVIDIA H100 80GB HBM3, GPU-3c1f6d5e-0f2b-7d77-5b0e-0d5e6d6f4a10, 535.261.03, Enabled
+        # A lost GPU has no row, but: Unable to determine the device handle for GPU0000:3B:00.0: Unknown Error
         cells = [cell.strip() for cell in line.split(",")]
         if len(cells) == 5 and cells[2].startswith("GPU-"):
             bus = cells[0].lower()

@@ -11,6 +11,7 @@ from gpuprov.facts.probes.software import dnf
 from gpuprov.rules.package_lists import OF_KERNEL
 
 # Tried where a word begins alone: else a long word would be read once from each of its letters.
+# Depends: dkms, nvidia-kernel-common-535-server (>= 535.161.08), nvidia-kernel-source-535-server |
 DRIVER = re.compile(r"(?<![^\s,|])nvidia-kernel-common-\S+ \(>= ([0-9.]+)")
 EXACT = re.compile(r"(?<![^\s,|])([^\s,|]+) +\(= ([^)]+)\)")
 

@@ -28,6 +28,7 @@ class Runfile(msgspec.Struct, frozen=True):
 def parse(output: Output) -> Runfile:
     rows = [line.split("|") for line in output.text.splitlines()]
     record = next((row[1] for row in rows if row[0] == "record"), "")
+    # 1.0-5809505 (580.95.05)
     match = re.search(r"(\d{3}\.[\d.]*\d)\)?\Z", record.strip())
     return Runfile(
         version=match[1] if match else "",

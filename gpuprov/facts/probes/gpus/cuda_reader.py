@@ -41,6 +41,8 @@ def list_devices() -> Any:
             gpus[cells[0]] = cells[1:]
     gpu = ""
     for line in ask_smi("-L"):
+        # GPU 0: NVIDIA A100 80GB PCIe (UUID: GPU-00000001-0000-0000-0000-000000000000)
+        #   MIG 3g.40gb     Device  0: (UUID: MIG-00000002-0000-0000-0000-000000000000)
         match = re.search(r"\(UUID: ((?:GPU|MIG)-[^)\s|]+)\)", line)
         name = match.group(1) if match else ""
         if name.startswith("GPU-"):

@@ -19,6 +19,8 @@ BROKEN = ("GPU is lost", "GPU requires reset")
 ERRORS = ("Unknown Error", "[Unknown Error]")
 JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages", "GPU Recovery Action")
 """Headings below which an error would hide values that checks need."""
+#         Max                                            : 3072 bank(s)
+#         Remapping Failure Occurred                     : No
 TOLD = re.compile(r"\d{1,18}(?: bank\(s\))?|\[?N/A\]?|Yes|No|None|Enabled|Disabled")
 """What stands below these headings where the GPU tells it; a recovery action is a word of NVIDIA's."""
 REPAIRS = ("Channel Repair Pending", "TPC Repair Pending")  # with Unrepairable Memory, from driver 570 on
@@ -132,11 +134,15 @@ def _parse_text(value: str | None) -> str:
 
 def _parse_integer(value: str | None) -> int | None:
     """Parse an integer with or without a unit; None for N/A."""
+    # GPU T.Limit Temp                               : 46 C
+    # GPU Shutdown T.Limit Temp                      : -8 C
+    # Replays Since Reset                            : 0
     match = re.match(r"(-?\d{1,18})(?: C)?\Z", value or "")
     return int(match[1]) if match else None
 
 
 def _parse_watts(value: str | None) -> float | None:
+    # Average Power Draw                             : 80.25 W
     match = re.fullmatch(r"(\d{1,6}(?:\.\d+)?) W", value or "")
     return float(match[1]) if match else None
 
@@ -147,6 +153,10 @@ def _parse_yes_no(value: str | None) -> bool | None:
 
 def _is_retirement_pending(values: Values) -> bool | None:
     """Return whether a page waits for retirement by either name of the line; None if neither says."""
+    # Retired Pages (H100, driver 535: it remaps rows, and retires none)
+    #     Single Bit ECC                    : N/A
+    #     Double Bit ECC                    : N/A
+    #     Pending Page Blacklist            : N/A
     names = ("Pending Page Blacklist", "Pending")
     words = [_parse_yes_no(values.get(("Retired Pages", name))) for name in names]
     return True if True in words else False if False in words else None
@@ -160,6 +170,13 @@ def _sum(counts: object) -> int | None:
 def _parse_ecc(values: Values, when: str) -> Ecc:
     """Parse ECC counters: since Turing by SRAM and DRAM, with several lines for uncorrectable errors; before that by
     bits, with a total."""
+    # ECC Errors (H200, driver 580)
+    #     Volatile
+    #         SRAM Correctable                           : 0
+    #         SRAM Uncorrectable Parity                  : 0
+    #         SRAM Uncorrectable SEC-DED                 : 0
+    #         DRAM Correctable                           : 0
+    #         DRAM Uncorrectable                         : 0
     counters = {path[2:]: value for path, value in values.items() if path[:2] == ("ECC Errors", when)}
     if any(path[0] in ("Single Bit", "Double Bit") for path in counters):
         return Ecc(
@@ -173,6 +190,11 @@ def _parse_ecc(values: Values, when: str) -> Ecc:
 
 
 def _list_slowdowns(values: Values) -> tuple[str, ...] | None:
+    # H100 under a power brake, driver 535 (https://github.com/leptonai/gpud, its testdata):
+    #     Clocks Event Reasons
+    #         HW Slowdown                       : Active
+    #             HW Thermal Slowdown           : Not Active
+    #             HW Power Brake Slowdown       : Active
     reasons = {path[-1]: value for path, value in values.items() if path[0] in REASONS}
     known = [name for name in SLOW if reasons.get(name) in ("Active", "Not Active")]
     return tuple(name for name in known if reasons[name] == "Active") if known else None
@@ -199,6 +221,7 @@ def _parse_utilization(values: Values) -> int | None:
     without any program: https://github.com/jina-ai/clip-as-service/issues/254"""
     if values.get(("Persistence Mode",)) != "Enabled" and _has_processes(values) is False:
         return None
+    # Utilization, with `GPU` (driver 580) or `Gpu` (560): 0 %
     return _parse_with_unit(_get_either(values, "Utilization", "GPU", "Gpu"), "%")
 
 
@@ -211,11 +234,13 @@ def _parse_used_memory(values: Values) -> int | None:
 
 
 def _parse_with_unit(value: str | None, unit: str) -> int | None:
+    # SM                                             : 345 MHz
     match = re.fullmatch(rf"(\d{{1,9}}) {unit}", value or "")
     return int(match[1]) if match else None
 
 
 def _has_processes(values: Values) -> bool | None:
+    # Processes                                          : None
     if ("Processes",) in values:
         return False if values["Processes",] == "None" else None
     return True if ("Processes", "Process ID") in values else None
@@ -223,6 +248,13 @@ def _has_processes(values: Values) -> bool | None:
 
 def _compute_margin(values: Values, what: str) -> int | None:
     """Return the degrees that T.Limit is above its slowdown threshold, or else the temperature below its own."""
+    # Ada and Hopper GPUs show distances from a limit, which shrink as they get hot (H200, driver 580):
+    #     GPU Current Temp                               : 41 C
+    #     GPU T.Limit Temp                               : 46 C
+    #     GPU Slowdown T.Limit Temp                      : -2 C
+    # older ones show temperatures, and N/A there (Titan V, driver 560):
+    #     GPU Current Temp                  : 44 C
+    #     GPU Shutdown Temp                 : 100 C
     left = _parse_integer(values.get(("Temperature", f"{what} T.Limit Temp")))
     mark = _parse_integer(values.get(("Temperature", f"{what} Slowdown T.Limit Temp")))
     if left is not None and mark is not None:

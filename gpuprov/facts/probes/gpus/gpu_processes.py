@@ -7,6 +7,7 @@ import msgspec
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.gpus.gpu_settings import HERE, SEEN
 
+# 0::/system.slice/docker-<64 hexadecimal digits>.scope
 CONTAINER = re.compile(r"(?<!conmon-)\b[0-9a-f]{64}\b(?!/conmon\b)")
 """Pattern of a container's name in a cgroup, for docker, containerd, cri-o and podman; it excludes the cgroup of the
 monitor, which for a podman pod is POD/conmon."""
@@ -99,6 +100,7 @@ def _parse_rest(lines: list[str]) -> _Rest:
             rest.whose[int(cells[0])] = cells[1:]
         elif kind == "@memory" and (match := re.fullmatch(r"([0-9A-Fa-f:.]{12,16}), ([0-9]{1,9})", row.strip())):
             rest.used[match[1]] = int(match[2])
+        # The title that slurmstepd gives its process: `slurmstepd: [4711.batch]`
         elif kind == "@step" and (match := re.match(r"slurmstepd: \[([0-9]{1,10})[.\] ]", row)):
             rest.jobs.add(int(match[1]))
         elif kind == "@queued" and re.fullmatch("[0-9]{1,10}", row.strip()):
@@ -120,6 +122,7 @@ def _add_owner(process: Held, lives: set[int], started: str, under: str, cgroup:
     which runs elsewhere. `under`: root's slurmd, step or MPS is among its ancestors; then it belongs to a prolog, an
     epilog or the step, or to MPS, which a prolog may start for one job and leave for the next:
     https://github.com/SchedMD/slurm/blob/master/etc/prolog.example"""
+    # 0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0
     made = re.search(r"/job_([0-9]{1,10})/step_", cgroup)
     match = re.fullmatch(r"SLURM_JOB_ID=([0-9]{1,10})", started)
     number = made[1] if made else match[1] if match else ""

@@ -92,6 +92,7 @@ def parse_settings(output: Output) -> State:
 
 def split_gpus(text: str) -> Iterator[tuple[str, Values]]:
     """Split the text by GPU: the address as in sysfs, and its lines by the headings above them. Raises ProbeFailed."""
+    # GPU 00000000:00:06.0
     parts = re.split(
         r"^GPU ([0-9A-Fa-f]{8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]*$",
         remove_process_blocks(text),
@@ -157,6 +158,8 @@ def _parse_switch(value: str) -> str:
 
 
 def _parse_number(value: str, unit: str) -> float | None:
+    # Current Power Limit                            : 700.00 W
+    # Graphics                                       : 1980 MHz
     match = re.fullmatch(rf"(\d+(?:\.\d+)?) {unit}", value)
     return float(match[1]) if match else None
 
@@ -190,6 +193,12 @@ def _parse_locks(text: str, module: int) -> dict[str, Locks]:
 
 
 def parse_confidential(output: Output) -> Confidential:
+    # `nvidia-smi conf-compute -f` of Azure's confidential GPUs (https://github.com/Azure/az-cgpu-onboarding):
+    #     CC status: ON
+    # `nvidia-smi conf-compute -q` of several GPUs in protected PCIe mode, which CC State calls OFF
+    # (tests/real/h100-ppcie-cc):
+    #     CC State                   : OFF
+    #     Multi-GPU Mode             : Protected PCIe
     state = re.search(r"CC (?:status|State)\s*: *(ON|OFF)\b", output.text)
     if re.search(r"No CC capable|CC feature status: Not Supported", output.text):
         return Confidential("disabled")

@@ -70,6 +70,7 @@ RATES = ("Effective BER", "Symbol BER")
 """Bit error rates; `15e-255` on an NVLink 5 without errors, the minimum that NVML can report (NvmlBerParser of
 https://github.com/NVIDIA/DCGM)."""
 NOTHING = ("N/A", "[N/A]", "Not Supported")
+# 15e-255
 RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?(?:[eE][+-]?[0-9]{1,3})?")
 
 
@@ -81,6 +82,12 @@ def parse_nvlinks(output: Output) -> NvLinkState:
     unread: dict[int, list[tuple[str, str, str]]] = {}
     index = -1
     for line in output.text.splitlines():
+        # `nvidia-smi nvlink -e` of an H100
+        # (https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/nvidia/debug.md):
+        #     GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-00000001-0000-0000-0000-000000000000)
+        #              Link 0: Replay Errors: 0
+        #              Link 0: Recovery Errors: 0
+        #              Link 0: CRC Errors: 0
         if match := re.match(r"GPU (\d{1,3}):", line.strip()):
             index = int(match[1])
             counted[index], links[index], unread[index] = {}, set(), []

@@ -113,6 +113,8 @@ class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
 
     def instance(self, minor: int) -> tuple[int, int | None] | None:
         """Return the ids of the GPU instance, and of the compute instance in it, on the GPU with this minor number."""
+        # /proc/driver/nvidia/capabilities/gpu0/mig/gi2/access
+        # /proc/driver/nvidia/capabilities/gpu0/mig/gi2/ci0/access
         match = re.fullmatch(rf"gpu{minor}/mig/gi(\d+)/(?:ci(\d+)/)?access", self.path)
         return (int(match[1]), int(match[2]) if match[2] else None) if match else None
 

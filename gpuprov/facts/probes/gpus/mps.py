@@ -75,6 +75,7 @@ class MpsState(msgspec.Struct, frozen=True, kw_only=True):
     complaint: str = ""
 
 
+# nvidia-cuda-mps-control answers get_default_active_thread_percentage with a line like `100.0`.
 PERCENTAGE = re.compile(r"\d+\.\d+")
 
 
@@ -152,6 +153,10 @@ def _parse_mig_devices(lines: list[str]) -> dict[str, dict[str, int]]:
     devices: dict[str, dict[str, int]] = {}
     parent = ""
     for line in lines:
+        # `nvidia-smi -L` (tests/real/a100-pcie-mig-lxd):
+        #     GPU 0: NVIDIA A100 80GB PCIe (UUID: GPU-00000001-0000-0000-0000-000000000000)
+        #       MIG 3g.40gb     Device  0: (UUID: MIG-00000002-0000-0000-0000-000000000000)
+        # A compute instance smaller than its GPU instance names both sizes: `MIG 1c.3g.40gb`.
         if match := re.search(r"\(UUID: (GPU-[^)]+)\)", line):
             parent = match[1]
         elif match := re.search(r"MIG (?:(\d+)c\.)?(\d+)g\..*\(UUID:? (MIG-[^)]+)\)", line):

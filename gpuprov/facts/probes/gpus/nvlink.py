@@ -10,6 +10,8 @@ from gpuprov.facts.probes.gpus.fabric import BUS
 ALONE = "as of a GPU that a machine was given alone: its links lead to none that it has"
 """Seen on an H200 in pass-through (driver 580.159.04): `nvidia-smi nvlink -s` and `-e` print nothing, and end with
 status 0."""
+# nvidia-smi underlines the header of its matrix, even into a pipe (tests/real/six-gpus-ansi-topo):
+#     \x1b[4m\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -49,6 +51,7 @@ def parse(output: Output) -> NvLinks:
     counts = _count_links(rows["link"])
     gpus = []
     for row in rows["gpu"]:
+        # 0, 00000000:19:00.0, P0, Disabled, Enabled
         match = re.match(rf"(\d+), {BUS}, ([^,]*), ([^,]*)(?:, (.*))?\Z", row)
         if match:
             links, active = counts.get(int(match[1]), (0, 0))
@@ -76,6 +79,10 @@ def _count_links(rows: list[str]) -> dict[int, tuple[int, int]]:
     counts: dict[int, tuple[int, int]] = {}
     index = -1
     for row in rows:
+        # `nvidia-smi nvlink -s` (tests/real/h100-nvlink-s, azure-v100-inactive-links); a link that is down has
+        # `<inactive>` in place of its rate:
+        #     GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-00000001-0000-0000-0000-000000000000)
+        #              Link 0: 26.562 GB/s
         if match := re.match(r"GPU (\d+):", row.strip()):
             index = int(match[1])
             counts[index] = (0, 0)
@@ -91,6 +98,10 @@ def _parse_pairs(rows: list[str]) -> dict[tuple[int, int], int] | None:
     header: list[int] = []
     for row in (COLOURS.sub("", row) for row in rows):
         cells = row.split()
+        # `nvidia-smi topo -m` of a DGX-2 (https://github.com/NVIDIA/nccl-tests/issues/78):
+        #             GPU0    GPU1    GPU2    GPU3
+        #     GPU0     X      NV6     NV6     NV6
+        #     GPU1    NV6      X      NV6     NV6
         if not cells or not re.fullmatch(r"GPU\d+", cells[0]):
             continue
         if not header:

@@ -13,6 +13,12 @@ OWN = f"""/^Attached GPUs/ && !n {{ n = $NF }}
 p {{ next }}
 END {{ if (n && g > n) print "{FORGED}" }}"""
 """The first rules of an awk program that reads it; `judge` refuses output with too many GPUs."""
+# The head and a block of `nvidia-smi -q` (driver 580, tests/real/h200-vm-580-alone); other versions differ in the
+# width of the columns:
+#     Attached GPUs                                          : 1
+#     GPU 00000000:00:06.0
+#         Product Name                                       : NVIDIA H200
+#         Processes                                          : None
 _ATTACHED = re.compile(r"^Attached GPUs *: ([0-9]{1,4})[ \t]*$", re.MULTILINE)
 _GPU = re.compile(r"^GPU ", re.MULTILINE)
 _ALL = re.compile(r"^    (Product Name|Processes)", re.MULTILINE)

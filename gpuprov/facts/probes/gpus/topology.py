@@ -70,7 +70,9 @@ def _parse_function(cells: list[str]) -> Function | None:
     path, vendor, device, pci_class, numa, speed, width, max_speed, max_width, virtual, rdma, *more = cells
     parts = path.split("/")
     first = next(
-        (number for number, part in enumerate(parts) if re.fullmatch(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", part)), 0
+        # /sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0
+        (number for number, part in enumerate(parts) if re.fullmatch(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}", part)),
+        0,
     )
     way = [part for part in parts[first:] if ADDRESS.fullmatch(part)]
     if not first or not way:

@@ -50,6 +50,8 @@ class Licence(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def expires(self) -> int:
         """Expiry of the licence in seconds since 1970; 0 if it does not expire, or that is unknown."""
+        # License Status                    : Licensed (Expiry: 2025-3-19 7:29:4 GMT)
+        # License Status                    : Licensed (Expiry: N/A)
         match = re.search(r"Expiry: (\d+)-(\d+)-(\d+) (\d+):(\d+):(\d+) GMT", self.status)
         return int(datetime(*(int(part) for part in match.groups()), tzinfo=UTC).timestamp()) if match else 0  # type: ignore[misc,arg-type]
 
@@ -88,6 +90,10 @@ def parse_licences(output: Output) -> Licences:
     judge(output.text.splitlines())
     gpus: list[Licence] = []
     for line in output.text.splitlines():
+        #     Product Name                          : GRID V100D-8C
+        #     vGPU Software Licensed Product
+        #         Product Name                      : NVIDIA Virtual Compute Server
+        #         License Status                    : Licensed (Expiry: 2025-3-19 7:29:4 GMT)
         key, _, value = (part.strip() for part in line.partition(" : "))
         if match := re.match(r"GPU (?:[0-9A-Fa-f]{4})?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])", line):
             gpus.append(Licence(bus=match[1].lower()))

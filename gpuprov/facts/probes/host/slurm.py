@@ -13,8 +13,11 @@ CGROUP = f"{onhost.FOLDER}/cgroup.conf"
 DROP_IN = f"/etc/systemd/system/{UNIT}.d/50-gpuprov.conf"
 HEALTH = "/usr/local/lib/gpuprov/slurm/health.sh"
 KEYS = ("TaskPlugin", "ProctrackType", "HealthCheckProgram", "HealthCheckInterval")
+#  TaskPlugin=task/affinity,task/cgroup
 SETTING = re.compile(r"\s*([A-Za-z]+)\s*=\s*(\S*)")
+# slurmd: Gres Name=gpu Type=h100 Count=1 Index=0 ID=7696487 File=/dev/nvidia0 (null)     (slurmd 22.05.8 -G)
 GRES = re.compile(r"Gres Name=(\S+) (?:Type=(\S+) )?Count=(\d+) .*?\bFile=(\S+)")
+# slurmd: fatal: can't stat gres.conf file /dev/nvidia7: No such file
 FAILED = re.compile(r"slurmd: ((?:fatal|error): .*|Waiting for .*)")
 
 

@@ -29,6 +29,9 @@ class Platform(msgspec.Struct, frozen=True):
 
 
 def parse_os_release(output: Output) -> OsRelease:
+    # os-release(5) has values with quotes of either kind, or none (tests/real/os-release-*):
+    #     ID=azurelinux
+    #     PRETTY_NAME="Alibaba Cloud Linux 3.2104 U13.1 (OpenAnolis Edition)"
     values = dict(re.findall(r"""^([A-Z_]+)=["']?([^"'\n]*)["']?$""", output.text, re.MULTILINE))
     like = values.get("ID_LIKE", "")
     return OsRelease(

@@ -55,6 +55,11 @@ class UnknownUnit(Exception):
 
 def parse_units(output: Output) -> dict[str, Unit]:
     units = {}
+    # `systemctl show -p ...` of several units: a block each, with an empty line between them:
+    #     Id=nvidia-persistenced.service
+    #     LoadState=loaded
+    #     ActiveState=failed
+    #     UnitFileState=enabled
     for block in output.text.split("\n\n"):
         values = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
         if "Id" in values:

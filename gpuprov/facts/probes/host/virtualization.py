@@ -106,6 +106,7 @@ def parse_functions(output: Output) -> tuple[GpuFunction, ...]:
         name, *cells = line.split("|")
         if name == "gpu" and len(cells) == 5:
             address, kind, version, branch, reset = (cell.strip() for cell in cells)
+            # Branch r550_00, version 550.163.10.
             number = re.match(r"r?(\d{3})", branch) or re.match(r"(\d{3})\.", version)
             functions.append(
                 GpuFunction(

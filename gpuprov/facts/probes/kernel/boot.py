@@ -11,6 +11,8 @@ from gpuprov.facts.probes.kernel.grub_menu import parse_kernel
 from gpuprov.host_code import first_boot_judge
 
 MODULE = re.compile(r"[\w.+-]+", re.ASCII)
+# sysctl.d(5) takes a name with slashes as well, where a dot belongs to an interface:
+#     net/ipv4/conf/eth0.100/rp_filter = 0
 SYSCTL_NAME = re.compile(r"[\w-]+(\.[\w:/@+-]+)+", re.ASCII)
 """Pattern of a sysctl's name in `sysctl -a`; a level may be a network interface."""
 
@@ -47,6 +49,8 @@ def parse_templates(lines: Iterable[str]) -> dict[str, BootEntry]:
         if path == "/etc/kernel/cmdline":
             templates[path] = BootEntry(parse_command_line(Output(text)))
         elif equals:
+            # GRUB_CMDLINE_LINUX="$GRUB_CMDLINE_LINUX pci=config_acs=..."
+            # /etc/default/grub is a shell script that grub-mkconfig sources: `+=` appends, later files win.
             key = name.removesuffix("+")
             try:
                 value = " ".join(shlex.split(value, comments=True)[:1])
@@ -70,6 +74,7 @@ def parse_boot_entries(output: Output) -> BootEntries:
         if words[:1] == ["later"]:
             later.append(line.removeprefix("later "))
         elif words[:1] == ["set"] and len(words) > 1:
+            # On RHEL 8, options in boot loader entries are a variable of grubenv: `options $kernelopts $tuned_params`.
             variables.setdefault(words[1], words[2] if len(words) == 3 else "")
         elif words and not words[0].startswith("linux"):
             raise ProbeFailed(f"boot entries have a line that is none of theirs: {line.strip()[:80]!r}")
@@ -165,6 +170,7 @@ def parse_login_limits(output: Output) -> LoginLimits:
     for line in output.text.splitlines():
         if line.startswith("file|"):
             path = line.removeprefix("file|")
+        # limits.conf(5): `*  soft  memlock  unlimited`; `-` sets both (tests/real/limits-azure-hpc)
         elif match := re.match(r"([^\s#|]+)\s+(-|hard|soft)\s+([a-z]+)\s+(\S+)", line.strip(), re.ASCII):
             both = ("soft", "hard") if match[2] == "-" else (match[2],)
             kinds.setdefault((match[1], match[3]), {}).update(dict.fromkeys(both, match[4]))

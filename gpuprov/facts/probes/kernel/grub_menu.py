@@ -13,6 +13,7 @@ from gpuprov.rules import package_lists
 
 ONCE = "next_entry"
 KEPT = "gpuprov-kept"
+#         linux   /boot/vmlinuz-6.1.0-56-amd64 root=UUID=... ro quiet
 _KERNEL = re.compile(r"(?:vmlinu[xz]|linux|Image)-(\S+)")
 _BLOCK = re.compile(r"(menuentry|submenu)\s(.*)\{")
 _SET = "set default="

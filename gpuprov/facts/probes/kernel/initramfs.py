@@ -28,6 +28,8 @@ class Initramfs(msgspec.Struct, frozen=True):
     @property
     def release(self) -> str:
         """The kernel release of the image."""
+        # /boot/initrd.img-6.1.0-56-amd64
+        # /boot/initramfs-5.14.0-503.11.1.el9_5.x86_64.img
         return re.sub(r"^(initrd(\.img)?|initramfs)-|\.img\Z", "", self.image.rsplit("/", 1)[-1])
 
     @property
@@ -61,6 +63,7 @@ def parse(output: Output) -> tuple[Initramfs, ...]:
             images[-1] = msgspec.structs.replace(images[-1], old_driver=old)
         elif line and images:
             last = images[-1]
+            # usr/lib/modules/6.1.0-44-amd64/kernel/drivers/gpu/nova-core/nova-core.ko.xz
             name = line.rsplit("/", 1)[-1].partition(".ko")[0].replace("-", "_")
             images[-1] = msgspec.structs.replace(last, modules=last.modules | {name})
     return tuple(

@@ -131,8 +131,11 @@ def _select_resets(rows: Iterable[str], now: float) -> Iterator[Repair]:
 def _parse_line(row: str, fields: Mapping[str, str]) -> Line | None:
     """Parse a line of `journalctl -o short-unix`: `1763848800.123456 host kernel: ...`; or of dmesg:
     `[   12.345678] ...`."""
+    # 1763890000.000001 gpu1 kernel: mlx5_core 0000:01:00.0: firmware version: 20.27.446
     if match := re.match(r"(\d{9,11}\.\d+) \S+ [^\s:]+: (.*)\Z", row):
         return Line(float(match[1]), match[2])
+    # [    0.000000] Linux version 6.1
+    # CONFIG_PRINTK_CALLER adds the thread or CPU: [    0.000000][    T0]
     if match := re.match(r"\[ *(\d{1,10}\.\d+)\](?:\[[^\]]*\])? (.*)\Z", row):
         return Line(float(fields.get("boot") or 0) + float(match[1]), match[2])
     return None

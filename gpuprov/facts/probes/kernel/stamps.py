@@ -76,21 +76,23 @@ def read_stamp(line: str, year: int = 0) -> Stamped:
             return Stamped(text=rest, at=float(match[1]), since_boot=True, program="kernel", host=writer[1])
         return Stamped(text=line[match.end() :], at=float(match[1]), since_boot=True)
     if match := _UNIX.match(line):
-        return _after(line[match.end() :], float(match[1]), host=True)
+        return _parse_after_time(line[match.end() :], float(match[1]), host=True)
     if match := _ISO.match(line):
         numbers = [int(match[number]) for number in range(1, 7)]
         host = "," not in match[0] and line[0] != "["
-        stamped = _after(line[match.end() :], _time(numbers, match[7], match[8] or ""), host=host)
+        stamped = _parse_after_time(line[match.end() :], _parse_time(numbers, match[7], match[8] or ""), host=host)
         own = stamped.program or not host or _KERNEL.match(stamped.text)
         return stamped if own else msgspec.structs.replace(stamped, program="?")
     if (match := _DAY.match(line)) and match[1] in _MONTHS:
         of = int(match[7] or year)
         numbers = [of, _MONTHS[match[1]], *(int(match[number]) for number in range(2, 6))]
-        return _after(line[match.end() :], _time(numbers, match[6], "") if of else None, host=line[0] != "[")
+        return _parse_after_time(
+            line[match.end() :], _parse_time(numbers, match[6], "") if of else None, host=line[0] != "["
+        )
     if match := _OTHER_DAY.match(line):
-        return _after(line[match.end() :], None, host=True)
+        return _parse_after_time(line[match.end() :], None, host=True)
     if match := _KERNEL.match(line):
-        return _after(line, None, host=False)
+        return _parse_after_time(line, None, host=False)
     return Stamped(text=line)
 
 
@@ -108,7 +110,7 @@ def resolve_deltas(lines: Iterable[str]) -> Iterator[str]:
         yield f"[{_NAMES[at.month]} {at:%d %H:%M:%S}] {line[match.end() :]}" if match and at else line
 
 
-def _after(rest: str, at: float | None, *, host: bool) -> Stamped:
+def _parse_after_time(rest: str, at: float | None, *, host: bool) -> Stamped:
     """Read what follows a time: who wrote the line, and the kernel's own stamp."""
     match = (_WRITER if host else _KERNEL).match(rest)
     host_name, program = (match[1], match[2]) if match else ("", "")
@@ -117,7 +119,7 @@ def _after(rest: str, at: float | None, *, host: bool) -> Stamped:
     return Stamped(text=rest[own.end() :] if own else rest, at=at, program=program, host=host_name)
 
 
-def _time(numbers: list[int], fraction: str | None, zone: str) -> float | None:
+def _parse_time(numbers: list[int], fraction: str | None, zone: str) -> float | None:
     zone = zone.strip()
     ahead = 0
     if match := re.fullmatch(r"([+-])(\d{2}):?(\d{2})", zone):

@@ -58,6 +58,11 @@ class Efa(msgspec.Struct, frozen=True, kw_only=True):
 def domains(text: str) -> tuple[str, ...]:
     """Parse the RDMA devices in fi_info's output; each has a domain for each fabric (efa, efa-direct):
     `rdmap85s0-rdm`."""
+    # `fi_info -p efa` of a p4d.24xlarge (tests/real/p4d-fi-info):
+    #     provider: efa
+    #         fabric: EFA-fe80::10d8:baff:fe00:0
+    #         domain: rdmap16s27-rdm
+    #         version: 111.20
     names = re.findall(r"^\s*domain:\s*(\S+?)(?:-rdm|-dgrm)?\s*$", text, re.MULTILINE)
     return tuple(dict.fromkeys(names))
 

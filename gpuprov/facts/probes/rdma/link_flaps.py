@@ -11,6 +11,13 @@ from gpuprov.facts.probes.kernel.kernel_log import SINCE, build_variables
 
 STAMP = re.compile(r"(\d{9,11}\.\d{1,9}) \S+ ([^\s:\[]+)(?:\[\d+\])?: (.*)\Z")
 """`journalctl -o short-unix`: `1763848800.123456 host kernel: ...`"""
+# Lines of the mlx5 driver
+# (https://github.com/torvalds/linux/blob/master/drivers/net/ethernet/mellanox/mlx5/core/en_main.c),
+# of systemd-networkd and of NetworkManager:
+#     mlx5_core 0000:01:00.0 enp1s0f0np0: Link down
+#     ib1: Link DOWN
+#     enp1s0f0np0: Gained carrier
+#     <info>  [1763890300.1023] device (ib0): carrier: link disconnected (deferring action)
 SAYS = (
     rf"mlx5_core {ADDRESS} (\S+): (Link up|Link down)\Z",
     r"(\S+): (Gained carrier|Lost carrier|Link DOWN)\Z",
@@ -23,6 +30,7 @@ interface is taken down; systemd-networkd and NetworkManager, which also report 
 UP, DOWN = ("Link up", "Gained carrier"), ("Link down", "Lost carrier", "carrier: link disconnected")
 AGAIN = "carrier: link connected"
 """NetworkManager logs it each time; for a link that was down for less than six seconds it logs nothing else."""
+# mlx5_core 0000:01:00.0: firmware version: 20.27.446
 LOADED = re.compile(rf"mlx5_core {ADDRESS}: firmware version: ")
 """The driver initializes an adapter again, whose link then comes up again."""
 

@@ -101,6 +101,9 @@ class Ofed(UnitState, frozen=True, kw_only=True):
 def release(text: str) -> str:
     """Parse OFED's release in the output of ofed_info (`5.8-1.1.2.1`), or in the version of its kernel package:
     `25.10.OFED.25.10.1.7.1.1-1`."""
+    # `ofed_info -s`:
+    #     MLNX_OFED_LINUX-5.8-1.1.2.1:
+    #     OFED-internal-25.10-1.7.1:
     if match := re.search(r"OFED[A-Za-z_-]*-(\d{1,2}\.\d{1,2}(?:-[\d.]*\d)?)", text):
         return match[1]
     match = re.search(r"OFED\.(\d{1,2}\.\d{1,2})((?:\.\d+)*)", text)
@@ -109,6 +112,7 @@ def release(text: str) -> str:
 
 def of_ofed(file: str) -> bool:
     """Return whether a module's file is not from the kernel package: it lies in updates/, extra/ or weak-updates/."""
+    # /lib/modules/7.0.12-zen1-1-zen/updates/dkms/nvidia.ko.zst
     match = re.search(r"/lib/modules/[^/]+/([^/]+)/", file)
     return bool(match) and match[1] != "kernel" if match else False
 

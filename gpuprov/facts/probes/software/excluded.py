@@ -25,6 +25,7 @@ def parse(lines: Iterable[str]) -> tuple[Excluded, ...]:
     return tuple(
         Excluded(pattern, section, file)
         for file, section, text in rows
+        # excludepkgs = nvidia* , cuda*, and more patterns on indented lines below
         for pattern in re.split(r"[\s,]+", text)
         if pattern
     )

@@ -37,7 +37,13 @@ class History(msgspec.Struct, frozen=True):
 
 _APT = {"install": "installed", "reinstall": "reinstalled", "upgrade": "upgraded", "downgrade": "downgraded"}
 _APT |= {"remove": "removed", "purge": "removed"}
+# /var/log/apt/history.log (https://github.com/lyulyul/shine-cluster/issues/50; a Debian 12 container):
+#     Start-Date: 2021-06-04  06:41:09
+#     Upgrade: libnvidia-common-460:amd64 (460.73.01-0ubuntu0.20.04.1, 460.80-0ubuntu0.20.04.2)
 _APT_PACKAGE = re.compile(r"(?<![^\s,()])([^\s,:()]++)(?::([^\s,()]++))? \(([^()]*+)\)")
+# /var/log/dnf.rpm.log of dnf 4; the version that an upgrade replaced follows seconds later:
+#     2026-02-14T09:30:12+0000 SUBDEBUG Upgrade: openssl-libs-1:3.2.2-6.el9.x86_64
+#     2026-02-14T09:30:14+0000 SUBDEBUG Upgraded: openssl-libs-1:3.0.7-27.el9.x86_64
 _RPM = re.compile(
     r"(?P<name>.+)-(?:(?P<epoch>\d+):)?(?P<version>[^-:]+-[^-]+?)(?:\.(?:x86_64|aarch64|noarch|i[3-6]86))?\Z"
 )
@@ -229,6 +235,9 @@ def _parse_zypper(lines: list[str], zones: Zones) -> Iterator[Event]:
     (https://opensuse.github.io/libzypp/group__g__ZyppHistory.html)."""
     command = user = ""
     for line in lines:
+        # 2008-09-24 11:53:10|command|root@kompost|'zypper' 'install' 'amarok'|
+        # 2008-09-24 11:53:10|install|amarok-yauap|1.4.10-25|x86_64||factory|4421dfa718ab73c805c1c695c97b1b67f39bf2f3
+        # 2008-09-24 11:53:45|remove |amarok|1.4.10-100.pm.1|x86_64|root@kompost|
         cells = [cell.strip() for cell in line.split("|")]
         if line.startswith("#") or len(cells) < 4 or not (at := _parse_local(cells[0], zones)):
             continue

@@ -28,6 +28,7 @@ class Mpi(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def works(self) -> bool:
+        # mpirun.openmpi (OpenRTE) 4.1.4
         return bool(re.search(r"\((Open MPI|OpenRTE)\) [0-9]", self.output))
 
 

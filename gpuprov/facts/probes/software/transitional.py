@@ -26,7 +26,9 @@ def find_transitional(rows: Iterable[str]) -> dict[tuple[str, str], str]:
     """Find transitional packages in lines `NAME|VERSION|DEPENDS`: the replacement by name and version."""
     cells = [row.split("|", 2) for row in rows if row.count("|") > 1]
     others = [
-        (name, version, re.findall(r"(?:^|[,|]) *([a-z0-9][\w.+-]*)", depends)) for name, version, depends in cells
+        # Depends: dkms, nvidia-kernel-common-535-server (>= 535.161.08), nvidia-kernel-source-535-server | ...
+        (name, version, re.findall(r"(?:^|[,|]) *([a-z0-9][\w.+-]*)", depends))
+        for name, version, depends in cells
     ]
     return {
         (name, v): dependency
