@@ -23,6 +23,7 @@ PUT_OFF = 180
 """Seconds beyond a step's own limit until the host releases its lock by itself."""
 LOST = 97
 """Exit status of a step whose lock is gone."""
+# Shell: signals the recorded process groups, unless a number is another process's by now (proc_pid_stat(5), field 22).
 _STOP = """stop() {
   hit=1
   for f in "$d"/*.pid; do
@@ -32,8 +33,6 @@ _STOP = """stop() {
   done
   return $hit
 }"""
-"""Shell: signals the recorded process groups, unless a number is another process's by now (proc_pid_stat(5), field 22).
-"""
 
 
 class Lock:

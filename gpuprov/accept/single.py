@@ -19,8 +19,8 @@ from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.acceptance import Measurement, outputs
 from gpuprov.facts.probes.acceptance.outputs import Unreadable
 
+# Longest time of a level: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html, doubled.
 DIAG_SECONDS = {1: 300.0, 2: 900.0, 3: 3600.0, 4: 10800.0}
-"""Longest time of a level: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html, doubled."""
 NCCL_SECONDS, COPY_SECONDS = 300.0, 600.0
 NO_GPU = "no NVIDIA GPU that nvidia-smi lists"
 

@@ -4,9 +4,9 @@ from gpuprov.apply.model import Act, HostOutcome
 from gpuprov.plan.events import Ledger, Tally
 from gpuprov.plan.playbook import Ended
 
+# Exit statuses of ansible-playbook that are about hosts: none failed, some failed, some were unreachable. With any
+# other status it ended before it started work: https://docs.ansible.com/ansible/latest/cli/ansible-playbook.html
 HOST_STATUSES = (0, 2, 4)
-"""Exit statuses of ansible-playbook that are about hosts: none failed, some failed, some were unreachable. With any
-other status it ended before it started work: https://docs.ansible.com/ansible/latest/cli/ansible-playbook.html"""
 GONE = "see why it does not answer (its console, its network), then apply again, which completes it"
 NOT_BACK = (
     "see its console. When it is up again, gpuprov verify says what it has started (host.first_boot); then apply "

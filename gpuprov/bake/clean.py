@@ -6,8 +6,8 @@ from typing import NamedTuple
 from gpuprov.bake import place
 
 POLICY = "/usr/sbin/policy-rc.d"
+# https://people.debian.org/~hmh/invokerc.d-policyrc.d-specification.txt
 POLICY_TEXT = "#!/bin/sh\n# While gpuprov bakes: nothing is started in an image.\nexit 101\n"
-"""https://people.debian.org/~hmh/invokerc.d-policyrc.d-specification.txt"""
 ANSIBLE = "/root/.ansible"
 """Not gpuprov's on a machine that runs: it may have collections."""
 OWN = {
@@ -23,8 +23,8 @@ OWN = {
     ANSIBLE: "Ansible's temporary files",
 }
 """gpuprov's own files of one host, and what they are."""
+# Files of one machine: https://systemd.io/BUILDING_IMAGES
 IDENTITY = ("/var/lib/dbus/machine-id", "/var/lib/systemd/random-seed", "/var/lib/systemd/credential.secret")
-"""Files of one machine: https://systemd.io/BUILDING_IMAGES"""
 MACHINE = "/etc/machine-id"
 OWN_LOGS = "/var/log/gpuprov"
 KEYS = "/etc/ssh/ssh_host_*_key /etc/ssh/ssh_host_*_key.pub"

@@ -7,8 +7,8 @@ from gpuprov.simulate.devices import devices
 from gpuprov.simulate.parts.silicon_files import sysfs
 from gpuprov.spec.model import HostSpec
 
+# GPUs on a board with NVSwitches: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
 BOARD = 8
-"""GPUs on a board with NVSwitches: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
 
 
 def describe(spec: HostSpec) -> Description:

@@ -17,8 +17,8 @@ from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.host import house
 from gpuprov.spec.model import RawHost
 
+# A file system of its own while it is baked: the machine's root, and what Ansible writes for itself.
 PLACE = Path("/run/gpuprov-machine")
-"""A file system of its own while it is baked: the machine's root, and what Ansible writes for itself."""
 ELSEWHERE = ("/proc", "/sys", "/dev", "/run")
 THIS = RawHost(name="this machine", connection={"ansible_connection": "local"})
 

@@ -20,13 +20,13 @@ INSIDE = "GPUPROV_BAKE_INSIDE"
 FOLDERS = ("proc", "sys", "dev", "run", "etc", "var", "usr")
 """Folders that an image has, and that are no links: something is mounted or written there."""
 NEEDED = ("etc/os-release", "bin/sh", "usr/bin/env")
+# https://www.kernel.org/doc/html/latest/admin-guide/devices.html
 NODES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}
-"""https://www.kernel.org/doc/html/latest/admin-guide/devices.html"""
 LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 SHIMS = Path(__file__).parent / "image_files"
 RESOLVER = "/etc/resolv.conf"
+# As many links as Linux follows: path_resolution(7).
 MOST_LINKS = 40
-"""As many links as Linux follows: path_resolution(7)."""
 
 
 def check(root: Path) -> Path:

@@ -58,9 +58,9 @@ def list_holds(names: Iterable[str], word: str = HELD, other: str = NOT_HELD) ->
     return [Change(kind="hold", name=name, before=other, after=word) for name in names]
 
 
+# Output of `systemctl is-enabled` for units that have something to enable:
+# https://www.freedesktop.org/software/systemd/man/systemctl.html
 CAN_BE_ENABLED = ("disabled", "indirect", "linked", "linked-runtime", "enabled-runtime", "masked", "masked-runtime")
-"""Output of `systemctl is-enabled` for units that have something to enable:
-https://www.freedesktop.org/software/systemd/man/systemctl.html"""
 
 
 def enabling(units: Mapping[str, str]) -> str:

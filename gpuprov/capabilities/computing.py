@@ -11,9 +11,9 @@ from gpuprov.catalog.symptoms import list_symptoms
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.gpus.cuda_runs import Run
 
+# Numbers by which a GPU that somebody else uses answers, and one that may not be opened:
+# https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html
 OUT_OF_MEMORY, UNAVAILABLE, NO_DEVICE = 2, 46, 100
-"""Numbers by which a GPU that somebody else uses answers, and one that may not be opened:
-https://docs.nvidia.com/cuda/cuda-driver-api/group__CUDA__TYPES.html"""
 OBSTACLES = {
     "no-user": ("the host has no user {}", "name a user of the host in health.cuda_user"),
     "no-device": (
@@ -32,6 +32,8 @@ STEPS = {
     "crash": ("the program crashed in libcuda", "journalctl -k -b; see nvidia_driver.user_space"),
     "hang": ("no answer within {} s", "journalctl -k -b says why; gpuprov explain reads its lines"),
 }
+# Causes by the number of the error; systemd and engines deny device files by EPERM:
+# https://docs.kernel.org/admin-guide/cgroup-v1/devices.html
 OPENS = {
     errno.EPERM: (
         "a cgroup denies {}",
@@ -39,8 +41,6 @@ OPENS = {
     ),
     errno.ENOENT: ("there is no {}", "nvidia-modprobe -u -c=0; in containers see container_toolkit.cdi"),
 }
-"""Causes by the number of the error; systemd and engines deny device files by EPERM:
-https://docs.kernel.org/admin-guide/cgroup-v1/devices.html"""
 MODES = "ls -l /dev/nvidia*; the driver's NVreg_DeviceFileMode and groups of the user decide"
 IN_CONTAINER = {
     ("load", 0): "nvidia-ctk cdi generate; see container_toolkit.cdi: the toolkit brings libcuda.so.1 into containers",

@@ -15,20 +15,20 @@ _NUMBER = re.compile(
     r"|cuinit(?: returned| err| failed| failed with error code)?|cudagetdevicecount(?:\(\w*\))? returned"
     rf"|cudaerror|cudaerror_t|cuda_error|curesult|cudaapierror)(?: ?[:=] ?code=?|[ :=#(\[]{{1,3}}){_END}"
 )
+# Forms that other programs print too: they count beside one of CUDA's words.
 _NUMBER_BESIDE = re.compile(
     rf"(?<!\w)(?:error=(?=\d+ :)|code=(?=\d+\()|\(error (?=\d+\) due to)){_END}"
     rf"|cudagetdevicecount\(\).{{0,200}}? error {_END}(?=:)"
 )
-"""Forms that other programs print too: they count beside one of CUDA's words."""
 _OF_CUDA = re.compile(r"cuda|(?<![a-z])torch|(?<![a-z])gpu")
 _OF_A_CALL = re.compile(r"cuda|(?<![a-z])torch|\.cuh?(?!\w)|gpuassert")
 _NAME = re.compile(r"(?<!\w)cuda_?error_?[a-z]\w+")
+# What stands before a text of CUDA's that other programs print too.
 _LEAD = (
     r"(?:cuda.{0,60}?(?:error|failure|failed|exception|status)|gpuassert|cudasuccess|triton error \[cuda\]"
     r"|cudaerror\w*|cuda_error_\w+)"
     r"[^\w]{0,4}(?:\d+[^\w]{1,4})?(?:cuda_?error_?\w+[^\w]{1,4})?"
 )
-"""What stands before a text of CUDA's that other programs print too."""
 _OWN = 4
 """Number of words from which a text is CUDA's own."""
 

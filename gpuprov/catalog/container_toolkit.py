@@ -25,27 +25,27 @@ COMMENTED = {
 }
 """Settings of CONFIG that `nvidia-ctk config` comments out if they have these values, whoever has set them; other
 values are then in force."""
+# The first release that keeps them: https://github.com/NVIDIA/nvidia-container-toolkit/commit/d5ae0644
 KEEPS_SETTINGS = "1.20.0"
-"""The first release that keeps them: https://github.com/NVIDIA/nvidia-container-toolkit/commit/d5ae0644"""
 REFRESH_ENVIRONMENT = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
 OUTPUT_VARIABLE = "NVIDIA_CTK_CDI_OUTPUT_FILE_PATH"
 FLAGS_VARIABLE = "NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS"
 """Features of `nvidia-ctk cdi generate`, with commas between them."""
+# The version of a CDI file in which nvidia-ctk 1.19.1 and newer give containers the groups of device files
+# (additionalGids).
 # https://github.com/NVIDIA/nvidia-container-toolkit/issues/1860, and pkg/nvcdi/api.go, internal/edits/device.go of
 # v1.19.0 and v1.19.1
 WRITTEN_CDI = "0.7.0"
-"""The version of a CDI file in which nvidia-ctk 1.19.1 and newer give containers the groups of device files
-(additionalGids)."""
 WITHOUT_GIDS = "no-additional-gids-for-device-nodes"
 """The feature that leaves them out, so that the file has an older version. In a container, a user other than root then
 has no access to device files of a group, such as /dev/dri/renderD128."""
 WITHOUT_GIDS_SINCE = "1.19.0"
+# The first release with nvidia-cdi-refresh, drop-in files for containerd and cri-o, and jit-cdi instead of legacy as
+# mode auto.
 # https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/CHANGELOG.md
 MODERN = "1.18.0"
-"""The first release with nvidia-cdi-refresh, drop-in files for containerd and cri-o, and jit-cdi instead of legacy as
-mode auto."""
+# The first release whose own refresh unit makes /dev/nvidia-uvm before it writes the specification.
 MAKES_UVM = "1.20.0"
-"""The first release whose own refresh unit makes /dev/nvidia-uvm before it writes the specification."""
 REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 OWN_UNITS = ("gpuprov-cdi-refresh.path", "gpuprov-cdi-refresh.service")
 """Units that refresh the CDI specification: the toolkit's own, or gpuprov's if it has none."""

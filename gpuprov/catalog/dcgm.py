@@ -43,16 +43,16 @@ PATTERNS: dict[Line, str] = {
     "4": r"datacenter-gpu-manager-4-.+|dcgmi|libdcgm|nv-hostengine",
 }
 """Every package of a line, as a pattern of the whole name. The lines conflict with each other."""
+# The first driver branch of each user-mode CUDA, which decides the build:
+# https://docs.nvidia.com/datacenter/dcgm/latest
 CUDA: dict[str, int] = {"13": 580, "12": 525, "11": 450}
-"""The first driver branch of each user-mode CUDA, which decides the build:
-https://docs.nvidia.com/datacenter/dcgm/latest"""
 CUDA_BUILD = r"datacenter-gpu-manager-4-(?:.+-)?cuda(\d+)"
 """Beginning of the name of a package of line 4, with the CUDA major that it is for."""
 MULTINODE_CUDA = ("12", "13")
+# Line 3 has no build for CUDA 13: 'Detected unsupported Cuda version', https://github.com/NVIDIA/deepops/pull/1394
 LAST_CUDA_OF_3 = 12
-"""Line 3 has no build for CUDA 13: 'Detected unsupported Cuda version', https://github.com/NVIDIA/deepops/pull/1394"""
+# https://docs.nvidia.com/datacenter/dcgm/latest/installation.html: NVIDIA driver R450 and later.
 MIN_BRANCH = 450
-"""https://docs.nvidia.com/datacenter/dcgm/latest/installation.html: NVIDIA driver R450 and later."""
 # CUDA 13 leaves GPUs below compute capability 7.5 out, so the guide wants the build for CUDA 12 there, and the
 # diagnostics fail without the driver's own: https://github.com/NVIDIA/DCGM/issues/254
 CUDA_13_CAPABILITY = (7, 5)

@@ -13,6 +13,7 @@ _PLACEHOLDER = re.compile(r"%(?:%|[#.0-9]*(?:ll|l|h|z)?[a-z])")
 _NAME, _NUMBER = re.compile(r"DCGM_FR_[A-Z0-9_]+"), re.compile(r"(?i)dcgm.{0,80}\berror code:? (\d{1,3})(?!\d)")
 _LEAST = 14
 """Number of characters from which a text, without its placeholders, is DCGM's own."""
+# The meaning of the severities: dcgmErrorSeverity_enum in dcgm_errors.h.
 SEVERITIES = {
     "monitor": "The GPU can work on; watch it.",
     "isolate": "Give the GPU no work until that is mended.",
@@ -21,7 +22,6 @@ SEVERITIES = {
     "reset": "Drain the GPU and reset it.",
     "unknown": "",
 }
-"""The meaning of the severities: dcgmErrorSeverity_enum in dcgm_errors.h."""
 LOOKS = {
     "memory": "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
     "nvlink": "nvidia-smi nvlink -s; nvidia-smi nvlink -e; journalctl -u nvidia-fabricmanager",

@@ -22,15 +22,15 @@ IMEX_UNIT = "nvidia-imex.service"
 IMEX_PROGRAM = "/usr/bin/nvidia-imex"
 IMEX_CONFIG, IMEX_NODES = "/etc/nvidia-imex/config.cfg", "/etc/nvidia-imex/nodes_config.cfg"
 IMEX_DROP_IN = f"/etc/systemd/system/{IMEX_UNIT}.d/90-gpuprov.conf"
+# https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide
 IMEX_CHANNEL, IMEX_PARAMETER = "/dev/nvidia-caps-imex-channels/channel0", "NVreg_CreateImexChannel0"
-"""https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide"""
+# The first branch whose module has it: nv-reg.h of https://github.com/NVIDIA/open-gpu-kernel-modules
 IMEX_PARAMETER_SINCE = 565
-"""The first branch whose module has it: nv-reg.h of https://github.com/NVIDIA/open-gpu-kernel-modules"""
+# Settings in config.cfg that nvidia-imex-ctl needs to report the state of a whole domain; 50005 is the guide's own
+# port.
 IMEX_SETTINGS = {"IMEX_NODE_CONFIG_FILE": IMEX_NODES, "IMEX_CMD_ENABLED": "1", "IMEX_CMD_PORT": "50005"}
-"""Settings in config.cfg that nvidia-imex-ctl needs to report the state of a whole domain; 50005 is the guide's own
-port."""
+# Names of FABRIC_MODE in a spec: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
 MODES = {"bare-metal": "0", "shared-nvswitch": "1", "vgpu": "2"}
-"""Names of FABRIC_MODE in a spec: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
 
 # From generation 4 on the switches are no PCI functions; the bridges to them are ConnectX-7 functions with this word in
 # their VPD, an InfiniBand subnet manager of their own works through them, and it needs these:
@@ -46,10 +46,10 @@ SUBNET_MODULES = ("mlx5_core", "mlx5_ib", "ib_umad")
 REGISTERS_SINCE = 3
 """The first generation whose GPUs register with the fabric, which nvidia-smi shows, and must be reset when the daemon
 restarts."""
+# The library through which DCGM reads NVSwitches, by their generation. No document says that NSCQ supports generation
+# 1 (HGX-2): https://docs.nvidia.com/datacenter/dcgm/latest/installation.html (NVSwitch on HGX A100 and newer),
+# https://docs.nvidia.com/datacenter/tesla/nvsdm/introduction.html (Blackwell)
 LIBRARY = {2: "nscq", 3: "nscq", 4: "nvsdm"}
-"""The library through which DCGM reads NVSwitches, by their generation. No document says that NSCQ supports generation
-1 (HGX-2): https://docs.nvidia.com/datacenter/dcgm/latest/installation.html (NVSwitch on HGX A100 and newer),
-https://docs.nvidia.com/datacenter/tesla/nvsdm/introduction.html (Blackwell)"""
 BOARD = 8
 """GPUs on an NVSwitch board."""
 NO_LIMIT = 9999

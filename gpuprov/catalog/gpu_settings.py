@@ -8,8 +8,8 @@ from typing import Literal
 from gpuprov.catalog.gpus import ARCHITECTURES, Architecture, Gpu
 from gpuprov.catalog.reader import Fact, File, load
 
+# The driver branch of CUDA 13, which deprecates application clocks.
 DEPRECATED_SINCE = 580
-"""The driver branch of CUDA 13, which deprecates application clocks."""
 BEFORE_CONFIDENTIAL = ARCHITECTURES[: ARCHITECTURES.index("Hopper")]
 
 

@@ -139,9 +139,9 @@ _COUNTED = (
     re.compile(r"(?P<model>.*\S) ?: ?(?P<count>[0-9]{1,3})"),
 )
 """A model with a count before or behind it: 8xH100, H100:8."""
+# NVIDIA's systems on a chip, whose driver is a part of Jetson Linux:
+# https://developer.nvidia.com/embedded/linux-tegra-r3272
 _JETSON = re.compile(r"\b(?:jetson|tegra|(?:agx )?(?:orin|xavier|thor))\b", re.IGNORECASE)
-"""NVIDIA's systems on a chip, whose driver is a part of Jetson Linux:
-https://developer.nvidia.com/embedded/linux-tegra-r3272"""
 _SYSTEM = re.compile(r"\A\s*(?:nvidia )?(?:dgx|hgx)[ _-]+", re.IGNORECASE)
 
 

@@ -16,13 +16,13 @@ MOST = 4 << 30
 """Maximum size of an archive in bytes; NVIDIA's have some hundred MiB."""
 LINKER = "/etc/ld.so.conf.d/gpuprov-hpcx.conf"
 PLUGIN = "libnccl-net.so"
+# The compiler that NVIDIA builds HPC-X with:
+# https://docs.nvidia.com/networking/display/hpcx222/Installing+and+Loading+HPC-X
 COMPILER = "gcc"
-"""The compiler that NVIDIA builds HPC-X with:
-https://docs.nvidia.com/networking/display/hpcx222/Installing+and+Loading+HPC-X"""
 DISTRIBUTIONS = {"debian": ("debian", "ubuntu"), "redhat": ("redhat",), "suse": ("sles",)}
 """How an archive's name begins the distribution, by family."""
+# The folder of environment modules by family: https://github.com/Azure/azhpc-images
 MODULES = {"debian": "/usr/share/modules/modulefiles", "redhat": "/usr/share/Modules/modulefiles"}
-"""The folder of environment modules by family: https://github.com/Azure/azhpc-images"""
 ARCHIVE = (
     r"hpcx-v(?P<version>[0-9]+(\.[0-9]+)+)-(?P<compiler>[a-z]+)-(?P<build>[a-z_]+)-"
     r"(?P<distribution>[a-z]+[0-9][0-9a-z.]*)-cuda(?P<cuda>[0-9]+)-(?P<arch>x86_64|aarch64)"

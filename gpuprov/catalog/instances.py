@@ -12,9 +12,9 @@ _TYPE = re.compile(
     r"(ml\.)?[a-z][a-z0-9]*(-[a-z0-9]+)?\.[a-z0-9-]+|gx\d[a-z]*-\d+x\d+x.+|ecs\..+|standard_.+|"
     r"[a-z]\d[a-z]*-[a-z]+-\d+g?(-metal)?|(bm|vm)\.gpu.+|gpu_\d+x_.+"
 )
+# SageMaker HyperPod's, before EC2's instance type in the label node.kubernetes.io/instance-type:
+# https://github.com/aws-samples/awsome-distributed-training/tree/main/1.architectures/7.sagemaker-hyperpod-eks/slinky-slurm
 _HYPERPOD = "ml."
-"""SageMaker HyperPod's, before EC2's instance type in the label node.kubernetes.io/instance-type:
-https://github.com/aws-samples/awsome-distributed-training/tree/main/1.architectures/7.sagemaker-hyperpod-eks/slinky-slurm"""
 _PREFIX = "standard_"
 """Azure's, which people leave out."""
 
@@ -53,9 +53,9 @@ class InstancesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True)
     vendors: tuple[Vendor, ...]
 
 
+# Suffixes that GPU feature discovery adds to a product name:
+# https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go
 _SHARED = re.compile(r"(?:-mig-[0-9]+g\.[0-9a-z.+]+)?(?:-shared)?\Z")
-"""Suffixes that GPU feature discovery adds to a product name:
-https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go"""
 
 
 LABEL = "nvidia.com/gpu.product="

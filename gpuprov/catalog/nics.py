@@ -69,6 +69,10 @@ read_nics_file = partial(load, "nics", NicsFile)
 
 
 _ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
+# The prefix of a line that names its driver: as __ibdev_printk does
+# (https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c), or `infiniband NAME: `; that of the
+# watchdog names the address since Linux 6.5, and `probe of` only until 6.10
+# (https://github.com/torvalds/linux/blob/v6.6/drivers/base/dd.c).
 SPOKEN = re.compile(
     rf"(?<![^\s])(?:(?P<driver>[\w-]{{1,40}}) (?P<address>{_ADDRESS})(?: (?P<name>[^\s:]{{1,40}}))?: "
     rf"|(?P<prober>[\w-]{{1,40}}): probe of (?P<probed>{_ADDRESS}) "
@@ -76,10 +80,6 @@ SPOKEN = re.compile(
     r"(?P<device>[a-z][\w-]{0,63}): )",
     re.IGNORECASE,
 )
-"""The prefix of a line that names its driver: as __ibdev_printk does
-(https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c), or `infiniband NAME: `; that of the
-watchdog names the address since Linux 6.5, and `probe of` only until 6.10
-(https://github.com/torvalds/linux/blob/v6.6/drivers/base/dd.c)."""
 
 
 class Speaker(NamedTuple):

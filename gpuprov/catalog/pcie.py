@@ -13,18 +13,18 @@ GRUB = "/etc/default/grub.d/config-acs.cfg"
 """The file that `rdma_topo write-grub-acs` writes by default."""
 UNIT = "gpuprov-pcie.service"
 READ_REQUESTS = (128, 256, 512, 1024, 2048, 4096)
+# lspci's names of the bits of ACSCtl, from bit 0: https://github.com/pciutils/pciutils/blob/master/ls-ecaps.c
 ACS_BITS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
-"""lspci's names of the bits of ACSCtl, from bit 0: https://github.com/pciutils/pciutils/blob/master/ls-ecaps.c"""
 Mode = Literal["passthrough", "translated", "strict", "disabled"]
 Cpu = Literal["intel", "amd", "arm"]
 CPUS: dict[str, tuple[Cpu, ...]] = {"auto": ("intel", "amd"), "intel": ("intel",), "amd": ("amd",), "arm": ("arm",)}
+# Values of a group's `type` in each mode: https://docs.kernel.org/admin-guide/abi-testing.html
+# (sysfs-kernel-iommu_groups)
 DOMAINS: dict[str, tuple[str, ...]] = {
     "passthrough": ("identity",),
     "translated": ("DMA", "DMA-FQ"),
     "strict": ("DMA",),
 }
-"""Values of a group's `type` in each mode: https://docs.kernel.org/admin-guide/abi-testing.html
-(sysfs-kernel-iommu_groups)"""
 ARM_GPUS = ("GH200", "GB200", "GB300")
 """Prefixes of the names of GPUs that share a module with a Grace CPU."""
 

@@ -13,12 +13,12 @@ from gpuprov.catalog.rdma.gpudirect import read_gpudirect_file
 TOOLS = ("compiler", "dkms", "kernel-headers", "support")
 """Parts of package sets that build modules, and belong to the distribution; of the last, `group_patterns_by_family` has
 those that are NVIDIA's."""
+# A client of X, on which programs that are not NVIDIA's depend:
+# https://packages.debian.org/bookworm/libhwloc-plugins
 CLIENT = r"(lib|nvidia-lib)xnvctrl.*"
-"""A client of X, on which programs that are not NVIDIA's depend:
-https://packages.debian.org/bookworm/libhwloc-plugins"""
+# Packages that Ubuntu's precompiled modules are linked with:
+# https://packages.ubuntu.com/noble/linux-modules-nvidia-580-server-generic
 SIGNATURES = "linux-signatures-nvidia-.*"
-"""Packages that Ubuntu's precompiled modules are linked with:
-https://packages.ubuntu.com/noble/linux-modules-nvidia-580-server-generic"""
 
 
 @cache

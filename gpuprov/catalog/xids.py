@@ -15,10 +15,10 @@ SEVERITY: tuple[Action, ...] = ("none", "restart", "update", "reset", "reboot", 
 """Ordered from mild to severe."""
 
 
+# `NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`. In MIG mode the
+# instance follows the address, `(PCI:0000:9b:00 GPU-I:05 GPU-CI:00)`:
+# https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/rc/kernel_rc.c
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d{1,6})(?:, (.*))?")
-"""`NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`. In MIG mode the
-instance follows the address, `(PCI:0000:9b:00 GPU-I:05 GPU-CI:00)`:
-https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/rc/kernel_rc.c"""
 SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6}), (.*)")
 RECOVERY = 154
 """The Xid by which the driver logs what a GPU needs."""

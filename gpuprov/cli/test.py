@@ -5,8 +5,8 @@ import click
 from gpuprov.cli import complete
 from gpuprov.cli.sections import Command
 
+# gpuprov's exit codes by pytest's: https://docs.pytest.org/en/stable/reference/exit-codes.html
 CODES = {0: 0, 1: 1, 2: 130, 4: 2, 5: 1}
-"""gpuprov's exit codes by pytest's: https://docs.pytest.org/en/stable/reference/exit-codes.html"""
 BROKEN = 70
 
 

@@ -4,17 +4,17 @@ import re
 import signal
 from collections.abc import Mapping
 
+# ssh(1): an error of ssh's own, or a connection that was closed.
 OF_SSH = 255
-"""ssh(1): an error of ssh's own, or a connection that was closed."""
 WANT_OF_MEMORY = 'for want of memory ("journalctl -k" tells), or by somebody there'
+# Start of Ansible's message when a module gave no answer: a program that was killed prints nothing more.
 UNREAD = re.compile(r"(?:(?:Task|Module|Action) failed: )*(?:MODULE FAILURE|Module result deserialization failed)")
-"""Start of Ansible's message when a module gave no answer: a program that was killed prints nothing more."""
+# Problem: Ansible starts to parse there:
+# https://github.com/ansible/ansible/blob/v2.19.0/lib/ansible/module_utils/json_utils.py
 NOISE = (
     "its login prints lines that begin as a module's answer does, with {, before what it is asked for. Fix: have "
     "its startup files (.bashrc, .profile, /etc/profile.d) print nothing where there is no terminal"
 )
-"""Problem: Ansible starts to parse there:
-https://github.com/ansible/ansible/blob/v2.19.0/lib/ansible/module_utils/json_utils.py"""
 _MISSING = re.compile(r"\s*Missing (\w+) password\s*")
 CLOSED = re.compile(
     r"(?:Failed to connect to the host via ssh: )?(?:Shared c|C)onnection to \S+ closed(?: by remote host)?\.?\s*"

@@ -32,8 +32,8 @@ CODES: dict[Outcome, Code] = {
     "nothing asked": 1,
 }
 """The exit code of each outcome; of several outcomes the first one here is that of all."""
+# EX_SOFTWARE, sysexits(3). Python's own status for an exception is 1, which means that a host differs.
 BROKEN = 70
-"""EX_SOFTWARE, sysexits(3). Python's own status for an exception is 1, which means that a host differs."""
 DEFECT = "a defect of gpuprov, not of the host"
 
 

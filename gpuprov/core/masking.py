@@ -53,10 +53,10 @@ _NETRC = (
     r"|^[ \t]*password[ \t]{1,9}(?=\S+[ \t]*$))(?!\*)"
 )
 """An entry of ~/.netrc, or of /etc/apt/auth.conf, also over several lines."""
+# A credential of munge: https://github.com/dun/munge/wiki/Installation-Guide
 _MUNGE = r"(\bMUNGE:)[A-Za-z0-9+/=]{16,}:?"
-"""A credential of munge: https://github.com/dun/munge/wiki/Installation-Guide"""
+# A symmetric key in a JSON Web Key Set: https://www.rfc-editor.org/rfc/rfc7518#section-6.4
 _JWKS = r"""(["']k["'][ \t]*:[ \t]*["'])[A-Za-z0-9+/=_-]{16,}"""
-"""A symmetric key in a JSON Web Key Set: https://www.rfc-editor.org/rfc/rfc7518#section-6.4"""
 _PAIR = r"""[^\s=;,"'*]{1,100}=[^\s;,"']+"""
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL), MASK),

@@ -12,6 +12,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 
+# Changes of direction can make a line read as another:
+# https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing
 _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
     "\xad\u061c\u180e\u200b-\u200f"  # no width, or a change of direction
@@ -19,14 +21,12 @@ _HIDDEN = re.compile(
     "\ud800-\udfff\ufffe\uffff"  # what no encoding and no XML can hold; https://www.w3.org/TR/xml/#charsets
     "\U000e0000-\U000e0fff]"  # tags: invisible letters
 )
-"""Changes of direction can make a line read as another:
-https://www.unicode.org/reports/tr36/#Bidirectional_Text_Spoofing"""
+# Lines in a log that are commands to the CI that keeps it: to set variables, send files, hide words. Azure's and
+# GitHub's older ones may be anywhere in a line:
+# https://github.com/microsoft/azure-pipelines-agent/blob/master/src/Microsoft.VisualStudio.Services.Agent/Command.cs,
+# https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs,
+# https://www.jetbrains.com/help/teamcity/service-messages.html
 _ORDER = re.compile(r"#(?=#(?:vso|teamcity)?\[)|^(?P<before>[^\S\n]*):(?=:[A-Za-z-]+(?: [^\n]*)?::)", re.MULTILINE)
-"""Lines in a log that are commands to the CI that keeps it: to set variables, send files, hide words. Azure's and
-GitHub's older ones may be anywhere in a line:
-https://github.com/microsoft/azure-pipelines-agent/blob/master/src/Microsoft.VisualStudio.Services.Agent/Command.cs,
-https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs,
-https://www.jetbrains.com/help/teamcity/service-messages.html"""
 BOLD, FAINT, RED, GREEN, YELLOW, MAGENTA, CYAN = "1", "2", "31", "32", "33", "35", "36"
 """All styles that gpuprov sends to a terminal; styles in external text are not passed on."""
 _COLOUR = re.compile(f"(\x1b\\[(?:0|{'|'.join((BOLD, FAINT, RED, GREEN, YELLOW, MAGENTA, CYAN))})m)")

@@ -10,12 +10,12 @@ from contextlib import suppress
 from pathlib import Path
 
 SOCKETS = "gpuprov-ssh-"
+# Maximum length in bytes of the name of a folder for ssh's sockets: unix(7) has 108 with the NUL, Ansible names a
+# socket with ten characters, and ssh creates it under a name that is 17 longer (mux.c of
+# https://github.com/openssh/openssh-portable).
 LONGEST = 107 - len("/0123456789") - len(".0123456789abcdef")
-"""Maximum length in bytes of the name of a folder for ssh's sockets: unix(7) has 108 with the NUL, Ansible names a
-socket with ten characters, and ssh creates it under a name that is 17 longer (mux.c of
-https://github.com/openssh/openssh-portable)."""
+# Ansible interprets `{{`, a blank, a comma, `:`, `$` and `~` in a path, and ssh a `%`.
 _PLAIN = re.compile(r"/[\w./+@-]*")
-"""Ansible interprets `{{`, a blank, a comma, `:`, `$` and `~` in a path, and ssh a `%`."""
 
 
 def settle() -> None:

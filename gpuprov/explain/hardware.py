@@ -21,9 +21,9 @@ from gpuprov.catalog.mig import Profile, find_class, list_classes
 from gpuprov.catalog.recipes import fitting_recipes
 
 Lines = tuple[tuple[str, str], ...]
+# Before the name of a profile as a resource of Kubernetes:
+# https://github.com/NVIDIA/k8s-device-plugin#as-a-kubernetes-resource
 _RESOURCE = re.compile(r"(?:nvidia\.com/)?mig-")
-"""Before the name of a profile as a resource of Kubernetes:
-https://github.com/NVIDIA/k8s-device-plugin#as-a-kubernetes-resource"""
 
 
 class Hardware(NamedTuple):

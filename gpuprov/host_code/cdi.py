@@ -17,20 +17,20 @@ from typing import NamedTuple, Sequence
 SPECIFICATION = "nvidia.yaml"
 DIRECTORIES = ("/var/run/cdi", "/etc/cdi")
 """Directories in which engines look for specifications."""
+# The first device file that CUDA opens, and that no kernel creates: a specification generated without it provides GPUs
+# on which no program runs. https://github.com/NVIDIA/nvidia-container-toolkit/issues/50
 UVM = "/dev/nvidia-uvm"
-"""The first device file that CUDA opens, and that no kernel creates: a specification generated without it provides GPUs
-on which no program runs. https://github.com/NVIDIA/nvidia-container-toolkit/issues/50"""
+# The command that creates it. With --load-kernel-modules, which fails if one of the driver's modules is missing, it
+# loads them first. The toolkit's own unit does so from 1.20 on.
 NODES = "nvidia-ctk --quiet system create-device-nodes --control-devices"
-"""The command that creates it. With --load-kernel-modules, which fails if one of the driver's modules is missing, it
-loads them first. The toolkit's own unit does so from 1.20 on."""
 MAKE_UVM = f"[ -e {UVM} ] || {NODES} --load-kernel-modules || {NODES}"
+# Variables with which the site configures nvidia-ctk; the toolkit's unit uses them at each boot, too.
+# https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/deployments/systemd/nvidia-cdi-refresh.env
 SETTINGS = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
-"""Variables with which the site configures nvidia-ctk; the toolkit's unit uses them at each boot, too.
-https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/deployments/systemd/nvidia-cdi-refresh.env"""
 LINKS = ["nvidia-ctk", "--quiet", "system", "create-dev-char-symlinks", "--create-all"]
 DEVICES, BY_NUMBER = "/dev/nvidia*", "/dev/char"
+# Exit status of nvidia-smi if a GPU's infoROM is corrupted; it still lists the GPUs.
 CORRUPTED_INFOROM = 14
-"""Exit status of nvidia-smi if a GPU's infoROM is corrupted; it still lists the GPUs."""
 
 
 class Refused(Exception):

@@ -21,14 +21,14 @@ from .systemd import is_active, show, systemctl
 STOPPED = "/run/gpuprov/stopped"
 DEVICE = "/dev/nvidia"
 """Prefix of the paths of NVIDIA's device files."""
+# A group of devices, or one device, that a program has for a virtual machine:
+# https://docs.kernel.org/driver-api/vfio.html
 LENT = re.compile(r"/dev/vfio/(?:(?:noiommu-)?(?P<group>\d+)|devices/(?P<device>vfio\d+))\Z")
-"""A group of devices, or one device, that a program has for a virtual machine:
-https://docs.kernel.org/driver-api/vfio.html"""
 SYS = "/sys"
 NVIDIA = "0x10de"
+# Properties through which a stop propagates:
+# https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html#Requires=
 NEEDED_BY = "RequiredBy,RequisiteOf,BoundBy,ConsistsOf,PropagatesStopTo"
-"""Properties through which a stop propagates:
-https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html#Requires="""
 RESTARTED = (".service", ".socket", ".timer", ".path")
 OURS = "gpuprov-persistence.service"
 """The unit with which gpuprov keeps GPUs initialised if there is no nvidia-persistenced."""

@@ -23,9 +23,9 @@ HOOK = ROOT + "/etc/grub.d/42_gpuprov"
 WORDS = ROOT + "/etc/default/grub.d/99-gpuprov-first-boot.cfg"
 PLAIN = re.compile(r"[A-Za-z0-9_.,:;=/@%+~^*?!()\[\]{}<>|&#-]+")
 """A word that can be in single quotes in GRUB's menu and is read unchanged."""
+# File systems that GRUB cannot write to:
+# https://www.gnu.org/software/grub/manual/grub/html_node/Environment-block.html
 UNWRITABLE = ("btrfs", "cpiofs", "newc", "odc", "romfs", "squash4", "tarfs", "zfs")
-"""File systems that GRUB cannot write to:
-https://www.gnu.org/software/grub/manual/grub/html_node/Environment-block.html"""
 
 HOOK_TEXT = """#!/bin/sh
 # Managed by gpuprov: the way back if a first boot fails. Without $prefix/gpuprov/boot.cfg it does nothing.

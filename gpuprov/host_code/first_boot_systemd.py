@@ -27,8 +27,8 @@ OWN = (FIRST_ENTRY, KEPT_ENTRY)
 SINCE = 252
 """The version in Debian 12. Older ones start the last of their entries, later ones the first."""
 LINES = ("/etc/kernel/cmdline", "/usr/lib/kernel/cmdline")
+# The part of an entry's name in which systemd counts its boots: https://systemd.io/AUTOMATIC_BOOT_ASSESSMENT/
 COUNTER = re.compile(r"\+\d+(-\d+)?(?=\.conf\Z)")
-"""The part of an entry's name in which systemd counts its boots: https://systemd.io/AUTOMATIC_BOOT_ASSESSMENT/"""
 
 
 def started() -> bool:

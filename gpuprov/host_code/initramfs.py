@@ -18,13 +18,13 @@ from typing import Collection, Iterable, NamedTuple
 from . import first_boot_systemd
 
 BOOT, MODULES = "/boot", "/lib/modules"
+# Possible mount points of the partition with systemd-boot's files:
+# https://uapi-group.org/specifications/specs/boot_loader_specification/
 PARTITIONS = ("/efi", "/boot", "/boot/efi")
-"""Possible mount points of the partition with systemd-boot's files:
-https://uapi-group.org/specifications/specs/boot_loader_specification/"""
+# Seconds by which file times on it may be too early: https://docs.kernel.org/filesystems/vfat.html
 FAT = 2
-"""Seconds by which file times on it may be too early: https://docs.kernel.org/filesystems/vfat.html"""
+# Files of the driver's modules, under the names of each distribution; the kernel has nvidiafb of its own.
 NVIDIA = re.compile(r"nvidia([-_]current([-_]open)?)?([-_](uvm|modeset|drm|peermem))?\.ko(\.\w+)?")
-"""Files of the driver's modules, under the names of each distribution; the kernel has nvidiafb of its own."""
 CONFIGURATION = ("/etc/modprobe.d", "/etc/dracut.conf.d/90-gpuprov.conf")
 
 

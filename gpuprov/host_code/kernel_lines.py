@@ -16,10 +16,10 @@ PEER_MEMORY = "nvidia.peermem[: ]|nv_peer_mem[: ]|nv_mem(ERR|INFO)? "
 """Prefixes of lines from the modules for peer memory: the kernel's name of the module, and the module's own."""
 
 
+# A message of NVIDIA's driver that continues in the next line: nv.c and nv-pci.c in
+# https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia, os-pci.c and osinit.c below
+# src/nvidia.
 _OPEN = r"NVRM: (The NVIDIA |API mismatch: )(.*[^.])?$|NVRM: This PCI I/O region .*:$"
-"""A message of NVIDIA's driver that continues in the next line: nv.c and nv-pci.c in
-https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia, os-pci.c and osinit.c below src/nvidia.
-"""
 _BEGINS = "(Xid |The NVIDIA |API mismatch|This PCI |GPU |loading )"
 """Beginnings of another message, in case the lines between are missing."""
 _MOST = 10

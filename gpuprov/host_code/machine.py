@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from typing import Mapping, Sequence
 
+# Shell command that prints the identity of the machine, and of the container on it. Cloned machines share a
+# machine-id; each boot has an id of its own, and each container on one kernel a namespace of its own.
 IDENTITY = 'echo "$(cat /proc/sys/kernel/random/boot_id 2>/dev/null) $(readlink /proc/self/ns/pid)"'
-"""Shell command that prints the identity of the machine, and of the container on it. Cloned machines share a
-machine-id; each boot has an id of its own, and each container on one kernel a namespace of its own."""
+# PROC_PID_INIT_INO: the machine itself. https://github.com/torvalds/linux/blob/master/include/linux/proc_ns.h
 MACHINE = "pid:[4026531836]"
-"""PROC_PID_INIT_INO: the machine itself. https://github.com/torvalds/linux/blob/master/include/linux/proc_ns.h"""
 
 FIX = "take all its names but one out of the inventory, or out of this run with --limit"
 

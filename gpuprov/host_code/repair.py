@@ -23,8 +23,8 @@ RESET_SECONDS = 300
 """Limit of `nvidia-smi --gpu-reset`: eight GPUs with their NVSwitches take most of a minute."""
 FIRST = ("nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persistenced.service", clients.OURS)
 """Units that start before the GPUs are set up."""
+# Shell that reboots the host after the answer, announced to all who are logged in. shutdown(8).
 REBOOT = 'sleep 2; exec shutdown -r 0 "$1"'
-"""Shell that reboots the host after the answer, announced to all who are logged in. shutdown(8)."""
 CLOCK_STEP = 2.0
 """Seconds that a clock may be set back by between two looks at it."""
 

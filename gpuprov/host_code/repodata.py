@@ -19,8 +19,8 @@ COMMON = "http://linux.duke.edu/metadata/common"
 RPM = "http://linux.duke.edu/metadata/rpm"
 REPO = "http://linux.duke.edu/metadata/repo"
 RELATIONS = {"provides": "Provide", "requires": "Require", "conflicts": "Conflict", "obsoletes": "Obsolete"}
+# rpmsenseFlags: https://github.com/rpm-software-management/rpm/blob/master/include/rpm/rpmds.h
 LESS, GREATER, EQUAL = 2, 4, 8
-"""rpmsenseFlags: https://github.com/rpm-software-management/rpm/blob/master/include/rpm/rpmds.h"""
 GHOST = 64
 """rpmfileAttrs: a file that the package owns but does not contain."""
 FLAGS = {
@@ -30,8 +30,8 @@ FLAGS = {
     LESS | EQUAL: "LE",
     GREATER | EQUAL: "GE",
 }
+# Characters that rpm prints unchanged, and that XML forbids: https://www.w3.org/TR/xml/#charsets
 NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
-"""Characters that rpm prints unchanged, and that XML forbids: https://www.w3.org/TR/xml/#charsets"""
 Header = Mapping[str, Sequence[str]]
 
 

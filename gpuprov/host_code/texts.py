@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+# A byte that was decoded with `surrogateescape` is a lone surrogate, which Ansible refuses, the whole result with it.
 _NO_CHARACTER = re.compile("[\ud800-\udfff]")
-r"""A byte that was decoded with `surrogateescape` is a lone surrogate, which Ansible refuses, the whole result with it.
-"""
 
 
 def make_readable(value: Any) -> Any:

@@ -30,8 +30,9 @@ SHOW = (
     "--",
 )
 KINDS = (".service", ".timer", ".path", ".socket", ".mount")
+# Folders whose unit files take precedence over those in /etc/systemd/system: systemd.unit(5).
 STRONGER = ("/etc/systemd/system.control/", "/run/systemd/system.control/", "/run/systemd/transient/")
-"""Folders whose unit files take precedence over those in /etc/systemd/system: systemd.unit(5)."""
+# Settings to which a later drop-in adds, and which none can reset: systemd.unit(5).
 ADDED = (
     "Unit.After",
     "Unit.Before",
@@ -42,16 +43,15 @@ ADDED = (
     "Unit.PartOf",
     "Unit.Conflicts",
 )
-"""Settings to which a later drop-in adds, and which none can reset: systemd.unit(5)."""
+# Settings that a site may add to a gpuprov unit: they change neither what it starts nor whether it starts;
+# MemoryDenyWriteExecute does, which ends programs that call C libraries.
+# systemd.unit(5), systemd.exec(5), systemd.resource-control(5).
 HARMLESS = (
     *("Unit.Description", "Unit.Documentation", "Unit.OnFailure", "Unit.OnSuccess", "Unit.After", "Unit.Wants"),
     *("Service.Nice", "Service.IOScheduling*", "Service.CPU*", "Service.IO*", "Service.Memory[!D]*", "Service.Tasks*"),
     *("Service.OOM*", "Service.Log*", "Service.Syslog*", "Service.StandardOutput", "Service.StandardError"),
     *("Service.TimeoutStartSec", "Service.TimeoutSec", "Service.Slice", "Service.*Accounting", "Timer.AccuracySec"),
 )
-"""Settings that a site may add to a gpuprov unit: they change neither what it starts nor whether it starts;
-MemoryDenyWriteExecute does, which ends programs that call C libraries.
-systemd.unit(5), systemd.exec(5), systemd.resource-control(5)."""
 
 
 class Loaded(NamedTuple):

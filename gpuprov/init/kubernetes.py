@@ -17,12 +17,12 @@ from gpuprov.init.draft import BASE, HOST, Draft, Group, add, gpu_block, group_n
 from gpuprov.inventory.names import fold_names
 
 PREFIX = "nvidia.com/"
+# `A100-PCIE-40GB-MIG-1g.5gb-SHARED`: blanks are -, and MIG devices and shared ones have a further word.
+# https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go
 PRODUCT = re.compile(r"(?P<model>.+?)(?P<mig>-MIG-[0-9]+g\.[0-9a-z.+]+)?(?P<shared>-SHARED)?\Z")
-"""`A100-PCIE-40GB-MIG-1g.5gb-SHARED`: blanks are -, and MIG devices and shared ones have a further word.
-https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/lm/resource.go"""
 VERSION = re.compile(r"[0-9]{3}\.[0-9]{1,3}(?:\.[0-9]{1,2})?\Z")
+# https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesioinstance-type
 INSTANCE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
-"""https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesioinstance-type"""
 SHARING = "kubernetes: {device_plugin: {sharing: ...}} says it"
 OTHERS = {
     "mig.config": "a layout in the MIG manager's ConfigMap; gpuprov export reads it from a host, as mig: {layout: ...}",

@@ -15,8 +15,8 @@ from gpuprov.init.hostlist import expanded
 from gpuprov.inventory.names import fold_names
 
 PARAMETER = re.compile(r"""\b(\w++)\s*+\+?=\s*+("[^"]*"|\S+)""")
+# An item `gpu:a100:4(S:0-1)` of a list: https://slurm.schedmd.com/slurm.conf.html#OPT_Gres
 GRES = re.compile(r"(\w+)((?::[^:,()\s]+)*)(?:\([^)]{0,1000}\))?")
-"""An item `gpu:a100:4(S:0-1)` of a list: https://slurm.schedmd.com/slurm.conf.html#OPT_Gres"""
 PROFILE = re.compile(r"\d+[gc]\.\d+gb", re.IGNORECASE)
 """A MIG profile in a type: the count is of instances."""
 LEFT = {"cores": "Cores", "cpus": "CPUs", "links": "Links", "flags": "Flags", "uniqueid": "UniqueId"}

@@ -16,8 +16,8 @@ from gpuprov.spec.model import BLOCKS
 from gpuprov.spec.problem import Origin, Problem
 
 DOTTED = "gpuprov."
+# Groups that every inventory has: https://docs.ansible.com/ansible/latest/inventory_guide/intro_inventory.html
 OWN_GROUPS = ("all", "ungrouped")
-"""Groups that every inventory has: https://docs.ansible.com/ansible/latest/inventory_guide/intro_inventory.html"""
 
 
 class Data(InventoryData):  # type: ignore[misc]
@@ -89,14 +89,14 @@ def explain_unread(name: str, value: object) -> tuple[str, str] | None:
     return None
 
 
+# Ansible's variables of connections, without ansible_:
+# https://docs.ansible.com/ansible/latest/reference_appendices/special_variables.html
 CONNECTION = (
     "become become_exe become_flags become_method become_pass become_password become_user connection host password "
     "port private_key_file python_interpreter shell_executable shell_type ssh_args ssh_common_args ssh_executable "
     "ssh_extra_args ssh_host ssh_pass ssh_password ssh_pipelining ssh_port ssh_private_key_file ssh_user su_pass "
     "su_user sudo_pass sudo_user user"
 ).split()
-"""Ansible's variables of connections, without ansible_:
-https://docs.ansible.com/ansible/latest/reference_appendices/special_variables.html"""
 ADDRESS_WORDS = ("address", "addr", "ip", "ipaddress", "ip_address")
 
 

@@ -17,8 +17,8 @@ from gpuprov.pull import program
 PROGRAM = "/usr/local/lib/gpuprov/gpuprov-pull.pyz"
 SIGNERS = "/etc/gpuprov/allowed_signers"
 UNITS = "/etc/systemd/system"
+# Bytes of user-data that every cloud takes: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html
 LARGEST = 16 << 10
-"""Bytes of user-data that every cloud takes: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/user-data.html"""
 COMMANDS = (
     ("systemctl", "daemon-reload"),
     ("systemctl", "enable", "--now", "gpuprov-pull.timer"),

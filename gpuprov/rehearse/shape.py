@@ -30,9 +30,9 @@ from gpuprov.simulate.parts import nvml
 from gpuprov.spec.model import SIMULATED_HOST as VARIABLE
 from gpuprov.spec.model import GpuSpec, HostSpec, RawHost
 
+# GPUs on a board with NVSwitches; boards of four have none:
+# https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
 BOARD = 8
-"""GPUs on a board with NVSwitches; boards of four have none:
-https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
 STANDARD_SUITES = ("bookworm", "bookworm-security", "trixie", "trixie-security")
 STAND_INS = ("L40S", "A100-SXM4-80GB", "T4", "B200")
 """Simulated if a spec needs a GPU and names none: the first that its driver can run."""

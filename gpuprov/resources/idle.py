@@ -12,24 +12,24 @@ NOTHING = frozenset({"", ":", "true", "false", "echo", "printf", "sleep", "test"
 IDLE_OPTIONS = frozenset({"--no-persistence-mode"})
 """Options with which a daemon does none of what a spec asks it for."""
 SHELLS = frozenset({"sh", "bash", "dash", "busybox", "env"})
+# Settings by which a unit is stopped with another one: systemd.unit(5).
 BINDING = ("BindsTo", "PartOf", "StopPropagatedFrom")
-"""Settings by which a unit is stopped with another one: systemd.unit(5)."""
 TRUE = ("1", "yes", "true", "on")
+# Settings, with the values that count (none: any time), by which a unit, and every container that it starts, has no
+# GPU, or that end it: systemd.exec(5), systemd.resource-control(5), systemd.service(5).
 AWAY: dict[str, tuple[str, ...]] = {
     "PrivateDevices": TRUE,
     "DevicePolicy": ("closed", "strict"),
     "RuntimeMaxSec": (),
 }
-"""Settings, with the values that count (none: any time), by which a unit, and every container that it starts, has no
-GPU, or that end it: systemd.exec(5), systemd.resource-control(5), systemd.service(5)."""
 AWAY_WORDS = {
     **dict.fromkeys(("PrivateDevices", "DevicePolicy"), "kept from the GPUs' device files"),
     "RuntimeMaxSec": "ended some time after its start",
 }
+# States of loading in which systemd starts nothing: systemd.unit(5).
 BROKEN = ("bad-setting", "error")
-"""States of loading in which systemd starts nothing: systemd.unit(5)."""
+# Folders whose unit files are in the place of a package's: systemd.unit(5).
 SITE = ("/etc/systemd/", "/run/systemd/")
-"""Folders whose unit files are in the place of a package's: systemd.unit(5)."""
 
 
 class Value(NamedTuple):

@@ -20,14 +20,14 @@ WRITTEN = {
     "microk8s": f"{MICROK8S}/containerd.toml",
 }
 """The configuration that each writes for containerd."""
+# Their settings: the last file that has a key wins, and the command line over all of them.
+# https://docs.k3s.io/installation/configuration#multiple-config-files
 SETTINGS = {name: f"/etc/rancher/{name}/config.yaml.d/99-gpuprov.yaml" for name in RANCHER}
-"""Their settings: the last file that has a key wins, and the command line over all of them.
-https://docs.k3s.io/installation/configuration#multiple-config-files"""
 KEY = "default-runtime"
+# The first release with that setting: https://github.com/k3s-io/k3s/pull/8936
 FLAG_SINCE = (1, 28, 5)
-"""The first release with that setting: https://github.com/k3s-io/k3s/pull/8936"""
+# The runtimes in MicroK8s' template, which is of version 2 with each release of containerd.
 SECTION = ("plugins", "io.containerd.grpc.v1.cri", "containerd")
-"""The runtimes in MicroK8s' template, which is of version 2 with each release of containerd."""
 PROGRAM = "/usr/bin/nvidia-container-runtime"
 
 

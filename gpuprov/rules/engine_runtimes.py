@@ -12,17 +12,17 @@ Table: TypeAlias = Mapping[str, Any]
 """A table of an engine's TOML or JSON, with settings of the site that nobody here knows."""
 NAME = "nvidia"
 DEFAULTS = {"containerd": "default_runtime_name", "crio": "default_runtime"}
+# Without the first, pods are outside the kubelet's slices and limits. Without the second, cri-o looks for conmon on
+# its PATH, where its own packages do not install it, and does not start:
+# https://github.com/NVIDIA/nvidia-container-toolkit/issues/681
 COPIED = {"containerd": ("options", "SystemdCgroup"), "crio": ("monitor_path",)}
-"""Without the first, pods are outside the kubelet's slices and limits. Without the second, cri-o looks for conmon on
-its PATH, where its own packages do not install it, and does not start:
-https://github.com/NVIDIA/nvidia-container-toolkit/issues/681"""
+# The types of runtimes that run their own program; the first is written. containerd creates no container without a
+# type ("container.Runtime.Name must be set"): https://github.com/NVIDIA/nvidia-container-toolkit/issues/1956. cri-o
+# treats no type as the first: https://github.com/cri-o/cri-o/blob/main/pkg/config/config.go
 TYPES = {"containerd": ("io.containerd.runc.v2",), "crio": ("oci", "")}
-"""The types of runtimes that run their own program; the first is written. containerd creates no container without a
-type ("container.Runtime.Name must be set"): https://github.com/NVIDIA/nvidia-container-toolkit/issues/1956. cri-o
-treats no type as the first: https://github.com/cri-o/cri-o/blob/main/pkg/config/config.go"""
+# Types of containerd 1; the second runs `Runtime`, and not `BinaryName`. Both were removed in 2.0:
+# https://github.com/containerd/containerd/blob/main/RELEASES.md
 RUNC_V1, LINUX_V1 = "io.containerd.runc.v1", "io.containerd.runtime.v1.linux"
-"""Types of containerd 1; the second runs `Runtime`, and not `BinaryName`. Both were removed in 2.0:
-https://github.com/containerd/containerd/blob/main/RELEASES.md"""
 BUILT_IN = {"docker": ("runc",), "crio": ("runc", "crun"), "containerd": ()}
 """Default runtimes that need no table."""
 ON_PATH = ("", *(f"{folder}/{kind}" for folder in ("/usr/local", "/usr", "") for kind in ("sbin", "bin")))

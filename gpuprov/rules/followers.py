@@ -15,13 +15,13 @@ FABRIC_MANAGER = "fabric_manager"
 LIBRARIES = {"nscq": "libnvidia-nscq", "nvsdm": "libnvsdm"}
 """Base name of the library's file, by the part of the catalogue that has its packages."""
 
+# Libraries that DCGM's host engine loads, once, when its module starts: sdk/nvidia/nscq/dlwrap/posix.c and
+# sdk/nvidia/nvsdm/loader/nvsdm_loader.cpp of https://github.com/NVIDIA/DCGM
 LIBRARY_FILES = tuple(
     f"{folder}/{name}"
     for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
     for name in ("libnvidia-nscq.so.2", "libnvsdm.so.1")
 )
-"""Libraries that DCGM's host engine loads, once, when its module starts: sdk/nvidia/nscq/dlwrap/posix.c and
-sdk/nvidia/nvsdm/loader/nvsdm_loader.cpp of https://github.com/NVIDIA/DCGM"""
 
 
 def wants_library(setting: str, capabilities: Collection[str]) -> bool:

@@ -11,13 +11,13 @@ from gpuprov.simulate.description import Description
 from gpuprov.simulate.devices_tree import DOMAIN, tree
 
 GPU_CLASS, NVSWITCH_CLASS, INFINIBAND_CLASS, ETHERNET_CLASS = "030200", "068000", "020700", "020000"
+# Generation -> PCI id and number on a board of 8 GPUs:
+# https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
 NVSWITCHES: dict[int, tuple[str, int]] = {1: ("10de:1ac2", 6), 2: ("10de:1af1", 6), 3: ("10de:22a3", 4)}
-"""Generation -> PCI id and number on a board of 8 GPUs:
-https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
 CONNECTX6, CONNECTX7, CONNECTX8 = "15b3:101b", "15b3:1021", "15b3:1023"
+# Rate of a port in Gb/s -> PCI id and name of an adapter that has it: https://pci-ids.ucw.cz/read/PC/15b3
 HCAS = {100: (CONNECTX6, "ConnectX-6"), 200: (CONNECTX6, "ConnectX-6"), 400: (CONNECTX7, "ConnectX-7"),
         800: (CONNECTX8, "ConnectX-8")}  # fmt: skip
-"""Rate of a port in Gb/s -> PCI id and name of an adapter that has it: https://pci-ids.ucw.cz/read/PC/15b3"""
 # The NVLink bridges of NVSwitch generation 4 boards are ConnectX-7 functions; only their VPD tells them from HCAs.
 BRIDGES = 4
 BRIDGE_VPD = "SW_MNG"

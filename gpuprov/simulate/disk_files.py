@@ -13,9 +13,9 @@ MODULE_SOURCES = "/usr/src/gpuprov-sim-pci"
 IDENTITY = "opt/gpuprov.identity"
 """Name of the QEMU fw_cfg item with the machine's identity; the disk is the same for all machines."""
 INTERFACE, FABRIC_INTERFACE = "ens3", "ens4"
+# Address of the machine under the simulation as seen by every simulated machine:
+# https://www.qemu.org/docs/master/system/devices/net.html
 GATEWAY, OWN_ADDRESS = "10.0.2.2", "10.0.2.15"
-"""Address of the machine under the simulation as seen by every simulated machine:
-https://www.qemu.org/docs/master/system/devices/net.html"""
 FABRIC_PREFIX = "10.77.0."
 CONSOLE = "ttyS0"
 DONE = "gpuprov-sim: the disk is finished"

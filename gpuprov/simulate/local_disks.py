@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 SERIAL = "gpuprov"
+# QEMU's own, in any of its versions: https://github.com/qemu/qemu/blob/master/hw/nvme/ctrl.c
 MODEL = "QEMU NVMe Ctrl"
-"""QEMU's own, in any of its versions: https://github.com/qemu/qemu/blob/master/hw/nvme/ctrl.c"""
 
 
 def build_arguments(folder: Path, sizes: Sequence[int]) -> list[str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from gpuprov.catalog.gpus import ARCHITECTURES, Architecture, Gpu
 from gpuprov.core.errors import GpuprovError
 
+# NVML_DEVICE_ARCH_MAXWELL; each later generation has the next number:
+# https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
 NVML_MAXWELL = 3
-"""NVML_DEVICE_ARCH_MAXWELL; each later generation has the next number:
-https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html"""
 BRAND_NVIDIA = 14
 LINK_SPEEDS: dict[Architecture, int] = {"Volta": 25781, "Ampere": 25000, "Hopper": 26562, "Blackwell": 53125}
 """MB/s of an NVLink and direction, from public output of `nvidia-smi nvlink -s`."""

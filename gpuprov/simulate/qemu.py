@@ -68,8 +68,8 @@ def _speaks(kernel: Path) -> bool:
 
 
 Firmware = Literal["bios", "uefi", "secure-boot"]
+# Debian's package ovmf: https://github.com/tianocore/edk2/tree/master/OvmfPkg
 OVMF = Path("/usr/share/OVMF")
-"""Debian's package ovmf: https://github.com/tianocore/edk2/tree/master/OvmfPkg"""
 CODE: dict[Firmware, str] = {"uefi": "OVMF_CODE_4M.fd", "secure-boot": "OVMF_CODE_4M.secboot.fd"}
 VARIABLES: dict[Firmware, str] = {"uefi": "OVMF_VARS_4M.fd", "secure-boot": "OVMF_VARS_4M.ms.fd"}
 """Initial firmware variables of a machine; with Secure Boot, Microsoft's keys are enrolled, as on most machines."""

@@ -27,8 +27,8 @@ _WAY = ("ansible_ssh_args", "ansible_ssh_common_args", "ansible_ssh_extra_args",
 _HOST_OPTION = re.compile(r"-o\s*[\"']?HostName\s*[= ]\s*([^\s\"']+)[\"']?", re.IGNORECASE)
 _BY_SSH = ("", "smart", "ssh", "paramiko", "paramiko_ssh")
 NODE = "host_kubernetes_node"
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-"""https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
 _PORT = re.compile(r"[0-9]{1,5}", re.ASCII)
 # What ssh refuses in names of hosts and users: https://www.openssh.com/txt/release-9.6
 _ADDRESS = re.compile(r"[^-\s'\"`$\\;&<>|(){}][^\s'\"`$\\;&<>|(){}]*")

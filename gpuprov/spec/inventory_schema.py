@@ -9,6 +9,8 @@ from gpuprov.host_code.json_members import Json
 from gpuprov.spec.model import RACK
 from gpuprov.spec.schema import IDENTIFIER, Schema
 
+# Variables of Ansible that most inventories have: type and description.
+# https://docs.ansible.com/ansible/latest/inventory_guide/connection_details.html
 CONNECTION: dict[str, tuple[Any, str]] = {
     "ansible_host": ("string", "where the host is reached, if not by its name"),
     "ansible_user": ("string", "who logs in there"),
@@ -19,8 +21,6 @@ CONNECTION: dict[str, tuple[Any, str]] = {
     "ansible_ssh_common_args": ("string", "options of ssh, such as -J BASTION"),
     "ansible_python_interpreter": ("string", "the Python that modules run with"),
 }
-"""Variables of Ansible that most inventories have: type and description.
-https://docs.ansible.com/ansible/latest/inventory_guide/connection_details.html"""
 PCI_ID = r"^(10[dD][eE]:|0x)?[0-9A-Fa-f]{4}(10[dD][eE])?$|\{\{.*\}\}"
 NO_MODEL = "No GPU model of the catalogue, and no PCI id: gpuprov catalog gpus lists them"
 """Message of editors in place of a list of every model (errorMessage is a keyword of VS Code, and of the YAML language

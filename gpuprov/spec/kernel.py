@@ -24,10 +24,10 @@ SysctlName = Annotated[
 ]
 ParameterName = Annotated[str, describe("a parameter's name as `modinfo -p` prints it", pattern=r"^[A-Za-z0-9_]+$")]
 Word = Annotated[str, describe('text ("" for a bare word)')]
+# Limits that both pam_limits and systemd know (limits.conf(5), systemd.exec(5)); they interpret `nice` differently.
 LimitName = Literal[
     "core", "data", "fsize", "locks", "memlock", "msgqueue", "nofile", "nproc", "rtprio", "sigpending", "stack"
 ]
-"""Limits that both pam_limits and systemd know (limits.conf(5), systemd.exec(5)); they interpret `nice` differently."""
 Limit = Annotated[int, msgspec.Meta(ge=0)] | Literal["unlimited"]
 HugepageSize = Literal["2M", "1G"]
 HUGEPAGE_KIB: dict[str, int] = {"2M": 2048, "1G": 1048576}

@@ -23,8 +23,8 @@ class Room(Fragment, frozen=True):
     mib: Annotated[int, msgspec.Meta(ge=0)]
 
 
+# Seconds: apt refuses an index from the future, and TLS a certificate that is not valid yet.
 MAX_CLOCK_SKEW = 300
-"""Seconds: apt refuses an index from the future, and TLS a certificate that is not valid yet."""
 
 SECONDS = {
     "cgpu_module_timeout": 60,

@@ -22,8 +22,8 @@ UNITS: dict[str, dict[str, float]] = {
     "us": {"us": 1, "ms": 1000},
 }
 """Units of fields, as descriptions name them, and how many of these others are."""
+# Gb/s of InfiniBand's generations, on a port of the usual width: https://www.infinibandta.org/infiniband-roadmap/
 RATES = {"qdr": 40, "fdr": 56, "edr": 100, "hdr": 200, "hdr100": 100, "ndr": 400, "ndr200": 200, "xdr": 800}
-"""Gb/s of InfiniBand's generations, on a port of the usual width: https://www.infinibandta.org/infiniband-roadmap/"""
 WORDS = {word: number for number, word in enumerate("one two three four five six seven eight nine ten".split(), 1)}
 
 

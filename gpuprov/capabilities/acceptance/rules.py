@@ -10,8 +10,8 @@ from gpuprov.spec.problem import Path, Problem, report_under
 
 HERE = "acceptance"
 problem = report_under(HERE)
+# Seconds of stream: it reports a rate after 4.5 of its own (stress-stream.c), and a busy host starts late.
 LEAST = 10
-"""Seconds of stream: it reports a rate after 4.5 of its own (stress-stream.c), and a busy host starts late."""
 
 
 def rules(host: HostSpec, block: Acceptance) -> Iterable[Problem]:

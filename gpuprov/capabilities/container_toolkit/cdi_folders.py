@@ -13,18 +13,18 @@ from gpuprov.rules import engines as files
 from gpuprov.rules.engine_output import Engine
 from gpuprov.rules.engine_runtimes import parse_toml
 
+# https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file,
+# https://github.com/containerd/containerd/blob/main/docs/cri/config.md,
+# https://github.com/cri-o/cri-o/blob/main/docs/crio.conf.5.md,
+# https://github.com/containers/common/blob/main/docs/containers.conf.5.md
 KEYS = {
     "docker": ("cdi-spec-dirs",),
     "containerd": ("cdi_spec_dirs",),
     "crio": ("crio", "runtime", "cdi_spec_dirs"),
     "podman": ("engine", "cdi_spec_dirs"),
 }
-"""https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file,
-https://github.com/containerd/containerd/blob/main/docs/cri/config.md,
-https://github.com/cri-o/cri-o/blob/main/docs/crio.conf.5.md,
-https://github.com/containers/common/blob/main/docs/containers.conf.5.md"""
+# https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/config/config.go
 RUNTIME = ("nvidia-container-runtime", "modes", "cdi")
-"""https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/config/config.go"""
 
 
 def list_misses(fragment: ContainerToolkit, facts: Facts) -> Iterator[tuple[str, str]]:

@@ -121,6 +121,10 @@ def registered_in(places: Mapping[str, tuple[str, Sequence[str]]], expected: str
     )
 
 
+# docker takes runtimes and the default one by reload:
+# https://docs.docker.com/reference/cli/dockerd/#configuration-reload-behavior. Pods go on without k3s:
+# https://docs.k3s.io/upgrades/killall, and without MicroK8s' containerd, which is stopped alone:
+# https://github.com/canonical/microk8s/blob/master/snap/snapcraft.yaml (stop-mode)
 RELOADED = {
     "docker": "reloaded",
     "containerd": "restarted (its containers go on)",
@@ -128,10 +132,6 @@ RELOADED = {
     **dict.fromkeys(RANCHER, "restarted (its pods go on; the API of a server is away meanwhile)"),
     "microk8s": "restarted (its pods go on)",
 }
-"""docker takes runtimes and the default one by reload:
-https://docs.docker.com/reference/cli/dockerd/#configuration-reload-behavior. Pods go on without k3s:
-https://docs.k3s.io/upgrades/killall, and without MicroK8s' containerd, which is stopped alone:
-https://github.com/canonical/microk8s/blob/master/snap/snapcraft.yaml (stop-mode)"""
 
 
 @check("container_toolkit.registered", ENGINES, fields=("runtimes", "default_runtime"))

@@ -24,9 +24,9 @@ from gpuprov.facts.probes.rdma.link_flaps import LINK_FLAPS
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
 FLAPPING = 12 * 3600
 """Seconds in which flaps are counted: gpud_flap in catalog/data/health.yaml."""
+# A transaction failed, and the link still works:
+# https://github.com/torvalds/linux/blob/master/Documentation/PCI/pcieaer-howto.rst
 NON_FATAL = "(Non-Fatal)"
-"""A transaction failed, and the link still works:
-https://github.com/torvalds/linux/blob/master/Documentation/PCI/pcieaer-howto.rst"""
 WATCHED = frozenset({"nvidia", "nvidia-nvswitch", "vfio-pci", "pci", "pcieport", *NIC_DRIVERS})
 """Drivers of monitored devices: GPUs, including those of virtual machines, NVSwitches, HCAs, and ports, which lead to
 any of them."""

@@ -17,9 +17,9 @@ from gpuprov.facts.probes.gpus.health_links import PORT_ERRORS, PortErrors
 from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG, NIC_DRIVERS, KernelLog
 from gpuprov.facts.probes.rdma import DEVICES
 
+# The PCI address in the name of an RDMA device, in decimal numbers: rdmap0s6, rocep65s0f0, roceP2p1s0f0
+# (https://github.com/linux-rdma/rdma-core/blob/master/kernel-boot/rdma_rename.c).
 RDMA_ADDRESS = re.compile(r"[a-z]+(?:P(\d{1,5}))?p(\d{1,3})s(\d{1,2})(?:f(\d))?")
-"""The PCI address in the name of an RDMA device, in decimal numbers: rdmap0s6, rocep65s0f0, roceP2p1s0f0
-(https://github.com/linux-rdma/rdma-core/blob/master/kernel-boot/rdma_rename.c)."""
 
 
 class NicLog(NamedTuple):

@@ -12,10 +12,10 @@ from gpuprov.facts.probes.host.repairs import Repair
 from gpuprov.facts.probes.kernel.kernel_log import KernelLog, Line
 from gpuprov.facts.probes.kernel.stamps import UNTIMED
 
+# Seconds within which the driver follows an Xid with what the GPU needs: it does so at once, in a work item of its own
+# (gpuRefreshRecoveryAction,
+# https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/src/kernel/gpu/gpu.c).
 WITHIN = 30.0
-"""Seconds within which the driver follows an Xid with what the GPU needs: it does so at once, in a work item of its own
-(gpuRefreshRecoveryAction,
-https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/src/kernel/gpu/gpu.c)."""
 APART = 30.0
 """Seconds between the lines of two switches after which they are of two resets; a switch takes less than one."""
 OF_DRIVER = ("none", "reset", "reboot")

@@ -15,10 +15,10 @@ from gpuprov.host_code.first_boot_tools import KEPT
 from gpuprov.rules import reach
 
 WORKS = "multi-user.target"
+# Targets that start none of the services of multi-user.target: systemd.special(7).
 NO_SERVICES = frozenset(
     {"rescue", "emergency", "sysinit", "basic", "halt", "poweroff", "reboot", "kexec", "exit", "shutdown"}
 )
-"""Targets that start none of the services of multi-user.target: systemd.special(7)."""
 REPAIRS = {"single", "s", "S", "1", "emergency", "rescue", "-b"}
 MASKED = re.compile(r"systemd\.mask=(?:nvidia|gpuprov|docker|containerd|crio|openibd|slurmd|kubelet)")
 Ctx = Context[Any]

@@ -63,6 +63,7 @@ def variables(ctx: Ctx) -> Outcome:
     return environment_outcome(ctx)
 
 
+# Commands against a capability, and what they do: nvidia-smi(1), systemctl(1).
 EFFECTS: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
     (capability, re.compile(pattern), what)
     for capability, pattern, what in (
@@ -103,7 +104,6 @@ EFFECTS: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
         ),
     )
 )
-"""Commands against a capability, and what they do: nvidia-smi(1), systemctl(1)."""
 
 
 @check("host.rivals", RIVALS, moment="next-boot", evidence=RIVALS.evidence)

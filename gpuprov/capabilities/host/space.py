@@ -8,8 +8,8 @@ from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import words
 from gpuprov.spec import overrides
 
+# Free MiB in /tmp that DKMS, package scripts and initramfs tools need.
 TEMPORARY = 16
-"""Free MiB in /tmp that DKMS, package scripts and initramfs tools need."""
 
 
 def list_rooms(capabilities: Sequence[Capability]) -> dict[str, overrides.Room]:

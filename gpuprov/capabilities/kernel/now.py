@@ -19,8 +19,8 @@ from gpuprov.resources import KernelModule, Modules, Setting
 from gpuprov.resources.kernel_module import MODPROBE_FILE, MODULES_FILE
 from gpuprov.spec.kernel import Kernel, Scalar
 
+# Limits that limits.conf(5) counts in KiB, and systemd in bytes.
 IN_KIB = ("core", "data", "fsize", "memlock", "stack")
-"""Limits that limits.conf(5) counts in KiB, and systemd in bytes."""
 LOGIN_FILE = "/etc/security/limits.d/90-gpuprov.conf"
 WORDS = {of: f"{of} {{key}}={{before}}" for of in ("login", "service")}
 """Words for a limit that differs: of login sessions, and of services."""

@@ -24,9 +24,9 @@ GPU = "nvidia.com/gpu"
 RUNTIME = "nvidia"
 """The name of the runtime in the engines, and of its RuntimeClass."""
 DRIVER_ROOT = "/"
+# Device list strategies that the operator sets for the plugin if its value cdi.enabled is true:
+# https://github.com/NVIDIA/gpu-operator/blob/main/controllers/object_controls.go
 CDI = ("cdi-annotations", "cdi-cri")
-"""Device list strategies that the operator sets for the plugin if its value cdi.enabled is true:
-https://github.com/NVIDIA/gpu-operator/blob/main/controllers/object_controls.go"""
 Document = dict[str, Any]
 
 

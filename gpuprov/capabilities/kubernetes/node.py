@@ -21,9 +21,9 @@ from gpuprov.rules.engine_output import Engine
 
 Ctx = Context[Kubernetes]
 VOLUME_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts"
+# Settings of the runtime: https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details
+# (deviceListStrategy)
 ENVVAR = "accept-nvidia-visible-devices-envvar-when-unprivileged"
-"""Settings of the runtime: https://github.com/NVIDIA/k8s-device-plugin#configuration-option-details
-(deviceListStrategy)"""
 
 
 @check("kubernetes.kubelet", kubernetes.NODE, evidence="systemctl status kubelet")

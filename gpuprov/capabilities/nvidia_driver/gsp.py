@@ -13,9 +13,9 @@ from gpuprov.rules.reload import shown_value
 from gpuprov.spec.problem import Problem
 
 KEY = "NVreg_EnableGpuFirmware"
+# Bits of the parameter's value that control use of the firmware; all zero means off: nv-reg.h of
+# https://github.com/NVIDIA/open-gpu-kernel-modules
 MODE = 0xF
-"""Bits of the parameter's value that control use of the firmware; all zero means off: nv-reg.h of
-https://github.com/NVIDIA/open-gpu-kernel-modules"""
 WHY = "open kernel modules always run with GSP firmware"
 WITHOUT = "kernel_modules: proprietary, where branch and GPU have them; or leave the parameter out"
 

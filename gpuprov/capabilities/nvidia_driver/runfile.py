@@ -26,8 +26,8 @@ Answer = Callable[[Ctx], Outcome]
 HERE = "nvidia_driver"
 problem = report_under(HERE)
 EXACT = re.compile(r"\d{3}(\.\d+){1,2}")
+# File names as NVIDIA gives them: https://download.nvidia.com/XFree86/Linux-x86_64/
 NAMED = re.compile(r"NVIDIA-Linux-\w+-(\d{3}(?:\.\d+){1,2})(?:[-\w]*)\.run\Z")
-"""File names as NVIDIA gives them: https://download.nvidia.com/XFree86/Linux-x86_64/"""
 NEEDED = (*BASE_PROBES, runfile.RUNFILE, nvidia.DRIVER, system.CONTAINER)
 IN_TREE = ("nouveau", "NovaCore")
 UNTRIED = 550

@@ -17,10 +17,10 @@ from gpuprov.facts.probes.software.prebuilt import SUFFIX
 from gpuprov.host_code.packages.dnf import LOCK_PLUGIN
 from gpuprov.rules import package_lists
 
+# Packages that require a kernel in exactly their own version, from EL 9 on, and come with DKMS: if the kernel alone is
+# held, they block every upgrade. https://gitlab.com/cki-project/kernel-ark/-/merge_requests/1195, and of a similar
+# package https://github.com/leifliddy/asahi-fedora-builder/issues/23
 MATCHED = "kernel(-(uek64k|uek|64k|rt(-64k)?))?(-debug)?-devel-matched"
-"""Packages that require a kernel in exactly their own version, from EL 9 on, and come with DKMS: if the kernel alone is
-held, they block every upgrade. https://gitlab.com/cki-project/kernel-ark/-/merge_requests/1195, and of a similar
-package https://github.com/leifliddy/asahi-fedora-builder/issues/23"""
 
 
 class Transaction(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ from gpuprov.host_code.at_boot.passthrough import Config, parse_config
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
+# Names in sysfs, by module: https://github.com/torvalds/linux/blob/master/drivers/vfio/pci/nvgrace-gpu/main.c
 DRIVERS = {"vfio-pci": "vfio-pci", "nvgrace-gpu-vfio-pci": "nvgrace_gpu_vfio_pci"}
-"""Names in sysfs, by module: https://github.com/torvalds/linux/blob/master/drivers/vfio/pci/nvgrace-gpu/main.c"""
 Selector = Annotated[str, describe('"0000:3b:00.0" or a model of gpuprov catalog gpus', min_length=1)]
 
 

@@ -11,12 +11,12 @@ from gpuprov.host_code.at_boot.devices import find_unmatched, format_selector, i
 
 Ctx = Context[Rdma]
 SHOW = "rdma link; ls -l /sys/class/infiniband"
+# https://docs.nvidia.com/networking/display/mftv4310/mlxconfig: 1 is InfiniBand, 2 is Ethernet; it counts from the
+# next reset on.
 LINK_TYPE = {
     "infiniband": "mlxconfig -d {address} set LINK_TYPE_P1=1",
     "roce": "mlxconfig -d {address} set LINK_TYPE_P1=2",
 }
-"""https://docs.nvidia.com/networking/display/mftv4310/mlxconfig: 1 is InfiniBand, 2 is Ethernet; it counts from the
-next reset on."""
 
 NO_LID = (0, 0xFFFF)
 """LIDs of a port without a LID: 0, or the permissive LID (InfiniBand Architecture Specification 4.1.3)."""

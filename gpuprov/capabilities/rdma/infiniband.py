@@ -17,8 +17,8 @@ from gpuprov.host_code.json_members import Json
 from gpuprov.resources import KernelModule, Modules, Unit
 
 Ctx = Context[Rdma]
+# ARPHRD_INFINIBAND, the type of an IPoIB network interface: include/uapi/linux/if_arp.h in Linux.
 IPOIB = 32
-"""ARPHRD_INFINIBAND, the type of an IPoIB network interface: include/uapi/linux/if_arp.h in Linux."""
 
 ORDER = f"{UNITS}/{OPENSM_UNIT}.d/50-gpuprov.conf"
 ORDERED = f"""{HEADER}[Unit]

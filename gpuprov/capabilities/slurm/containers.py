@@ -21,8 +21,8 @@ from gpuprov.facts.probes.host.slurm_containers import (
 from gpuprov.host_code.at_boot import slurm as onhost
 from gpuprov.resources import Absent, File, Resource
 
+# The first enroot that reads enroot.conf.d: https://github.com/NVIDIA/enroot/commit/0d66136
 OLDEST = (3, 4)
-"""The first enroot that reads enroot.conf.d: https://github.com/NVIDIA/enroot/commit/0d66136"""
 RUNTIME = "/run/enroot"
 USER = "user-$(id -u)"
 PACKAGES = "https://github.com/NVIDIA/enroot/blob/main/doc/installation.md"

@@ -13,9 +13,9 @@ from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment, HostSpec
 
 HERE = "slurm"
+# Actions after an Xid which mean that the host takes no more jobs until somebody has acted. What a GPU reset repairs,
+# NVML reports as long as it lasts.
 FATAL = ("reboot", "drain", "return")
-"""Actions after an Xid which mean that the host takes no more jobs until somebody has acted. What a GPU reset repairs,
-NVML reports as long as it lasts."""
 
 
 class Containers(Fragment, frozen=True):

@@ -29,6 +29,10 @@ BUILDS = ("dkms", "precompiled")
 """
 MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
 """Names of the kernel module, by distribution; modprobe.d accepts options under each."""
+# Services that hold GPUs, may be stopped for a driver change, and are started again afterwards. Fabric Manager's guide
+# requires DCGM and Fabric Manager to be stopped before a reset; nvidia-persistenced keeps the module in use. An
+# exporter is part of DCGM's unit: it comes before it, so that it is recorded as running. A name may be a pattern of a
+# template's instances, meaning the running ones.
 GPU_SERVICES = [
     "gdm.service",
     "gdm3.service",
@@ -47,10 +51,6 @@ GPU_SERVICES = [
     "nvidia-imex.service",
     "nvidia-fabricmanager.service",
 ]
-"""Services that hold GPUs, may be stopped for a driver change, and are started again afterwards. Fabric Manager's guide
-requires DCGM and Fabric Manager to be stopped before a reset; nvidia-persistenced keeps the module in use. An exporter
-is part of DCGM's unit: it comes before it, so that it is recorded as running. A name may be a pattern of a template's
-instances, meaning the running ones."""
 
 
 def list_gpu_services(site: Site) -> list[str]:

@@ -8,8 +8,8 @@ from gpuprov.host_code.at_boot import soft
 
 SOFT_CONFIG, SOFT_MODULES = soft.CONFIG, soft.MODULES
 SOFT_UNIT = "gpuprov-rdma-soft.service"
+# UDP port of RoCE v2: https://www.iana.org/assignments/service-names-port-numbers
 ROCE_PORT = 4791
-"""UDP port of RoCE v2: https://www.iana.org/assignments/service-names-port-numbers"""
 # https://salsa.debian.org/hpc-team/opensm: opensm.service starts opensm@GUID.service for each port; elsewhere it is the
 # daemon.
 OPENSM_UNIT = "opensm.service"

@@ -13,9 +13,9 @@ PIN = "/etc/apt/preferences.d/gpuprov-doca"
 PLACE = "/var/lib/gpuprov/doca-host"
 """The folder into which the named doca-host package is fetched; below it, the file is named after its checksum."""
 UNINSTALL = "/usr/sbin/ofed_uninstall.sh --force"
+# Kernel headers, without which DKMS builds nothing for a kernel; same as in the driver's catalogue (part
+# kernel-headers).
 HEADERS = {"debian": "linux-headers-{kernel}", "redhat": "kernel-devel-{kernel}"}
-"""Kernel headers, without which DKMS builds nothing for a kernel; same as in the driver's catalogue (part
-kernel-headers)."""
 FAMILIES = ("debian", "redhat")
 """Families of distributions whose package names are known."""
 MOST = 4 << 30

@@ -8,8 +8,8 @@ from gpuprov.host_code.at_boot import roce as program
 CONFIG = program.CONFIG
 
 UNIT = "gpuprov-roce.service"
+# RoCE v2's, ROCE_V2_UDP_DPORT of include/rdma/ib_verbs.h in the kernel.
 UDP_PORT = 4791
-"""RoCE v2's, ROCE_V2_UDP_DPORT of include/rdma/ib_verbs.h in the kernel."""
 WAIT = 60
 """Seconds that the unit waits at boot for the devices and their network interfaces."""
 

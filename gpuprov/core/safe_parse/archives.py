@@ -36,8 +36,8 @@ _MAGIC: tuple[tuple[bytes, Callable[[], Any]], ...] = (
 )
 
 
+# The first bytes of what zstd has compressed (RFC 8878).
 ZSTD = b"\x28\xb5\x2f\xfd"
-"""The first bytes of what zstd has compressed (RFC 8878)."""
 
 
 class Contents(NamedTuple):

@@ -5,11 +5,10 @@ DEPTH = 100
 """Levels of mappings and lists, aliases followed. No group of groups and no file of a host comes near."""
 DIGITS = 18
 """Digits of a whole number, so that it fits 64 bits."""
+# Characters of a line of a YAML text in which Ansible looks for what is wrong.
 LONGEST_LINE = 1000
-"""Characters of a line of a YAML text in which Ansible looks for what is wrong."""
+# Characters of a number in YAML, JSON and TOML; Python itself refuses to read 4,300 digits, and takes long over less.
 LONGEST_NUMBER = 100
-"""Characters of a number in YAML, JSON and TOML; Python itself refuses to read 4,300 digits, and takes long over less.
-"""
 ALIASED = 1_000_000
 """Nodes that the aliases of one YAML document stand for, all together."""
 NUMBERS = 1 << 16

@@ -208,6 +208,8 @@ def _convert_os_release(pieces: Pieces) -> str | None:
     return pieces.files.get("/etc/os-release") or pieces.files.get("/usr/lib/os-release")
 
 
+# Converters by probe name, for data that a report may have. Not packages of an rpm host: a report lists them without
+# epoch and locks.
 PROBES: dict[str, Callable[[Pieces], str | None]] = {
     "loaded_driver": _read_from_file("/proc/driver/nvidia/version"),
     "driver_parameters": _read_from_file("/proc/driver/nvidia/params"),
@@ -236,8 +238,6 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
     "recorded_links": _read_from_command(plain.NVLINK_STATUS),
     "recorded_gone": _read_from_bus(lspci.list_gone),
 }
-"""Converters by probe name, for data that a report may have. Not packages of an rpm host: a report lists them without
-epoch and locks."""
 
 
 def whole(pieces: Pieces) -> Pieces:

@@ -12,9 +12,9 @@ _OTHER = re.compile(
     r".*\[([0-9a-f]{4}:[0-9a-f]{4})\](?: \(|\Z)"
 )
 """A network function of anybody's, or a bridge of its own kind: NVSwitches are such."""
+# lspci's mark of a function that does not answer, so that its configuration space reads as ones; newer versions show
+# the header alone: https://github.com/pciutils/pciutils/pull/91
 _GONE = re.compile(r"\(rev ff\)|!!! Unknown header type 7f")
-"""lspci's mark of a function that does not answer, so that its configuration space reads as ones; newer versions show
-the header alone: https://github.com/pciutils/pciutils/pull/91"""
 
 LONGEST_LINE = 2000
 """Maximum number of characters that are read of a line of lspci."""

@@ -86,6 +86,7 @@ FORCED: dict[str, str] = {
 }
 """Ansible's own defaults, independent of ansible.cfg, except for tags and colours."""
 
+# Variables that make Python wait for input, print more, or treat a warning of Ansible's as an error.
 PYTHONS = (
     "PYTHONINSPECT",
     "PYTHONSTARTUP",
@@ -94,7 +95,6 @@ PYTHONS = (
     "PYTHONPROFILEIMPORTTIME",
     "PYTHONDEVMODE",
 )
-"""Variables that make Python wait for input, print more, or treat a warning of Ansible's as an error."""
 RUNNERS = ("ORIGINAL_STDOUT_CALLBACK", "AD_HOC_COMMAND_ID", "AWX_LIB_DIRECTORY", "NO_COLOR", "FORCE_COLOR")
 """Variables that change the output of ansible-runner's callback and of Ansible."""
 

@@ -17,8 +17,8 @@ from gpuprov.facts.probes.output import Output
 __all__ = ["Facts", "Output", "Probe", "ProbeFailed"]
 
 T = TypeVar("T")
+# https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_08_02
 MISSING = (126, 127)
-"""https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_08_02"""
 UNREADABLE = (ValueError, LookupError)
 """Exceptions that a parser raises for unexpected output: a missing cell, or one that is not a number. Any other
 exception is a defect in gpuprov."""

@@ -11,8 +11,8 @@ from gpuprov.fleet.drain.program import Unanswered, ask, format_complaint
 
 LIMIT = 300.0
 """Seconds for one call; a step that takes longer returns NOT_YET, and is called again."""
+# EX_TEMPFAIL of sysexits.h.
 NOT_YET = 75
-"""EX_TEMPFAIL of sysexits.h."""
 
 
 class Command:

@@ -8,8 +8,8 @@ LETTERS = "bcdefghjknprstuvx"
 """Letters that have the same key on QWERTY, QWERTZ and AZERTY keyboards, without those that look like digits:
 MokManager knows the US keyboard only."""
 LENGTH = 14
+# What mokutil --generate-hash prints: SHA512_BASED in https://github.com/lcp/mokutil/blob/master/src/mokutil.c.
 HASH = re.compile(r"\$6\$[./0-9A-Za-z]{1,16}\$[./0-9A-Za-z]{86}")
-"""What mokutil --generate-hash prints: SHA512_BASED in https://github.com/lcp/mokutil/blob/master/src/mokutil.c."""
 _DIGITS = "./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _ROUNDS = 5000
 

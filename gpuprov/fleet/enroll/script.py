@@ -7,9 +7,9 @@ from gpuprov.facts.probes.kernel.mok import MOK_STATE, VARIABLES
 
 SKIPPED = "skipped|1"
 """Printed if a request for the certificate was there already: mokutil then keeps that request's password."""
+# Printed if the password that waits is not this one's: its salt stands in shim's variable MokAuth, as pw_crypt_t of
+# https://github.com/lcp/mokutil/blob/master/src/password-crypt.h.
 REPLACED = "replaced|1"
-"""Printed if the password that waits is not this one's: its salt stands in shim's variable MokAuth, as pw_crypt_t of
-https://github.com/lcp/mokutil/blob/master/src/password-crypt.h."""
 LOCKED = "locked|1"
 """Printed, with what holds the lock in the next line, instead of anything else if another run works on the host: it may
 reboot it, and shim drops a request at the next boot."""
@@ -17,9 +17,9 @@ BEGUN = "begun|1"
 """Printed before mokutil changes anything."""
 REFUSED = "refused|1"
 """Printed if mokutil --import itself says that it made no request."""
+# Printed if mokutil --list-new succeeds, as it does without a request, too: list_keys_in_var in
+# https://github.com/lcp/mokutil/blob/master/src/mokutil.c.
 LISTED = "listed|1"
-"""Printed if mokutil --list-new succeeds, as it does without a request, too: list_keys_in_var in
-https://github.com/lcp/mokutil/blob/master/src/mokutil.c."""
 NO_WAIT = "wait|0"
 """Printed if mokutil --timeout failed."""
 

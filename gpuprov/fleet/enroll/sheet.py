@@ -13,6 +13,7 @@ LINE = 10
 SITES_OWN = "the site's, whose hash was given with --hash-file"
 EARLIER = "on the sheet of the run that made the request; gpuprov enroll --again makes another"
 
+# The same for all hosts: https://github.com/rhboot/shim/blob/main/MokManager.c
 STEPS = (
     "1. Open the host's console (BMC), and reboot the host.",
     '2. "Press any key to perform MOK management": press a key, within 10 seconds if no note and no earlier sheet '
@@ -27,7 +28,6 @@ STEPS = (
     '7. "Perform MOK management": choose "Reboot".',
     "8. On this machine: gpuprov verify, then gpuprov apply.",
 )
-"""The same for all hosts: https://github.com/rhboot/shim/blob/main/MokManager.c"""
 
 
 def describe_certificate(file: str) -> list[str]:

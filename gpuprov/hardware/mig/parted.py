@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from gpuprov.core import safe_parse
 
+# The MIG manager's key in its ConfigMap:
+# https://github.com/NVIDIA/gpu-operator/blob/main/assets/state-mig-manager/0400_configmap.yaml
 KEY = "config.yaml"
-"""The MIG manager's key in its ConfigMap:
-https://github.com/NVIDIA/gpu-operator/blob/main/assets/state-mig-manager/0400_configmap.yaml"""
 
 
 def read_parted(path: str) -> object:

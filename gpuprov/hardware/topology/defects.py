@@ -24,8 +24,8 @@ from gpuprov.host_code.at_boot.devices import RdmaDevice
 Kind = Literal["link", "nvlink"]
 LINK: Action = "drain"
 """Fix for a PCIe link: somebody has to go to the machine."""
+# Fix for an NVLink, as after an Xid 74: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 NVLINK: Action = "reset"
-"""Fix for an NVLink, as after an Xid 74: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"""
 NVLINK_FIX = "nvidia-smi nvlink -s -i {}; journalctl -k | grep -E 'Xid|SXid'; systemctl status nvidia-fabricmanager"
 
 

@@ -10,11 +10,11 @@ from gpuprov.facts.probes.gpus.topology import Function
 from gpuprov.facts.probes.host.virtualization import hidden
 from gpuprov.hardware.topology.model import Gpu, Wiring
 
+# The performance state of a GPU at work. An idle GPU lowers its link's speed: nvidia-smi --help-query-gpu on
+# pcie.link.gen.gpucurrent (`These may be reduced when the GPU is not in use`). Its width is checked in any case.
+# Without persistence mode the state proves nothing: nvidia-smi wakes the GPU, and the link was read before
+# (https://docs.nvidia.com/deploy/driver-persistence).
 WORKING = "P0"
-"""The performance state of a GPU at work. An idle GPU lowers its link's speed: nvidia-smi --help-query-gpu on
-pcie.link.gen.gpucurrent (`These may be reduced when the GPU is not in use`). Its width is checked in any case. Without
-persistence mode the state proves nothing: nvidia-smi wakes the GPU, and the link was read before
-(https://docs.nvidia.com/deploy/driver-persistence)."""
 
 
 UNSEEN_PORT = "the port above is not seen from here"

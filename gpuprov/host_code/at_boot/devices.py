@@ -8,17 +8,17 @@ from typing import Mapping, NamedTuple, Sequence
 
 IWARP = "RNIC"
 """Node type of an iWARP device."""
+# Types of devices: an adapter for work, an NVLink bridge, an SR-IOV function, a sub-device for the subnet manager,
+# which shows the planes of its parent's port and carries no data (kernel 6.11:
+# https://lore.kernel.org/r/cover.1718553901.git.leon@kernel.org), and a subfunction of a PCI function, for a container
+# or virtual machine (https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/switchdev.html).
 HCA, BRIDGE, VIRTUAL, SMI, SUBFUNCTION = "hca", "bridge", "virtual", "smi", "sf"
-"""Types of devices: an adapter for work, an NVLink bridge, an SR-IOV function, a sub-device for the subnet manager,
-which shows the planes of its parent's port and carries no data (kernel 6.11:
-https://lore.kernel.org/r/cover.1718553901.git.leon@kernel.org), and a subfunction of a PCI function, for a container or
-virtual machine (https://docs.kernel.org/networking/device_drivers/ethernet/mellanox/mlx5/switchdev.html)."""
+# The name of a port of an embedded switch that stands for a function behind it; that of a physical port is `p0`:
+# devlink_port_phys_port_name_get, https://github.com/torvalds/linux/blob/master/net/devlink/port.c
 REPRESENTOR = re.compile(r"(c[0-9]+)?pf[0-9]+([vs]f[0-9]+)?")
-"""The name of a port of an embedded switch that stands for a function behind it; that of a physical port is `p0`:
-devlink_port_phys_port_name_get, https://github.com/torvalds/linux/blob/master/net/devlink/port.c"""
+# Device id of ConnectX-8's function for Data Direct, which does DMA for an HCA and is neither an RDMA device nor an
+# interface: https://github.com/torvalds/linux/blob/master/drivers/infiniband/hw/mlx5/data_direct.c
 DATA_DIRECT = "2100"
-"""Device id of ConnectX-8's function for Data Direct, which does DMA for an HCA and is neither an RDMA device nor an
-interface: https://github.com/torvalds/linux/blob/master/drivers/infiniband/hw/mlx5/data_direct.c"""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# `rdma dev`, including OFED's own, reports sub-devices: `2: smi1: node_type ca ... type smi parent ibp8s0f1`. Only rxe
+# has the attribute `parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device`
+# may be its network card (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none. State of a bond's interfaces:
+# drivers/net/bonding/bond_sysfs_slave.c.
 READER = r"""named() { y=''; read -r y 2>/dev/null <"/sys/class/net/$1/phys_port_name" || :; }
 for r in rdma /opt/mellanox/iproute2/sbin/rdma; do
   command -v $r >/dev/null && [ -e /sys/class/infiniband ] && { $r dev show; $r link show; } 2>/dev/null
@@ -60,7 +64,3 @@ for d in /sys/class/infiniband/*; do
     done
   done
 done"""
-"""`rdma dev`, including OFED's own, reports sub-devices: `2: smi1: node_type ca ... type smi parent ibp8s0f1`. Only rxe
-has the attribute `parent` (drivers/infiniband/sw/rxe/rxe_verbs.c in Linux). siw has no firmware version; its `device`
-may be its network card (drivers/infiniband/sw/siw/siw_main.c); on a VLAN there is none. State of a bond's interfaces:
-drivers/net/bonding/bond_sysfs_slave.c."""

@@ -7,6 +7,8 @@ from typing import Iterator, Mapping, NamedTuple
 
 from .program import group_cells
 
+# eRDMA by its PCI id 1ded:107f and its driver's name. The node GUID is the EUI-48 of the network interface, with one
+# bit changed: https://github.com/alibaba/elastic-rdma-drivers/blob/main/kernel/src/erdma_main.c
 READER = r"""PATH=$PATH:/usr/sbin:/sbin
 r=$(uname -r); [ -d "/lib/modules/$r" ] || r=$(ls /lib/modules 2>/dev/null | sort -V | tail -n 1)
 for d in /sys/bus/pci/devices/*; do
@@ -44,8 +46,6 @@ for d in /sys/class/infiniband/*; do
   done
 done
 """
-"""eRDMA by its PCI id 1ded:107f and its driver's name. The node GUID is the EUI-48 of the network interface, with one
-bit changed: https://github.com/alibaba/elastic-rdma-drivers/blob/main/kernel/src/erdma_main.c"""
 
 
 class Pair(NamedTuple):

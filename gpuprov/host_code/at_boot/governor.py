@@ -8,6 +8,7 @@ from typing import NamedTuple
 from .program import Refused, group_cells, main, read, write
 
 POLICIES = "/sys/devices/system/cpu/cpufreq"
+# https://docs.kernel.org/admin-guide/pm/cpufreq.html: a policy whose CPUs are all offline cannot be read (EBUSY).
 READER = rf"""m=''; for g in conservative ondemand performance powersave schedutil; do
   for k in /lib/modules/$(uname -r)/kernel/drivers/cpufreq/cpufreq_$g.ko*; do [ -f "$k" ] && m="$m $g"; done
 done
@@ -19,7 +20,6 @@ for p in {POLICIES}/policy*; do
 done 2>/dev/null
 true
 """
-"""https://docs.kernel.org/admin-guide/pm/cpufreq.html: a policy whose CPUs are all offline cannot be read (EBUSY)."""
 
 
 class Policy(NamedTuple):

@@ -13,11 +13,11 @@ CONFIG = "/etc/gpuprov/passthrough.conf"
 TAKEN = "/run/gpuprov/passthrough"
 """Addresses that this program has bound since the boot: no others are ever given back."""
 SYS, PROC = "/sys/bus/pci", "/proc/driver/nvidia/gpus"
+# Drivers that hold a function for a virtual machine, as a shell pattern: vfio-pci, and its variants for single devices
+# (nvgrace_gpu_vfio_pci, mlx5_vfio_pci): https://github.com/torvalds/linux/tree/master/drivers/vfio/pci
 VFIO = "*vfio[-_]pci"
-"""Drivers that hold a function for a virtual machine, as a shell pattern: vfio-pci, and its variants for single devices
-(nvgrace_gpu_vfio_pci, mlx5_vfio_pci): https://github.com/torvalds/linux/tree/master/drivers/vfio/pci"""
+# Drivers that another function of the group may have: https://docs.kernel.org/driver-api/vfio.html
 ALLOWED = ("", "pci-stub", "pcieport")
-"""Drivers that another function of the group may have: https://docs.kernel.org/driver-api/vfio.html"""
 READER = rf"""s={SYS}/devices
 row() {{
   d=$s/$1 v='' i='' c='' m='' o='' g='' n=''

@@ -113,6 +113,14 @@ def get_default_priority(dscp: int) -> int:
     return dscp // 8
 
 
+# The values of each port, as `port|DEVICE|PORT|NETDEV` and `value|DEVICE|PORT|KEY|VALUE`. A folder in configfs is
+# created for the reading and removed again, as `cma_roce_mode -d DEVICE` does; the settings belong to the device, and
+# stay. Another reader may remove it at the same moment, hence the second try.
+#
+# Names: the kernel's Documentation/ABI/testing/configfs-rdma_cm (4.4, ToS 4.11) and drivers/infiniband/hw/mlx5/cong.c
+# (debugfs); https://github.com/Mellanox/mlnx-tools (python/mlnx_qos, sbin/cma_roce_mode). mlx5 trusts the DSCP from the
+# first dscp-prio entry on (https://www.mail-archive.com/netdev%40vger.kernel.org/msg198271.html). dcb reads what
+# mlnx_qos does (dcbnl), and faster, but not the `qos/trust` of an older OFED.
 READER = r"""for t in awk cat sed; do command -v $t >/dev/null || { echo "$t: not found" >&2; exit 1; }; done
 PATH=$PATH:/usr/sbin:/sbin
 c=/sys/kernel/config/rdma_cm
@@ -196,12 +204,3 @@ for d in /sys/class/infiniband/*; do
   done
 done
 true"""
-"""The values of each port, as `port|DEVICE|PORT|NETDEV` and `value|DEVICE|PORT|KEY|VALUE`. A folder in configfs is
-created for the reading and removed again, as `cma_roce_mode -d DEVICE` does; the settings belong to the device, and
-stay. Another reader may remove it at the same moment, hence the second try.
-
-Names: the kernel's Documentation/ABI/testing/configfs-rdma_cm (4.4, ToS 4.11) and drivers/infiniband/hw/mlx5/cong.c
-(debugfs); https://github.com/Mellanox/mlnx-tools (python/mlnx_qos, sbin/cma_roce_mode). mlx5 trusts the DSCP from the
-first dscp-prio entry on (https://www.mail-archive.com/netdev%40vger.kernel.org/msg198271.html). dcb reads what mlnx_qos
-does (dcbnl), and faster, but not the `qos/trust` of an older OFED.
-"""

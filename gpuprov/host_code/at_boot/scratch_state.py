@@ -12,6 +12,8 @@ RECORD = "/var/lib/gpuprov/scratch"
 `disks COUNT`."""
 ENDS = 1 << 20
 """Bytes at the beginning and at the end of a disk that are read where nothing has a signature."""
+# Reads, in a shell where `mount` is the mount point, each NVMe disk: its users, its signatures, and where it has none
+# whether its ends are zeros. wipefs -n without -a only lists: https://man7.org/linux/man-pages/man8/wipefs.8.html
 READER = rf"""PATH=$PATH:/usr/sbin:/sbin r=/sys/class/block md=''
 users() {{
   v=''; read -r v <"$r/$2/dev"
@@ -67,8 +69,6 @@ if [ -n "$mount" ]; then
 fi
 echo 'read|'
 """
-"""Reads, in a shell where `mount` is the mount point, each NVMe disk: its users, its signatures, and where it has none
-whether its ends are zeros. wipefs -n without -a only lists: https://man7.org/linux/man-pages/man8/wipefs.8.html"""
 
 
 class Signature(NamedTuple):

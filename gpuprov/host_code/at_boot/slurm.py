@@ -35,12 +35,12 @@ ANSWERS = 1.5
 SCONTROL = ("timeout", "20", "scontrol")
 """slurmd kills its health check after 60 seconds."""
 REASON = "gpuprov health"
+# Beginnings of the states of a node on which nothing new starts:
+# https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES
 HELD = ("DRAIN", "DOWN", "FAIL", "ERROR")
-"""Beginnings of the states of a node on which nothing new starts:
-https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES"""
+# Set by slurmd for a prolog or an epilog, after whose failure it drains the node by itself:
+# https://slurm.schedmd.com/prolog_epilog.html
 JOB_SCRIPT = "SLURM_SCRIPT_CONTEXT"
-"""Set by slurmd for a prolog or an epilog, after whose failure it drains the node by itself:
-https://slurm.schedmd.com/prolog_epilog.html"""
 
 
 class Config(TypedDict):

@@ -12,12 +12,12 @@ from ..packages.commands import run
 MODULES = "/sys/module"
 NOTE = "/run/gpuprov/unloaded"
 """Modules that were unloaded, in that order, until they are loaded again; a reboot deletes the file."""
+# The modules' own names: Debian's files are called nvidia-current. nvidia_vgpu_vfio is the vGPU manager's:
+# https://github.com/canonical/ubuntu-server-documentation/blob/main/how-to/graphics/gpu-virtualization-with-qemu-kvm.md
 STACK = (
     *("gdrdrv", "nv_peer_mem", "nvidia_peermem", "nvidia_fs", "nvidia_vgpu_vfio"),
     *("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"),
 )
-"""The modules' own names: Debian's files are called nvidia-current. nvidia_vgpu_vfio is the vGPU manager's
-(https://github.com/canonical/ubuntu-server-documentation/blob/main/how-to/graphics/gpu-virtualization-with-qemu-kvm.md)."""
 ABOVE = STACK[:3]
 SERVICES = ("gdrdrv.service", "gdrcopy.service", "nv_peer_mem.service", "gpuprov-gpudirect.service")
 """Services that load modules which depend on the driver."""

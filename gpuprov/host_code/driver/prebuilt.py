@@ -12,8 +12,8 @@ from typing import Mapping, TypedDict
 from ..caches import get_cache_folder
 from ..files import compute_digest
 
+# Suffix that such a package's name adds to that of the DKMS package which it replaces.
 SUFFIX = "-prebuilt"
-"""Suffix that such a package's name adds to that of the DKMS package which it replaces."""
 FOLDER = "/var/lib/gpuprov/prebuilt"
 
 

@@ -13,9 +13,9 @@ from . import dkms
 from .dkms import Failed
 
 MAGIC = b"~Module signature appended~\n"
+# Number of bytes between signature and MAGIC, of which the last four are the signature's length
+# (https://github.com/torvalds/linux/blob/master/include/linux/module_signature.h).
 HEAD = 12
-"""Number of bytes between signature and MAGIC, of which the last four are the signature's length
-(https://github.com/torvalds/linux/blob/master/include/linux/module_signature.h)."""
 # As the kernel's own scripts/Makefile.modinst compresses.
 COMPRESSORS = {".zst": ["zstd", "-T0", "-q", "-c"], ".gz": ["gzip", "-n", "-c"], ".xz": ["xz", "--check=crc32", "-c"]}
 BOOT = "/boot"

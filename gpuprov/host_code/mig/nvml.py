@@ -26,8 +26,8 @@ ATTRIBUTES = {
     17: "+gfx",
 }
 """Attributes by NVML_GPU_INSTANCE_PROFILE_*, for drivers that do not report a profile's name."""
+# More kinds of profiles than any driver has: it answers INVALID_ARGUMENT for those that it does not know.
 COUNT = 32
-"""More kinds of profiles than any driver has: it answers INVALID_ARGUMENT for those that it does not know."""
 MIB, GIB = 1 << 20, 1 << 30
 
 

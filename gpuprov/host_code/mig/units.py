@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 
+# systemd's own tree of control groups in /proc/PID/cgroup: named in version 1, unnamed in version 2.
+#
+# https://man7.org/linux/man-pages/man7/cgroups.7.html
 LINE = re.compile(r"\d+:(?:name=systemd)?:(/.*)")
-"""systemd's own tree of control groups in /proc/PID/cgroup: named in version 1, unnamed in version 2.
-
-https://man7.org/linux/man-pages/man7/cgroups.7.html
-"""
 UNIT = re.compile(r"(?<=/)[^/]*\.(?:service|scope)(?=/|\Z)")
 
 

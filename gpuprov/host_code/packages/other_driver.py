@@ -15,15 +15,15 @@ from .model import Manager, Pin, Refused, Transaction
 
 PROGRAMS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
 """Programs that only a runfile installation has."""
+# The installer's record of the files it has installed: https://github.com/NVIDIA/nvidia-installer, backup.c.
 RECORD = "/var/lib/nvidia/log"
-"""The installer's record of the files it has installed: https://github.com/NVIDIA/nvidia-installer, backup.c."""
 FILES = ("/usr/lib/*/libcuda.so.1", "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1", "/usr/bin/nvidia-smi")
 _RPM = ("rpm", "-qf", "--qf", "%{NAME}: \\n")
 OWNERS = {"debian": ("dpkg", "-S"), "redhat": _RPM, "suse": _RPM}
 VERSION = re.compile(r"(?:[0-9]+:)?([0-9]{3}(?:\.[0-9]+)+)(?![.0-9])")
+# Debian's program. If it finds a runfile's driver, its postinst asks whether to uninstall it, by default yes, and
+# fails if nobody can answer (https://packages.debian.org/source/stable/nvidia-support, read in 20220217+3~deb12u1).
 CLEANUP = "nvidia-installer-cleanup"
-"""Debian's program. If it finds a runfile's driver, its postinst asks whether to uninstall it, by default yes, and
-fails if nobody can answer (https://packages.debian.org/source/stable/nvidia-support, read in 20220217+3~deb12u1)."""
 
 
 class AnotherDriver(Refused):

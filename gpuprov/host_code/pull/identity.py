@@ -5,13 +5,13 @@ from __future__ import annotations
 from .config import Config
 from .refused import Refused
 
+# https://www.freedesktop.org/software/systemd/man/machine-id.html; of DMI: the kernel's
+# Documentation/ABI/testing/sysfs-class-dmi
 FILES = {
     "machine_id": "/etc/machine-id",
     "product_uuid": "/sys/class/dmi/id/product_uuid",
     "product_serial": "/sys/class/dmi/id/product_serial",
 }
-"""https://www.freedesktop.org/software/systemd/man/machine-id.html; of DMI: the kernel's
-Documentation/ABI/testing/sysfs-class-dmi"""
 DECLARED = "declared"
 """The word in the puller's configuration, for hosts that are unknown before they boot."""
 

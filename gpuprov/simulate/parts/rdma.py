@@ -15,9 +15,9 @@ import msgspec
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.devices import BRIDGE_VPD, PciDevice
 
+# Network from RFC 2544's range for benchmarks, which no site routes: a /20 for each rail, the same on all simulated
+# hosts.
 NETWORK = ipaddress.IPv4Network("198.18.0.0/16")
-"""Network from RFC 2544's range for benchmarks, which no site routes: a /20 for each rail, the same on all simulated
-hosts."""
 RATES = {100: "100 Gb/sec (4X EDR)", 200: "200 Gb/sec (4X HDR)", 400: "400 Gb/sec (4X NDR)", 800: "800 Gb/sec (4X XDR)"}
 TYPES = {
     "15b3:101b": ("MT4123", "20.43.2566"),

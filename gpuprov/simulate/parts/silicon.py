@@ -23,8 +23,8 @@ FW_CFG = "opt/gpuprov.devices"
 """The name under which QEMU must hand the table of devices to a machine: `-fw_cfg name=opt/gpuprov.devices,file=...`.
 """
 Flavour = Literal["proprietary", "open"]
+# DKMS package names, as in Debian's nvidia-kernel-dkms and nvidia-open-kernel-dkms.
 DKMS_NAMES: dict[Flavour, str] = {"proprietary": "nvidia-current", "open": "nvidia-current-open"}
-"""DKMS package names, as in Debian's nvidia-kernel-dkms and nvidia-open-kernel-dkms."""
 MODULE_SOURCE = "/usr/src/gpuprov-sim-pci-1"
 KNOWN_TO_DKMS = "[ -e /var/lib/dkms/gpuprov-sim-pci/1 ] || dkms add gpuprov-sim-pci/1 >/dev/null"
 MODULES = ("nvidia", "nvidia-modeset", "nvidia-drm", "nvidia-uvm", "nvidia-peermem")

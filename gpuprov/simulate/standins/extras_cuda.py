@@ -25,9 +25,9 @@ RELEASES = {
     "13.0.2": ("13.0.88", "13.0.96", "13.1.0.3"),
 }
 """Release -> versions of nvcc, cudart (and the rest), cublas."""
+# Driver versions required by metapackages that bring a driver:
+# https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html table 3.
 DRIVERS = {"12.4.0": "550.54.14", "12.4.1": "550.54.15", "12.8.1": "570.124.06", "13.0.2": "580.95.05"}
-"""Driver versions required by metapackages that bring a driver:
-https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html table 3."""
 LINKER = {"": "000_cuda.conf", "12": "988_cuda-12.conf", "13": "987_cuda-13.conf"}
 CUDNN = {"9.5.1.17": False, "9.8.0.87": False, "9.20.0.48": True}
 """cuDNN releases; True if a release has the package of headers."""

@@ -36,8 +36,8 @@ FIRST_PINNED = 580
 REVISED = Version.parse("580.126.09")
 """First version whose Ubuntu packages end with -1ubuntu1; earlier ones end with -0ubuntu1."""
 PIN = "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
+# File of cuda-keyring: it ranks NVIDIA's repository above the distribution's.
 PREFERENCES = "/etc/apt/preferences.d/cuda-repository-pin-600"
-"""File of cuda-keyring: it ranks NVIDIA's repository above the distribution's."""
 
 
 def packages(distribution: Distribution, version: str) -> list[Standin]:

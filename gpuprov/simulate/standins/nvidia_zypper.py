@@ -20,9 +20,8 @@ from gpuprov.simulate.standins.driver import RPM
 from gpuprov.simulate.standins.model import Standin
 from gpuprov.simulate.standins.nvidia_dnf import FABRIC, LDCONFIG, OMIT, SAFE, UNIT
 
+# The first branches with modules built by DKMS, with names ending in G07, and with some libraries in nvidia-compute.
 BY_DKMS_SINCE, G07_SINCE, IN_ONE_SINCE = 575, 590, 610
-"""The first branches with modules built by DKMS, with names ending in G07, and with some libraries in nvidia-compute.
-"""
 
 
 def packages(distribution: Distribution, version: str) -> list[Standin]:

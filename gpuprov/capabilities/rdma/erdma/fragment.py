@@ -6,11 +6,10 @@ from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment, Sha256
 from gpuprov.spec.url import build_pattern
 
+# Parameters of Alibaba's driver 0.2.37 except compat_mode: https://github.com/alibaba/elastic-rdma-drivers kernel/src
 Parameter = Literal[
     "vector_num", "default_cc", "rand_qpn", "legacy_mode", "use_zeronet", "reserve_ports_base", "wwi_perf"
 ]
-"""Parameters of Alibaba's driver 0.2.37 except compat_mode: https://github.com/alibaba/elastic-rdma-drivers kernel/src
-"""
 
 
 class Erdma(Fragment, frozen=True):

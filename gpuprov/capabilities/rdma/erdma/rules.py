@@ -117,14 +117,14 @@ def fleet_rules(hosts: Sequence[HostSpec]) -> Iterable[tuple[str, Problem]]:
     if modes[True] and modes[False]:
         few = min((True, False), key=lambda mode: len(modes[mode]))
         other = modes[not few]
-        words = f"is {str(few).lower()} on {_shorten(modes[few])}, and {str(not few).lower()} on {_shorten_list(other)}"
+        words = f"is {str(few).lower()} on {_shorten(modes[few])}, and {str(not few).lower()} on {_shorten(other)}"
         for name in modes[few]:
             message = f"{words}: they cannot talk to each other"
             yield name, _problem("compat_mode", message, "one mode for all; or an inventory for each fabric")
     frames = {mtu: [name for name, erdma in instances if erdma.mtu == mtu] for mtu in ("jumbo", "standard")}
     if frames["jumbo"] and frames["standard"]:
         for name in frames["standard"]:
-            message = f"is standard on {_shorten(frames['standard'])}, and jumbo on {_shorten_list(frames['jumbo'])}"
+            message = f"is standard on {_shorten(frames['standard'])}, and jumbo on {_shorten(frames['jumbo'])}"
             hint = "jumbo frames are of use between instances that both have them"
             yield name, _problem("mtu", message, hint, warning=True)
 

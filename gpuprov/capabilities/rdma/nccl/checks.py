@@ -18,9 +18,9 @@ from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.nccl import NCCL, NcclHost, Setting
 from gpuprov.host_code.json_members import Json
 
+# Values with which NCCL uses sockets in the place of RDMA:
+# https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html
 OFF = {"NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket"}
-"""Values with which NCCL uses sockets in the place of RDMA:
-https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"""
 Ctx = Context[Rdma]
 EXPORT_PROBES = (NCCL, DEVICES)
 

@@ -17,8 +17,8 @@ from gpuprov.host_code.at_boot.devices import IWARP
 
 FAMILIES = {"ipv4": "AF_INET", "ipv6": "AF_INET6"}
 ORDERING = {"never": 0, "required": 1, "automatic": 2}
+# NCCL's limit: env.html, NCCL_IB_HCA.
 MOST = 32
-"""NCCL's limit: env.html, NCCL_IB_HCA."""
 Line = tuple[str, object]
 
 

@@ -11,8 +11,8 @@ from gpuprov.spec.problem import Path, Problem, report_under
 
 HERE: Path = ("rdma", "roce")
 problem = report_under(*HERE)
+# Bytes: the smallest MTU that the kernel accepts for an Ethernet interface (ETH_MIN_MTU).
 LEAST_MTU = 68
-"""Bytes: the smallest MTU that the kernel accepts for an Ethernet interface (ETH_MIN_MTU)."""
 WITHOUT_INBOX = [setting.key for setting in catalogue.read_roce_file().settings if not setting.inbox]
 
 

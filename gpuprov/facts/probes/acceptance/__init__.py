@@ -145,6 +145,7 @@ true""",
     parse_tools,
     f"command -v ib_write_bw rping ibping all_reduce_perf nvbandwidth dcgmi; ls {FOLDER}",
 )
+# 192.0.2.1 belongs to a range that no host has (RFC 5737), so the route to it is the default route.
 NETWORK = Probe(
     "acceptance_network",
     r"""ip -4 -o addr show scope global 2>/dev/null | sed -n 's/^[0-9]*: *\([^ ]*\) *inet \([^ ]*\).*/address|\1|\2/p'
@@ -158,7 +159,6 @@ true""",
     parse_network,
     "ip -4 addr; ip route get 192.0.2.1; lspci -tv",
 )
-"""192.0.2.1 belongs to a range that no host has (RFC 5737), so the route to it is the default route."""
 USERS = Probe(
     "rdma_users",
     r"""find /proc/[0-9]*/fd -lname '/dev/infiniband/uverbs*' -printf '%h\n' 2>/dev/null | sort -u | while read -r f; do

@@ -220,6 +220,10 @@ done; true""",
     "nvidia-ctk cdi list; ls -l /etc/cdi /var/run/cdi",
 )
 """Specifications of kind nvidia.com/gpu."""
+# podman's opinion of the specifications, requested as root if one is newer than all releases with CDI can read. The
+# request includes a device that does not exist, so that podman fails before it starts anything; whatever it writes
+# until then goes to a temporary folder, and CONTAINERS_CONF_OVERRIDE, which podman knows from 4.6 on, keeps the site's
+# settings: https://github.com/containers/common/blob/v0.55.0/docs/containers.conf.5.md
 CDI_ANSWERS = Probe(
     "cdi_answers",
     r"""[ "$(id -u)" = 0 ] && command -v podman >/dev/null || exit 0
@@ -239,10 +243,6 @@ env "$c=$d/conf" timeout 20 podman --root "$d/storage" --runroot "$d/run" --tmpd
     parse_answers,
     "podman --log-level debug run --rm --device nvidia.com/gpu=all IMAGE true",
 )
-"""podman's opinion of the specifications, requested as root if one is newer than all releases with CDI can read. The
-request includes a device that does not exist, so that podman fails before it starts anything; whatever it writes
-until then goes to a temporary folder, and CONTAINERS_CONF_OVERRIDE, which podman knows from 4.6 on, keeps the site's
-settings: https://github.com/containers/common/blob/v0.55.0/docs/containers.conf.5.md"""
 DEVICES = Probe(
     "gpu_devices",
     """command -v nvidia-smi >/dev/null || exit 0

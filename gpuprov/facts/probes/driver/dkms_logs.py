@@ -80,6 +80,9 @@ def parse_autoinstall(output: Output) -> tuple[SwitchedOff, ...]:
     return tuple(switched_off)
 
 
+# Reasons for which DKMS builds nothing by itself: its settings, and hooks of kernel packages that do not run (run-parts
+# leaves out what is not executable, kernel-install(8) what is masked); dkms.service builds at a boot in their place. A
+# package's postinst then leaves a host without modules and reports success.
 NO_AUTOINSTALL = Probe(
     "dkms_no_autoinstall",
     r"""[ -e /etc/dkms/no-autoinstall ] && echo 1
@@ -105,6 +108,3 @@ true""",
     "ls -l /etc/dkms/no-autoinstall /etc/kernel/*/*dkms*; grep AUTOINSTALL /var/lib/dkms/nvidia*/*/source/dkms.conf",
     blank=r"hook\||service$",
 )
-"""Reasons for which DKMS builds nothing by itself: its settings, and hooks of kernel packages that do not run
-(run-parts leaves out what is not executable, kernel-install(8) what is masked); dkms.service builds at a boot in their
-place. A package's postinst then leaves a host without modules and reports success."""

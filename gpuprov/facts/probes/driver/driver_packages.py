@@ -14,8 +14,8 @@ from gpuprov.facts.probes.software.prebuilt import FOLDER
 HELD_KERNELS = f"{FOLDER}/held-kernels"
 """File of the kernels that gpuprov holds because their modules were built elsewhere; other holds are the
 administrator's."""
+# Tools to compile the modules, on distributions whose DKMS does not depend on them.
 TOOLS = ("gcc", "gcc-c++", "make")
-"""Tools to compile the modules, on distributions whose DKMS does not depend on them."""
 
 
 class Row(msgspec.Struct, frozen=True):

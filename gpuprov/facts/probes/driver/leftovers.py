@@ -65,6 +65,7 @@ def parse_blacklists(output: Output) -> tuple[Blacklist, ...]:
     )
 
 
+# Places that keep nouveau out, as modprobe.d(5) and modprobe(8) read them.
 BLACKLISTS = Probe(
     "nouveau_blacklists",
     f"""echo looked
@@ -85,4 +86,3 @@ true""",
     speaks=True,
     blank="looked$",
 )
-"""Places that keep nouveau out, as modprobe.d(5) and modprobe(8) read them."""

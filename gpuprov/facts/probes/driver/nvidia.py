@@ -74,9 +74,9 @@ def parse_libraries(output: Output) -> dict[str, str]:
     return libraries
 
 
+# A line that nvidia-smi adds to a complete answer, and its exit status in that case:
+# https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/troubleshooting.html
 WARNING, WORN = "WARNING: infoROM is corrupted", 14
-"""A line that nvidia-smi adds to a complete answer, and its exit status in that case:
-https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/troubleshooting.html"""
 
 
 def parse_smi(output: Output) -> Smi:

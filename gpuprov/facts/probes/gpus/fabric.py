@@ -12,9 +12,9 @@ from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages
 from gpuprov.rules.nccl_topology import ADDRESS
 
 NOTHING = ("N/A", "[N/A]", "Not Supported", "")
+# Health fields that are faults by themselves, for drivers without a health summary: nvmlFabricDefs of
+# https://docs.nvidia.com/deploy/nvml-api
 BAD = {"Bandwidth": ("Degraded",), "Route Unhealthy": ("True",), "Access Timeout Recovery": ("True",)}
-"""Health fields that are faults by themselves, for drivers without a health summary: nvmlFabricDefs of
-https://docs.nvidia.com/deploy/nvml-api"""
 BUS = r"(?:[0-9A-Fa-f]{4})?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
 
 
@@ -97,11 +97,11 @@ class SwitchLibrary(msgspec.Struct, frozen=True):
     version: str
 
 
+# Lines of Fabric Manager about NVSwitches: https://github.com/leptonai/gpud,
+# components/accelerator/nvidia/fabric-manager.
 ERRORS = re.compile(
     r"(detected NVSwitch (non-)?fatal error \d+|failed to find the GPU handle \d+ in the multicast team).*"
 )
-"""Lines of Fabric Manager about NVSwitches: https://github.com/leptonai/gpud,
-components/accelerator/nvidia/fabric-manager."""
 
 
 def parse_bridges(output: Output) -> tuple[str, ...]:
@@ -261,6 +261,9 @@ SUBNET_INDEX = Probe(
     "apt-cache madison nvlsm libibumad3 infiniband-diags; dnf -C repoquery nvlsm libibumad infiniband-diags",
 )
 """Offered versions of packages that NVSwitches of generation 4 need beside Fabric Manager; empty without one."""
+# Libraries that DCGM reads NVSwitches by, as the dynamic linker finds them. NSCQ's file has the version in its name
+# (https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not
+# (https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html).
 LIBRARIES = Probe(
     "switch_libraries",
     r"""PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*=> //p' | grep -E '/lib(nvidia-nscq|nvsdm)\.so\.[0-9]+$' |
@@ -268,9 +271,6 @@ while read -r f; do echo "library|$f|$(readlink -f "$f")"; done; true""",
     parse_libraries,
     "ldconfig -p | grep -E 'nscq|nvsdm'; readlink -f /usr/lib*/*/libnvidia-nscq.so.2",
 )
-"""Libraries that DCGM reads NVSwitches by, as the dynamic linker finds them. NSCQ's file has the version in its name
-(https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not
-(https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html)."""
 STATE = Probe(
     "fabric_state",
     f"""command -v nvidia-smi >/dev/null || exit 0

@@ -13,9 +13,9 @@ from gpuprov.facts.probes.host.pci import VFIO
 
 SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
 """Slowdown reasons other than settings and the power limit, which every busy GPU reaches."""
+# In place of values: NVML_ERROR_GPU_IS_LOST, _RESET_REQUIRED
+# (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html).
 BROKEN = ("GPU is lost", "GPU requires reset")
-"""In place of values: NVML_ERROR_GPU_IS_LOST, _RESET_REQUIRED
-(https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html)."""
 ERRORS = ("Unknown Error", "[Unknown Error]")
 JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages", "GPU Recovery Action")
 """Headings below which an error would hide values that checks need."""

@@ -138,8 +138,8 @@ def _add_owner(process: Held, lives: set[int], started: str, under: str, cgroup:
 
 QUERY = "nvidia-smi --query-compute-apps=gpu_bus_id,pid,used_gpu_memory --format=csv,noheader"
 USED = "nvidia-smi --query-gpu=pci.bus_id,memory.used --format=csv,noheader,nounits"
+# Jobs that have not ended, wherever their steps run: mpiexec over ssh has ranks on hosts of the job without a step.
 QUEUE = "squeue -h -o %A -t RUNNING,SUSPENDED,CONFIGURING,COMPLETING -j"
-"""Jobs that have not ended, wherever their steps run: mpiexec over ssh has ranks on hosts of the job without a step."""
 PROCESSES = Probe(
     "gpu_processes",
     # Programs are started for what the shell cannot do alone: there may be thousands of processes.

@@ -116,8 +116,8 @@ def normalize_address(text: str) -> str:
     return (text[4:] if text.startswith("0000") and len(text.partition(":")[0]) == 8 else text).lower()
 
 
+# From driver 535 on, and before it: https://docs.nvidia.com/deploy/nvidia-smi/index.html
 POWER, OLD_POWER = "GPU Power Readings", "Power Readings"
-"""From driver 535 on, and before it: https://docs.nvidia.com/deploy/nvidia-smi/index.html"""
 
 
 def _parse_gpu(address: str, values: Values) -> GpuSettings:

@@ -66,9 +66,9 @@ FAULTS = (
 count."""
 RECOVERED = "Link recovery successful events"
 COUNTED = ("Replay Errors", "Recovery Errors", "CRC Errors", *FAULTS, RECOVERED)
+# Bit error rates; `15e-255` on an NVLink 5 without errors, the minimum that NVML can report (NvmlBerParser of
+# https://github.com/NVIDIA/DCGM).
 RATES = ("Effective BER", "Symbol BER")
-"""Bit error rates; `15e-255` on an NVLink 5 without errors, the minimum that NVML can report (NvmlBerParser of
-https://github.com/NVIDIA/DCGM)."""
 NOTHING = ("N/A", "[N/A]", "Not Supported")
 # 15e-255
 RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?(?:[eE][+-]?[0-9]{1,3})?")
@@ -133,6 +133,7 @@ def _sum_errors(
     )
 
 
+# https://docs.kernel.org/admin-guide/abi-stable-files.html (sysfs-class-infiniband)
 COUNTERS = (
     "symbol_error",
     "link_error_recovery",
@@ -143,7 +144,6 @@ COUNTERS = (
     "local_link_integrity_errors",
     "excessive_buffer_overrun_errors",
 )
-"""https://docs.kernel.org/admin-guide/abi-stable-files.html (sysfs-class-infiniband)"""
 
 
 HW_COUNTERS = (

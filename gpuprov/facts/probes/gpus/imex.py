@@ -76,6 +76,7 @@ def parse(output: Output) -> Imex:
     )
 
 
+# https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/cmdservice.html
 IMEX = Probe(
     "imex",
     """u=nvidia-imex.service; c=/etc/nvidia-imex/config.cfg; n=/etc/nvidia-imex/nodes_config.cfg; b=/usr/bin/nvidia-imex
@@ -96,4 +97,3 @@ true""",
     parse,
     "nvidia-imex-ctl -N; systemctl status nvidia-imex; cat /etc/nvidia-imex/nodes_config.cfg",
 )
-"""https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/cmdservice.html"""

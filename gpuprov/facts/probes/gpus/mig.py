@@ -12,8 +12,8 @@ from gpuprov.facts.probes.host.systemd import UNIT_OF, build_units_probe
 from gpuprov.host_code.mig.nvml import derive_profile_name
 
 UNIT = "gpuprov-mig.service"
+# NVIDIA's own unit: https://github.com/NVIDIA/mig-parted/tree/main/deployments/systemd
 MANAGER = "nvidia-mig-manager.service"
-"""NVIDIA's own unit: https://github.com/NVIDIA/mig-parted/tree/main/deployments/systemd"""
 
 
 class Compute(msgspec.Struct, frozen=True, kw_only=True):

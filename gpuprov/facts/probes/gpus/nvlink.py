@@ -7,9 +7,9 @@ import msgspec
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.gpus.fabric import BUS
 
+# Seen on an H200 in pass-through (driver 580.159.04): `nvidia-smi nvlink -s` and `-e` print nothing, and end with
+# status 0.
 ALONE = "as of a GPU that a machine was given alone: its links lead to none that it has"
-"""Seen on an H200 in pass-through (driver 580.159.04): `nvidia-smi nvlink -s` and `-e` print nothing, and end with
-status 0."""
 # nvidia-smi underlines the header of its matrix, even into a pipe (tests/real/six-gpus-ansi-topo):
 #     \x1b[4m\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")

@@ -36,8 +36,8 @@ def judge(lines: list[str]) -> None:
         )
 
 
+# Its last output if one of the GPUs is lost: https://github.com/NVIDIA/open-gpu-kernel-modules/issues/387
 LOST = "Unable to determine the device handle for"
-"""Its last output if one of the GPUs is lost: https://github.com/NVIDIA/open-gpu-kernel-modules/issues/387"""
 
 
 def explain_truncation(text: str) -> str:

@@ -10,8 +10,8 @@ from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host.pci import GONE
 from gpuprov.rules.nccl_topology import ADDRESS
 
+# Values in sysfs if PCIe reports no width (all bits of the field set): a function in a VM, a device that is gone.
 UNKNOWN_WIDTHS = frozenset({63, 255})
-"""Values in sysfs if PCIe reports no width (all bits of the field set): a function in a VM, a device that is gone."""
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +107,10 @@ def _parse_rate(text: str) -> float:
     return float(match[1]) if match else 0.0
 
 
+# One fork for the whole bus: attributes are read by the shell itself. Only of a function without a width the vendor is
+# read on the bus, which wakes it: one that does not answer even then has none. Bridges, NVIDIA's GPUs and NVSwitches,
+# NVIDIA's network functions (15b3; except NVLink bridges without an RDMA device), and any other function with an RDMA
+# device.
 PCI = Probe(
     "topology_pci",
     r"""for p in /sys/devices/system/node/node[0-9]*; do
@@ -141,7 +145,3 @@ done; true""",
     "lspci -tv; lspci -vv | grep -E '^[0-9a-f]|LnkCap:|LnkSta:|NUMA node'; lscpu | grep NUMA",
     blank=r"node\|",
 )
-"""One fork for the whole bus: attributes are read by the shell itself. Only of a function without a width the vendor is
-read on the bus, which wakes it: one that does not answer even then has none. Bridges, NVIDIA's GPUs and NVSwitches,
-NVIDIA's network functions (15b3; except NVLink bridges without an RDMA device), and any other function with an RDMA
-device."""

@@ -104,6 +104,8 @@ def parse_licences(output: Output) -> Licences:
     return Licences(tuple(gpus), complaint)
 
 
+# nvidia-gridd, and the tokens in the folder that the spec or else gridd.conf names; paths as in NVIDIA's licensing
+# guide: https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/
 GRIDD = Probe(
     "gridd",
     """[ -x /usr/bin/nvidia-gridd ] && echo "program|/usr/bin/nvidia-gridd"
@@ -131,8 +133,6 @@ true""",
     asks=lambda host: {"tokens": getattr(host.capabilities.get("vgpu_guest"), "token_directory", "")},
     blank=boot_unit.BLANK,
 )
-"""nvidia-gridd, and the tokens in the folder that the spec or else gridd.conf names; paths as in NVIDIA's licensing
-guide: https://docs.nvidia.com/vgpu/latest/grid-licensing-user-guide/"""
 LICENCES = Probe(
     "vgpu_licences",
     """command -v nvidia-smi >/dev/null || exit 127

@@ -104,8 +104,8 @@ EXEC = r"s#^Exec[A-Za-z]*=[-@:+!]*(/[^ ]+) -B .*#\1#p"
 DROP_INS = "/^FragmentPath=/{s///;h;/^\\/\\(etc\\|run\\)\\//p};/^DropInPaths=./{s/^DropInPaths=//;G;p}"
 """A sed expression that extracts the drop-ins of units, the files of the units that have some, and files of the
 site's."""
+# Properties that name the units of which systemd runs none beside this one: systemd.unit(5).
 RIVALS = ("Conflicts", "ConflictedBy")
-"""Properties that name the units of which systemd runs none beside this one: systemd.unit(5)."""
 SHOW_ALL = (*SHOW[:-1], *(word for name in RIVALS for word in ("-p", name)), "--")
 INSTANCES = (
     "find /etc/systemd /run/systemd -mindepth 2 -maxdepth 2 -name 'gpuprov-*@?*.service.d' | sed 's#.*/##; s/\\.d$//'"
@@ -113,6 +113,8 @@ INSTANCES = (
 """Lists the instances of gpuprov's templates that have drop-ins of their own."""
 JOURNAL = "journalctl -q --no-pager -o cat -n 8"
 """Journal lines of a unit's own processes, without systemd's about them."""
+# Reads $paths and everything in $folders, the texts of $lines, and systemd's state of $units; also the paths in the
+# receipt. With _SYSTEMD_UNIT the journal shows only the output of a unit's own programs: systemd.journal-fields(7).
 CONTENTS: Probe[Contents] = Probe(
     "contents",
     f"""IFS='
@@ -163,5 +165,3 @@ true""",
     speaks=True,
     blank="@contents",
 )
-"""Reads $paths and everything in $folders, the texts of $lines, and systemd's state of $units; also the paths in the
-receipt. With _SYSTEMD_UNIT the journal shows only the output of a unit's own programs: systemd.journal-fields(7)."""

@@ -50,6 +50,7 @@ done; true""",
     speaks=True,
     blank=boot_unit.BLANK,
 )
+# The number of hugepages by their size in KiB: https://docs.kernel.org/admin-guide/mm/hugetlbpage.html
 HUGEPAGES = Probe(
     "hugepages",
     """for d in /sys/kernel/mm/hugepages/hugepages-*kB; do
@@ -59,7 +60,6 @@ done 2>/dev/null; true""",
     parse_hugepages,
     "head -v /sys/kernel/mm/hugepages/*/nr_hugepages",
 )
-"""The number of hugepages by their size in KiB: https://docs.kernel.org/admin-guide/mm/hugetlbpage.html"""
 DEFAULT_HUGEPAGE = Probe(
     "default_hugepage",
     "sed -n 's/^Hugepagesize: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo",

@@ -8,6 +8,7 @@ from gpuprov.facts.probes.base import Output, Probe
 SHOWN = "/etc/environment /etc/profile /etc/profile.d /etc/bash*rc /root/.bashrc /etc/systemd/system.conf*"
 """The most common of the files, for a person."""
 
+# environment.d(5), pam_env.conf(5), systemd-system.conf(5); shells read the others.
 FILES = (
     *("/etc/environment", "/etc/environment.d/*.conf", "/usr/lib/environment.d/*.conf", "/run/environment.d/*.conf"),
     *("/etc/profile", "/etc/profile.d/*.sh", "/etc/profile.d/*.csh", "/etc/bashrc", "/etc/bash.bashrc"),
@@ -16,7 +17,6 @@ FILES = (
     *("/etc/systemd/system.conf.d/*.conf", "/etc/systemd/user.conf.d/*.conf"),
     *("/usr/lib/systemd/system.conf.d/*.conf", "/run/systemd/system.conf.d/*.conf"),
 )
-"""environment.d(5), pam_env.conf(5), systemd-system.conf(5); shells read the others."""
 
 _SCRIPT = r"""
 ( set --; for f in FILES; do case $f in */gpuprov-* | */90-gpuprov*) continue ;; esac
@@ -77,6 +77,7 @@ def parse(output: Output) -> Environment:
     return Environment(tuple(dict.fromkeys(variables)), libraries, frozenset(rows.get("missing", ())))
 
 
+# ld.so(8).
 ENVIRONMENT = Probe(
     "environment",
     r"""for p in awk grep sed sort tr; do command -v $p >/dev/null || exit 127; done
@@ -97,4 +98,3 @@ done; true""".replace(
     speaks=True,
     blank=r"read\|",
 )
-"""ld.so(8)."""

@@ -38,6 +38,10 @@ def parse(output: Output) -> tuple[Firmware, ...]:
     return tuple(devices[key] for key in sorted(devices))
 
 
+# No tool of MFT is needed: mlx5_ib's board_id (the PSID), hca_type and fw_ver
+# (https://github.com/torvalds/linux/blob/master/Documentation/ABI/stable/sysfs-class-infiniband), and the nvidia
+# module's own file of each NVSwitch before generation 4
+# (https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/kernel-open/nvidia/procfs_nvswitch.c).
 FIRMWARE = Probe(
     "board_firmware",
     r"""for d in /sys/class/infiniband/*; do
@@ -57,7 +61,3 @@ done""",
     "grep . /proc/driver/nvidia-nvswitch/devices/*/information",
     blank=r"(adapter|nvswitch)\|",
 )
-"""No tool of MFT is needed: mlx5_ib's board_id (the PSID), hca_type and fw_ver
-(https://github.com/torvalds/linux/blob/master/Documentation/ABI/stable/sysfs-class-infiniband), and the nvidia module's
-own file of each NVSwitch before generation 4
-(https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/kernel-open/nvidia/procfs_nvswitch.c)."""

@@ -28,6 +28,8 @@ def parse(output: Output) -> tuple[Open, ...]:
     return tuple(Open(path, mode, owner) for kind, mode, owner, path in rows if kind in "df")
 
 
+# Not what a group may write: /usr/local is staff's on Debian
+# (https://www.debian.org/doc/debian-policy/ch-opersys.html).
 HANDS = Probe(
     "others_write",
     f"""for p in {" ".join(ABOVE)} {" ".join(FOLDERS)}; do [ -d "$p" ] && set -- "$@" "$p/."; done
@@ -41,5 +43,3 @@ find "$@" -mindepth 1 -maxdepth 1 -perm -0002 ! -type l -printf 'open|%y|%m|%U|%
     speaks=True,
     blank=r"read\|",
 )
-"""Not what a group may write: /usr/local is staff's on Debian
-(https://www.debian.org/doc/debian-policy/ch-opersys.html)."""

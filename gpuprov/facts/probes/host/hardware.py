@@ -20,9 +20,9 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
     interfaces: dict[str, str] = {}
 
 
+# systemd sets the limit of open files to 2^63 - 1; CephFS reports 2^64 - 1 free inodes (ceph_statfs in fs/ceph/super.c
+# of Linux).
 NUMBER = re.compile(r"[0-9]{1,20}")
-"""systemd sets the limit of open files to 2^63 - 1; CephFS reports 2^64 - 1 free inodes (ceph_statfs in fs/ceph/super.c
-of Linux)."""
 
 
 class FileSystem(msgspec.Struct, frozen=True, kw_only=True):

@@ -153,6 +153,8 @@ REBOOT_REASONS = Probe(
     parse_reasons,
     "grep -r . /run/gpuprov/reboot-required.d",
 )
+# It is also off for the kernel if shim's validation is disabled (mokutil --disable-validation):
+# https://github.com/torvalds/linux/blob/master/drivers/firmware/efi/libstub/secureboot.c
 SECURE_BOOT = Probe(
     "secure_boot",
     """cd /sys/firmware/efi/efivars 2>/dev/null || exit 0
@@ -162,8 +164,6 @@ cat SecureBoot-* 2>/dev/null | od -An -tu1; true""",
     "mokutil --sb-state",
     blank=r"[\s\d]+$",
 )
-"""It is also off for the kernel if shim's validation is disabled (mokutil --disable-validation):
-https://github.com/torvalds/linux/blob/master/drivers/firmware/efi/libstub/secureboot.c"""
 LEFTOVERS = Probe(
     "runfile_leftovers",
     f"ls {' '.join(PROGRAMS)} 2>/dev/null; true",
@@ -171,6 +171,8 @@ LEFTOVERS = Probe(
     f"ls {' '.join(PROGRAMS)}",
 )
 """Programs that only a runfile installation leaves behind."""
+# The certificate of the key that DKMS signs with if the spec names none: from framework.conf and its drop-ins except
+# gpuprov's own, else the distribution's default (https://github.com/dell/dkms/blob/main/dkms.in, prepare_mok).
 DKMS_KEY_ENROLLED = Probe(
     "dkms_key_enrolled",
     r"""i=$(ID=; . /etc/os-release 2>/dev/null; echo "$ID"); r=$(uname -r) || exit 0
@@ -187,8 +189,6 @@ else echo "other|$p"; fi""",
     parse_key,
     "mokutil --test-key $(sed -n 's/^mok_certificate=//p' /etc/dkms/framework.conf); mokutil --list-enrolled",
 )
-"""The certificate of the key that DKMS signs with if the spec names none: from framework.conf and its drop-ins except
-gpuprov's own, else the distribution's default (https://github.com/dell/dkms/blob/main/dkms.in, prepare_mok)."""
 MARKER = Probe(
     "apply_marker",
     "[ -e /var/lib/gpuprov/applying.json ] && echo 1; true",

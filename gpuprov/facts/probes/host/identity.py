@@ -28,6 +28,8 @@ def parse(output: Output) -> Identity:
     return Identity(**values, booted=int(booted) if is_whole(booted) else 0)
 
 
+# Files of DMI: Documentation/ABI/testing/sysfs-class-dmi of the kernel,
+# https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-dmi
 IDENTITY = Probe(
     "identity",
     """echo "name|$(uname -n)"
@@ -42,5 +44,3 @@ awk '$1 == "btime" { print "booted|" $2 }' /proc/stat""",
     "hostnamectl; head /sys/class/dmi/id/*",
     speaks=True,
 )
-"""Files of DMI: Documentation/ABI/testing/sysfs-class-dmi of the kernel,
-https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-class-dmi"""

@@ -17,11 +17,11 @@ PLUGIN = "spank_pyxis.so"
 OPTION = "--container-image"
 SETTING = re.compile(r"(ENROOT_[A-Z_]+)[ \t=]+(.*)")
 REFUSED = re.compile(rf"Incompatible Slurm plugin \S*{PLUGIN} version \((\S+)\)")
+# https://github.com/NVIDIA/enroot/blob/main/doc/requirements.md
 SYSCTLS = (
     *("user/max_user_namespaces", "user/max_mnt_namespaces"),
     *("kernel/unprivileged_userns_clone", "kernel/apparmor_restrict_unprivileged_userns"),
 )
-"""https://github.com/NVIDIA/enroot/blob/main/doc/requirements.md"""
 
 
 class Containers(msgspec.Struct, frozen=True, kw_only=True):

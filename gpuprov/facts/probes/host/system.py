@@ -71,6 +71,8 @@ def parse_space(output: Output) -> dict[str, int]:
 
 OS_RELEASE = Probe("os_release", "cat /etc/os-release", parse_os_release, "cat /etc/os-release", speaks=True)
 PLATFORM = Probe("platform", "uname -srm", parse_platform, "uname -srm", speaks=True)
+# The kind of container that the host is (`podman`, `docker`, `lxc` ...), or empty: bare metal or a machine with its
+# own kernel. /.dockerenv does not count: a machine made from a container image has it, too.
 CONTAINER = Probe(
     "container",
     "systemd-detect-virt --container 2>/dev/null || { [ -e /run/.containerenv ] && echo podman; "
@@ -80,8 +82,6 @@ CONTAINER = Probe(
     speaks=True,
     blank="none$",
 )
-"""The kind of container that the host is (`podman`, `docker`, `lxc` ...), or empty: bare metal or a machine with its
-own kernel. /.dockerenv does not count: a machine made from a container image has it, too."""
 CLOCK = Probe("clock", "date +%s", parse_clock, "date", speaks=True)
 """The host's clock, in seconds since 1970; to be compared with the time the facts were read (`Facts.read_at`)."""
 SPACE = Probe(

@@ -8,8 +8,8 @@ import msgspec
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 
 Kind = Literal["physical", "vgpu", "unknown"]
+# IORESOURCE_UNSET: https://github.com/torvalds/linux/blob/master/include/linux/ioport.h
 UNASSIGNED = 0x20000000
-"""IORESOURCE_UNSET: https://github.com/torvalds/linux/blob/master/include/linux/ioport.h"""
 MEMORY = 0x200
 
 
@@ -68,6 +68,9 @@ class GpuFunction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Unseen = Literal["port", "switches", "socket", "iommu", "nvswitches"]
+# Reason why pass-through hides the device's surroundings: a guest is given the function alone
+# (https://docs.kernel.org/driver-api/vfio.html), and QEMU makes the port above it
+# (https://github.com/qemu/qemu/blob/master/docs/pcie.txt).
 UNSEEN: dict[Unseen, str] = {
     "port": "the port above is the hypervisor's, and what a guest sees of it is made up",
     "switches": "the PCIe switches are the hypervisor's machine's",
@@ -75,9 +78,6 @@ UNSEEN: dict[Unseen, str] = {
     "iommu": "it has no IOMMU of its own",
     "nvswitches": "the NVSwitches, and Fabric Manager, may be the hypervisor's machine's",
 }
-"""Reason why pass-through hides the device's surroundings: a guest is given the function alone
-(https://docs.kernel.org/driver-api/vfio.html), and QEMU makes the port above it
-(https://github.com/qemu/qemu/blob/master/docs/pcie.txt)."""
 
 
 def hidden(guest: str, what: Unseen) -> str:
@@ -125,6 +125,7 @@ def parse_functions(output: Output) -> tuple[GpuFunction, ...]:
     return tuple(functions)
 
 
+# The machine. The CPU flag `hypervisor` is x86's: https://docs.kernel.org/virt/kvm/x86/cpuid.html
 MACHINE = Probe(
     "machine",
     """k=$(systemd-detect-virt --vm 2>/dev/null); echo "kind|$k"
@@ -139,7 +140,6 @@ true""",
     "systemd-detect-virt --vm; head /sys/class/dmi/id/*; ls -d /sys/firmware/efi",
     speaks=True,
 )
-"""The machine. The CPU flag `hypervisor` is x86's: https://docs.kernel.org/virt/kvm/x86/cpuid.html"""
 
 # How NVIDIA's feature discovery tells a vGPU, and the record in which its host's driver stands:
 # https://github.com/NVIDIA/k8s-device-plugin/blob/main/internal/vgpu/vgpu.go

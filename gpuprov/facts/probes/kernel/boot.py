@@ -192,6 +192,11 @@ def _build_bootloader_checks(*paths: str) -> str:
 
 
 COMMAND_LINE = Probe("command_line", "cat /proc/cmdline", parse_running, "cat /proc/cmdline", speaks=True)
+# The command line of each bootloader entry, with its kernel; empty without GRUB.
+#
+# With Boot Loader Specification files (the Red Hat family), an entry's options can name variables of grub's
+# environment: EL 8 keeps the whole line there, as $kernelopts:
+# https://docs.redhat.com/en/documentation/red_hat_enterprise_linux/8/html/managing_monitoring_and_updating_the_kernel
 BOOT_ENTRIES = Probe(
     "boot_entries",
     r"""g=/boot/grub2/grub.cfg; n=0
@@ -212,13 +217,8 @@ true""",
     "/etc/kernel/cmdline",
     blank=r"later ",
 )
-"""The command line of each bootloader entry, with its kernel; empty without GRUB.
-
-With Boot Loader Specification files (the Red Hat family), an entry's options can name variables of grub's environment:
-EL 8 keeps the whole line there, as $kernelopts
-(https://docs.redhat.com/en/documentation/red_hat_enterprise_linux/8/html/managing_monitoring_and_updating_the_kernel).
-"""
 SYSCTL = Probe("sysctl", "sysctl -a 2>/dev/null; true", parse_sysctl, "sysctl -a", speaks=True)
+# Sysctls that not even root can write, named as by `sysctl -a`: a dot inside a level is written as a slash, sysctl(8).
 SYSCTL_FIXED = Probe(
     "sysctl_fixed",
     "find /proc/sys -type f ! -writable -printf '%P\\n' 2>/dev/null; true",
@@ -226,8 +226,6 @@ SYSCTL_FIXED = Probe(
     "find /proc/sys -type f ! -writable",
     speaks=True,
 )
-"""Sysctls that not even root can write, named as by `sysctl -a`: a dot inside a level is written as a slash, sysctl(8).
-"""
 BOOTLOADER = Probe(
     "bootloader",
     by_family(
@@ -247,6 +245,7 @@ SYSCTL_FILES = Probe(
     parse_sysctl,
     "cat /etc/sysctl.d/90-gpuprov.conf",
 )
+# What a boot sets: the files of all folders by their names, of one name that in the first folder. sysctl.d(5)
 SYSCTL_AT_BOOT = Probe(
     "sysctl_at_boot",
     """for f in /etc/sysctl.d/*.conf /run/sysctl.d/*.conf /usr/local/lib/sysctl.d/*.conf /usr/lib/sysctl.d/*.conf; do
@@ -257,7 +256,6 @@ done; true""",
     parse_sysctl_at_boot,
     "/usr/lib/systemd/systemd-sysctl --cat-config",
 )
-"""What a boot sets: the files of all folders by their names, of one name that in the first folder. sysctl.d(5)"""
 MODULES_LOAD = Probe(
     "modules_load",
     "cat /etc/modules /etc/modules-load.d/*.conf /usr/lib/modules-load.d/*.conf 2>/dev/null; true",

@@ -72,6 +72,10 @@ def parse(output: Output) -> tuple[Initramfs, ...]:
     )
 
 
+# Skipped are rescue images (generic, never rebuilt), kdump images (no GPU driver runs there), and copies without a
+# kernel (.old-dkms, .bak).
+#
+# lsinitrd takes seconds per image; dracut's own skipcpio yields the same list of names in a tenth of the time.
 INITRAMFS = Probe(
     "initramfs",
     EFI
@@ -106,16 +110,13 @@ done; true""".replace("COPIES", " ".join(f'{place}/*/"${{r%.img}}/${{i##*/}}"' f
     parse,
     "lsinitramfs /boot/initrd.img-$(uname -r); lsinitrd /boot/initramfs-$(uname -r).img",
 )
-"""Skipped are rescue images (generic, never rebuilt), kdump images (no GPU driver runs there), and copies without a
-kernel (.old-dkms, .bak).
-
-lsinitrd takes seconds per image; dracut's own skipcpio yields the same list of names in a tenth of the time."""
 
 
 def parse_dracut(output: Output) -> bool:
     return output.text.strip() == "dracut"
 
 
+# True if dracut is installed, and therefore must be configured to include gpuprov's modprobe.d file.
 DRACUT = Probe(
     "dracut",
     "[ -x /usr/bin/dracut ] && echo dracut || echo none",
@@ -124,4 +125,3 @@ DRACUT = Probe(
     speaks=True,
     blank="none$",
 )
-"""True if dracut is installed, and therefore must be configured to include gpuprov's modprobe.d file."""

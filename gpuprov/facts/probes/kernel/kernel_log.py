@@ -143,15 +143,15 @@ def _parse_line(row: str, fields: Mapping[str, str]) -> Line | None:
 
 NIC_DRIVERS = nic_drivers()
 _NAMED = f"({'|'.join(NIC_DRIVERS)})"
+# Pattern of the beginnings of lines from network adapters' drivers: with the address of their function, as a module for
+# RDMA logs them, too (__ibdev_printk, https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c);
+# of the watchdog of kernels before 6.5; with the name of the RDMA device alone (dev_err of a device of the class
+# infiniband), as mlx5_ib does, and drivers built for older kernels
+# (https://github.com/amzn/amzn-drivers/blob/master/kernel/linux/efa/src/kcompat.h).
 NIC = (
     f"{_NAMED} {ADDRESS}( [^ :]+)?: |{_NAMED}: probe of {ADDRESS} failed |NETDEV WATCHDOG: |infiniband "
     "[a-z][a-zA-Z0-9_-]*: "
 )
-"""Pattern of the beginnings of lines from network adapters' drivers: with the address of their function, as a module
-for RDMA logs them, too (__ibdev_printk,
-https://github.com/torvalds/linux/blob/master/drivers/infiniband/core/device.c); of the watchdog of kernels before 6.5;
-with the name of the RDMA device alone (dev_err of a device of the class infiniband), as mlx5_ib does, and drivers built
-for older kernels (https://github.com/amzn/amzn-drivers/blob/master/kernel/linux/efa/src/kcompat.h)."""
 
 
 FATAL = r"(?<![\w-])[Ff]atal\b"

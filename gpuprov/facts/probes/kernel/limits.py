@@ -34,6 +34,8 @@ def parse(output: Output) -> LimitSources:
     )
 
 
+# pam_limits(8): with conf= it reads that file alone. Of systemd's files the last by name wins:
+# systemd-system.conf(5).
 LIMIT_SOURCES = Probe(
     "limit_sources",
     r"""for p in cat grep head sed sort tail; do command -v $p >/dev/null || exit 127; done
@@ -65,5 +67,3 @@ echo 'read|'""",
     speaks=True,
     blank=r"read\|$",
 )
-"""pam_limits(8): with conf= it reads that file alone. Of systemd's files the last by name wins:
-systemd-system.conf(5)."""

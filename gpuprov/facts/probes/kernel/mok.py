@@ -34,6 +34,8 @@ def parse(output: Output) -> MokState:
     )
 
 
+# The request is shim's variable MokNew. MokManager deletes it when it starts, whether or not somebody then answers it
+# (check_mok_request in https://github.com/rhboot/shim/blob/main/MokManager.c).
 MOK_STATE = Probe(
     "mok_state",
     rf"""echo 'looked|1'
@@ -53,5 +55,3 @@ printf '%s\n' "$o" | sed -n 's/^SHA1 Fingerprint: */new|/p; s/^\([0-9a-f]\{{10\}
     speaks=True,
     blank=r"looked\|",
 )
-"""The request is shim's variable MokNew. MokManager deletes it when it starts, whether or not somebody then answers it
-(check_mok_request in https://github.com/rhboot/shim/blob/main/MokManager.c)."""

@@ -40,6 +40,7 @@ def parse_next_boot(output: Output) -> NextBoot:
     return NextBoot(unknown="no configuration of GRUB or systemd-boot was found")
 
 
+# https://www.gnu.org/software/grub/manual/grub/grub.html, https://systemd.io/BOOT_LOADER_INTERFACE/
 NEXT_BOOT = Probe(
     "next_boot",
     systemd_boot.EFI
@@ -73,4 +74,3 @@ true""",
     "grep -E 'set default|menuentry|submenu' /boot/grub*/grub.cfg; grub-editenv list; grubby --default-kernel; "
     "bootctl list",
 )
-"""https://www.gnu.org/software/grub/manual/grub/grub.html, https://systemd.io/BOOT_LOADER_INTERFACE/"""

@@ -8,9 +8,9 @@ from gpuprov.rules.certificates import serial
 FOLDER = "/var/lib/gpuprov/signing"
 KEY_FILE, CERTIFICATE_FILE = f"{FOLDER}/modules.key", f"{FOLDER}/modules.crt"
 SETTINGS_FILE = "/etc/dkms/framework.conf.d/gpuprov.conf"
+# The first DKMS that reads drop-ins and signs with the key that they name (https://github.com/dell/dkms, tag v3.0.4,
+# dkms.in).
 DKMS_SINCE = "3.0.4"
-"""The first DKMS that reads drop-ins and signs with the key that they name (https://github.com/dell/dkms, tag v3.0.4,
-dkms.in)."""
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +102,11 @@ true""",
     parse_signing,
     "cat /etc/dkms/framework.conf.d/*.conf; modinfo -k $(uname -r) nvidia | grep -E '^(signer|sig_key)'",
 )
+# SHA-1 fingerprints and serial numbers of the certificates that the firmware, or shim, trusts; if mokutil shows no
+# more, the beginnings of the fingerprints (`SHORT` digits).
+#
+# mokutil 0.7.1 (https://github.com/lcp/mokutil/commit/f8cc30d) lists them in short without --verbose-listing; before it
+# and from 0.7.2 on they are shown in full.
 ENROLLED = Probe(
     "enrolled_certificates",
     r"""for what in --list-enrolled --db; do
@@ -115,11 +120,6 @@ true""",
     parse_enrolled,
     "mokutil --list-enrolled; mokutil --db",
 )
-"""SHA-1 fingerprints and serial numbers of the certificates that the firmware, or shim, trusts; if mokutil shows no
-more, the beginnings of the fingerprints (`SHORT` digits).
-
-mokutil 0.7.1 (https://github.com/lcp/mokutil/commit/f8cc30d) lists them in short without --verbose-listing; before it
-and from 0.7.2 on they are shown in full."""
 SITE_KEY = Probe(
     "site_key",
     f"for f in {KEY_FILE} {CERTIFICATE_FILE} {SETTINGS_FILE}; do [ -e $f ] && echo $f; done; true",

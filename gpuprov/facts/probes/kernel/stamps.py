@@ -34,9 +34,9 @@ _LEAP_YEAR = 2000
 _LEVEL = re.compile(r"(?:<\d{1,3}>|[a-z]+ *:[a-z]+ *: )")
 """The facility and level that dmesg -r and -x print."""
 _BOOT = re.compile(r"\[ *(\d{1,10}\.\d{1,9})\](?:\[[^\]]{0,40}\])? ?")
+# The node, the facility and the level that `talosctl dmesg` prints:
+# https://github.com/siderolabs/talos/blob/main/cmd/talosctl/cmd/talos/dmesg.go.
 _TALOS = re.compile(r"([\w.:-]{1,64}): ([a-z]{1,16}): +[a-z]{1,16}: +(?=\[\d{4}-)")
-"""The node, the facility and the level that `talosctl dmesg` prints:
-https://github.com/siderolabs/talos/blob/main/cmd/talosctl/cmd/talos/dmesg.go."""
 _DELTA = re.compile(r"\[ *\+(\d{1,9}\.\d{1,9})\] ?")
 _MINUTE = re.compile(r"\[([A-Z][a-z]{2}) *(\d{1,2}) (\d{2}):(\d{2})\] ?")
 """`[Nov29 01:34] ` of dmesg -H, and `[  +0.000012] ` of the lines after it: seconds since the line before."""
@@ -54,8 +54,8 @@ _ISO = re.compile(
     r"\[?(?:[A-Z][a-z]{2} )?(\d{4})-(\d{2})-(\d{2})[T ](\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?"
     r"( ?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2}|[A-Z]{2,5}))?(?:\] ?| )"
 )
+# The host and the program, as syslog and the journal print them.
 _WRITER = re.compile(r"([\w.@-]{1,255}) ([\w.@/()-]{1,64})(?:\[\d{1,10}\])?: ")
-"""The host and the program, as syslog and the journal print them."""
 _KERNEL = re.compile(r"()(kernel): ")
 
 

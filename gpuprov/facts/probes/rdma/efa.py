@@ -147,6 +147,8 @@ dpkg-query -W -f 'package|${Package}|${Version}\n' 'libnccl-ofi*' 'libfabric*' e
 ENVIRONMENT
 echo "core|$(modinfo -k "$r" -n ib_core 2>/dev/null)"
 true""".replace("ENVIRONMENT", environment.build_environment_script("env", "FI_|RDMAV_"))
+# EFA, by its PCI ids 1d0f:efaX and its driver's name:
+# https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa
 EFA = Probe(
     "efa",
     SCRIPT,
@@ -154,5 +156,3 @@ EFA = Probe(
     "modinfo efa; cat /opt/amazon/efa_installed_packages; fi_info -p efa -t FI_EP_RDM; ldconfig -p | grep libnccl-net",
     speaks=True,
 )
-"""EFA, by its PCI ids 1d0f:efaX and its driver's name:
-https://github.com/amzn/amzn-drivers/tree/master/kernel/linux/efa"""

@@ -11,6 +11,8 @@ from gpuprov.facts.probes.kernel.kernel_log import SINCE, build_variables
 
 STAMP = re.compile(r"(\d{9,11}\.\d{1,9}) \S+ ([^\s:\[]+)(?:\[\d+\])?: (.*)\Z")
 """`journalctl -o short-unix`: `1763848800.123456 host kernel: ...`"""
+# mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent if the
+# interface is taken down; systemd-networkd and NetworkManager, which also report InfiniBand.
 # Lines of the mlx5 driver
 # (https://github.com/torvalds/linux/blob/master/drivers/net/ethernet/mellanox/mlx5/core/en_main.c),
 # of systemd-networkd and of NetworkManager:
@@ -25,8 +27,6 @@ SAYS = (
     r"unmanaged)\b",
     r"<[a-z]+> .{0,30}manager: \((\S+)\): (new) ",
 )
-"""mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent if the
-interface is taken down; systemd-networkd and NetworkManager, which also report InfiniBand."""
 UP, DOWN = ("Link up", "Gained carrier"), ("Link down", "Lost carrier", "carrier: link disconnected")
 AGAIN = "carrier: link connected"
 """NetworkManager logs it each time; for a link that was down for less than six seconds it logs nothing else."""

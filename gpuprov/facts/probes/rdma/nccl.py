@@ -49,6 +49,8 @@ def parse(output: Output) -> NcclHost:
     )
 
 
+# The environment counts first, then NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf: setEnvFile() in
+# https://github.com/NVIDIA/nccl/blob/master/src/misc/param.cc
 NCCL = Probe(
     "nccl",
     r"""c=/etc/nccl.conf
@@ -74,5 +76,3 @@ true""".replace("MARK", MARK).replace("ENVIRONMENT", environment.build_environme
     asks=lambda host: {"asked": " ".join(host.capabilities["rdma"].nccl.paths)},
     speaks=True,
 )
-"""The environment counts first, then NCCL_CONF_FILE or ~/.nccl.conf, then /etc/nccl.conf: setEnvFile() in
-https://github.com/NVIDIA/nccl/blob/master/src/misc/param.cc"""

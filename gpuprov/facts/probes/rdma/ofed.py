@@ -180,6 +180,7 @@ INDEX = Probe(
     asks=lambda host: {"stack": host.capabilities["rdma"].own_stack},
 )
 """Offered versions of OFED's packages, on a host that should have it."""
+# openibd's message for a module that is not OFED's, and FORCE_MODE: https://github.com/stackhpc/ansible-role-ofed
 OFED = Probe(
     "ofed",
     rf"""conf={CONFIG} pin={PIN} place={PLACE}
@@ -259,4 +260,3 @@ true""",
     "ofed_info -s; modinfo -n ib_core; dkms status; systemctl status openibd; cat /etc/infiniband/openib.conf",
     speaks=True,
 )
-"""openibd's message for a module that is not OFED's, and FORCE_MODE: https://github.com/stackhpc/ansible-role-ofed"""

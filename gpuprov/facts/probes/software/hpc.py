@@ -102,6 +102,7 @@ INDEX = Probe(
     f"apt-cache madison {DEBS}; dnf -C repoquery --showduplicates {RPMS}",
 )
 """Offered versions of Open MPI and UCX, from the lists that the host has fetched."""
+# What the programs of the requested Open MPI and of its UCX print, and what NCCL's plugin is linked with.
 HPC = Probe(
     "hpc",
     f"""l={catalogue.LINK} home={hpcx.HOME} mark={hpcx.MARK} so={catalogue.PLUGIN} conf={catalogue.LINKER}
@@ -147,4 +148,3 @@ true""",
     speaks=True,
     blank=r"asked\|",
 )
-"""What the programs of the requested Open MPI and of its UCX print, and what NCCL's plugin is linked with."""

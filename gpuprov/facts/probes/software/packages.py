@@ -47,20 +47,20 @@ class Index(dict[str, list[str]]):
     excluded: tuple[Excluded, ...] = ()
 
 
+# Packages of which rpm keeps several versions in parallel, like kernels (also Amazon Linux's kernel6.12, and ELRepo's
+# -ml and -lt). The newest is listed under the plain name; each also under `kernel-devel-5.14.0-570.el9.x86_64`.
 INSTALL_ONLY = (
     "kernel([0-9]+[.][0-9]+)?(-(core|modules|devel|drivers|hwe|uek|debug|rt|64k|default|uki).*|"
     "-(ml|lt)(-(core|modules|devel).*)?)?"
 )
-"""Packages of which rpm keeps several versions in parallel, like kernels (also Amazon Linux's kernel6.12, and ELRepo's
--ml and -lt). The newest is listed under the plain name; each also under `kernel-devel-5.14.0-570.el9.x86_64`."""
 
+# Packages of bootable kernels and of their modules; SUSE's are not held.
+# https://gitlab.com/redhat/centos-stream/rpms/kernel,
+# https://docs.oracle.com/en/operating-systems/uek/8/relnotes8.0/uek8.0-ChangestoUEKContentDistributionandPackaging.html
 BOOTING = (
     "linux-image-.*|kernel([0-9]+[.][0-9]+)?(-(uek64k|uek|hwe|ml|lt|64k|rt(-64k)?))?(-debug)?(-(core|"
     "modules(-[a-z]+)*))?|kernel(-(64k|rt(-64k)?))?(-debug)?-uki(-[a-z]+)*"
 )
-"""Packages of bootable kernels and of their modules; SUSE's are not held.
-https://gitlab.com/redhat/centos-stream/rpms/kernel,
-https://docs.oracle.com/en/operating-systems/uek/8/relnotes8.0/uek8.0-ChangestoUEKContentDistributionandPackaging.html"""
 
 DPKG_FORMAT = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}\\n"
 RPM_FORMAT = "rpm|%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}\\n"
@@ -235,11 +235,11 @@ INSTALLED = (
     ),
     *("datacenter-gpu-manager*", "nvlink5*", "libcudnn*", "libnccl*"),
 )
+# Package names that concern the driver: Debian's as dpkg-query's patterns, rpm's as an expression of the whole name.
 INSTALLED_RPM = (
     r".*nvidia.*|(lib)?cuda.*|libnv.*|libXNVCtrl.*|kernel([0-9]+[.][0-9]+)?(-.*)?|dkms|nv-prefer-.*|"
     r"datacenter-gpu-manager.*|nvlink.*|lib(cudnn|nccl).*"
 )
-"""Package names that concern the driver: Debian's as dpkg-query's patterns, rpm's as an expression of the whole name."""
 OFFERED = (
     r"(lib)?(nvidia|cuda|nvcuvid|nvoptix|nvsdm|nvl|xnvctrl)|lib[a-z0-9]+-nvidia|xserver-xorg-video-nvidia|"
     r"firmware-nvidia|linux-(objects|signatures|modules)-nvidia|datacenter-gpu|dkms$"
@@ -254,6 +254,9 @@ PACKAGES = Probe(
     blank=PACKAGE_LISTS,
 )
 """Installed packages that concern the driver, by name."""
+# The reason why a held package of this host can change nevertheless; empty if holding works.
+#
+# dnf and dnf-automatic honour a lock only while the plugin is installed and switched on; `Package.held` is false then.
 LOCKING = Probe(
     "package_locking",
     by_family(
@@ -265,9 +268,6 @@ LOCKING = Probe(
     "apt-config dump APT::Get::allow-change-held-packages; grep -r . /etc/dnf/plugins/versionlock.conf; zypper locks",
     blank=PACKAGE_LISTS,
 )
-"""The reason why a held package of this host can change nevertheless; empty if holding works.
-
-dnf and dnf-automatic honour a lock only while the plugin is installed and switched on; `Package.held` is false then."""
 _AUDIT_RPM = f"""rpm --verifydb >/dev/null || exit 1
 rpm -qa --qf '%{{NAME}}|%{{ARCH}}\\n' | grep -vE '^(gpg-pubkey|{INSTALL_ONLY})\\|' | sort | uniq -d |
   sed 's/\\(.*\\)|\\(.*\\)/\\1.\\2 is installed in two versions: a transaction was cut off/'"""

@@ -63,6 +63,8 @@ printf '%s\n' "$t" | sed -n 's#^.*|\(\(usr/\)\{0,1\}s\{0,1\}bin/[^/]*\)$#\1#p' |
   for d in $f; do o=$d/${p##*/}
     [ -x "$o" ] && ! cmp -s "$o" "/$p" && echo "shadow|$o|/$p" && break; done
 done; true"""
+# The sums are those of dpkg -V and rpm -V, of these files alone; what another package diverts is not compared, and
+# what the site diverts is: dpkg-divert(1).
 PROGRAMS = Probe(
     "programs",
     by_family(*(f"listed() {{ ({script}\n)\n}}\n{_COMPARE}" for script in (_DEBIAN, _RPM, _RPM))),
@@ -70,5 +72,3 @@ PROGRAMS = Probe(
     "dpkg -V nvidia-container-toolkit-base; rpm -V nvidia-container-toolkit-base; type -a nvidia-container-runtime",
     blank=r"count\|",
 )
-"""The sums are those of dpkg -V and rpm -V, of these files alone; what another package diverts is not compared, and
-what the site diverts is: dpkg-divert(1)."""

@@ -21,14 +21,14 @@ from gpuprov.host_code.json_members import Json
 
 NOTE = "gpuprov/drain"
 """The annotation that marks a node as ours."""
+# Labels by which the GPU operator's DaemonSets choose nodes, and the value by which NVIDIA's k8s-driver-manager takes
+# them off: https://github.com/NVIDIA/k8s-driver-manager
 OPERANDS, DRIVER, PAUSED = "nvidia.com/gpu.deploy.", "nvidia.com/gpu.deploy.driver", "paused-for-driver-upgrade"
-"""Labels by which the GPU operator's DaemonSets choose nodes, and the value by which NVIDIA's k8s-driver-manager takes
-them off: https://github.com/NVIDIA/k8s-driver-manager"""
 LAST = "nvidia.com/gpu.deploy.dra-driver"
 """The DRA driver's kubelet plugin: claims of other pods are given back through it, so that it goes after them."""
+# Of the GPU operator's upgrade controller:
+# https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-driver-upgrades.html
 UPGRADE, UPGRADED = "nvidia.com/gpu-driver-upgrade-state", "upgrade-done"
-"""Of the GPU operator's upgrade controller:
-https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-driver-upgrades.html"""
 CORDONED = "somebody else has cordoned it"
 NOT_OURS = "no apply of this run has drained it"
 AWAY = {key: value for labels in HANDS_OFF.values() for key, value in labels.items()}

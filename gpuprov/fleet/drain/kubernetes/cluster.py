@@ -13,16 +13,16 @@ from gpuprov.fleet.drain.program import Unanswered, ask, format_complaint
 
 T = TypeVar("T")
 
+# The annotation of a pod that kubelet made from a file:
+# https://kubernetes.io/docs/concepts/workloads/pods/#static-pods
 MIRROR = "kubernetes.io/config.mirror"
-"""The annotation of a pod that kubelet made from a file:
-https://kubernetes.io/docs/concepts/workloads/pods/#static-pods"""
 OVER = ("Succeeded", "Failed")
+# A name that can stand in a path: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 PATH = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-"""A name that can stand in a path: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/"""
 
 
+# Lines of kubectl's own log, before its complaint: https://github.com/kubernetes/klog
 LOGGED = re.compile(rb"^[EWI][0-9]{4} [^\n]*\n?", re.MULTILINE)
-"""Lines of kubectl's own log, before its complaint: https://github.com/kubernetes/klog"""
 
 
 class Owner(msgspec.Struct, frozen=True):

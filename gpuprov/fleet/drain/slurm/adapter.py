@@ -25,10 +25,10 @@ LESS = (
     "it stays drained: its slurmd has registered with less than slurm.conf says, as one does that was there "
     "before the GPUs"
 )
+# Messages for INVALID_REG, which outlives a RESUME; slurmctld adds no reason to a node that is drained already.
+# validate_node_specs() in https://github.com/SchedMD/slurm/blob/master/src/slurmctld/node_mgr.c,
+# https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES
 RESTART = "on the host: slurmd -C and slurmd -G say what it finds; systemctl restart slurmd has it register again"
-"""Messages for INVALID_REG, which outlives a RESUME; slurmctld adds no reason to a node that is drained already.
-validate_node_specs() in https://github.com/SchedMD/slurm/blob/master/src/slurmctld/node_mgr.c,
-https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES"""
 NAMED = 20
 """Number of jobs that a step names."""
 ELSEWHERE = "set host_slurm_node for the host, if Slurm calls it otherwise; sinfo -N names the nodes"

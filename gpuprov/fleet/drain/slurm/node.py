@@ -12,9 +12,9 @@ HELD = frozenset({"DRAIN", "DOWN", "FAIL", "ERROR"})
 REBOOTING = frozenset({"REBOOT", "REBOOT_REQUESTED", "REBOOT_ISSUED", "BOOTING"})
 BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 ALIASES = {"DRAINED": "DRAIN", "DRAINING": "DRAIN", "FAILING": "FAIL"}
+# Suffixes of a state, in versions that write `DOWN*+DRAIN`:
+# https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES
 MARKS = {"*": "NOT_RESPONDING", "@": "REBOOT", "^": "REBOOT"}
-"""Suffixes of a state, in versions that write `DOWN*+DRAIN`:
-https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES"""
 STATE = re.compile(r"([A-Z_]+)([*~#!%$@^+-]*)\Z")
 SIGNED = re.compile(r"(?P<reason>.*) \[(?P<user>[^\[\]\s]+)@[0-9T:-]+\]\Z", re.DOTALL)
 NAMED = re.compile(r"NodeName=(\S+)")

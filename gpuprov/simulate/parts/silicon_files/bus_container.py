@@ -38,8 +38,8 @@ LISTS = ("etc/modules", "etc/modules-load.d/*.conf", "usr/lib/modules-load.d/*.c
          "etc/rdma/modules/infiniband.conf", "etc/rdma/modules/roce.conf", "etc/rdma/modules/rdma.conf")  # fmt: skip
 BROUGHT = {"mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs"}
 """Modules that udev loads for an HCA; other RDMA modules load only if a modules-load list names them."""
+# rdma-core names them for mlx5: https://github.com/linux-rdma/rdma-core kernel-boot
 NAMED = {"ib_umad", "ib_ipoib", "rdma_ucm", "rdma_cm", "iw_cm", "ib_cm"}
-"""rdma-core names them for mlx5: https://github.com/linux-rdma/rdma-core kernel-boot"""
 Function = dict[str, Any]
 Files = dict[str, str]
 

@@ -11,17 +11,16 @@ GIGATRANSFERS = {3: "8.0", 4: "16.0", 5: "32.0"}
 EXPRESS, VPD = 0x40, 0x80  # where the capabilities lie in the configuration space
 ACS = 0x100  # where it lies in the extended one, which is 4096 bytes in all
 BRIDGE_CLASS = 0x060400
+# PCI id (a root port of Xeon processors, a PEX890xx switch), type in the Express capability, its ACS capabilities (0:
+# none).
+#
+# https://pci-ids.ucw.cz/read/PC/8086/352c, https://pci-ids.ucw.cz/read/PC/1000/c030; PCI Express Base Specification,
+# 7.5.3.2, 7.7.11.2
 BRIDGES: dict[Port, tuple[str, int, int]] = {
     "root-port": ("8086:352c", 4, 0x1F), "upstream": ("1000:c030", 5, 0), "downstream": ("1000:c030", 6, 0x5F),
 }  # fmt: skip
-"""PCI id (a root port of Xeon processors, a PEX890xx switch), type in the Express capability, its ACS capabilities (0:
-none).
-
-https://pci-ids.ucw.cz/read/PC/8086/352c, https://pci-ids.ucw.cz/read/PC/1000/c030; PCI Express Base Specification,
-7.5.3.2, 7.7.11.2
-"""
+# SrcValid+ ReqRedir+ CmpltRedir+ UpstreamFwd+: enabled by Linux on each boot with an IOMMU (pci_std_enable_acs).
 ACS_ENABLED = 0x1D
-"""SrcValid+ ReqRedir+ CmpltRedir+ UpstreamFwd+: enabled by Linux on each boot with an IOMMU (pci_std_enable_acs)."""
 DEVICE_CONTROL = 0x2930
 """Firmware default: read requests of 512 bytes, payloads of 256, relaxed ordering, no snoop, extended tags."""
 
