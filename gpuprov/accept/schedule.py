@@ -28,7 +28,8 @@ def split_rounds(planned: Sequence[Sequence[Pair]], at_a_time: int) -> list[list
 
 
 def _pair_all(names: list[str]) -> list[list[Pair]]:
-    """Pair all hosts: https://en.wikipedia.org/wiki/Round-robin_tournament#Circle_method"""
+    """Pair all hosts."""
+    # https://en.wikipedia.org/wiki/Round-robin_tournament#Circle_method
     circle: list[str | None] = [*names, *([None] if len(names) % 2 else [])]
     half = len(circle) // 2
     result = []

@@ -33,8 +33,9 @@ def _quote_all(words: Sequence[str]) -> str:
 
 
 def _format_environment(more: Mapping[str, str]) -> str:
-    """Format the environment. With GPU memory, completions must not scatter data
-    (https://github.com/linux-rdma/perftest); GPUs are numbered by PCI address."""
+    """Format the environment."""
+    # With GPU memory, completions must not scatter data (https://github.com/linux-rdma/perftest); GPUs are numbered by
+    # PCI address.
     plain = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "MLX5_SCATTER_TO_CQE": "0"}
     return shlex.join(["env", *(f"{key}={value}" for key, value in {**plain, **more}.items())])
 

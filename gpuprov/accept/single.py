@@ -60,8 +60,8 @@ def nccl_task(host: Host) -> Task | None:
 
 def loopback_task(host: Host) -> Task | None:
     """Make the same task over the host's own HCAs: NCCL is left neither NVLink nor shared memory, as in
-    azurehpc-health-checks
-    (https://github.com/Azure/azurehpc-health-checks/blob/main/customTests/azure_nccl_allreduce_ib_loopback.nhc)."""
+    azurehpc-health-checks."""
+    # https://github.com/Azure/azurehpc-health-checks/blob/main/customTests/azure_nccl_allreduce_ib_loopback.nhc
     task = nccl_task(host) if host.block.nccl.loopback else None
     if task is None:
         return None

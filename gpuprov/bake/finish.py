@@ -101,7 +101,8 @@ def read_report(path: Path) -> Report | None:
 
 
 def machine_id() -> str:
-    """Return the id of this machine: https://www.freedesktop.org/software/systemd/man/machine-id.html"""
+    """Return the id of this machine."""
+    # https://www.freedesktop.org/software/systemd/man/machine-id.html
     with suppress(OSError):
         return Path("/etc/machine-id").read_text(encoding="utf-8").strip()
     return ""

@@ -74,8 +74,8 @@ def write_index(folder: Path, about: HostNeeds, until: float, now: float, key: S
 
 
 def _write_release(folder: Path, about: HostNeeds, until: float, now: float, key: Signer) -> None:
-    """Write a flat repository: https://wiki.debian.org/DebianRepository/Format. apt itself refuses it once it has
-    expired."""
+    """Write a flat repository."""
+    # https://wiki.debian.org/DebianRepository/Format. apt itself refuses it once it has expired.
     packages = folder / INDEX
     packages.touch()
     fields = {
@@ -92,8 +92,8 @@ def _write_release(folder: Path, about: HostNeeds, until: float, now: float, key
 
 
 def _write_metadata(folder: Path, about: HostNeeds, now: float, key: Signer) -> None:
-    """Write repodata, by createrepo_c, with a signature beside it:
-    https://github.com/rpm-software-management/createrepo_c"""
+    """Write repodata, by createrepo_c, with a signature beside it."""
+    # https://github.com/rpm-software-management/createrepo_c
     modules = folder / MODULES
     text = _select_stream(modules.read_text(encoding="utf-8"), about.stream) if modules.exists() else ""
     modules.unlink(missing_ok=True)

@@ -69,8 +69,8 @@ def find_generation(pci_ids: list[str], *, bridged: bool) -> int:
 
 
 def count_most(gpu: Gpu) -> int:
-    """Return the most of these GPUs that a host is known to have; 0 if unknown. Boards of older generations come in
-    pairs: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+    """Return the most of these GPUs that a host is known to have; 0 if unknown."""
+    # Boards of older generations come in pairs: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     if gpu.nvswitch and (gpu.nvswitch.generation or 0) >= REGISTERS_SINCE:
         return BOARD
     return instances.count_most(gpu.key) if gpu.fabric_manager.imex else 0

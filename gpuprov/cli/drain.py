@@ -137,8 +137,8 @@ def undrain(host: str, inventory: options.InventoryOptions, run: str, **given: A
 
 
 def _both(host: str, limit: str | None) -> str:
-    """Return the hosts that are in both patterns:
-    https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html"""
+    """Return the hosts that are in both patterns."""
+    # https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html
     return f"{host}:&{limit}" if limit else host
 
 

@@ -139,7 +139,8 @@ def is_outrun(image: str) -> bool:
 
 def has_old_driver(image: Image) -> bool:
     """Return whether the image would load an NVIDIA module that predates the kernel's own, which the driver's libraries
-    do not work with (https://github.com/openSUSE/nvidia-driver-G06/issues/25)."""
+    do not work with."""
+    # https://github.com/openSUSE/nvidia-driver-G06/issues/25
     made = os.stat(image.path).st_mtime
     places = os.walk(os.path.join(MODULES, image.kernel))
     paths = [os.path.join(folder, name) for folder, _, names in places for name in names if NVIDIA.fullmatch(name)]

@@ -178,7 +178,8 @@ def decode_block(text: bytes) -> bytes:
 
 
 def split_packets(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield tag, body and the whole packet. https://www.rfc-editor.org/rfc/rfc9580#section-4.2"""
+    """Yield tag, body and the whole packet."""
+    # https://www.rfc-editor.org/rfc/rfc9580#section-4.2
     if data[8:12] == b"KBXf":
         raise NotAKey("it is a keybox of GnuPG, not an exported key (gpg --export makes one)")
     place = 0
@@ -215,7 +216,8 @@ def parse_length(data: bytes, place: int, first: int) -> tuple[int, int]:
 
 
 def parse_key(body: bytes, raw: bytes) -> Key:
-    """Parse a key. https://www.rfc-editor.org/rfc/rfc9580#section-5.5.4"""
+    """Parse a key."""
+    # https://www.rfc-editor.org/rfc/rfc9580#section-5.5.4
     version = body[0] if body else 0
     if version == 4:
         digest = hashlib.sha1(b"\x99" + struct.pack(">H", len(body)) + body, usedforsecurity=False).hexdigest()

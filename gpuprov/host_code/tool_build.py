@@ -78,7 +78,8 @@ def find_cuda() -> str:
 
 
 def find_mpi() -> list[str]:
-    """Return nccl-tests' setting for MPI: the folder with its headers. https://github.com/NVIDIA/nccl-tests#build"""
+    """Return nccl-tests' setting for MPI: the folder with its headers."""
+    # https://github.com/NVIDIA/nccl-tests#build
     compiler = shutil.which("mpicc")
     if not compiler:
         raise Failed("across hosts it needs MPI: no mpicc")

@@ -84,8 +84,8 @@ def gpu_block(words: str, count: int | None) -> tuple[Tree, list[str]]:
 
 
 def _joined(model: Gpu) -> Tree:
-    """Return the blocks of a board: with NVSwitches it needs Fabric Manager:
-    https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+    """Return the blocks of a board: with NVSwitches it needs Fabric Manager."""
+    # https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     return {"fabric_manager": {}} if model.fabric_manager.needed == "nvswitch-boards" else {}
 
 

@@ -155,9 +155,9 @@ def _remove_engines(blocks: dict[str, Fragment], values: dict[str, Any], left: l
 
 
 def _remove_sysctls(blocks: dict[str, Fragment], left: list[str]) -> None:
-    """Remove kernel settings that containers share with the machine below them, which keeps its own. Of net.core, a
-    network namespace has net.core.somaxconn in every supported kernel:
-    https://www.kernel.org/doc/html/latest/admin-guide/sysctl/net.html"""
+    """Remove kernel settings that containers share with the machine below them, which keeps its own."""
+    # Of net.core, a network namespace has net.core.somaxconn in every supported kernel:
+    # https://www.kernel.org/doc/html/latest/admin-guide/sysctl/net.html
     kernel = blocks.get("kernel")
     if not isinstance(kernel, Kernel):
         return

@@ -160,5 +160,6 @@ class ReachedHosts:
 
 def select_services(known: Sequence[str], plan: HostPlan) -> list[str]:
     """Return the services that are stopped for a reset: Fabric Manager only where the fabric is reset, since it brings
-    the NVLinks of a single GPU back: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide"""
+    the NVLinks of a single GPU back."""
+    # https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     return [unit for unit in known if plan.scope.whole or unit != FABRIC_MANAGER]

@@ -65,7 +65,8 @@ def as_github(problem: Problem) -> str:
 
 
 def _escape_text(text: str, more: str = "") -> str:
-    """Escape text as @actions/core does: https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts"""
+    """Escape text as @actions/core does."""
+    # https://github.com/actions/toolkit/blob/main/packages/core/src/command.ts
     for character in f"%\r\n{more}":
         text = text.replace(character, f"%{ord(character):02X}")
     return text

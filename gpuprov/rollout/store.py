@@ -39,8 +39,8 @@ CREATE TRIGGER events_remain BEFORE DELETE ON events BEGIN SELECT RAISE(ABORT, '
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether SQLite reports that the file is not, or no longer, what it wrote.
-    https://www.sqlite.org/rescode.html"""
+    """Return whether SQLite reports that the file is not, or no longer, what it wrote."""
+    # https://www.sqlite.org/rescode.html
     if isinstance(error, UnicodeDecodeError):  # Python reads SQLite's own message, which repeats the file
         return True
     name = getattr(error, "sqlite_errorname", "")

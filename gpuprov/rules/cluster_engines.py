@@ -112,8 +112,8 @@ def refuse(name: str, engine: Engine, default: bool) -> str:
 
 def takes_cdi(name: str, engine: Engine, enabled: bool | None) -> bool:
     """Return whether containerd resolves CDI devices: on by itself from 2.0 on, which k3s and RKE2 have since 1.31.6
-    and 1.32.2: https://docs.k3s.io/advanced#configuring-containerd. `enabled`: as the configuration says; None: it does
-    not."""
+    and 1.32.2. `enabled`: as the configuration says; None: it does not."""
+    # https://docs.k3s.io/advanced#configuring-containerd.
     release = number(engine.version)
     second = release >= (2,) if name == "microk8s" else release >= (1, 32, 2) or (1, 31, 6) <= release < (1, 32)
     return second if enabled is None else enabled

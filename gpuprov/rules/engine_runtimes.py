@@ -89,16 +89,16 @@ def unusable(name: str, first: bool, section: object) -> list[str]:
 
 
 def unusable_in_docker(own: object) -> list[str]:
-    """Describe why docker does not start with NVIDIA's runtime:
-    https://github.com/moby/moby/blob/master/daemon/runtime_unix.go"""
+    """Describe why docker does not start with NVIDIA's runtime."""
+    # https://github.com/moby/moby/blob/master/daemon/runtime_unix.go
     both = f"runtime {NAME} has both path and runtimeType: docker does not start with both"
     return [both] if at(own, "path") and at(own, "runtimeType") else []
 
 
 def missing_default(name: str, runtimes: object, default: str) -> list[str]:
-    """Report that the default runtime does not exist, so that the engine does not start.
-    https://github.com/moby/moby/blob/master/daemon/runtime_unix.go
-    https://github.com/containerd/containerd/blob/main/internal/cri/config/config.go"""
+    """Report that the default runtime does not exist, so that the engine does not start."""
+    # https://github.com/moby/moby/blob/master/daemon/runtime_unix.go
+    # https://github.com/containerd/containerd/blob/main/internal/cri/config/config.go
     known = default in BUILT_IN[name] or (name == "docker" and default.startswith("io.containerd."))
     present = not default or default == NAME or known or at(runtimes, default) is not None
     return [] if present else [f"the default runtime is {default}, which is not among the runtimes"]

@@ -80,8 +80,8 @@ def make_rootless_docker(text: str | None) -> Engine:
 
 def _add_option(read: Table, path: str, default: str) -> Table:
     """Return daemon.json with the default runtime of dockerd's own command line; dockerd refuses to start with both,
-    but keeps running with both until then:
-    https://docs.docker.com/engine/daemon/troubleshoot/#resolve-conflicts-between-the-daemonjson-and-startup-scripts"""
+    but keeps running with both until then."""
+    # https://docs.docker.com/engine/daemon/troubleshoot/#resolve-conflicts-between-the-daemonjson-and-startup-scripts
     if default and "default-runtime" in read:
         message = f"{path} has default-runtime, and docker.service gives dockerd --default-runtime {default}"
         raise ValueError(f"{message}: it does not start with both")

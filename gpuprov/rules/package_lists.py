@@ -27,21 +27,19 @@ def _split_segments(text: str) -> tuple[tuple[int, int, str], ...]:
 
 def header_metapackages(names: Iterable[str]) -> list[str]:
     """Return the metapackages that install headers along with each kernel installed by the `linux-image-...`
-    metapackages among these names.
-
-    linux-image-unsigned-KERNEL and linux-image-extra-KERNEL are packages of one kernel; linux-image-extra-virtual
-    installs the generic one (https://wiki.ubuntu.com/Kernel/Dev/Meta-Pkgs).
-    """
+    metapackages among these names."""
+    # linux-image-unsigned-KERNEL and linux-image-extra-KERNEL are packages of one kernel; linux-image-extra-virtual
+    # installs the generic one (https://wiki.ubuntu.com/Kernel/Dev/Meta-Pkgs).
     meta = re.compile(r"linux-image-(?!unsigned-|extra-\d)([a-z].*)(?<!-dbg)(?<!-unsigned)")
     images = [match[1] for match in map(meta.fullmatch, names) if match]
     return list(dict.fromkeys(f"linux-headers-{re.sub('^extra-virtual', 'generic', image)}" for image in images))
 
 
 def header_package(form: str, release: str) -> str:
-    """Return the package of a kernel's headers, `kernel-devel-{kernel}` by the form of its distribution. Oracle's UEK
-    and EL's other kernels (`...aarch64+64k`) have packages with other names:
-    https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html SUSE's kernels end in their
-    flavour, and their headers are a version of one package: `kernel-{kernel_flavour}-devel={kernel}`."""
+    """Return the package of a kernel's headers, `kernel-devel-{kernel}` by the form of its distribution."""
+    # Oracle's UEK and EL's other kernels (`...aarch64+64k`) have packages with other names:
+    # https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html SUSE's kernels end in
+    # their flavour, and their headers are a version of one package: `kernel-{kernel_flavour}-devel={kernel}`.
     if "{kernel_flavour}" in form:
         version, _, own = release.rpartition("-")
         return form.replace("{kernel_flavour}", own).replace("{kernel}", version)

@@ -27,11 +27,9 @@ def engine(*arguments: str, stdin: str | None = None) -> str:
 
 
 def remove(container: str) -> None:
-    """Kill and remove a container.
-
-    podman fails where the container ends by itself just then, and succeeds at the next try:
-    https://github.com/containers/podman/issues/16142
-    """
+    """Kill and remove a container."""
+    # podman fails where the container ends by itself just then, and succeeds at the next try:
+    # https://github.com/containers/podman/issues/16142
     arguments = ("rm", "--force", *(("--time", "0") if chosen() == "podman" else ()), container)
     for pause in (0.2, 1.0):
         try:

@@ -141,8 +141,8 @@ def share(number: int, folder: Path) -> list[str]:
 
 
 def ask(control: Path, command: str, **arguments: object) -> Any:
-    """Send QEMU a command on its control socket and return the answer:
-    https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html"""
+    """Send QEMU a command on its control socket and return the answer."""
+    # https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(30)
         try:

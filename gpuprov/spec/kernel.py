@@ -109,9 +109,10 @@ LARGER_WINS = ("net.core.", "net.ipv4.tcp_", "vm.max_map_count", "vm.nr_hugepage
 def add_implied(kernel: Kernel) -> Kernel:
     """Return the sysctls and parameters that implement hugepages and NUMA balancing.
 
-    vm.nr_hugepages counts pages of the default size. Pages of 1G are reserved on the kernel command line, before memory
-    is fragmented: https://docs.kernel.org/admin-guide/mm/hugetlbpage.html
+    vm.nr_hugepages counts pages of the default size.
     """
+    # Pages of 1G are reserved on the kernel command line, before memory is fragmented:
+    # https://docs.kernel.org/admin-guide/mm/hugetlbpage.html
     sysctl: dict[str, int | str] = {}
     if "2M" in kernel.hugepages:
         sysctl[HUGEPAGES_SYSCTL] = kernel.hugepages["2M"]

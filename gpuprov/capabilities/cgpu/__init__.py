@@ -72,8 +72,8 @@ def _check_bounds(place: Path, key: str, value: int, more: str) -> Iterable[Prob
 
 
 def _check_neighbours(host: HostSpec) -> Iterable[Problem]:
-    """Yield conflicts with other ways of sharing a GPU, of which only one is possible:
-    https://www.alibabacloud.com/help/doc-detail/191140.html"""
+    """Yield conflicts with other ways of sharing a GPU, of which only one is possible."""
+    # https://www.alibabacloud.com/help/doc-detail/191140.html
     shared = {
         "mig": "MIG cuts the GPUs up" if getattr(host.capabilities.get("mig"), "mode", "") == "enabled" else "",
         "mps": "MPS shares the GPUs"

@@ -93,9 +93,10 @@ def _judge_place(ctx: Ctx, own: Specification) -> Outcome | None:
 
 
 def stale(cdi_spec: Specification, devices: Devices) -> str:
-    """Return how a specification differs from nvidia-smi's list; by UUID too, if it names UUIDs. Empty if it does not.
-    A site may have UUIDs alone, or gpu0 and mig0:1:
-    https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html"""
+    """Return how a specification differs from nvidia-smi's list; by UUID too, if it names UUIDs. Empty if it does
+    not."""
+    # A site may have UUIDs alone, or gpu0 and mig0:1:
+    # https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
     named = {re.sub(r"^(gpu|mig)(?=\d)", "", name) for name in cdi_spec.devices} - {"all", *devices.parents}
     uuids = {name for name in named if name.startswith(("GPU-", "MIG-"))}
     missing = sorted(set(devices.names) - named) if named - uuids or not uuids else []

@@ -109,8 +109,8 @@ def registrable(fragment: ContainerToolkit, facts: Facts) -> dict[str, Engine]:
 
 def runners(fragment: ContainerToolkit, facts: Facts) -> list[str]:
     """Return the value of nvidia-container-runtime.runtimes on a host where none of its programs exists, and cri-o has
-    some; else empty. Without such a program, no container of NVIDIA's runtime starts:
-    https://github.com/NVIDIA/gpu-operator/pull/984"""
+    some; else empty."""
+    # Without such a program, no container of NVIDIA's runtime starts: https://github.com/NVIDIA/gpu-operator/pull/984
     toolkit = facts.get(TOOLKIT)
     if toolkit.runners or "crio" not in registrable(fragment, facts):
         return []

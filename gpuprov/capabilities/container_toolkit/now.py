@@ -160,8 +160,8 @@ def registered(ctx: Ctx) -> Outcome:
 
 
 def in_config(key: str, value: str, words: str, before: str) -> Setting:
-    """Return a setting of the runtime's configuration, by which apply sets it; the runtime compares whole texts:
-    https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/info/auto.go"""
+    """Return a setting of the runtime's configuration, by which apply sets it; the runtime compares whole texts."""
+    # https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/info/auto.go
     shown, file = f"{key} = {value}", catalogue.CONFIG
     return Setting(kind=key, key=key, value=value, how="exact", words=words, shown=shown, before=before, file=file)
 
@@ -223,7 +223,8 @@ NEEDED = {"compute", "utility"}
 
 def _find_elsewhere(toolkit: Toolkit) -> Iterator[str]:
     """Yield settings by which the runtime takes other programs or another driver than the host's, or gives containers
-    no CUDA: https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/config/config.go"""
+    no CUDA."""
+    # https://github.com/NVIDIA/nvidia-container-toolkit/blob/main/internal/config/config.go
     for place, program in PATHS.items():
         if (path := files.at(toolkit.settings, *place)) not in (None, "", program, f"/usr/bin/{program}"):
             yield f"{'.'.join(place)} is {path}, not {program}"

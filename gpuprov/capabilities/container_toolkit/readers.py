@@ -67,8 +67,8 @@ def _explain_unread_release(name: str, version: str, cdi_spec: Specification, ne
 
 
 def _read_docker_complaint(engine: Engine, path: str) -> str | None:
-    """Return docker's complaint about a file; None before 28.2, which lists neither devices nor faults of files.
-    https://github.com/moby/moby/blob/v28.2.0/api/types/system/info.go"""
+    """Return docker's complaint about a file; None before 28.2, which lists neither devices nor faults of files."""
+    # https://github.com/moby/moby/blob/v28.2.0/api/types/system/info.go
     answer = read_report(engine)
     if "DiscoveredDevices" not in answer:
         return None

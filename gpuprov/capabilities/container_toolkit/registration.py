@@ -167,11 +167,11 @@ def lacks(name: str, engine: engine_output.Engine, default: bool) -> str:
 def enforce(host: Daemons, name: str, default: bool, *, may_stop: bool = False, restart: bool = False) -> Told:
     """Put the runtime in force in the daemon. docker takes runtimes and the default one by reload, which leaves its
     containers alone; containers of containerd and cri-o continue through a restart.
-    https://docs.docker.com/reference/cli/dockerd/#configuration-reload-behavior
 
     `may_stop`: containers may be stopped, since the operator gave a drain command. `restart`: docker may be restarted
     by now.
     """
+    # https://docs.docker.com/reference/cli/dockerd/#configuration-reload-behavior
     engine = engine_output.parse(host.read())[name]
     if not lacks(name, engine, default):
         return Told(changed=False)

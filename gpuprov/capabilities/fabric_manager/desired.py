@@ -164,13 +164,11 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 
 def list_steps(ctx: Ctx, service: Daemon, values: Mapping[str, Any]) -> Iterator[Step]:
-    """Yield what is done with the daemon by the tasks of the last stage.
-
-    GPUs of boards that register with the fabric are reset while Fabric Manager is stopped, in the order of the guide:
-    https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide. Those of NVLink 5 with shared NVSwitches are
-    reset after its start, as they may hold partitions of an earlier run:
-    https://github.com/NVIDIA/gpu-driver-container/pull/909
-    """
+    """Yield what is done with the daemon by the tasks of the last stage."""
+    # GPUs of boards that register with the fabric are reset while Fabric Manager is stopped, in the order of the guide:
+    # https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide. Those of NVLink 5 with shared NVSwitches are
+    # reset after its start, as they may hold partitions of an earlier run:
+    # https://github.com/NVIDIA/gpu-driver-container/pull/909
     on_disk, loaded = service.seen.version, ctx.facts.get(nvidia.DRIVER).version
     starts, now, boards = (
         bool(values["run"]) and bool(on_disk) and on_disk == loaded,

@@ -74,8 +74,8 @@ def lacking(ctx: Ctx) -> list[str]:
 
 
 def comes_with_driver(ctx: Ctx) -> bool:
-    """Return whether nvidia_driver installs the package that has the modules, beside the kernel's headers. Amazon
-    Linux: https://github.com/aws/aws-parallelcluster/pull/6990"""
+    """Return whether nvidia_driver installs the package that has the modules, beside the kernel's headers."""
+    # Amazon Linux: https://github.com/aws/aws-parallelcluster/pull/6990
     release = ctx.facts.get(system.OS_RELEASE)
     names = find_packages(release.id, release.version) if "nvidia_driver" in ctx.host.capabilities else None
     return any("-modules-extra-" in form for form in names.headers) if names else False

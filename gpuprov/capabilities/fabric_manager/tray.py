@@ -18,7 +18,8 @@ def of_tray(block: object) -> bool:
 
 
 def package_only(block: object) -> bool:
-    """Return whether nvidia-imex is only installed. https://github.com/NVIDIA/cloud-native-docs/pull/453"""
+    """Return whether nvidia-imex is only installed."""
+    # https://github.com/NVIDIA/cloud-native-docs/pull/453
     return getattr(getattr(block, "imex", None), "service", "enabled") == "disabled"
 
 

@@ -160,10 +160,10 @@ def locked_clocks(ctx: Ctx) -> Group | Outcome:
 
 
 def list_slow(gpu: Asked, locks: Locks) -> list[str]:
-    """Return clocks below half the minimum of a GPU that gives no reason for it. The driver goes somewhat below the
-    minimum without a reason: a card's voltage does not carry 3105 MHz, and it shows 2730
-    (https://github.com/nvidia-holoscan/holohub/pull/714,
-    https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1314)."""
+    """Return clocks below half the minimum of a GPU that gives no reason for it."""
+    # The driver goes somewhat below the minimum without a reason: a card's voltage does not carry 3105 MHz, and it
+    # shows 2730 (https://github.com/nvidia-holoscan/holohub/pull/714,
+    # https://github.com/NVIDIA/open-gpu-kernel-modules/issues/1314).
     problems = []
     slow = any(reason in LOW or "Thermal" in reason or "Brake" in reason for reason in gpu.now.reasons)
     for name, lock in locks.items():

@@ -67,8 +67,9 @@ def judge_platform(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
 
 
 def judge_bare_metal(host: HostSpec) -> Iterable[Problem]:
-    """Yield a warning for GPUs on boards of servers (SXM, Grace), as bare metal cannot be detected offline. NCCL that
-    is slow, hangs or fails for this reason: https://github.com/NVIDIA/nccl/issues/1737, 2079, 606, 489 and 257."""
+    """Yield a warning for GPUs on boards of servers (SXM, Grace), as bare metal cannot be detected offline."""
+    # NCCL that is slow, hangs or fails for this reason: https://github.com/NVIDIA/nccl/issues/1737, 2079, 606, 489 and
+    # 257.
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     recipe = find_recipe(host.recipe)  # a cloud's instances with such adapters are virtual machines
     virtual = bool(recipe and recipe.instances) or any(name in host.capabilities for name in ("vgpu_guest", "cgpu"))

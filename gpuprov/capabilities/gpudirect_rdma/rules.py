@@ -41,8 +41,8 @@ def rules(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
 
 
 def _check_stack(block: GpudirectRdma, fabric: str, stack: str, method: str, reason: str) -> Iterable[Problem]:
-    """Yield a problem of peer memory without OFED:
-    https://github.com/NVIDIA/cloud-native-docs/blob/main/gpu-operator/gpu-operator-rdma.rst"""
+    """Yield a problem of peer memory without OFED."""
+    # https://github.com/NVIDIA/cloud-native-docs/blob/main/gpu-operator/gpu-operator-rdma.rst
     if block.method == "auto" and method == "nvidia_peermem":
         message = f"gpudirect_rdma.method auto is nvidia_peermem here: {reason}"
         yield Problem(

@@ -16,8 +16,8 @@ BUSY = 90
 
 def slow(clocks: Clocks) -> bool:
     """Return whether the GPU computes at less than half of its highest clock, as in a hardware slowdown, although the
-    driver gives no reason for a lower clock: then the clocks are as high as they can be
-    (https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html)."""
+    driver gives no reason for a lower clock: then the clocks are as high as they can be."""
+    # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
     if clocks.held != () or (clocks.busy or 0) < BUSY or clocks.graphics is None or clocks.most_graphics is None:
         return False
     return 2 * clocks.graphics < clocks.most_graphics

@@ -97,7 +97,8 @@ def modules_load(ctx: Ctx) -> Group | Outcome:
 
 def _find_kept_out(facts: Facts, names: Iterable[str]) -> Iterator[str]:
     """Yield what keeps modules out at a boot: systemd loads none that modprobe's configuration blacklists, and runs its
-    command in place of one. https://www.freedesktop.org/software/systemd/man/latest/modules-load.d.html"""
+    command in place of one."""
+    # https://www.freedesktop.org/software/systemd/man/latest/modules-load.d.html
     known, built_in = facts.get(modules.MODPROBE), facts.get(modules.BUILT_IN)
     for name in names:
         if name in built_in:

@@ -41,7 +41,8 @@ def _find_sharing(own: PluginConfig) -> TimeSlicing | MpsSharing | None:
 
 
 def plugin_config(own: PluginConfig) -> Document:
-    """Return the plugin's own configuration: https://github.com/NVIDIA/k8s-device-plugin/tree/v0.20.0/api/config/v1"""
+    """Return the plugin's own configuration."""
+    # https://github.com/NVIDIA/k8s-device-plugin/tree/v0.20.0/api/config/v1
     flags = {
         "migStrategy": own.mig_strategy,
         "failOnInitError": own.fail_on_init_error,
@@ -81,8 +82,9 @@ def plugin_configs(block: Kubernetes) -> dict[str, str]:
 
 
 def _choose_default_config(configs: Mapping[str, str]) -> str:
-    """Return the configuration of nodes without the label; empty for none of several, where the plugin does not start:
-    https://github.com/NVIDIA/k8s-device-plugin/blob/v0.20.0/cmd/config-manager/main.go (updateConfigName)"""
+    """Return the configuration of nodes without the label; empty for none of several, where the plugin does not
+    start."""
+    # https://github.com/NVIDIA/k8s-device-plugin/blob/v0.20.0/cmd/config-manager/main.go (updateConfigName)
     return "default" if "default" in configs else min(configs) if len(configs) == 1 else ""
 
 

@@ -152,10 +152,8 @@ def hardware_problems(gpu: Gpu, driver: str) -> Iterable[Problem]:
 
 def fabric_problems(spec: HostSpec, gpu: Gpu) -> Iterable[Problem]:
     """Yield a problem if Fabric Manager's modes for virtual machines are combined with MIG on NVSwitches of A100; from
-    H100 on they are compatible.
-
-    https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
-    """
+    H100 on they are compatible."""
+    # https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     mode = str(getattr(spec.capabilities.get("fabric_manager"), "fabric_mode", "bare-metal"))
     if mode != "bare-metal" and gpu.nvswitch and gpu.nvswitch.generation == 2:
         message = (

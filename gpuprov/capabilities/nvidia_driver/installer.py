@@ -45,8 +45,8 @@ def record(driver: NvidiaDriver) -> dict[str, str]:
 
 
 def _list_options(ctx: Ctx, decision: Decision, kernels: list[str]) -> list[str]:
-    """Return options of the installer (https://github.com/NVIDIA/nvidia-installer/blob/main/option_table.h), by the
-    first version that has them."""
+    """Return options of the installer, by the first version that has them."""
+    # https://github.com/NVIDIA/nvidia-installer/blob/main/option_table.h
     running, branch = ctx.facts.get(system.PLATFORM).kernel, int(decision.branch)
     kernel = running if running in kernels else next(reversed(kernels), "")
     options = ["--silent", "--dkms", "--no-x-check", "--no-nouveau-check", f"--kernel-name={kernel}"]

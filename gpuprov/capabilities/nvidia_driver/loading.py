@@ -94,7 +94,8 @@ def _list_next_entries(ctx: Ctx) -> list[BootEntry]:
 
 def _find_unloaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
     """Yield each fault and its fix: a command that replaces a module and loads nothing, and `module_blacklist`, which
-    applies whatever loads the module (https://docs.kernel.org/admin-guide/kernel-parameters.html)."""
+    applies whatever loads the module."""
+    # https://docs.kernel.org/admin-guide/kernel-parameters.html
     for name, command in sorted(ctx.facts.get(modules.MODPROBE).install.items()):
         if name in NEEDED and modules.loads_nothing(command):
             places = " ".join(ctx.facts.get(modules.MODPROBE).places.get(("install", name), []))
@@ -109,8 +110,8 @@ def _find_unloaded(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, st
 
 def _find_taken_gpus(ctx: Ctx, entries: list[BootEntry]) -> Iterator[tuple[str, str]]:
     """Yield GPUs that vfio-pci takes by their ids, if it loads before NVIDIA's driver: by a list, from an initramfs, by
-    a softdep, as a part of the kernel. GPUs bound to it now are meant for it
-    (https://docs.kernel.org/driver-api/vfio.html)."""
+    a softdep, as a part of the kernel."""
+    # GPUs bound to it now are meant for it (https://docs.kernel.org/driver-api/vfio.html).
     known, built_in = ctx.facts.get(modules.MODPROBE), VFIO in ctx.facts.get(modules.BUILT_IN)
     first = [known.before.get(name, frozenset()) for name in (*NEEDED, "nouveau")]
     images = [fact.modules for fact in ctx.facts.get(initramfs.INITRAMFS)]

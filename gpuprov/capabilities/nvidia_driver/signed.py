@@ -63,7 +63,8 @@ def secure_boot(ctx: Ctx) -> Outcome:
 
 def _judge_precompiled(ctx: Ctx) -> Outcome:
     """Return the outcome for precompiled modules: Ubuntu's are signed as its kernel is, NVIDIA's for dnf with a key
-    that no firmware has by itself (https://github.com/NVIDIA/yum-packaging-precompiled-kmod/issues/67)."""
+    that no firmware has by itself."""
+    # https://github.com/NVIDIA/yum-packaging-precompiled-kmod/issues/67
     if family(ctx.facts.get(system.OS_RELEASE)) == "debian":
         return ok("Secure Boot is on, and precompiled modules are signed by Canonical, as the kernel is")
     hint = "build: dkms, with nvidia_driver.signing and an enrolled certificate; or switch Secure Boot off"

@@ -117,10 +117,8 @@ def _find_mode(host: HostSpec) -> str:
 
 
 def _check_switches(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
-    """Yield problems of boards with NVSwitches: full passthrough or shared NVSwitches, no third way.
-
-    https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide (virtualization models)
-    """
+    """Yield problems of boards with NVSwitches: full passthrough or shared NVSwitches, no third way."""
+    # https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide (virtualization models)
     mode = _find_mode(host)
     if block.nvswitches and (block.gpus != "all" or mode):
         message = "goes with gpus: all, to one virtual machine whose own Fabric Manager runs them"

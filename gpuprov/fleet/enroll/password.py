@@ -23,8 +23,9 @@ def make_salt() -> str:
 
 
 def hash_password(password: str, salt: str) -> str:
-    """Return SHA-512 crypt of the password, as of crypt(5): https://www.akkadia.org/drepper/SHA-crypt.txt. Python has
-    no crypt any more, and mokutil --generate-hash would show the password to all users of the host."""
+    """Return SHA-512 crypt of the password, as of crypt(5)."""
+    # https://www.akkadia.org/drepper/SHA-crypt.txt. Python has no crypt any more, and mokutil --generate-hash would
+    # show the password to all users of the host.
     word, grain = password.encode(), salt.encode()
     other = hashlib.sha512(word + grain + word).digest()
     mixed = word + grain + _repeat(other, len(word))

@@ -80,10 +80,8 @@ def explain_unregistered(gpu: GpuFabric | None, *, shared: bool = False) -> str:
 
 def explain_detached(gpu: GpuFabric | None) -> str:
     """Explain why a GPU is not in its rack's fabric, in nvidia-smi's words; empty if it is, or if the clique is not
-    reported.
-
-    Azure's images refuse clique 0 and an empty cluster: https://github.com/Azure/azhpc-images/pull/506
-    """
+    reported."""
+    # Azure's images refuse clique 0 and an empty cluster: https://github.com/Azure/azhpc-images/pull/506
     if gpu is None or gpu.state != "Completed" or gpu.status != "Success":
         return explain_unregistered(gpu)
     if gpu.clique and (gpu.clique in (*fabric.NOTHING, "0") or not gpu.cluster.strip("0-N/A[]")):

@@ -81,8 +81,8 @@ def find_bad_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[B
 
 
 def is_rate_known(device: RdmaDevice) -> bool:
-    """Return whether the device reports its true rate: Alibaba's eRDMA always shows 100 Gb/s:
-    https://github.com/alibaba/elastic-rdma-drivers"""
+    """Return whether the device reports its true rate: Alibaba's eRDMA always shows 100 Gb/s."""
+    # https://github.com/alibaba/elastic-rdma-drivers
     return device.driver != "erdma"
 
 

@@ -155,13 +155,11 @@ def _build_device(name: str, address: str, driver: str, cells: Sequence[str]) ->
 
 def select_ports(driver: str, rows: list[list[str]], nets: Mapping[str, str]) -> list[list[str]]:
     """Return the ports of a device without those that stand for other functions. `nets`: by port, the name of its
-    interface's physical port; empty if the interface has none.
-
-    While mlx5's embedded switch is in switchdev mode, the device has a port for each function behind it, with or
-    without an interface (mlx5_ib_vport_rep_load,
-    https://github.com/torvalds/linux/blob/master/drivers/infiniband/hw/mlx5/ib_rep.c). A device that joins the ports of
-    two functions has two.
-    """
+    interface's physical port; empty if the interface has none."""
+    # While mlx5's embedded switch is in switchdev mode, the device has a port for each function behind it, with or
+    # without an interface (mlx5_ib_vport_rep_load,
+    # https://github.com/torvalds/linux/blob/master/drivers/infiniband/hw/mlx5/ib_rep.c). A device that joins the ports
+    # of two functions has two.
     if driver != "mlx5_core" or not nets:
         return rows
     kept = [row for row in rows if not REPRESENTOR.fullmatch(nets.get(row[0], ""))]

@@ -185,10 +185,9 @@ def list_obstacles(state: State, config: Config) -> list[str]:
 
 
 def is_locked(address: str) -> bool:
-    """Return whether NVIDIA's driver lets go of this GPU: with users, it would block the one who unbinds it for ever.
-
-    https://github.com/NVIDIA/k8s-dra-driver/blob/main/scripts/unbind_from_driver.sh
-    """
+    """Return whether NVIDIA's driver lets go of this GPU: with users, it would block the one who unbinds it for
+    ever."""
+    # https://github.com/NVIDIA/k8s-dra-driver/blob/main/scripts/unbind_from_driver.sh
     lock = f"{PROC}/{address}/unbindLock"
     if not os.path.exists(lock):
         return True

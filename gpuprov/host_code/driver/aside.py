@@ -173,7 +173,8 @@ def _is_whole(pack: str) -> bool:
 
 def has_end_of_archive(pack: str) -> bool:
     """Return whether the archive has the end of a plain tar, two blocks of zeros: tar lists an archive as complete even
-    if it is cut between two files. https://www.gnu.org/software/tar/manual/html_node/Standard.html"""
+    if it is cut between two files."""
+    # https://www.gnu.org/software/tar/manual/html_node/Standard.html
     with open(pack, "rb") as file:
         if file.read(262)[257:] != b"ustar":
             return True  # compressed, and its own end was seen

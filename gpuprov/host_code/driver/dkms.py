@@ -55,14 +55,10 @@ def is_known(module: Source, kernel: str, *states: str) -> bool:
 
 
 def build_environment(kernel: str) -> Mapping[str, str]:
-    """Return the environment of a build for this kernel.
-
-    The source asks for the kernel by uname -r if dkms.conf does not say which:
-    https://github.com/NVIDIA/open-gpu-kernel-modules/issues/791
-
-    A kernel may have another compiler than the system's:
-    https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html
-    """
+    """Return the environment of a build for this kernel."""
+    # The source asks for the kernel by uname -r if dkms.conf does not say which:
+    # https://github.com/NVIDIA/open-gpu-kernel-modules/issues/791 A kernel may have another compiler than the system's:
+    # https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html
     variables = {"KERNEL_UNAME": kernel}
     compiler = re.search(
         r'^CONFIG_CC_VERSION_TEXT="gcc[^"]*\) (\d*)\.', peek(f"{KERNELS}/{kernel}/build/.config"), re.MULTILINE
@@ -82,8 +78,8 @@ def read_modinfo(kernel: str, field: str, module: str) -> str:
 
 
 def is_flavour(kernel: str, module: str, flavour: str) -> bool:
-    """Return whether the module has this flavour. The open module's license contains GPL:
-    https://github.com/NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv.c"""
+    """Return whether the module has this flavour."""
+    # The open module's license contains GPL: https://github.com/NVIDIA/open-gpu-kernel-modules kernel-open/nvidia/nv.c
     return ("GPL" in read_modinfo(kernel, "license", module)) == (flavour == "open")
 
 

@@ -103,11 +103,9 @@ def register(version: str, flavour: str, kernels: Sequence[str]) -> list[str]:
 
 def link_precompiled(family: str, version: str, packages: Sequence[str], kernels: Sequence[str]) -> list[str]:
     """Make each kernel load the modules of the precompiled packages; return the kernels for which that changed
-    something. Raises Failed.
-
-    When DKMS's modules are removed, it restores those that it had found in their place (original_module in
-    https://github.com/dell/dkms/blob/main/dkms.in): they belong to no package, and come first.
-    """
+    something. Raises Failed."""
+    # When DKMS's modules are removed, it restores those that it had found in their place (original_module in
+    # https://github.com/dell/dkms/blob/main/dkms.in): they belong to no package, and come first.
     done = []
     for kernel in kernels:
         if dkms.read_modinfo(kernel, "version", "nvidia") == version:

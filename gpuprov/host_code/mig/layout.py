@@ -159,8 +159,8 @@ def parse_counted(place: str, counts: Mapping[Any, Any]) -> tuple[Instance, ...]
 
     mig-parted tries orders, largest first, until the driver accepts one. If GPU instances are scarce, that results in
     the fewest that hold all compute instances, which this returns.
-    https://github.com/NVIDIA/mig-parted/blob/main/pkg/mig/config/config.go (SetMigConfig)
     """
+    # https://github.com/NVIDIA/mig-parted/blob/main/pkg/mig/config/config.go (SetMigConfig)
     devices: list[tuple[ProfileName, int]] = []
     for text, count in counts.items():
         name = parse_profile(text, place)

@@ -164,8 +164,8 @@ class Nvml:
 
 def derive_profile_name(number: int, slices: int, megabytes: int, total: int) -> str:
     """Return the name of profile `number` (NVML_GPU_INSTANCE_PROFILE_*) on a GPU with `total` bytes, for drivers that
-    report none, such as those of branch 470:
-    https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/device/mig_profile.go"""
+    report none, such as those of branch 470."""
+    # https://github.com/NVIDIA/go-nvlib/blob/main/pkg/nvlib/device/mig_profile.go
     part = math.ceil(8 * megabytes * MIB / total) / 8
     size = math.floor(part * math.ceil(total / GIB) + 0.5)
     return f"{slices}g.{size}gb{ATTRIBUTES.get(number, '')}"

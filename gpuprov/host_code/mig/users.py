@@ -120,10 +120,8 @@ def read_process(pid: int) -> tuple[str, str, str] | None:
 
 
 def list_capability_files(cards: Iterable[Card]) -> dict[str, tuple[int, int | None, int | None]]:
-    """Return the driver's files that describe its instances' device nodes, with the instance of each.
-
-    https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
-    """
+    """Return the driver's files that describe its instances' device nodes, with the instance of each."""
+    # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
     base = os.path.join(ROOT, "proc/driver/nvidia/capabilities")
     files: dict[str, tuple[int, int | None, int | None]] = {}
     for card in cards:

@@ -159,8 +159,8 @@ def find_uid(config: Config) -> int | None:
 
 
 def format_toml(daemon: Daemon, config: Config) -> str:
-    """Return the configuration that protocol 3 starts with:
-    https://docs.nvidia.com/deploy/mps/mpsv3-configuration-file.html"""
+    """Return the configuration that protocol 3 starts with."""
+    # https://docs.nvidia.com/deploy/mps/mpsv3-configuration-file.html
     rows = [
         'schema_version = "1.0"',
         f"[servers.{config['paths']['server']}]",

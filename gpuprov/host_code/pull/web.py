@@ -74,7 +74,8 @@ def exchange_data(config: Config, place: str, largest: int, data: bytes | None =
 
 
 def read_token(file: str) -> str:
-    """Return the bearer token in a file, which nothing prints. https://www.rfc-editor.org/rfc/rfc6750#section-2.1"""
+    """Return the bearer token in a file, which nothing prints."""
+    # https://www.rfc-editor.org/rfc/rfc6750#section-2.1
     fix = "put the token there, one line of letters, digits and -._~+/=, mode 0600"
     try:
         data = kept.read_contents(file, CONFIG, own=True).strip()

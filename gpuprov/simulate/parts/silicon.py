@@ -70,19 +70,16 @@ def module_sources() -> dict[str, bytes]:
 
 
 def rpm_dkms_name(version: str, flavour: Flavour) -> str:
-    """Return the DKMS name of the modules in NVIDIA's rpm: one for both flavours since 570.148.08, as far as is known.
-
-    https://github.com/awslabs/amazon-eks-ami/pull/2370 (570.172.08) and 2284 (570.133.20)
-    """
+    """Return the DKMS name of the modules in NVIDIA's rpm: one for both flavours since 570.148.08, as far as is
+    known."""
+    # https://github.com/awslabs/amazon-eks-ami/pull/2370 (570.172.08) and 2284 (570.133.20)
     return "nvidia-open" if flavour == "open" and Version.parse(version) < Version.parse("570.148.08") else "nvidia"
 
 
 def rpm_source(version: str, flavour: Flavour) -> dict[str, bytes]:
     """Return `dkms_source` of NVIDIA's rpm: its dkms.conf has the name nvidia whatever the folder, and the open build
-    needs g++.
-
-    https://github.com/NVIDIA/open-gpu-kernel-modules/pull/567 and issue 805
-    """
+    needs g++."""
+    # https://github.com/NVIDIA/open-gpu-kernel-modules/pull/567 and issue 805
     sources = dkms_source(version, flavour, "nvidia")
     if flavour == "open":
         sources["dp_auxretry.cpp"] = (

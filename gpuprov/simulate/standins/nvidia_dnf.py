@@ -188,7 +188,8 @@ def streams(versions: Iterable[str]) -> list[Stream]:
 
 
 def modulemd(distribution: Distribution, versions: Iterable[str]) -> str:
-    """Return modules.yaml: https://github.com/fedora-modularity/libmodulemd/tree/main/yaml_specs"""
+    """Return modules.yaml."""
+    # https://github.com/fedora-modularity/libmodulemd/tree/main/yaml_specs
     documents = [_document(distribution, stream) for stream in streams(versions)]
     documents.append(
         "---\ndocument: modulemd-defaults\nversion: 1\ndata:\n  module: nvidia-driver\n  stream: latest-dkms\n  "

@@ -72,8 +72,8 @@ def decide(block: Rdma, facts: Facts) -> Decision:
 
 def environment(block: Rdma) -> dict[str, str]:
     """Return the environment of the driver's configure-dkms.sh: MAD, which compat mode's rdma_cm needs; the other
-    variable as Alibaba's own controller sets it, which removes the parameter use_zeronet.
-    https://github.com/AliyunContainerService/alibabacloud-erdma-controller internal/drivers/utils.go"""
+    variable as Alibaba's own controller sets it, which removes the parameter use_zeronet."""
+    # https://github.com/AliyunContainerService/alibabacloud-erdma-controller internal/drivers/utils.go
     bound = {} if "use_zeronet" in block.erdma.parameters else {"ERDMA_CM_NO_BOUND_IF": "1"}
     return {**bound, **({"ERDMA_FORCE_MAD_ENABLE": "1"} if block.erdma.compat_mode else {})}
 

@@ -91,8 +91,8 @@ def parse_files(output: Output) -> dict[str, str]:
 
 
 def parse_slices(text: str) -> tuple[tuple[Device, ...] | None, str]:
-    """Parse the list of a node's ResourceSlices: devices, and what is wrong with it.
-    https://kubernetes.io/docs/reference/kubernetes-api/resource/resource-slice-v1/"""
+    """Parse the list of a node's ResourceSlices: devices, and what is wrong with it."""
+    # https://kubernetes.io/docs/reference/kubernetes-api/resource/resource-slice-v1/
     try:
         items = safe_parse.parse_json(text)["items"]
         specs = [item["spec"] for item in items if item["spec"]["driver"] == DRA_DRIVER]

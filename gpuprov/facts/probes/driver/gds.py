@@ -88,19 +88,19 @@ class GdsCheck(msgspec.Struct, frozen=True, kw_only=True):
 _GPU = re.compile(r"GPU index \d+ (.+?) bar:.*?(?:IOMMU State: (.+))?\Z")
 
 
+# `gdscheck -p` of GDS 1.16 (the troubleshooting guide of GPUDirect Storage; 1.11 to 1.15 pad the names):
+#     GDS release version: 1.16.0.49
+#     nvidia_fs version: 2.27 nvidia_fs minimum version: 2.12
+#     DRIVER CONFIGURATION:
+#     =====================
+#     NVMe : nvfs, compat
+#     --Mellanox PeerDirect : Disabled
+#     CUFILE CONFIGURATION:
+#     =====================
+#     properties.use_compat_mode : true
 def parse_check(output: Output) -> GdsCheck:
     rows = output.rows()
     lines = [line.strip() for line in rows.get("said", [])]
-    # `gdscheck -p` of GDS 1.16 (the troubleshooting guide of GPUDirect Storage; 1.11 to 1.15 pad the names):
-    #     GDS release version: 1.16.0.49
-    #     nvidia_fs version: 2.27 nvidia_fs minimum version: 2.12
-    #     DRIVER CONFIGURATION:
-    #     =====================
-    #     NVMe : nvfs, compat
-    #     --Mellanox PeerDirect : Disabled
-    #     CUFILE CONFIGURATION:
-    #     =====================
-    #     properties.use_compat_mode : true
     modes: dict[str, tuple[str, ...]] = {}
     settings: dict[str, str] = {}
     gpus: list[CheckedGpu] = []

@@ -40,6 +40,11 @@ class Dcgm(msgspec.Struct, frozen=True, kw_only=True):
     counters: bool = False
 
 
+# `dcgmi discovery -l` of an A100 board
+# (https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/getting-started.html); DCGM 4.6.1 writes
+# `1 GPU found (Active).`:
+#     8 GPUs found.
+#     6 NvSwitches found.
 def parse_dcgm(output: Output) -> Dcgm:
     services: dict[str, dict[str, Json]] = {"engine": {}, "exporter": {}}
     fields: dict[str, str] = {}
@@ -59,11 +64,6 @@ def parse_dcgm(output: Output) -> Dcgm:
             messages.append(rest)
         else:
             fields[kind] = rest
-    # `dcgmi discovery -l` of an A100 board
-    # (https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/getting-started.html); DCGM 4.6.1 writes
-    # `1 GPU found (Active).`:
-    #     8 GPUs found.
-    #     6 NvSwitches found.
     count = next((match[1] for line in messages if (match := re.match(r"(\d+) GPUs? found", line))), None)
     switches = next((match[1] for line in messages if (match := re.match(r"(\d+) NvSwitch(?:es)? found", line))), None)
     complaint = " ".join(line.removeprefix("Error: ") for line in messages if line.startswith("Error")) or " ".join(

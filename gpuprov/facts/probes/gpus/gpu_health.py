@@ -54,8 +54,8 @@ def parse(output: Output) -> State:
 
 def _confirm_slowdown(gpu: GpuHealth, later: tuple[str, ...] | None) -> GpuHealth:
     """Replace a lone HW Slowdown by the reasons of the `later` reading, if any: without heat or power brake it may be a
-    clock change, which is over three seconds later:
-    https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html"""
+    clock change, which is over three seconds later."""
+    # https://docs.nvidia.com/deploy/nvml-api/group__nvmlClocksEventReasons.html
     if gpu.slow != SLOW[:1] or later is None:
         return gpu
     return msgspec.structs.replace(gpu, slow=later)
@@ -217,8 +217,9 @@ def _parse_clocks(values: Values) -> Clocks:
 
 
 def _parse_utilization(values: Values) -> int | None:
-    """Parse the utilization. Without persistence, nvidia-smi initializes the driver itself, which can count as 100 %
-    without any program: https://github.com/jina-ai/clip-as-service/issues/254"""
+    """Parse the utilization."""
+    # Without persistence, nvidia-smi initializes the driver itself, which can count as 100 % without any program:
+    # https://github.com/jina-ai/clip-as-service/issues/254
     if values.get(("Persistence Mode",)) != "Enabled" and _has_processes(values) is False:
         return None
     # Utilization, with `GPU` (driver 580) or `Gpu` (560): 0 %

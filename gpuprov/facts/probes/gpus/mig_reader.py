@@ -135,8 +135,8 @@ def read_profiles(nvml: Nvml, device: Any) -> Any:
 
 
 def read_profile(nvml: Nvml, device: Any, number: int) -> Any:
-    """Return a profile; before branch 510 NVML does not report its name:
-    https://docs.nvidia.com/deploy/archive/R470/nvml-api/"""
+    """Return a profile; before branch 510 NVML does not report its name."""
+    # https://docs.nvidia.com/deploy/archive/R470/nvml-api/
     ask = ("DeviceGetGpuInstanceProfileInfo", device, UINT(number))
     if not hasattr(nvml.library, "nvmlDeviceGetGpuInstanceProfileInfoV"):
         return nvml.read(Unnamed, *ask)

@@ -54,9 +54,9 @@ class GpuFunction(msgspec.Struct, frozen=True, kw_only=True):
 
     def without_address(self, integrated: bool = False) -> tuple[str, ...]:
         """Name the regions that the driver needs and that have no address: registers (region 0), and the window to the
-        GPU's memory, which is the next region: 1 behind a 32-bit region 0, 2 behind a 64-bit one. An `integrated` GPU,
-        whose memory is the machine's, has no such window (https://github.com/NixOS/nixpkgs/pull/527847 shows a GB10's
-        regions)."""
+        GPU's memory, which is the next region: 1 behind a 32-bit region 0, 2 behind a 64-bit one."""
+        # An `integrated` GPU, whose memory is the machine's, has no such window
+        # (https://github.com/NixOS/nixpkgs/pull/527847 shows a GB10's regions).
         regions = {region.number: region for region in self.regions}
         first = regions.get(0)
         if first is None or not first.assigned:
@@ -181,10 +181,8 @@ done; true""",
 
 def reset_by_reboot(machine: Machine, functions: tuple[GpuFunction, ...]) -> str:
     """Explain why GPUs of this host need a reboot of the VM for a reset, instead of `nvidia-smi -r`; empty if they can
-    be reset.
-
-    https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ : in some VMs the hypervisor does not allow a reset.
-    """
+    be reset."""
+    # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ : in some VMs the hypervisor does not allow a reset.
     if not machine.kind:
         return ""
     shared = [function.address for function in functions if function.kind == "vgpu"]

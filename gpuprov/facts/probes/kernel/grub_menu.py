@@ -169,8 +169,8 @@ def parse_loader_entries(files: Mapping[str, Sequence[str]]) -> list[Entry]:
 
 def _get_sort_key(name: str) -> tuple[Any, ...]:
     """Return the sort key of an entry: NAME-VERSION-RELEASE, each compared as by rpm, as blscfg does: machine ids come
-    first, so that the entries of another machine id stay together
-    (https://github.com/rhboot/grub2/blob/fedora-39/grub-core/commands/blscfg.c)."""
+    first, so that the entries of another machine id stay together."""
+    # https://github.com/rhboot/grub2/blob/fedora-39/grub-core/commands/blscfg.c
     first, *rest = name.rsplit("-", 2)
     return tuple(package_lists.rpm_order(part)[1:] for part in (first, *rest, "", "")[:3])
 

@@ -33,8 +33,9 @@ def _find_entry(entries: Iterable[dict[str, str]], name: str) -> dict[str, str]:
 
 
 def _parse_release(entry: Mapping[str, str]) -> str:
-    """Return the kernel release of an entry. For a unified image the version is the distribution's; newer systemd lists
-    the kernel's, too (https://github.com/systemd/systemd/pull/43312)."""
+    """Return the kernel release of an entry."""
+    # For a unified image the version is the distribution's; newer systemd lists the kernel's, too
+    # (https://github.com/systemd/systemd/pull/43312).
     path = entry.get("linux", "")
     return entry.get("uname", "") if path.endswith(".efi") else parse_kernel(path) or entry.get("version", "")
 

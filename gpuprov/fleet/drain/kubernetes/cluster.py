@@ -187,10 +187,8 @@ class Cluster:
         return self._read(Node, "patch", "node", node.metadata.name, "--type=merge", f"--patch={text}", "--output=json")
 
     def evict(self, pod: Pod) -> None:
-        """Ask for the eviction of this very pod, not of another one with its name. Raises Refused, Unanswered.
-
-        https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
-        """
+        """Ask for the eviction of this very pod, not of another one with its name. Raises Refused, Unanswered."""
+        # https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
         of = {"name": pod.metadata.name, "namespace": pod.metadata.namespace}
         body = {
             "apiVersion": "policy/v1",

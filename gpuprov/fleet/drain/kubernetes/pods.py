@@ -94,8 +94,8 @@ def _budget(cluster: Cluster, pod: Pod) -> str:
 
 
 def _selects(selector: Any, labels: dict[str, str]) -> bool:
-    """Return True if a label selector matches:
-    https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors"""
+    """Return True if a label selector matches."""
+    # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
     if not isinstance(selector, dict):
         return False
     exact, rules = selector.get("matchLabels") or {}, selector.get("matchExpressions") or []

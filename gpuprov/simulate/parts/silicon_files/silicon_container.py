@@ -191,10 +191,8 @@ def show_nodes(functions: Table, state: State) -> None:
 
 
 def show_capabilities(functions: Table, state: State, *, again: bool) -> None:
-    """Make the capability files that a loaded driver has before any MIG instance exists.
-
-    https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
-    """
+    """Make the capability files that a loaded driver has before any MIG instance exists."""
+    # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/device-nodes-and-capabilities.html
     if again and state["driver"] == "nvidia":
         return
     shutil.rmtree(CAPS, ignore_errors=True)
