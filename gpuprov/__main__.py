@@ -7,7 +7,8 @@ from io import StringIO
 
 
 def run() -> None:
-    """Run `main` as its own process. It exits without Python's shutdown, which threads of Temporal's SDK may abort."""
+    """Run `main` as its own process."""
+    # It exits without Python's shutdown, which threads of Temporal's SDK may abort.
     from gpuprov.core.errors import BROKEN, GpuprovError
 
     try:

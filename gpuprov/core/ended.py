@@ -58,9 +58,9 @@ def answer(result: Mapping[str, object]) -> str:
 
 
 def unanswered(message: str) -> str:
-    """Return why sudo had no password, if the message of Ansible's ssh is only that; any other message unchanged.
-    Ansible reports it even if it sent one: the shell there ended while sudo asked, so that sudo reads the end of its
-    input."""
+    """Return why sudo had no password, if the message of Ansible's ssh is only that; any other message unchanged."""
+    # Ansible reports it even if it sent one: the shell there ended while sudo asked, so that sudo reads the end of its
+    # input.
     match = _MISSING.fullmatch(message)
     return (
         f"{match[1]} had no password: none is set (ansible_become_password), or its shell there was ended as it asked"

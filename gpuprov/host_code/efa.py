@@ -106,11 +106,9 @@ def capture_output(*command: str) -> str:
 
 
 def is_stale() -> bool:
-    """Return whether the loaded driver is another build than the one on disk.
-
-    The kernel's own has no version, and a srcversion only if the kernel was built with MODULE_SRCVERSION_ALL, which
-    Debian's is not.
-    """
+    """Return whether the loaded driver is another build than the one on disk."""
+    # The kernel's own has no version, and a srcversion only if the kernel was built with MODULE_SRCVERSION_ALL, which
+    # Debian's is not.
     if not capture_output("modinfo", "-n", "efa"):
         return False
     marks = ("srcversion", "version")

@@ -65,8 +65,9 @@ def unpack_installer(archive: str) -> str:
 
 
 def build(kernels: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Have DKMS build and install the driver for each kernel, as always against the OFED whose tree it has. DKMS builds
-    no version twice: an earlier build is removed first, and restored if the new build fails. Raises Failed."""
+    """Have DKMS build and install the driver for each kernel, as always against the OFED whose tree it has. Raises
+    Failed."""
+    # DKMS builds no version twice: an earlier build is removed first, and restored if the new build fails.
     version = find_registered(_run(["dkms", "status"], {}).stdout)
     if not version:
         raise Failed(

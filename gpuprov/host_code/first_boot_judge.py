@@ -56,11 +56,9 @@ def judge() -> str:
 
 
 def end_first_boot(known: Record) -> str:
-    """Reboot if a first boot does not end, even if /boot and /var, with all records, are what is missing in it.
-
-    A kexec may start a kernel with the first boot's words again, long after it: then the counter can be read, and
-    counts nothing.
-    """
+    """Reboot if a first boot does not end, even if /boot and /var, with all records, are what is missing in it."""
+    # A kexec may start a kernel with the first boot's words again, long after it: then the counter can be read, and
+    # counts nothing.
     if find_loader().readable() and not read_choice():
         return "no boot is counted"
     state = _complete()

@@ -101,7 +101,8 @@ def read_text(path: str) -> str:
 
 
 def write(path: str, text: str, mode: int | None = None) -> None:
-    """Write a whole file, flushed to disk before this returns: a kernel may panic next. FAT has no modes."""
+    """Write a whole file, flushed to disk before this returns: a kernel may panic next."""
+    # FAT has no modes.
     os.makedirs(os.path.dirname(path), exist_ok=True)
     scratch = path + ".gpuprov-new"
     with open(scratch, "w", encoding="utf-8", errors="surrogateescape") as file:

@@ -72,7 +72,8 @@ class Copy(NamedTuple):
 
 def find_old_copy(image: Image) -> str:
     """Return the outdated copy of the image made by kernel-install, from which systemd-boot starts the host: a run that
-    was interrupted between the two leaves one. "" if there is none. PARTITION/TOKEN/VERSION/NAME, kernel-install(8)."""
+    was interrupted between the two leaves one. "" if there is none."""
+    # PARTITION/TOKEN/VERSION/NAME, kernel-install(8).
     if not first_boot_systemd.started():
         return ""
     name, current = os.path.basename(image.path), _copy(image.path, "")
@@ -91,9 +92,10 @@ def _copy(path: str, image: str) -> Copy:
 def select_old_copy(size: int, made: int, copies: Iterable[Copy]) -> str:
     """Return the path of the outdated copy of an image of this size and time; "" if there is none.
 
-    The newest copy is the host's own: a token (machine-id) that a host had before leaves others behind. A copy with the
-    same bytes is not outdated: times on FAT are local, and shift with daylight saving and the time zone.
+    The newest copy is the host's own: a token (machine-id) that a host had before leaves others behind.
     """
+    # A copy with the same bytes is not outdated: times on FAT are local, and shift with daylight saving and the time
+    # zone.
     newest = max(copies, key=lambda copy: copy.made, default=None)
     if newest is None or newest.same or (newest.size == size and newest.made >= made - FAT):
         return ""

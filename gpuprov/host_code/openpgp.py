@@ -117,8 +117,9 @@ def replace_rpm_keys(output: str) -> str:
     """Return the text of a probe, whose lines are `@rpmkey ID-RELEASE KEY`, with the key's whole fingerprint in place
     of rpm's ID.
 
-    Before rpm 6 that ID is the last eight digits, which two keys may share. A line without a key stays unchanged.
+    A line without a key stays unchanged.
     """
+    # Before rpm 6 that ID is the last eight digits, which two keys may share.
     return re.sub(r"(?m)^@rpmkey (\w+)-(\w+) (\S+)$", complete_line, output)
 
 

@@ -70,8 +70,9 @@ def write(user: Account, text: str) -> None:
 
 
 def reload(name: str) -> bool:
-    """Have a running daemon of the user read it; return whether there is one. Done as the user, since no systemd before
-    248 reaches a user's own from outside (systemctl --user --machine=USER@.host)."""
+    """Have a running daemon of the user read it; return whether there is one."""
+    # Done as the user, since no systemd before 248 reaches a user's own from outside (systemctl --user
+    # --machine=USER@.host).
     return run_as(find_account(name), RELOAD).returncode == 0
 
 

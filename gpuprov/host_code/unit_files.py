@@ -174,10 +174,8 @@ def explain_unread(path: str, unit: Loaded) -> str:
 def find_shadows(
     path: str, text: str, unit: Loaded, texts: Mapping[str, str], own_files: Sequence[str]
 ) -> dict[str, list[str]]:
-    """Return foreign drop-ins that override settings of this file: the overridden settings by path.
-
-    systemd reads the drop-ins of a unit in the order of their names, whatever their folders: systemd.unit(5).
-    """
+    """Return foreign drop-ins that override settings of this file: the overridden settings by path."""
+    # systemd reads the drop-ins of a unit in the order of their names, whatever their folders: systemd.unit(5).
     whole = not is_drop_in(path)
     later = [drop_in for drop_in in unit.drop_ins if whole or os.path.basename(drop_in) > os.path.basename(path)]
     overrides = {

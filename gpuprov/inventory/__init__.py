@@ -99,7 +99,8 @@ def describe_unopened(file: str, why: str) -> SpecError:
 
 
 def load_reader() -> Callable[..., Resolved]:
-    """Return the reader. Importing it imports Ansible, which then reads its configuration and may print messages."""
+    """Return the reader."""
+    # Importing it imports Ansible, which then reads its configuration and may print messages.
     from contextlib import redirect_stderr
     from io import StringIO
 

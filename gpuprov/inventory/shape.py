@@ -48,8 +48,8 @@ _VARIABLE = "it is a variable: put it under vars of a group, or under a host"
 
 
 def _is_anchor(name: Any, body: Any) -> bool:
-    """Return whether a top-level key has no content of a group, only an anchor for other places. Ansible skips its
-    contents with a warning."""
+    """Return whether a top-level key has no content of a group, only an anchor for other places."""
+    # Ansible skips its contents with a warning.
     place = find_origin(name)
     if not isinstance(name, str) or body is None or place is None or not place.line:
         return False

@@ -120,8 +120,8 @@ def resolve_sources(sources: Sequence[str]) -> tuple[list[str], list[Problem]]:
 
 
 def explain_wrong_folder(path: str) -> str:
-    """Return the reason why a folder is certainly a mistake; "" if it may be an inventory. Ansible reads every file
-    below a folder and runs executable ones."""
+    """Return the reason why a folder is certainly a mistake; "" if it may be an inventory."""
+    # Ansible reads every file below a folder and runs executable ones.
     real = os.path.realpath(path)
     if real in SYSTEM or any(real == tree or real.startswith(tree + "/") for tree in SYSTEM_TREES):
         return "it is a folder of the system"

@@ -162,11 +162,9 @@ def _configure(folder: Path, private: Path, *, check: bool) -> RunnerConfig:
 
 
 def narrow(project: Path, only: object) -> None:
-    """Limit the project to the acts of this run. `only`: what is applied by host, if that is known.
-
-    Removes specifications of roles' arguments: Ansible reads and copies them for each act, and validates only those of
-    `main`.
-    """
+    """Limit the project to the acts of this run. `only`: what is applied by host, if that is known."""
+    # Removes specifications of roles' arguments: Ansible reads and copies them for each act, and validates only those
+    # of `main`.
     for file in project.glob("roles/*/meta/argument_specs.yml"):
         file.unlink()
     if isinstance(only, Mapping):

@@ -21,10 +21,8 @@ def role_files(name: str) -> dict[str, Path]:
 
 
 def plugin_files() -> dict[str, Path]:
-    """Return gpuprov's modules and action plugins, and their imports on hosts, by path beside a playbook.
-
-    Ansible looks for plugins in folders of these names beside the playbook, whatever its configuration says.
-    """
+    """Return gpuprov's modules and action plugins, and their imports on hosts, by path beside a playbook."""
+    # Ansible looks for plugins in folders of these names beside the playbook, whatever its configuration says.
     plugins = assets.root() / "plugins"
     folders = {
         "library": plugins / "modules",

@@ -77,8 +77,8 @@ def with_features(original: str, produced: str) -> str:
 
 
 def without_default(produced: str) -> str:
-    """Return daemon.json with docker's own default runtime in place of NVIDIA's, which nvidia-ctk does not revert. The
-    setting stays: docker applies its change on reload, but not its removal."""
+    """Return daemon.json with docker's own default runtime in place of NVIDIA's, which nvidia-ctk does not revert."""
+    # The setting stays: docker applies its change on reload, but not its removal.
     read = json.loads(produced)
     is_own = read.get("default-runtime") == NAME
     return json.dumps({**read, "default-runtime": "runc"}, indent=4) + "\n" if is_own else produced

@@ -129,10 +129,8 @@ def precompiled_sets(
     sets: Mapping[str, Iterable[Any]], names: Mapping[str, Iterable[str]], kernels: Iterable[str]
 ) -> dict[str, list[Any]]:
     """Return a driver's sets (see `gpuprov.rules.resolve`) with the modules of these kernels, whose `names` by flavour
-    contain `{kernel}`.
-
-    NVIDIA's packages for dnf name the kernel without the distribution's tag and what follows it.
-    """
+    contain `{kernel}`."""
+    # NVIDIA's packages for dnf name the kernel without the distribution's tag and what follows it.
     bare = [re.sub(r"\.el\d.*\Z", "", release) for release in kernels]
     more = {
         kind: [{"name": name.replace("{kernel}", kernel), "min": 0, "max": 9999} for kernel in bare for name in given]

@@ -76,8 +76,8 @@ VARIABLES: dict[Firmware, str] = {"uefi": "OVMF_VARS_4M.fd", "secure-boot": "OVM
 
 
 def board(firmware: Firmware, variables: Path) -> list[str]:
-    """Return arguments for UEFI with a machine's own variables; nothing for BIOS. Secure Boot needs SMM to protect the
-    variables from the kernel."""
+    """Return arguments for UEFI with a machine's own variables; nothing for BIOS."""
+    # Secure Boot needs SMM to protect the variables from the kernel.
     if firmware == "bios":
         return []
     smm = [*("-machine", "q35,smm=on"), *("-global", "driver=cfi.pflash01,property=secure,value=on")]

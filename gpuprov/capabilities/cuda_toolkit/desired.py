@@ -51,11 +51,9 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 
 def default_commands(version: str, state: Toolkits) -> list[list[str]]:
     """Return the commands that point /usr/local/cuda to a toolkit, set by hand, so that no newer toolkit takes it over;
-    and that let the linker find its libraries first.
-
-    NVIDIA's packages register themselves in the alternatives; one that did not is registered with the priority that
-    they have.
-    """
+    and that let the linker find its libraries first."""
+    # NVIDIA's packages register themselves in the alternatives; one that did not is registered with the priority that
+    # they have.
     place = f"{catalogue.LINK}-{version}"
     if not version or (state.link, state.by, state.mode) == (place, "alternatives", "manual"):
         return []

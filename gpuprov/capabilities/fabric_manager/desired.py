@@ -244,10 +244,9 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
 def make(ctx: Ctx) -> Mapping[str, Json]:
     """Return the role's values. `of`: its name. The transaction: `install`, `remove`, `hold`, `release`; `later`: what
     it waits for. The values of its files and lines. `reboot`: the reason for one. `runtime`: the units at a boot, once
-    the package is there.
-
-    Everything that holds GPUs is stopped for another package, since its own scripts may stop or restart the daemon, and
-    with it every CUDA job (ABORT_CUDA_JOBS_ON_FM_EXIT)."""
+    the package is there."""
+    # Everything that holds GPUs is stopped for another package, since its own scripts may stop or restart the daemon,
+    # and with it every CUDA job (ABORT_CUDA_JOBS_ON_FM_EXIT).
     decision, service = decided(ctx), daemon(ctx)
     if decision.problem and not decision.source:
         raise ProbeFailed(decision.problem, decision.hint)

@@ -64,8 +64,8 @@ def hardware(ctx: Ctx) -> Outcome:
 
 
 def lacking(ctx: Ctx) -> list[str]:
-    """Return the modules that the running kernel lacks, and that nothing in the spec provides. The kernel's number
-    proves nothing about them: distributions backport."""
+    """Return the modules that the running kernel lacks, and that nothing in the spec provides."""
+    # The kernel's number proves nothing about them: distributions backport.
     brought = getattr(ctx.host.capabilities.get("rdma"), "stack", "") == "doca-ofed"
     if brought or ctx.facts.get(system.CONTAINER) or comes_with_driver(ctx):
         return []

@@ -95,8 +95,8 @@ def _check_p2pdma(host: HostSpec, block: Gds) -> Iterable[Problem]:
 
 
 def contribute(host: HostSpec, block: Gds) -> Kernel | None:
-    """Return the module that must be built for the next kernel, or the options of modules for PCI P2PDMA on x86.
-    Nothing is added to modules_load: kernel would load it before nvidia_driver has loaded what it needs."""
+    """Return the module that must be built for the next kernel, or the options of modules for PCI P2PDMA on x86."""
+    # Nothing is added to modules_load: kernel would load it before nvidia_driver has loaded what it needs.
     if block.path == "nvidia-fs":
         return Kernel(modules_built=(catalogue.MODULE,))
     if host.gpu and host.gpu.model.startswith(pcie.ARM_GPUS):

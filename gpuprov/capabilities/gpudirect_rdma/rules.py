@@ -111,11 +111,9 @@ def _check_cuda(host: HostSpec, block: GpudirectRdma, method: str) -> Iterable[P
 
 def contribute(_host: HostSpec, block: GpudirectRdma) -> Kernel | None:
     """Return the options of the modules. The other peer module is not blacklisted: that only blocks modules loaded by
-    an alias, and it has none.
-
-    Nothing is added to modules-load: early in the boot the module would hold the ib_core that openibd is to replace. A
-    unit after openibd loads it.
-    """
+    an alias, and it has none."""
+    # Nothing is added to modules-load: early in the boot the module would hold the ib_core that openibd is to replace.
+    # A unit after openibd loads it.
     options: dict[str, dict[str, Scalar]] = {}
     if values := parameters(block):
         options |= {name: dict(values) for name in catalogue.get_method("nvidia_peermem").modules}

@@ -32,7 +32,8 @@ def describe_gpus(rows: Sequence[tuple[GpuHealth, str]]) -> str:
 
 
 def concern(outcome: Outcome, addresses: Iterable[str]) -> Outcome:
-    """Return the outcome with the devices that it is about. The kernel log names them without their function."""
+    """Return the outcome with the devices that it is about."""
+    # The kernel log names them without their function.
     given = [normalize_address(address) for address in addresses if address]
     known = [address if "." in address else f"{address}.0" for address in given]
     return msgspec.structs.replace(outcome, devices=tuple(dict.fromkeys(known)))

@@ -72,7 +72,8 @@ def _foresee_without_driver(spec: HostSpec, block: Mig, facts: Facts) -> list[ho
 
 
 def _make_gpu_on_bus(index: int, function: pci.PciFunction) -> mig.MigGpu | None:
-    """Return a GPU as NVML will show it; None for an unknown model. NVML has device and vendor in one number."""
+    """Return a GPU as NVML will show it; None for an unknown model."""
+    # NVML has device and vendor in one number.
     (vendor, device), (owner, board) = (
         identifier.upper().split(":") for identifier in (function.identifier, function.subsystem)
     )

@@ -116,11 +116,9 @@ class DriverPackages(msgspec.Struct, frozen=True, kw_only=True):
         return resolve.other_names([entry for entry in self.others if entry.get("built")], installed)
 
     def of_source(self, source_package: str, version: str = "") -> bool:
-        """Return whether a package of this source package, and of this version, belongs to the driver.
-
-        Packages that NVIDIA ships beside it with versions of their own do not: nvidia-driver-selinux 0.1, which
-        nvidia-kmod-common of EL requires from 610 on.
-        """
+        """Return whether a package of this source package, and of this version, belongs to the driver."""
+        # Packages that NVIDIA ships beside it with versions of their own do not: nvidia-driver-selinux 0.1, which
+        # nvidia-kmod-common of EL requires from 610 on.
         like = not version or re.match(r"([0-9]+:)?[0-9]{3}\.[0-9]", version)
         return bool(like) and any(re.fullmatch(pattern, source_package) for pattern in self.sources)
 

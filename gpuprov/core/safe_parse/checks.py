@@ -47,9 +47,10 @@ def check_toml(text: str) -> None:
 def check_yaml(text: str) -> None:
     """Raise Unreadable where a YAML text nests too deep, refers to itself, or its aliases or a number are too much.
 
-    A text that is no YAML passes as far as it goes: its reader says what is wrong with it. Not with a line that is too
-    long: Ansible looks through it for what may be meant, and takes the square of its length.
+    A text that is no YAML passes as far as it goes: its reader says what is wrong with it.
     """
+    # Not with a line that is too long: Ansible looks through it for what may be meant, and takes the square of its
+    # length.
     import yaml as reader
 
     loader: Any = getattr(reader, "CSafeLoader", reader.SafeLoader)

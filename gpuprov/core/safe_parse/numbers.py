@@ -14,10 +14,8 @@ def is_whole(text: str) -> bool:
 
 
 def parse_whole(text: str) -> int | None:
-    """A whole number without sign, of ASCII digits; None for anything else, and for what does not fit 64 bits.
-
-    Python's own `isdigit` is true for `²`, which `int` refuses.
-    """
+    """A whole number without sign, of ASCII digits; None for anything else, and for what does not fit 64 bits."""
+    # Python's own `isdigit` is true for `²`, which `int` refuses.
     return int(text) if is_whole(text) else None
 
 

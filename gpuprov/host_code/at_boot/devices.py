@@ -170,9 +170,10 @@ def select_ports(driver: str, rows: list[list[str]], nets: Mapping[str, str]) ->
 def find_sub_devices(devices: list[RdmaDevice]) -> list[RdmaDevice]:
     """Return the devices with types of sub-devices if no `rdma` reports them, such as that of iproute2 before 6.11.
 
-    A sub-device has its parent's PCI function and node GUID. The parent has one port, made from its planes; an SMI
-    device has a port for each plane (mlx5_ib_add_sub_dev and num_plane, drivers/infiniband/hw/mlx5/main.c).
+    A sub-device has its parent's PCI function and node GUID.
     """
+    # The parent has one port, made from its planes; an SMI device has a port for each plane (mlx5_ib_add_sub_dev and
+    # num_plane, drivers/infiniband/hw/mlx5/main.c).
     alike: dict[tuple[str, str], list[RdmaDevice]] = {}
     for device in devices:
         if device.driver == "mlx5_core" and device.address and device.type == HCA and device.ports:

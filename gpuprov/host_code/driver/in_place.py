@@ -17,10 +17,8 @@ CONF = "dkms.conf"
 
 
 def list_kernels_without(family: str, package: str, module: str, flavour: str, kernels: Sequence[str]) -> list[str]:
-    """List the kernels whose modules are not those of the DKMS package. Raises Failed.
-
-    DKMS reports "installed" even if the module's file is missing, or has the other flavour: modinfo checks that.
-    """
+    """List the kernels whose modules are not those of the DKMS package. Raises Failed."""
+    # DKMS reports "installed" even if the module's file is missing, or has the other flavour: modinfo checks that.
     dkms_module = read_source(family, package)
     return [kernel for kernel in kernels if not _is_there(dkms_module, kernel, module, flavour)]
 
@@ -85,8 +83,9 @@ def _is_there(dkms_module: Source, kernel: str, module: str, flavour: str) -> bo
 
 def register(version: str, flavour: str, kernels: Sequence[str]) -> list[str]:
     """Have DKMS build and install the modules that NVIDIA's installer registered, for each kernel that lacks them;
-    return these kernels. Raises Failed. An installer whose registration fails only warns, and installs the modules
-    itself: DKMS would build none for the next kernel."""
+    return these kernels. Raises Failed."""
+    # An installer whose registration fails only warns, and installs the modules itself: DKMS would build none for the
+    # next kernel.
     conf = f"{dkms.SOURCES}/nvidia-{version}/{CONF}"
     if not os.path.isfile(conf):
         raise Failed(f"{conf} is not there: DKMS has no source to build")

@@ -41,7 +41,8 @@ class Nvml:
         self.lib.nvmlInit()
 
     def close(self) -> None:
-        """Close the session. Does nothing if it is closed already: after a reset that NVML did not survive."""
+        """Close the session."""
+        # Does nothing if it is closed already: after a reset that NVML did not survive.
         with contextlib.suppress(self.lib.NVMLError_Uninitialized):
             self.lib.nvmlShutdown()
 

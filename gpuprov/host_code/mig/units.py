@@ -13,12 +13,12 @@ UNIT = re.compile(r"(?<=/)[^/]*\.(?:service|scope)(?=/|\Z)")
 
 
 def find_unit(pid: int | str, root: str = "/") -> str:
-    """Return the unit of this host that a process is in, or "". A unit below another one, because a user or a container
-    has its own systemd, is appended to that: `user@1000.service/nvidia-dcgm.service` is not the host's
-    `nvidia-dcgm.service`.
+    """Return the unit of this host that a process is in, or "".
 
     Raises OSError if the process cannot be examined.
     """
+    # A unit below another one, because a user or a container has its own systemd, is appended to that:
+    # `user@1000.service/nvidia-dcgm.service` is not the host's `nvidia-dcgm.service`.
     try:
         first = read_paths("1", root)
     except OSError:

@@ -69,7 +69,8 @@ def list_processes(nvml: Nvml, device: Any) -> Iterator[Any]:
 
 
 def list_holders(cards: list[Card]) -> Iterator[tuple[int, tuple[int, int | None, int | None], bool]]:
-    """Yield processes with a device file open. A CUDA program has nvidia-uvm open beside the GPU's own."""
+    """Yield processes with a device file open."""
+    # A CUDA program has nvidia-uvm open beside the GPU's own.
     minors = {card.minor: card.gpu.index for card in cards}
     caps = list_capabilities(cards)
     for pid, names in _open_files():

@@ -140,8 +140,8 @@ class Dnf:
 
 
 def makecache(*options: str, patience: float) -> str:
-    """Fetch the lists of some repositories; return the problem. Waits at most so many seconds for another dnf: dnf
-    itself waits for ever."""
+    """Fetch the lists of some repositories; return the problem."""
+    # Waits at most so many seconds for another dnf: dnf itself waits for ever.
     words = ["dnf", "-q", "-y", "--setopt=timeout=30", "--setopt=retries=2", "--setopt=exit_on_lock=1", *options]
     until = time.monotonic() + patience
     while (ran := run([*words, "makecache", "--refresh"])).status == LOCKED and time.monotonic() < until:

@@ -26,11 +26,9 @@ def format_version(package: Any) -> str:
 
 
 def open_base(request: Request, expire: int = -1, available: bool = True, installed: bool = True) -> Any:
-    """Return a base with packages and repositories; without installed packages, if they are not to count.
-
-    versionlock takes no part: `dnf_locks.apply` does its work for foreign packages. show-leaves works only on a
-    terminal.
-    """
+    """Return a base with packages and repositories; without installed packages, if they are not to count."""
+    # versionlock takes no part: `dnf_locks.apply` does its work for foreign packages. show-leaves works only on a
+    # terminal.
     base = dnf.Base()
     conf = base.conf
     # Of a bundle: its packages are then all that dnf sees. Or of sources that are still to be added, beside the host's

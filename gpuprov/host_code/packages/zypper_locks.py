@@ -165,10 +165,8 @@ def lift_locks(
     own_names: Collection[str], patterns: Collection[str], shut_out: Mapping[str, Collection[str]]
 ) -> Iterator[dict[str, str]]:
     """Yield an environment in which the locks of these packages are not in effect, and these versions of packages
-    cannot be installed.
-
-    The file of locks stays unchanged: zypper reads another one, with the rest of its configuration.
-    """
+    cannot be installed."""
+    # The file of locks stays unchanged: zypper reads another one, with the rest of its configuration.
 
     def free(block: str) -> bool:
         name = name_of(block)

@@ -54,8 +54,8 @@ def lines(block: Rdma, devices: Iterable[RdmaDevice]) -> tuple[str, ...]:
 
 
 def choosing(block: Rdma, devices: Iterable[RdmaDevice]) -> list[tuple[str, RdmaPort]]:
-    """Return the Ethernet ports whose GIDs NCCL chooses from, each with its place. NCCL connects its queue pairs
-    itself, which an iWARP device does not support."""
+    """Return the Ethernet ports whose GIDs NCCL chooses from, each with its place."""
+    # NCCL connects its queue pairs itself, which an iWARP device does not support.
     return [
         (f"{device.name} port {port.number}", port)
         for device in select_devices(block, tuple(devices))
@@ -65,8 +65,8 @@ def choosing(block: Rdma, devices: Iterable[RdmaDevice]) -> list[tuple[str, Rdma
 
 
 def _list_network_lines(block: Rdma, chosen: Sequence[RdmaDevice]) -> list[Line]:
-    """Return the lines for the devices that NCCL uses, and their GIDs. NCCL uses AWS's EFA through a plugin, which
-    finds the devices itself."""
+    """Return the lines for the devices that NCCL uses, and their GIDs."""
+    # NCCL uses AWS's EFA through a plugin, which finds the devices itself.
     if block.fabric == "efa":
         return []
     usable = [device for device in chosen if device.node_type != IWARP]

@@ -227,7 +227,8 @@ def _parse_utilization(values: Values) -> int | None:
 
 
 def _parse_used_memory(values: Values) -> int | None:
-    """Parse the memory in use. Before driver 510, the reserved part of a vGPU (2 GiB of 24) counts as used."""
+    """Parse the memory in use."""
+    # Before driver 510, the reserved part of a vGPU (2 GiB of 24) counts as used.
     mode = _get_either(values, "GPU Virtualization Mode", "Virtualization Mode", "Virtualization mode")
     if mode == "VGPU" and ("FB Memory Usage", "Reserved") not in values:
         return None

@@ -61,9 +61,9 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
         return self.boot if self.since is None else self.since
 
     def booted(self) -> float:
-        """The time from which lines belong to this boot. If only this boot was requested, all do: the first ones may
-        bear the time of a clock that was wrong until the network set it, and the kernel counts back from the right
-        time."""
+        """The time from which lines belong to this boot."""
+        # If only this boot was requested, all do: the first ones may bear the time of a clock that was wrong until the
+        # network set it, and the kernel counts back from the right time.
         return 0.0 if self.since is None else self.boot
 
     def missing(self) -> float | None:

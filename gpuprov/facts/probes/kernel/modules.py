@@ -234,8 +234,8 @@ class BuiltModule(msgspec.Struct, frozen=True):
 
     @property
     def fits(self) -> bool:
-        """True if this kernel can load it. One that weak-updates links was built for another kernel with the same
-        symbols."""
+        """True if this kernel can load it."""
+        # One that weak-updates links was built for another kernel with the same symbols.
         return bool(self.path) and ("/weak-updates/" in self.path or self.kernel in ("", self.release))
 
 

@@ -40,7 +40,7 @@ done
 
 def search(*patterns: str) -> str:
     """Return shell that prints `rpm|NAME|EPOCH|VERSION|RELEASE|ARCHITECTURE` of every version that the enabled
-    repositories offer of these patterns. Repositories that were never fetched are left out: zypper would fetch them in
-    spite of --no-refresh."""
+    repositories offer of these patterns."""
+    # Repositories that were never fetched are left out: zypper would fetch them in spite of --no-refresh.
     # It waits for no lock: https://github.com/openSUSE/libzypp/blob/master/zypp/ZYppFactory.cc
     return _SEARCH % " ".join(f"'{pattern}'" for pattern in patterns)
