@@ -110,6 +110,7 @@ def read_settings() -> dict[str, str]:
     with contextlib.suppress(OSError), open(SETTINGS, encoding="utf-8", errors="replace") as file:
         for line in file:
             name, _, value = line.strip().partition("=")
+            # NVIDIA_CTK_CDI_GENERATE_DEVICE_NAME_STRATEGIES="uuid"
             if re.match(r"NVIDIA_CTK_[A-Z_]+\Z", name):
                 values[name] = re.sub(r"""\A(["'])(.*)\1\Z""", r"\2", value.strip())
     return values

@@ -58,6 +58,9 @@ def expanded(options: str, environment: Mapping[str, str]) -> list[str]:
 
 def entries() -> dict[str, list[str]]:
     """Return the words of each boot entry, by the entry's name in messages."""
+    # EL 8: grub.cfg has the words that count where grubenv lacks them:
+    #     set kernelopts="root=/dev/rl ro iommu=on quiet"
+    # grubenv: kernelopts=root=/dev/rl ro iommu=on quiet
     fallback = re.search(r'set kernelopts="(.*)"', read(BOOT + "/grub2/grub.cfg"))
     environment = {"kernelopts": fallback.group(1)} if fallback else {}
     environment.update(re.findall(r"^(\w+)=(.*)$", read(BOOT + "/grub2/grubenv"), re.MULTILINE))

@@ -81,6 +81,9 @@ def build(kernels: Sequence[str], environment: Mapping[str, str]) -> None:
 
 def find_registered(status: str) -> str:
     """Return the newest version of erdma that `dkms status` lists; "" if none."""
+    # `dkms status` of DKMS 3, then of DKMS 2:
+    #     erdma/1.0.2, 6.1.0, x86_64: installed
+    #     erdma, 0.2.37, 5.10, x86_64: installed
     devices = re.findall(r"^erdma[,/] *([^,: ]+)", status, re.MULTILINE)
     return max(devices, key=lambda version: [int(number) for number in re.findall("[0-9]+", version)], default="")
 

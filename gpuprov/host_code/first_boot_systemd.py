@@ -55,6 +55,7 @@ def why_not(
     `line`: kernel-install has a command line of its own."""
     if container:
         return "a container has no bootloader"
+    # The EFI variable LoaderInfo names the loader: systemd-boot 252.39-1~deb12u2
     version = re.search(r"[0-9]+", info)
     if version is None or int(version[0]) < SINCE:
         return f"{info or 'systemd-boot'} has its menu in another order; boots are counted since {SINCE}"

@@ -19,6 +19,11 @@ PEER_MEMORY = "nvidia.peermem[: ]|nv_peer_mem[: ]|nv_mem(ERR|INFO)? "
 # A message of NVIDIA's driver that continues in the next line: nv.c and nv-pci.c in
 # https://github.com/NVIDIA/open-gpu-kernel-modules/tree/main/kernel-open/nvidia, os-pci.c and osinit.c below
 # src/nvidia.
+# It prints such a message line by line, as that about two versions:
+#     NVRM: API mismatch: the client has the version 390.25, but
+#     NVRM: this kernel module has the version 390.12.  Please
+#     NVRM: make sure that this kernel module and all NVIDIA driver
+#     NVRM: components have the same version.
 _OPEN = r"NVRM: (The NVIDIA |API mismatch: )(.*[^.])?$|NVRM: This PCI I/O region .*:$"
 _BEGINS = "(Xid |The NVIDIA |API mismatch|This PCI |GPU |loading )"
 """Beginnings of another message, in case the lines between are missing."""

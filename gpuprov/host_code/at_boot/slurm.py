@@ -221,6 +221,7 @@ def _format_file(path: str) -> str:
 def unfit(config: Config, state: State, log: str) -> str:
     """Return why these GPUs are not fit for work, in one line; empty if they are. `log`: the kernel's, since the
     boot."""
+    # [  966.503025] NVRM: Xid (PCI:0000:10:1c): 63, pid=1896, Row Remapper: New row marked for remapping, ...
     pattern, texts = re.compile(config["xid"]), (line.partition("] ")[2] or line for line in log.splitlines())
     logged = {(match[1], match[2]) for text in texts if (match := pattern.match(text))}
     fatal = sorted((address, number) for address, number in logged if number in config["xids"])

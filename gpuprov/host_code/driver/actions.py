@@ -39,6 +39,7 @@ def build_aside(family: str, params: Asked, check: bool) -> Answer:
 
 
 def _fix(family: str, output: str) -> str:
+    # /bin/sh: line 1: g++: command not found
     absent = re.search(r"([^ /]+): command not found", output)
     if not absent:
         return (

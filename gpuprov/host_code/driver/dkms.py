@@ -14,6 +14,7 @@ TREE = "/var/lib/dkms"
 SOURCES = "/usr/src"
 KERNELS = "/lib/modules"
 TOOLSETS = "/opt/rh"
+# /bin/sh: line 1: g++: command not found
 ERRORS = re.compile(r": (fatal )?error:|^ERROR: |: command not found")
 
 
@@ -39,6 +40,7 @@ class Source(NamedTuple):
 def parse_dkms_conf(conf: str) -> Source:
     """Parse this dkms.conf."""
     with open(conf, encoding="utf-8", errors="replace") as file:
+        # dkms.conf is a shell script: PACKAGE_VERSION="570.124.06"
         match = re.search(r'^PACKAGE_VERSION="?([^"\n]*)', file.read(), re.MULTILINE)
     version = match[1] if match else ""
     folder = os.path.basename(os.path.dirname(conf))
@@ -60,6 +62,7 @@ def build_environment(kernel: str) -> Mapping[str, str]:
     # https://github.com/NVIDIA/open-gpu-kernel-modules/issues/791 A kernel may have another compiler than the system's:
     # https://docs.nvidia.com/datacenter/tesla/driver-installation-guide/615/oracle-linux.html
     variables = {"KERNEL_UNAME": kernel}
+    # CONFIG_CC_VERSION_TEXT="gcc (GCC) 14.2.1 20250110 (Red Hat 14.2.1-7)"
     compiler = re.search(
         r'^CONFIG_CC_VERSION_TEXT="gcc[^"]*\) (\d*)\.', peek(f"{KERNELS}/{kernel}/build/.config"), re.MULTILINE
     )

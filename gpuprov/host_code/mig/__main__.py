@@ -67,6 +67,7 @@ def list_bound_gpus() -> list[str]:
     for address in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         try:
             with open(os.path.join(folder, address, "information"), encoding="utf-8", errors="replace") as file:
+                # /proc/driver/nvidia/gpus/0001:12:00.0/information: `GPU Excluded:    Yes`
                 excluded = re.search(r"^GPU Excluded:\s*Yes", file.read(), re.MULTILINE)
         except OSError:
             excluded = None

@@ -9,6 +9,8 @@ import re
 #
 # https://man7.org/linux/man-pages/man7/cgroups.7.html
 LINE = re.compile(r"\d+:(?:name=systemd)?:(/.*)")
+# 0::/system.slice/nvidia-dcgm.service
+# 1:name=systemd:/system.slice/nvidia-dcgm.service
 UNIT = re.compile(r"(?<=/)[^/]*\.(?:service|scope)(?=/|\Z)")
 
 

@@ -146,6 +146,10 @@ def read_node(path: str) -> Node | None:
     """Return the device node that a capability's file names; None if it names none."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
+            # /proc/driver/nvidia/capabilities/gpu0/mig/gi2/access:
+            #     DeviceFileMinor: 21
+            #     DeviceFileMode: 292
+            #     DeviceFileModify: 1
             values = dict(re.findall(r"^DeviceFile(Minor|Mode|Modify): (\d+)", file.read(), re.MULTILINE))
         return Node(f"/dev/nvidia-caps/nvidia-cap{values['Minor']}", int(values["Mode"]), values.get("Modify") != "0")
     except (OSError, KeyError):

@@ -107,8 +107,10 @@ def find_reason(lines: Sequence[str]) -> str:
 
 def shorten_row(line: str) -> str:
     """Return a line of apt-get -s without old versions and sources."""
+    # Remv nvidia-kernel-dkms [535.1-1]
     if match := re.match(r"Remv (\S+)", line):
         return match[0]
+    # Inst libssl3 [3.0.2-0ubuntu1.10] (3.0.2-0ubuntu1.15 Ubuntu:22.04/jammy-security [amd64])
     match = re.match(r"Inst (\S+)(?: \[[^]]*\])? \((\S+)", line)
     return f"Inst {match[1]} {match[2]}" if match else ""
 

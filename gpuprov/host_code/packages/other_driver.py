@@ -203,6 +203,10 @@ def find_owner(path: str) -> str:
         ran = run([*OWNERS.get(family.read_family(), _RPM), place])
         owners = [line for line in ran.lines if not line.startswith(("diversion ", "local diversion "))]
         if not ran.status and owners:
+            # `dpkg -S` of a file with one owner, with two, and of a diverted one:
+            #     libc6:amd64: /usr/lib/x86_64-linux-gnu/libc.so.6
+            #     dash, bash: /usr/bin/sh
+            #     diversion by dash from: /bin/sh
             return re.split("[,:]", owners[0])[0]
     return ""
 

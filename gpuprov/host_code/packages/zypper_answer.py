@@ -52,6 +52,7 @@ def list_offered(answer: ElementTree.Element, archs: tuple[str, ...]) -> dict[st
 def list_failed_scripts(ran: Ran) -> list[str]:
     """Return scripts of packages that failed although the packages are installed, in rpm's words."""
     lines = (line for each in parse_tree(ran).iter("message") for line in (each.text or "").splitlines())
+    # warning: %post(a-1) scriptlet failed, exit status 3
     failed = [line.strip() for line in lines if re.search(r"script(let)? failed", line)]
     return failed or (
         ["a script of a package failed: see /var/log/zypp/history"] if ran.status == SCRIPT_FAILED else []

@@ -60,6 +60,11 @@ def explain_unheeded() -> str:
 def split_blocks(text: str) -> list[str]:
     """Return the locks in the text of the file, each with its lines; a line without a colon ends a lock, as a blank
     line does."""
+    # /etc/zypp/locks has a block for each lock:
+    #     type: package
+    #     match_type: glob
+    #     case_sensitive: on
+    #     solvable_name: gp-driver
     groups: list[list[str]] = [[]]
     for line in text.splitlines():
         if line.startswith("#") or ":" in line:

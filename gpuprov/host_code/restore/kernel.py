@@ -38,6 +38,7 @@ def find_path(setting: Lasting) -> str:
         return os.path.join(governor.POLICIES, os.path.basename(setting.device), "scaling_governor")
     if setting.check != "kernel.hugepages":
         return running_kernel.find_sysctl_path(setting.name)
+    # The kernel has a folder for each size: /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages.
     size = re.fullmatch(r"hugepages (\d+)([MG])", find_key(setting))
     kib = int(size[1]) * KIB[size[2]] if size else 0
     return os.path.join(PAGES, f"hugepages-{kib}kB", "nr_hugepages")
