@@ -13,6 +13,7 @@ from gpuprov.hardware.topology.fabric import SWITCH_RESET, list_fatal_errors
 Ctx = Context[FabricManager]
 JOURNAL = f"journalctl -u {catalogue.UNIT} -n 30"
 # https://github.com/NVIDIA/gpu-operator/issues/544
+# fabric manager NVIDIA GPU driver interface version 535.309.01 don't match with driver version 535.309.99.
 MISMATCH = re.compile(r"interface version (\S+) (?:don't|doesn't|do not|does not) match with driver version ([\d.]*\d)")
 
 

@@ -27,6 +27,7 @@ HERE = "nvidia_driver"
 problem = report_under(HERE)
 EXACT = re.compile(r"\d{3}(\.\d+){1,2}")
 # File names as NVIDIA gives them: https://download.nvidia.com/XFree86/Linux-x86_64/
+# NVIDIA-Linux-x86_64-535.261.03.run
 NAMED = re.compile(r"NVIDIA-Linux-\w+-(\d{3}(?:\.\d+){1,2})(?:[-\w]*)\.run\Z")
 NEEDED = (*BASE_PROBES, runfile.RUNFILE, nvidia.DRIVER, system.CONTAINER)
 IN_TREE = ("nouveau", "NovaCore")

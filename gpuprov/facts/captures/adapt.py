@@ -29,6 +29,8 @@ def dpkg(text: str) -> str:
     rows = []
     architecture = "amd64"
     for line in text.splitlines():
+        # ii  libnvidia-compute-515:amd64   515.43.04-0ubuntu1   amd64   NVIDIA libcompute package
+        # rc  linux-modules-nvidia-470-5.14.0-1011-oem   5.14.0-1011.11   amd64   Linux kernel nvidia ...
         match = re.match(r"([uihrp][ncHUFWti][R ]?)\s+(\S+)\s+(\S+)(?:\s+(\S+))?", line)
         if match:
             name, _, arch = match[2].partition(":")
@@ -58,6 +60,7 @@ def fabric(text: str) -> str:
 
 def smi_rows(text: str) -> str:
     """Convert `nvidia-smi -q` to a row per GPU as --query-gpu prints it, or its error."""
+    # Driver Version                                         : 580.159.04
     driver = re.search(r"^Driver Version\s*: (\S+)", text, re.MULTILINE)
     if driver is None:
         return text
@@ -136,6 +139,11 @@ def ibstat(text: str) -> str:
     """Convert `ibstat` to the form of the reader of RDMA devices; it does not say PCI functions and drivers."""
     rows = []
     for block in re.split(r"^\s*(?=CA ')", text, flags=re.MULTILINE):
+        # CA 'mlx5_0'
+        #         CA type: MT4129
+        #         Port 1:
+        #                 State: Active
+        #                 Rate: 200
         if not (name := re.match(r"CA '([\w.-]{1,60})'", block)):
             continue
         kind = re.search(r"CA type: *MT(\d{4,5})\s*$", block, re.MULTILINE)

@@ -16,6 +16,10 @@ from gpuprov.facts.captures.model import Pieces
 HEAD = "Start of NVIDIA bug report log file"
 END = "End of NVIDIA bug report log file."
 _END = re.compile(rf"^{re.escape(END)}\s*$", re.MULTILINE)
+# A section begins with a line of underscores, then its file and the file's `ls`:
+#     ____________________________________________
+#     *** /proc/cmdline
+#     *** ls: -r--r--r-- 1 root root 0 2026-11-19 14:06:53.000000000 +0000 /proc/cmdline
 _RULE = re.compile(r"^_{40,}\s*$", re.MULTILINE)
 _FILE = re.compile(r"\*\*\* (/\S+)(?: (does not exist|is not readable))?\s*\Z")
 _ROOT = "/.bottlerocket/rootfs"
@@ -30,6 +34,9 @@ window manager, the kind of driver."""
 _COMMAND = re.compile(rf"(?:{'|'.join(_HEADINGS)})\s*\Z")
 _UNAME = re.compile(r"^uname: (\S+ (\S+) .*)\n", re.MULTILINE)
 _DATE = re.compile(r"^Date: (.*)\n", re.MULTILINE)
+# Scanning kernel log files for NVIDIA kernel messages:
+#
+#   journalctl -b -0:
 _SEARCHED = re.compile(
     r"^ *journalctl -b -0:[ \t]*\n(.*?)(?=^ *(?:journalctl -b -[1-9]|/\S+):|^_{40,}|\Z)", re.MULTILINE | re.DOTALL
 )

@@ -4,6 +4,7 @@ import re
 
 from gpuprov.facts.probes.host import pci
 
+# da:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100 SXM4 40GB] [10de:20b0] (rev a1)
 _FUNCTION = re.compile(
     r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[([0-9a-f]{4})\]: .*\[10de:([0-9a-f]{4})\](?: \(|\Z)"
 )
@@ -30,6 +31,8 @@ def convert_functions(text: str) -> str:
             rows.append([address, "0x10de", f"0x{match[3]}", "0x0000", "0x0000", f"0x{match[2]}00", ""])
         elif not line.startswith((" ", "\t")):
             rows.append([])  # a function of another vendor: what follows is its own
+        #         Subsystem: Hewlett-Packard Company Device [103c:85fc]
+        #         Kernel driver in use: nvidia
         elif rows and rows[-1] and (match := re.match(r"\s+Kernel driver in use: (\S+)", line)):
             rows[-1][6] = match[1]
         elif rows and rows[-1] and (match := re.match(r"\s+Subsystem: .*\[([0-9a-f]{4}):([0-9a-f]{4})\]", line)):

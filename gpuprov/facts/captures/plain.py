@@ -29,6 +29,7 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (IBSTAT, re.compile(r"^\s*CA '[\w.-]{1,60}'\s*\n\s+CA type:", re.MULTILINE)),
     (LSPCI, re.compile(rf"^{_ADDRESS} .*\[{_ID}\]: .*\[{_ID}:{_ID}\]", re.MULTILINE)),
 )
+# 61:00.0 3D controller: NVIDIA Corporation Device 2331 (rev a1)
 _NAMELESS = re.compile(rf"\A\s*{_ADDRESS} [A-Z0-9][\w/ -]{{2,60}}: ")
 """lspci without -nn: names alone, which are what the machine's own list says."""
 

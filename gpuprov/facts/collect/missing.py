@@ -8,6 +8,7 @@ PACKAGES = {
     "docker": ("docker client", "see https://docs.docker.com/engine/install"),
 }
 """Programs needed to reach hosts, and their packages."""
+# [Errno 2] No such file or directory: 'ssh'
 _ERROR = re.compile(r"\[Errno (2|13)\] (?P<why>[^:]+): '(?P<name>.+)'\Z")
 """Pattern of Python's messages for ENOENT and EACCES."""
 

@@ -17,7 +17,7 @@ from gpuprov.drift.judge import VERSION
 from gpuprov.explain.choosing import LONGEST_LINE
 from gpuprov.explain.messages import symptoms_in
 from gpuprov.facts.captures import adapt, lspci
-from gpuprov.facts.collect import reasons
+from gpuprov.facts.collect import reason_rules
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.containers import container_toolkit
 from gpuprov.facts.probes.driver import cuda_toolkit
@@ -66,7 +66,7 @@ CASES: dict[str, tuple[Callable[[str], object], str]] = {
     "explain: an Xid without its number": (symptoms_in, XID),
     "drift: digits": (VERSION.findall, "0"),
     "Xid 154: brackets": (lambda text: judge(event(text)), "to 0xa ("),
-    "sudo: an option": (reasons._WARNINGS.search, "a"),
+    "sudo: an option": (reason_rules.WARNINGS.search, "a"),
     "slurm: a long word": (PARAMETER.findall, "a"),
     "slurm: brackets": (GRES.findall, "a:a("),
     "yaml: a long number that is none": (lambda text: safe_parse.parse_yaml(f"{text}x"), "6"),

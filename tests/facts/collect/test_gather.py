@@ -15,7 +15,7 @@ import pytest
 
 from gpuprov.core.errors import UnreachableError
 from gpuprov.export import capture
-from gpuprov.facts.collect import gather, reasons
+from gpuprov.facts.collect import gather, reason_rules
 from gpuprov.facts.collect.command import build
 from gpuprov.facts.collect.gather import HostFacts
 from gpuprov.facts.collect.script import TIMED_OUT, UID, compose, split
@@ -216,7 +216,7 @@ def test_an_outage_has_one_reason() -> None:
     assert {one.reason for one in found if isinstance(one, Unreached)} == {
         f"ssh: connect to port {ports}: Connection refused"
     }
-    assert {one.advice for one in found if isinstance(one, Unreached)} == {reasons.AWAY}
+    assert {one.advice for one in found if isinstance(one, Unreached)} == {reason_rules.AWAY}
     assert "127.0.0.2" in found[1].hint
     assert found[1].message.startswith(f"gpu02 (127.0.0.2:{ports}): ssh: connect")
 

@@ -22,6 +22,7 @@ PATH = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 # Lines of kubectl's own log, before its complaint: https://github.com/kubernetes/klog
+# E1123 18:42:07.447994 1 memcache.go:265] "Unhandled"
 LOGGED = re.compile(rb"^[EWI][0-9]{4} [^\n]*\n?", re.MULTILINE)
 
 

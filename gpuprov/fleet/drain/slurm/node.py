@@ -15,6 +15,9 @@ ALIASES = {"DRAINED": "DRAIN", "DRAINING": "DRAIN", "FAILING": "FAIL"}
 # Suffixes of a state, in versions that write `DOWN*+DRAIN`:
 # https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES
 MARKS = {"*": "NOT_RESPONDING", "@": "REBOOT", "^": "REBOOT"}
+# NodeName=gpu1 Arch=x86_64
+#    State=DOWN*+DRAIN ThreadsPerCore=2
+#    Reason=Not responding [slurm@2021-10-19T12:56:19]
 STATE = re.compile(r"([A-Z_]+)([*~#!%$@^+-]*)\Z")
 SIGNED = re.compile(r"(?P<reason>.*) \[(?P<user>[^\[\]\s]+)@[0-9T:-]+\]\Z", re.DOTALL)
 NAMED = re.compile(r"NodeName=(\S+)")
