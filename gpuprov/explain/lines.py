@@ -18,9 +18,11 @@ _DEVICE = re.compile(rf"{_ADDRESS} ", re.IGNORECASE)
 _ANY_ADDRESS = re.compile(_ADDRESS, re.IGNORECASE)
 _DRIVER = re.compile(r"\s+Kernel driver in use:")
 _OF_NVIDIA = re.compile(r"nvidia|10de:", re.IGNORECASE)
+# GPUs that the driver names: `nvidia 0000:3b:00.0: ...`, `NVRM: The NVIDIA GPU 0000:3b:00.0`, `NVRM: GPU at PCI:...`.
 _GPU = re.compile(rf"(?:\bnvidia |NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?|^){_ADDRESS}(?=[: ]|\Z)", re.IGNORECASE)
 
 
+# ibstat writes `SM lid: 0` and `Link layer: Ethernet`, ibv_devinfo `sm_lid: 0` and `link_layer: Ethernet`.
 _LID = re.compile(r"\s*sm.?lid:", re.IGNORECASE)
 _LAYER = re.compile(r"\s*link.layer:\s*(\w+)", re.IGNORECASE)
 _PORT = 12

@@ -8,8 +8,11 @@ from gpuprov.catalog import cuda, drivers
 from gpuprov.catalog.gpus import ARCHITECTURES, Gpu, list_gpus
 from gpuprov.core.errors import GpuprovError
 
+# 570, 570.133.20, r570, `nvidia driver 570`, 535.309.01-0ubuntu0.24.04.2
 _DRIVER = re.compile(r"(?:nvidia[ -]?)?(?:driver |branch |r)?([0-9]{3})(\.[0-9.]+)?(?:[-+~][\w.+~-]*)?")
+# nvidia-driver-535-server, libnvidia-compute-550-server, xserver-xorg-video-nvidia-535
 _PACKAGE = re.compile(r"(?:lib|kmod-|cuda-drivers|xserver-xorg-video-)?[\w-]*nvidia[a-z0-9-]*-([0-9]{3})(?:-[a-z-]+)?")
+# cuda-drivers-fabricmanager-450
 _OWN_PACKAGE = re.compile(r"cuda-(?:drivers(?:-fabricmanager)?)-([0-9]{3})")
 _CUDA = re.compile(r"(?:cuda[ -]?)?([0-9]{1,2}\.[0-9]{1,2}(?:\.[0-9]{1,2})?)")
 _CAPABILITY = re.compile(r"(?:sm_|compute_|compute capability )([0-9]{1,2})\.?([0-9])")

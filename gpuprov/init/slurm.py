@@ -14,6 +14,8 @@ from gpuprov.init.draft import BASE, HOST, Draft, Group, add, gpu_block, group_n
 from gpuprov.init.hostlist import expanded
 from gpuprov.inventory.names import fold_names
 
+# NodeName=big[001-300] Gres=gpu:nvidia_h100_80gb_hbm3:8
+# Name=gpu Type=1g.10gb File=/dev/nvidia-caps/nvidia-cap66
 PARAMETER = re.compile(r"""\b(\w++)\s*+\+?=\s*+("[^"]*"|\S+)""")
 # An item `gpu:a100:4(S:0-1)` of a list: https://slurm.schedmd.com/slurm.conf.html#OPT_Gres
 GRES = re.compile(r"(\w+)((?::[^:,()\s]+)*)(?:\([^)]{0,1000}\))?")
