@@ -27,7 +27,7 @@ from gpuprov.verify.verify import unreachable
 from tests.capabilities import health_host
 from tests.host_page.example import host, spec
 
-CAPTURE = Path(__file__).parents[1] / "facts" / "captures" / "captures" / "h200vm.capture.json"
+CAPTURE = Path(__file__).parents[1] / "real" / "h200-vm-under-load" / "host.capture.json"
 
 
 def facts_of(page: ReadHost) -> Facts:

@@ -8,6 +8,7 @@ compared with what is true.
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 from collections.abc import Callable
@@ -42,14 +43,20 @@ class Reading(NamedTuple):
     facts: Callable[[Output], Facts]
 
 
+def name_parser(probe: Probe[Any]) -> str:
+    """MODULE.FUNCTION of its parser, without `parse_`; the probe's own name where the parser is no plain function."""
+    if not inspect.isfunction(probe.parse) or probe.parse.__name__ == "<lambda>":
+        return probe.name
+    return f"{probe.parse.__module__.rpartition('.')[2]}.{probe.parse.__name__.removeprefix('parse_')}"
+
+
 def _of(
     probe: Probe[Any], facts: Callable[[Any], Facts], bring: Callable[[str], str | None] = str, said: bool = False
 ) -> Reading:
     """A reading by a probe's parser; `said`: nothing but the output counts, not its exit status."""
-    name = f"{probe.parse.__module__.rpartition('.')[2]}.{probe.parse.__name__.removeprefix('parse_')}"
-    where = name if "<lambda>" not in name else f"{probe.name}"
     return Reading(
-        where, lambda out: facts(probe.parse(Output(bring(out.text) or "", 0 if said else out.status, out.error)))
+        name_parser(probe),
+        lambda out: facts(probe.parse(Output(bring(out.text) or "", 0 if said else out.status, out.error))),
     )
 
 
@@ -315,6 +322,7 @@ _SYSFS = "the probes read sysfs, which tells more and needs no program"
 _LOG = "a log: gpuprov explain answers its lines (messages in about.yaml)"
 
 COMMANDS: dict[str, tuple[Reading, ...] | str] = {
+    "host": "read by every probe in it (host.capture.json)",
     "proc-driver-nvidia-version": (
         _of(
             nvidia.DRIVER,

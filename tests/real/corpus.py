@@ -4,12 +4,12 @@ host."""
 from __future__ import annotations
 
 import importlib
-import inspect
 import pkgutil
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,14 @@ from typing import Any
 import msgspec
 
 import gpuprov.facts.probes
-from gpuprov.facts.probes.base import Output, Probe
-from tests.real.commands import COMMANDS, Reading
+from gpuprov.facts.captures import read
+from gpuprov.facts.probes.base import Facts, Output, Probe
+from tests.real.commands import COMMANDS, Reading, name_parser
 from tests.real.scripts import SCRIPTS, Script, pieces_of, printed
 
 HERE = Path(__file__).parent
+WHOLE = "host.capture.json"
+"""What probes printed on the host itself, in the form of `gpuprov capture`."""
 PROGRAMS = {"gpuprov.facts.probes.gpus.mig_reader"}
 """Programs that run on hosts, not readers of outputs."""
 
@@ -62,10 +65,19 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
             readings = COMMANDS.get(command_of(name))
             for reading in readings if isinstance(readings, tuple) else ():
                 yield name, reading, output
+            if name == WHOLE:
+                yield from self._recorded()
         pieces = pieces_of(self.about.commands, self.files)
         for script in SCRIPTS:
             if script.wants(pieces, self.about.facts):
                 yield self._run(script)
+
+    def _recorded(self) -> Iterator[tuple[str, Reading, Output]]:
+        """Each probe that was read on the host itself, and of which something is true."""
+        (record,) = read(HERE / self.name / WHOLE)
+        for name, output in record.outputs.items():
+            if name in self.about.facts:
+                yield f"{WHOLE}: {name}", Reading(name_parser(probes()[name]), _tell(probes()[name])), output
 
     def _run(self, script: Script[Any]) -> tuple[str, Reading, Output]:
         kernel = self.about.kernel if re.fullmatch(r"\S+", self.about.kernel) else ""
@@ -77,6 +89,11 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
             return script.facts(script.probe.parse(said))
 
         return f"script of {script.probe.name}", Reading(script.parser, facts), Output("")
+
+
+def _tell(probe: Probe[Any]) -> Callable[[Output], dict[str, Any]]:
+    """What a probe says of its output, as a check gets it: the whole fact under the probe's name."""
+    return lambda output: {probe.name: plain(Facts({probe.name: output}).get(probe))}
 
 
 def command_of(file: str) -> str:
@@ -116,25 +133,51 @@ def differences(true: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
 
 
 def _same(true: object, found: object) -> bool:
+    if isinstance(true, dict) and isinstance(found, list | tuple):
+        found = {"count": len(found)} | dict(enumerate(found))
     if isinstance(true, dict) and isinstance(found, Mapping):
-        return not differences(true, found)
-    plain = msgspec.json.decode(msgspec.json.encode(found))
-    return bool(true == plain)
+        return not differences(true, {**dict.fromkeys(true), **found})
+    return bool(true == msgspec.json.decode(msgspec.json.encode(found)))
+
+
+def plain(found: object) -> Any:
+    """The same in mappings, lists and words: fields by their names, what is in no order sorted."""
+    if isinstance(found, tuple) and hasattr(found, "_asdict"):
+        found = found._asdict()
+    if isinstance(found, msgspec.Struct):
+        found = msgspec.structs.asdict(found)
+    elif is_dataclass(found):
+        found = {field.name: getattr(found, field.name) for field in fields(found)}
+    if isinstance(found, Mapping):
+        return {str(key): plain(value) for key, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [plain(value) for value in found]
+    return sorted(found) if isinstance(found, set | frozenset) else msgspec.to_builtins(found)
 
 
 @cache
-def parsers() -> frozenset[str]:
-    """Every parser in gpuprov/facts/probes: those that probes name, and the readers of acceptance programs' outputs."""
-    found: set[str] = set()
+def probes() -> dict[str, Probe[Any]]:
+    """Every probe in gpuprov/facts/probes, by its name."""
+    found: dict[str, Probe[Any]] = {}
     for info in pkgutil.walk_packages(gpuprov.facts.probes.__path__, "gpuprov.facts.probes."):
         if info.name in PROGRAMS:
             continue
         module = importlib.import_module(info.name)
-        for value in vars(module).values():
-            if isinstance(value, Probe):
-                home = value.parse.__module__.rpartition(".")[2]
-                plain = inspect.isfunction(value.parse) and value.parse.__name__ != "<lambda>"
-                found.add(f"{home}.{value.parse.__name__.removeprefix('parse_')}" if plain else value.name)
+        found |= {value.name: value for value in vars(module).values() if isinstance(value, Probe)}
+    return found
+
+
+def list_own() -> list[str]:
+    """Parsers of what gpuprov itself writes on hosts: no other program decides its form."""
+    own = {name_parser(probe) for probe in probes().values() if probe.own}
+    return sorted(own - {name_parser(probe) for probe in probes().values() if not probe.own})
+
+
+@cache
+def parsers() -> frozenset[str]:
+    """Every parser in gpuprov/facts/probes of what others decide: those that probes name, and the readers of acceptance
+    programs' outputs."""
+    found = {name_parser(probe) for probe in probes().values()} - set(list_own())
     found |= {
         f"acceptance_outputs.{name}" for name in ("bandwidth", "latency", "pingpong", "ibping", "rping", "copies")
     }
@@ -155,7 +198,11 @@ def summary() -> str:
     short = sorted(name for name in parsers() if counts()[name] < 3)
     told = ", ".join(f"`{name}`" + (f" ({counts()[name]})" if counts()[name] else "") for name in short)
     tried = "fewer than three [real captures](../../tests/real/README.md) have tried"
-    text = f"* Parsers that {tried}, with the number that have: {told}."
+    own = ", ".join(f"`{name}`" for name in list_own())
+    text = (
+        f"* Parsers that {tried}, with the number that have: {told}. Not counted, as gpuprov itself writes what they read: "
+        f"{own}."
+    )
     return textwrap.fill(text, 130, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 

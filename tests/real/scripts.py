@@ -28,6 +28,7 @@ from gpuprov.spec.model import HostSpec
 from tests.real import places as there
 from tests.real import places_bus as bus
 from tests.real import places_more as more
+from tests.real.commands import name_parser
 from tests.real.places import Place, at, by
 from tests.real.tree import Tree
 
@@ -46,9 +47,7 @@ class Script(NamedTuple, Generic[T]):
 
     @property
     def parser(self) -> str:
-        home = self.probe.parse.__module__.rpartition(".")[2]
-        plain = self.probe.parse.__name__ != "<lambda>"
-        return f"{home}.{self.probe.parse.__name__.removeprefix('parse_')}" if plain else self.probe.name
+        return name_parser(self.probe)
 
     def wants(self, pieces: Iterable[str], true: Container[str]) -> bool:
         """`pieces`: names of commands, and paths of files."""

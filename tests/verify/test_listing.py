@@ -155,7 +155,7 @@ def run(tmp_path: Path, *words: str) -> Any:
 def test_a_record_is_shown_without_a_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a machine without gpuprov; its capture is older than the probe of gpuprov's files, and says nothing of
     them."""
-    record = Path(__file__).parents[1] / "facts" / "captures" / "captures" / "h200vm.capture.json"
+    record = Path(__file__).parents[1] / "real" / "h200-vm-under-load" / "host.capture.json"
     (tmp_path / "inventory.yaml").write_text(INVENTORY)
     words = ["show", "gpu1", "-i", str(tmp_path / "inventory.yaml"), "--from", str(record), "--json"]
     assert cli.main(words, standalone_mode=False) == 1

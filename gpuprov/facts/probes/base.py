@@ -56,6 +56,8 @@ class Probe(Generic[T_co]):
     installed. `knows_missing`: it exits with 127 on purpose if a program is not installed, and the parser handles
     that. `blank`: pattern for the beginning of a line that reports an empty result; other output of which nothing
     can be parsed is garbage.
+
+    `own`: the script reads only files that gpuprov wrote on the host; no program of others chose a word of them.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Probe(Generic[T_co]):
     speaks: bool = False
     knows_missing: bool = False
     blank: str = ""
+    own: bool = False
 
     def of(self, host: Any) -> Probe[T_co]:
         """Return the probe for the host with this spec. The name stays the same."""

@@ -1,4 +1,4 @@
-"""A real machine with one H200 in pass-through, under load, without systemd: `captures/h200vm.capture.json`, blanked as
+"""A real machine with one H200 in pass-through, under load, without systemd: `tests/real/h200-vm-under-load`, blanked as
 tests/real is.
 
 Read by `gpuprov capture` beside a matrix product; sysctl is left out, and the command line shortened.
@@ -24,7 +24,7 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from gpuprov.verify.evaluate import Result, evaluate
 
-FILE = Path(__file__).with_name("captures") / "h200vm.capture.json"
+FILE = Path(__file__).parents[2] / "real" / "h200-vm-under-load" / "host.capture.json"
 
 
 @pytest.fixture(scope="module", name="facts")

@@ -170,4 +170,4 @@ done""",
     "fuser -v /dev/infiniband/uverbs*",
 )
 """Processes that hold an RDMA device for verbs; programs that only manage the fabric (opensm) hold none."""
-LAST = Probe("acceptance_result", f"cat {RESULT} 2>/dev/null; true", parse_record, f"cat {RESULT}")
+LAST = Probe("acceptance_result", f"cat {RESULT} 2>/dev/null; true", parse_record, f"cat {RESULT}", own=True)

@@ -147,6 +147,7 @@ FILES = Probe(
 done; true""",
     parse_files,
     f"head -n 100 {DIRECTORY}/*",
+    own=True,
 )
 """The text of each file in gpuprov's folder, by name."""
 

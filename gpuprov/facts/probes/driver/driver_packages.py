@@ -127,6 +127,7 @@ KERNELS_HELD = Probe(
     f"cat {HELD_KERNELS} 2>/dev/null; true",
     lambda output: tuple(output.text.split()),
     f"cat {HELD_KERNELS}",
+    own=True,
 )
 """Kernel packages held by gpuprov."""
 

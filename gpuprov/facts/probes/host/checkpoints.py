@@ -87,4 +87,5 @@ first target {_FOLDER}/target.json
 first mark /var/lib/gpuprov/applying.json""",
     parse,
     f"ls {_FOLDER}",
+    own=True,
 )

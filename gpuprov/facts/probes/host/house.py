@@ -129,6 +129,7 @@ RECEIPT = Probe(
     "2>/dev/null; true",
     parse_receipt,
     f"cat {RECEIPT_FILE}",
+    own=True,
 )
 """A file without a word, as a power loss leaves it, is damaged; none is a host that gpuprov was never applied to."""
 LOCK = Probe(
@@ -136,10 +137,13 @@ LOCK = Probe(
     f"[ -d /run/gpuprov/lock ] || exit 0; cat {LOCK_FILE} 2>/dev/null || echo '-'",
     parse_lock,
     f"cat {LOCK_FILE}",
+    own=True,
 )
-DRAINED = Probe("drained", f"[ ! -e {DRAINED_FILE} ] || cat {DRAINED_FILE}", parse_drained, f"cat {DRAINED_FILE}")
+DRAINED = Probe(
+    "drained", f"[ ! -e {DRAINED_FILE} ] || cat {DRAINED_FILE}", parse_drained, f"cat {DRAINED_FILE}", own=True
+)
 """The note written by `gpuprov.fleet.drain.noted`."""
-FENCE = Probe("fence", f"cat {FENCE_FILE} 2>/dev/null; true", parse_fence, f"cat {FENCE_FILE}")
+FENCE = Probe("fence", f"cat {FENCE_FILE} 2>/dev/null; true", parse_fence, f"cat {FENCE_FILE}", own=True)
 """The present or last holder of the lock, with its token; empty if there was none, or the file is damaged, as in
 `host_code.lock`."""
 MACHINE = Probe("which_machine", machine.IDENTITY, parse_machine, machine.IDENTITY, speaks=True)
@@ -152,6 +156,7 @@ REBOOT_REASONS = Probe(
     '1 "$f")"; done',
     parse_reasons,
     "grep -r . /run/gpuprov/reboot-required.d",
+    own=True,
 )
 # It is also off for the kernel if shim's validation is disabled (mokutil --disable-validation):
 # https://github.com/torvalds/linux/blob/master/drivers/firmware/efi/libstub/secureboot.c
@@ -194,5 +199,6 @@ MARKER = Probe(
     "[ -e /var/lib/gpuprov/applying.json ] && echo 1; true",
     lambda output: output.text.strip() == "1",
     "cat /var/lib/gpuprov/applying.json",
+    own=True,
 )
 """True if an apply failed, or was interrupted."""

@@ -42,4 +42,4 @@ def parse(output: Output) -> tuple[Repair, ...]:
 
 PRINTED = f"tail -n 200 {RECORD} 2>/dev/null"
 """Shell that prints the record."""
-REPAIRS = Probe("repairs", f"{PRINTED}; true", parse, f"cat {RECORD}", blank=".")
+REPAIRS = Probe("repairs", f"{PRINTED}; true", parse, f"cat {RECORD}", blank=".", own=True)

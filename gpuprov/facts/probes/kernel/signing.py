@@ -125,5 +125,6 @@ SITE_KEY = Probe(
     f"for f in {KEY_FILE} {CERTIFICATE_FILE} {SETTINGS_FILE}; do [ -e $f ] && echo $f; done; true",
     lambda output: tuple(output.text.split()),
     f"ls {FOLDER} {SETTINGS_FILE}",
+    own=True,
 )
 """The files of the site's key on the host."""

@@ -59,4 +59,5 @@ tail -n 200 {FOLDER}/{COUNTERS} 2>/dev/null | tr -d '\\000' | grep -a '^{{'; tru
     f"less {FOLDER}/{COUNTERS}",
     speaks=True,
     blank="@clock ",
+    own=True,
 )
