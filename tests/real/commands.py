@@ -455,7 +455,19 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "ofed-info": (Reading("ofed.release", lambda out: {"ofed": ofed.release(out.text)}),),
     "mlnx-qos": (Reading("roce.parse", lambda out: _roce(_QOS(out.text))),),
     "show-gids": _SYSFS,
-    "ibstat": _SYSFS,
+    "ibstat": (
+        _of(
+            recorded.PORTS,
+            lambda found: {
+                "recorded_ports": {
+                    f"{one.name} {port.number}": f"{port.state or 'unknown'} {port.link_layer} {port.rate:g}"
+                    for one in found
+                    for port in one.ports
+                }
+            },
+            adapt.ibstat,
+        ),
+    ),
     "fi-info": (
         _of(
             efa.EFA,

@@ -181,6 +181,8 @@ def ibstat(tree: Tree, text: str, _: str) -> None:
             values.get("Node GUID", ""),
             int(kind[1]) if kind else None,
         )
+        if kind:
+            tree.file(f"{CLASS}/{name[1]}/hca_type", f"{values['CA type']}\n")
         for number, part in re.findall(r"Port (\d+):\n((?:.*\n?)*?)(?=\s*Port \d+:|\Z)", block):
             port = dict(re.findall(r"^\s*([\w ]+?): ?(.*?)\s*$", part, re.MULTILINE))
             rows = {
@@ -211,6 +213,8 @@ def ibv_devinfo(tree: Tree, text: str, _: str) -> None:
         )
         if soft:
             tree.file(f"{CLASS}/{name[1]}/parent", "")
+        if board := re.search(r"^\s*board_id:\s*(\S+)", block, re.MULTILINE):
+            tree.file(f"{CLASS}/{name[1]}/board_id", f"{board[1]}\n")
         for number, part in re.findall(r"port:\s*(\d+)\n((?:.*\n?)*?)(?=\s*port:\s*\d+|\Z)", block):
             port = dict(re.findall(r"^\s*(\w+):\s*(.*?)\s*$", part, re.MULTILINE))
             state = re.search(r"PORT_(\w+) \((\d)\)", port.get("state", ""))
@@ -251,6 +255,8 @@ def _device(tree: Tree, name: str, firmware: str, guid: str, part: int | None, v
     tree.file(f"{folder}/node_guid", ":".join(digits[n : n + 4] for n in (0, 4, 8, 12)) + "\n")
     tree.file(f"{folder}/fw_ver", firmware + "\n")
     if part is not None:
+        tree.folder(f"/sys/devices/{name}")
+        tree.link(f"{folder}/device", f"/sys/devices/{name}")
         tree.file(f"{folder}/device/vendor", f"{vendor}\n")
         tree.file(f"{folder}/device/device", f"0x{part:04x}\n")
 

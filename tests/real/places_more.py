@@ -161,3 +161,9 @@ def key_tested(tree: Tree, text: str, _: str) -> None:
     """`mokutil --test-key`: the certificate is there."""
     tree.file(text.split(maxsplit=1)[0])
     tree.prints("mokutil", text, when="--test-key*")
+
+
+def dkms_log(tree: Tree, text: str, command: str) -> None:
+    """The log of a build that failed. Where its first line is not told, it names no kernel."""
+    first = "" if text.startswith("DKMS") else "\n"
+    tree.file("/var/lib/dkms/nvidia/1/build/make.log", first + text)

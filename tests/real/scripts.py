@@ -17,9 +17,9 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.facts.probes import acceptance, rdma
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.containers import kubernetes
-from gpuprov.facts.probes.driver import nvidia, precompiled, runfile
+from gpuprov.facts.probes.driver import dkms_logs, leftovers, nvidia, precompiled, runfile
 from gpuprov.facts.probes.gpus import dcgm, fabric, imex, mig, mps, topology, vgpu
-from gpuprov.facts.probes.host import cpu, house, pcie, system, systemd, virtualization
+from gpuprov.facts.probes.host import cpu, firmware, house, passthrough, pcie, system, systemd, virtualization
 from gpuprov.facts.probes.host.contents import Contents
 from gpuprov.facts.probes.kernel import boot, initramfs, modules, signing
 from gpuprov.facts.probes.rdma import gdrcopy, gpudirect, nccl, ofed, surroundings
@@ -123,6 +123,7 @@ PLACES: dict[str, Place] = {
     "lsinitrd": more.initrd,
     "lsinitramfs": more.initrd,
     "ls-folder": more.folder,
+    "dkms-make-log": more.dkms_log,
 }
 """How a piece becomes part of a host."""
 
@@ -294,6 +295,34 @@ SCRIPTS = (
         lambda found: {"libraries": found},
         ("ldconfig-p", "libraries", "ls-libraries"),
         ("libraries",),
+    ),
+    Script(
+        leftovers.LIBRARIES,
+        lambda found: {"library_paths": list(found)},
+        ("libraries", "ls-libraries"),
+        ("library_paths",),
+    ),
+    Script(
+        dkms_logs.DKMS_LOGS,
+        lambda found: {"build_logs": [_plain(one) for one in found]},
+        ("dkms-make-log",),
+        ("build_logs",),
+    ),
+    Script(
+        firmware.FIRMWARE,
+        lambda found: {"board_firmware": {one.board: one.version for one in found}},
+        ("ibstat", "ibv-devinfo"),
+        ("board_firmware",),
+    ),
+    Script(
+        passthrough.PASSTHROUGH,
+        lambda found: {
+            "passthrough": {
+                one.address: f"{one.driver or 'none'} {one.group or 'none'}" for one in found.state.functions
+            }
+        },
+        ("lspci-vv", "lspci-nn"),
+        ("passthrough",),
     ),
     Script(
         nvidia.CLIENTS,
