@@ -18,7 +18,7 @@ import msgspec
 
 import gpuprov.facts.probes
 from gpuprov.facts.captures import read
-from gpuprov.facts.probes.base import Facts, Output, Probe
+from gpuprov.facts.probes.base import Facts, Output, Probe, ProbeFailed
 from tests.real.commands import COMMANDS, Reading, name_parser
 from tests.real.scripts import SCRIPTS, Script, pieces_of, printed
 
@@ -92,8 +92,16 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _tell(probe: Probe[Any]) -> Callable[[Output], dict[str, Any]]:
-    """What a probe says of its output, as a check gets it: the whole fact under the probe's name."""
-    return lambda output: {probe.name: plain(Facts({probe.name: output}).get(probe))}
+    """What a probe says of its output, as a check gets it: the whole fact, or why there is none, under the probe's
+    name."""
+
+    def tell(output: Output) -> dict[str, Any]:
+        try:
+            return {probe.name: plain(Facts({probe.name: output}).get(probe))}
+        except ProbeFailed as error:
+            return {probe.name: {"refused": str(error)}}
+
+    return tell
 
 
 def command_of(file: str) -> str:

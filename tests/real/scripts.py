@@ -22,7 +22,7 @@ from gpuprov.facts.probes.gpus import dcgm, fabric, imex, mig, mps, topology, vg
 from gpuprov.facts.probes.host import cpu, firmware, house, passthrough, pcie, system, systemd, virtualization
 from gpuprov.facts.probes.host.contents import Contents
 from gpuprov.facts.probes.kernel import boot, initramfs, modules, signing
-from gpuprov.facts.probes.rdma import gdrcopy, gpudirect, nccl, ofed, surroundings
+from gpuprov.facts.probes.rdma import gdrcopy, gpudirect, nccl, nccl_topology, ofed, surroundings
 from gpuprov.facts.probes.software import packages, repositories
 from gpuprov.spec.model import HostSpec
 from tests.real import places as there
@@ -473,6 +473,12 @@ SCRIPTS = (
         ),
     ),
     Script(nccl.NCCL, lambda found: {"nccl": _plain(found)}, ("/etc/nccl.conf", "nccl-plugins"), ("nccl",)),
+    Script(
+        nccl_topology.NCCL_TOPOLOGY,
+        lambda found: {"topology_file": f"{found.path} {'absent' if found.text is None else 'there'}".strip()},
+        ("/etc/nccl.conf",),
+        ("topology_file",),
+    ),
     Script(system.SPACE, lambda found: {"space": found}, ("df-k",), ("space",)),
     Script(system.CONTAINER, lambda found: {"container": found}, ("systemd-detect-virt",), ("container",)),
     Script(
