@@ -204,6 +204,31 @@ def test_logs_of_real_builds(tmp_path: Path) -> None:
     )
 
 
+@run_each(
+    "cause",
+    [
+        "ERROR: modpost: GPL-incompatible module nvidia.ko uses GPL-only symbol 'rcu_read_lock_strict'",
+        "make[2]: *** [Makefile:2050: build] Killed",
+        "gcc: fatal error: Killed signal terminated program cc1",
+        "make[1]: *** No rule to make target 'modules'.  Stop.",
+    ],
+)
+def test_the_first_line_about_a_failure_is_the_cause(cause: str, tmp_path: Path) -> None:
+    """Not the kernel's flags, among which -Werror is, nor what make says once it gives up."""
+    (tmp_path / "1" / "build").mkdir(parents=True, exist_ok=True)
+    lines = (
+        "KBUILD_CFLAGS=-Wall -Werror -std=gnu11",
+        "  CC [M]  nvidia/nv-error.o",
+        cause,
+        "make: *** [Makefile:85: modules] Error 2",
+    )
+    log = f"DKMS make.log for nvidia-570.86 for kernel {NEW} (x86_64)\n" + "".join(f"{line}\n" for line in lines)
+    (tmp_path / "1" / "build" / "make.log").write_text(log)
+    script = DKMS_LOGS.script.replace("/var/lib/dkms/nvidia*/*/", f"{tmp_path}/*/")
+    (found,) = DKMS_LOGS.parse(Output(at_boot.shell(script)))
+    assert (found.kernel, found.complaint) == (NEW, " ".join(cause.split()))
+
+
 def grub(default: str, environment: str = "") -> dict[str, str]:
     """A GRUB with both kernels, the new one first."""
     entries = "".join(f"menuentry 'Linux {one}' {{\nlinux /vmlinuz-{one}\n}}\n" for one in (NEW, OLD))

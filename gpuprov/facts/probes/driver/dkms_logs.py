@@ -39,12 +39,19 @@ def parse(output: Output) -> tuple[BuildLog, ...]:
     return tuple(logs)
 
 
+FAILURES = (
+    r"(^|[^[:alnum:]_-])(error|Error|ERROR)[: ]",  # neither -Werror, which is in each line of flags, nor a file's name
+    "command not found",
+    "No such file or directory",
+    r"make(\[[0-9]+\])?: \*\*\* ",  # no rule, no folder; or Killed, where memory ran out
+)
+"""Patterns (ERE) of lines about a failure: of compilers, modpost, the shell and make."""
 DKMS_LOGS = Probe(
     "dkms_failed_builds",
-    r"""for f in /var/lib/dkms/nvidia*/*/build/make.log; do
+    rf"""for f in /var/lib/dkms/nvidia*/*/build/make.log; do
   [ -f "$f" ] || continue
   echo "@log $f"; head -n 1 "$f"
-  grep -m 1 -E 'command not found|[Ee]rror[: ]|No such file or directory|Stop\.' "$f"
+  grep -m 1 -E '{"|".join(FAILURES)}' "$f"
 done; true""",
     parse,
     "tail /var/lib/dkms/nvidia*/*/build/make.log",
