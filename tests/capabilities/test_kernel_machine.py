@@ -230,7 +230,8 @@ def test_the_probes_read_a_tree(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     fake = tmp_path / "bin/systemctl"
     shown = "printf 'LoadState=loaded\\nActiveState=active\\nUnitFileState=enabled\\n'"
-    fake.write_text(f"#!/bin/sh\ncase $1$3 in show*) {shown} ;; *tuned.service) exit 0 ;; *) exit 3 ;; esac\n")
+    active = "for u; do case $u in tuned.service) echo active ;; is-*) ;; *) echo inactive ;; esac; done; exit 3"
+    fake.write_text(f"#!/bin/sh\ncase $1 in show) {shown} ;; *) {active} ;; esac\n")
     fake.chmod(0o755)
     env = {**os.environ, "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
     texts = [

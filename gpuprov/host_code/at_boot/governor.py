@@ -9,8 +9,8 @@ from .program import Refused, group_cells, main, read, write
 
 POLICIES = "/sys/devices/system/cpu/cpufreq"
 # https://docs.kernel.org/admin-guide/pm/cpufreq.html: a policy whose CPUs are all offline cannot be read (EBUSY).
-READER = rf"""m=''; for g in conservative ondemand performance powersave schedutil; do
-  for k in /lib/modules/$(uname -r)/kernel/drivers/cpufreq/cpufreq_$g.ko*; do [ -f "$k" ] && m="$m $g"; done
+READER = rf"""m='' r=$(uname -r); for g in conservative ondemand performance powersave schedutil; do
+  for k in /lib/modules/$r/kernel/drivers/cpufreq/cpufreq_$g.ko*; do [ -f "$k" ] && m="$m $g"; done
 done
 for p in {POLICIES}/policy*; do
   read -r g <"$p/scaling_governor" || continue

@@ -97,6 +97,7 @@ for c in /var/lib/dkms/nvidia*/*/source/dkms.conf; do
   [ -e "$c" ] || continue
   v=${c%/source/dkms.conf}; m=${v%/*}; m=${m##*/}; v=${v##*/}; w='' p=$c
   for f in "$c" "/etc/dkms/$m.conf" "/etc/dkms/$m-$v.conf"; do
+    [ -f "$f" ] || continue
     x=$(tr -d "\"'" 2>/dev/null <"$f" | sed -n 's/^[[:space:]]*AUTOINSTALL=\([A-Za-z0-9]*\).*/\1/p' | tail -n 1)
     [ -n "$x" ] && w=$x p=$f
   done

@@ -10,7 +10,7 @@ PACKAGE, UNIT = "nvidia-persistenced", "nvidia-persistenced.service"
 
 class Persistenced(msgspec.Struct, frozen=True, kw_only=True):
     """The daemon. `unit`: the lines of the unit file, none if there is no file. `offered`: versions of Debian's
-    package, newest first; `installed`: it is installed. `idle`: the running daemon was started with the mode off.
+    package, newest first, where it is not installed; `installed`: it is. `idle`: the running daemon was started with the mode off.
     `gpus`: GPUs bound to the driver."""
 
     unit: tuple[str, ...] = ()
@@ -33,11 +33,13 @@ def parse(output: Output) -> Persistenced:
 
 PERSISTENCED = Probe(
     "persistenced",
-    f"""f=$(systemctl show -p FragmentPath {UNIT} 2>/dev/null); f=${{f#FragmentPath=}}
+    f"""f= p=; IFS='
+'
+for x in $(systemctl show -p FragmentPath -p MainPID {UNIT} 2>/dev/null); do case $x in
+FragmentPath=*) f=${{x#*=}} ;; MainPID=*) p=${{x#*=}} ;; esac; done
 [ -z "$f" ] || sed 's/^/unit|/' "$f" 2>/dev/null
-apt-cache madison {PACKAGE} 2>/dev/null | sed 's/^/offer|/'
-dpkg-query -W -f 'package|${{db:Status-Abbrev}}\\n' {PACKAGE} 2>/dev/null
-p=$(systemctl show -p MainPID {UNIT} 2>/dev/null); p=${{p#MainPID=}}
+s=$(dpkg-query -W -f 'package|${{db:Status-Abbrev}}\\n' {PACKAGE} 2>/dev/null) && echo "$s"
+case $s in package?[!n]i*) ;; *) apt-cache madison {PACKAGE} 2>/dev/null | sed 's/^/offer|/' ;; esac
 [ "${{p:-0}}" = 0 ] || ! grep -qz -x -e --no-persistence-mode "/proc/$p/cmdline" 2>/dev/null || echo "idle|$p"
 set -- /proc/driver/nvidia/gpus/*; [ -e "$1" ] && echo "gpus|$#" || echo 'gpus|0'""",
     parse,

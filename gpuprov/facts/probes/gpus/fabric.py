@@ -204,7 +204,11 @@ done; true""",
 )
 """PCI addresses of the ConnectX-7 functions that bridge to NVSwitches of generation 4."""
 RUNNING = """echo 'looked|'
-g=$(systemctl show -p ControlGroup $u 2>/dev/null | sed -n 's/^ControlGroup=//p')
+g= i= m=; set -f; IFS='
+'
+for x in $(systemctl show -p ControlGroup -p InvocationID -p MainPID $u 2>/dev/null); do case $x in
+ControlGroup=*) g=${x#*=} ;; InvocationID=*) i=${x#*=} ;; MainPID=*) m=${x#*=} ;; esac; done
+set +f; unset IFS
 [ -n "$g" ] && for p in $(grep -ls "^[0-9]*:[^:]*:$g\\$" /proc/[0-9]*/cgroup); do
   p=${p%/cgroup}; s=$(cat "$p/stat" 2>/dev/null) || continue
   echo "process|${p##*/}|${s##*) }|$(tr '\\0\\n' '  ' < "$p/cmdline")"
@@ -212,23 +216,25 @@ done
 [ -e $b ] && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
 [ -e $c ] && echo 'config|' && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
 """
-"""Shell: prints the processes of the unit $u, its program $b and its configuration $c, for `parse_daemon`. The name of
-a user's control group may end like the unit's, and a process's command line may contain a line break."""
+"""Shell: prints the processes of the unit $u, its program $b and its configuration $c, for `parse_daemon`, and sets
+its invocation $i and main process $m. The name of a user's control group may end like the unit's, and a process's
+command line may contain a line break."""
 DAEMON = Probe(
     "fabric_manager",
     """u=nvidia-fabricmanager.service; c=/usr/share/nvidia/nvswitch/fabricmanager.cfg; b=/usr/bin/nv-fabricmanager
 """
     + RUNNING
     + """grep -lsx nv-fabricmanage /proc/[0-9]*/comm | head -n 1 | sed 's/^/elsewhere|/'
-i=$(systemctl show -p InvocationID $u 2>/dev/null | sed -n 's/^InvocationID=//p')
-[ -n "$i" ] && journalctl -q --no-pager -o cat -n 50 _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | sed 's/^/log|/'
 e='detected NVSwitch (non-)?fatal error [0-9]|failed to find the GPU handle [0-9]+ in the multicast team'
-[ -n "$i" ] && journalctl -q --no-pager -o cat _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null | grep -E "$e" | tail -n 20 | sed 's/^/error|/'
+[ -n "$i" ] && journalctl -q --no-pager -o cat _SYSTEMD_INVOCATION_ID="$i" 2>/dev/null |
+  awk -v e="$e" '{ said[NR % 50] = $0 } $0 ~ e { bad[++n % 20] = $0 }
+    END { for (k = NR < 50 ? 1 : NR - 49; k <= NR; k++) print "log|" said[k % 50]
+          for (k = n < 20 ? 1 : n - 19; k <= n; k++) print "error|" bad[k % 20] }'
+[ "${m:-0}" = 0 ] && exit 0
 # Its own log goes on over all its runs, in the host's time: what was written since this one began.
 f=$(sed -n 's/^[[:space:]]*LOG_FILE_NAME[[:space:]]*=["[:space:]]*\\([^"#]*[^"#[:space:]]\\).*/\\1/p' $c 2>/dev/null | tail -n 1)
 f=${f:-/var/log/fabricmanager.log}
-p=$(systemctl show -p MainPID $u 2>/dev/null | sed -n 's/^MainPID=//p')
-s=$(sed 's/.*) //' "/proc/${p:-0}/stat" 2>/dev/null | cut -d' ' -f20)
+s=$(sed 's/.*) //' "/proc/$m/stat" 2>/dev/null | cut -d' ' -f20)
 [ -n "$s" ] && [ -r "$f" ] && s=$(($(date +%s) - $(cut -d. -f1 /proc/uptime) + s / $(getconf CLK_TCK) - 1)) &&
   b=$(date -d "@$s" +%Y%m%d%H%M%S) && tail -c 1000000 "$f" | grep -aE "$e" |
   awk -v b="$b" '{ m = index("JanFebMarAprMayJunJulAugSepOctNovDec", substr($1, 2, 3)); t = $4; gsub(/[^0-9]/, "", t)

@@ -42,8 +42,9 @@ FREQUENCY = Probe(
 sed -n 's/^ExecStart=.* set \\([a-z]*\\)$/asked|\\1/p' /etc/systemd/system/$u 2>/dev/null
 """
     + boot_unit.STATE
-    + """for r in tuned power-profiles-daemon cpufrequtils cpupower thermald; do
-  systemctl -q is-active $r.service 2>/dev/null && echo "rival|$r.service"
+    + """set -- tuned.service power-profiles-daemon.service cpufrequtils.service cpupower.service thermald.service
+for s in $(systemctl is-active "$@" 2>/dev/null); do
+  case $s in active | reloading) echo "rival|$1" ;; esac; shift
 done; true""",
     parse_frequency,
     "head -v /sys/devices/system/cpu/cpufreq/policy*/scaling_governor; systemctl status gpuprov-cpu-governor",

@@ -84,7 +84,8 @@ ENVIRONMENT = Probe(
 echo 'read|'
 t=$(VARIABLES
 [ -s /etc/ld.so.preload ] && echo "env|/etc/ld.so.preload|LD_PRELOAD=$(tr '\n' ' ' </etc/ld.so.preload)")
-[ -z "$t" ] || printf '%s\n' "$t"
+[ -n "$t" ] || exit 0
+printf '%s\n' "$t"
 w() { printf '%s\n' "$t" | grep "$1" | tr ":=\"' " '\n\n\n\n\n' | grep '^/' | sort -u; }
 w LD_LIBRARY_PATH | while IFS= read -r d; do for l in libcuda.so.1 libnvidia-ml.so.1; do
   f=$(readlink -f "$d/$l" 2>/dev/null) && [ -f "$f" ] && echo "library|$d|$f"; done; done

@@ -127,8 +127,8 @@ rules say."""
 BOOT_TARGET = Probe(
     "boot_target",
     f"""systemctl get-default 2>/dev/null
-for u in {" ".join(SET_UP)}; do
-  [ "$(systemctl is-enabled $u 2>/dev/null)" = masked ] && echo "masked|$u"
+systemctl show -p Id -p UnitFileState {" ".join(SET_UP)} 2>/dev/null | while IFS='=' read -r k v; do
+  case $k=$v in Id=*) u=$v ;; UnitFileState=masked) echo "masked|$u" ;; esac
 done; true""",
     parse_target,
     f"systemctl get-default; systemctl is-enabled {' '.join(SET_UP[:4])}",

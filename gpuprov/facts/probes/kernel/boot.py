@@ -9,6 +9,7 @@ from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.host.family import by_family
 from gpuprov.facts.probes.kernel.grub_menu import parse_kernel
 from gpuprov.host_code import first_boot_judge
+from gpuprov.spec.kernel import NUMA_SYSCTL
 
 MODULE = re.compile(r"[\w.+-]+", re.ASCII)
 # sysctl.d(5) takes a name with slashes as well, where a dot belongs to an interface:
@@ -217,7 +218,15 @@ true""",
     "/etc/kernel/cmdline",
     blank=r"later ",
 )
-SYSCTL = Probe("sysctl", "sysctl -a 2>/dev/null; true", parse_sysctl, "sysctl -a", speaks=True)
+SYSCTL = Probe(
+    "sysctl",
+    "if [ -n \"${sysctls:-}\" ]; then sysctl -- $sysctls; else sysctl -a; fi 2>/dev/null; true",
+    parse_sysctl,
+    "sysctl -a",
+    asks=lambda host: {"sysctls": " ".join(("kernel.osrelease", NUMA_SYSCTL, *host.capabilities["kernel"].sysctl))},
+    speaks=True,
+)
+"""All of them, or with a spec those that it names, and one that every kernel has."""
 # Sysctls that not even root can write, named as by `sysctl -a`: a dot inside a level is written as a slash, sysctl(8).
 SYSCTL_FIXED = Probe(
     "sysctl_fixed",
@@ -250,9 +259,10 @@ SYSCTL_AT_BOOT = Probe(
     "sysctl_at_boot",
     """for f in /etc/sysctl.d/*.conf /run/sysctl.d/*.conf /usr/local/lib/sysctl.d/*.conf /usr/lib/sysctl.d/*.conf; do
   [ -e "$f" ] && echo "${f##*/}|$f"
-done | LC_ALL=C sort -s -u -t'|' -k1,1 | while IFS='|' read -r n f; do
-  echo "file|$f"; sed -n 's/^[[:space:]]*\\([^#;[:space:]].*=.*\\)/line|\\1/p' "$f" 2>/dev/null
-done; true""",
+done | LC_ALL=C sort -s -u -t'|' -k1,1 | { IFS='
+'; set -f; grep '^[[:space:]]*[^#;[:space:]].*=' /dev/null $(cut -d'|' -f2-) 2>/dev/null; } |
+  sed 's/^\\([^:]*\\):/file|\\1\\
+line|/'; true""",
     parse_sysctl_at_boot,
     "/usr/lib/systemd/systemd-sysctl --cat-config",
 )

@@ -44,9 +44,10 @@ for f in /usr/lib/systemd/system.conf /etc/systemd/system.conf; do [ -e "$f" ] &
 for f in /etc/systemd /run/systemd /usr/local/lib/systemd /usr/lib/systemd; do
   for f in "$f"/system.conf.d/*.conf; do [ -e "$f" ] && echo "${f##*/}|$f"; done
 done | LC_ALL=C sort -s -u -t'|' -k1,1
-} | while IFS='|' read -r n f; do
-  echo "file|$f"; sed -n 's/^[[:space:]]*\(DefaultLimit[A-Z]*[[:space:]]*=.*\)/line|\1/p' "$f" 2>/dev/null
-done
+} | { IFS='
+'; set -f; grep '^[[:space:]]*DefaultLimit[A-Z]*[[:space:]]*=' /dev/null $(cut -d'|' -f2-) 2>/dev/null; } |
+  sed 's/^\([^:]*\):/file|\1\
+line|/'
 reads() {
   f=/etc/pam.d/$1; [ -f "$f" ] || f=/usr/lib/pam.d/$1; [ -f "$f" ] || return 1
   case " $seen " in *" $1 "*) return 1 ;; esac; seen="$seen $1"

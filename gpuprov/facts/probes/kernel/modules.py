@@ -178,9 +178,9 @@ MODPROBE = Probe(
     """x=$(modprobe -c 2>/dev/null | grep -E '^(blacklist|options|install|softdep) ') || exit; echo "$x"
 for f in /etc/modprobe.d/*.conf /run/modprobe.d/*.conf /usr/local/lib/modprobe.d/*.conf /usr/lib/modprobe.d/*.conf; do
   [ -e "$f" ] && echo "${f##*/}|$f"
-done | LC_ALL=C sort -s -u -t'|' -k1,1 | while IFS='|' read -r n f; do
-  sed -n "s#^[[:space:]]*\\(\\(options\\|blacklist\\|install\\)[[:space:]].*\\)#in $f:\\1#p" "$f" 2>/dev/null
-done; true""",
+done | LC_ALL=C sort -s -u -t'|' -k1,1 | { IFS='
+'; set -f; grep -E '^[[:space:]]*(options|blacklist|install)[[:space:]]' /dev/null $(cut -d'|' -f2-) 2>/dev/null; } |
+  sed 's/^/in /'; true""",
     parse_modprobe,
     "modprobe -c",
 )

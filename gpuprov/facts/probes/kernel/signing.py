@@ -91,13 +91,12 @@ for d in /lib/modules/*; do
   r=${{d##*/}}
   for m in nvidia-current nvidia-current-open nvidia; do
     f=$(modinfo -k "$r" -n $m 2>/dev/null) || continue
-    for o in "${{f%/*}}"/nvidia*.ko*; do
-      n=${{o##*/}}
-      echo "module|$r|${{n%%.ko*}}|$(modinfo -F signer "$o" 2>/dev/null)|$(modinfo -F sig_key "$o" 2>/dev/null | tr -d '\t\n ')"
-    done
+    for o in "${{f%/*}}"/nvidia*.ko*; do n=${{o##*/}}; echo "module|$r|${{n%%.ko*}}"; modinfo "$o" 2>/dev/null; done
     break
   done
-done
+done | awk '/^module[|]/ {{ if (m != "") print m "|" s "|" k; m = $0; s = k = "" }}
+  /^[^ \t]/ {{ f = $1 }} {{ v = $0; sub(/^[a-z_]+:[ \t]*/, "", v) }}
+  f == "signer:" {{ s = v }} f == "sig_key:" {{ gsub(/[ \t]/, "", v); k = k v }} END {{ if (m != "") print m "|" s "|" k }}'
 true""",
     parse_signing,
     "cat /etc/dkms/framework.conf.d/*.conf; modinfo -k $(uname -r) nvidia | grep -E '^(signer|sig_key)'",

@@ -9,7 +9,7 @@ from gpuprov.host_code.first_boot_systemd import ONE_SHOT as ONCE
 
 NAMES = (ONCE, DEFAULT)
 EFI = rf"""v={VARIABLES}
-efi() {{ cat "$v/$1-{VENDOR}" 2>/dev/null | tail -c +5 | tr -d '\000'; }}
+efi() {{ [ ! -r "$v/$1-{VENDOR}" ] || cat "$v/$1-{VENDOR}" 2>/dev/null | tail -c +5 | tr -d '\000'; }}
 """
 """Shell function `efi NAME`: prints a variable. tail seeks in files, which efivarfs does not support."""
 

@@ -50,14 +50,14 @@ _COMPARE = r"""t=$(listed)
 echo "count|$(printf '%s' "$t" | grep -c '|')"
 cd / || exit 0
 for s in md5sum sha256sum; do
+  case $t in *"|$s|"*) ;; *) continue ;; esac
   printf '%s\n' "$t" | sed -n "s/^[^|]*|$s|\([^|]*\)|/\1  /p" | LC_ALL=C $s -c 2>/dev/null |
     sed -n 's/: FAILED.*$//p' | while IFS= read -r p; do
       echo "changed|$(printf '%s\n' "$t" | awk -F'|' -v p="$p" '$4 == p { print $1; exit }')|$p"; done
 done
-f=$(for d in $(echo "/usr/local/sbin:/usr/local/bin" | tr : ' ') $(for n in dockerd containerd crio; do
-  for p in $(pidof "$n" 2>/dev/null); do tr '\0' '\n' <"/proc/$p/environ" |
-    sed -n 's/^PATH=//p'; done; done 2>/dev/null |
-  tr : '\n' | sort -u); do case $d in /usr/sbin | /usr/bin | /sbin | /bin) ;; /*) echo "$d" ;; esac; done | sort -u)
+f=$(for d in /usr/local/sbin /usr/local/bin $(for p in $(pidof dockerd containerd crio 2>/dev/null); do
+  tr '\0' '\n' <"/proc/$p/environ" | sed -n 's/^PATH=//p' | tr : '\n'; done 2>/dev/null); do
+  case $d in /usr/sbin | /usr/bin | /sbin | /bin) ;; /*) echo "$d" ;; esac; done | sort -u)
 set -f
 printf '%s\n' "$t" | sed -n 's#^.*|\(\(usr/\)\{0,1\}s\{0,1\}bin/[^/]*\)$#\1#p' | while IFS= read -r p; do
   for d in $f; do o=$d/${p##*/}

@@ -38,7 +38,7 @@ def host(root: Path, release: str) -> None:
 
 def read(root: Path, programs: dict[str, str]) -> Programs:
     script = PROGRAMS.script.replace("cd / ||", f"cd {root} ||").replace('"/$p"', f'"{root}/$p"')
-    script = script.replace("/usr/local/sbin:/usr/local/bin", f"{root}/usr/local/bin")
+    script = script.replace("/usr/local/sbin /usr/local/bin", f"{root}/usr/local/bin")
     script = script.replace("/var/lib/dpkg", f"{root}/var/lib/dpkg").replace(
         "/etc/os-release", f"{root}/etc/os-release"
     )
