@@ -121,18 +121,21 @@ def test_a_daemon_that_nobody_has_is_refused_before_anything_is_changed(ctx: Con
     assert hint in outcome.hint
 
 
-def test_the_probe_reads_a_host(tmp_path: Path) -> None:
-    """Its own script, on programs that print what a Debian host's did."""
+@pytest.mark.parametrize(
+    ("package", "offered_versions"), [("package|ii ", ()), ("package|un ", ("535.171.04-1~deb12u1",))]
+)
+def test_the_probe_reads_a_host(tmp_path: Path, package: str, offered_versions: tuple[str, ...]) -> None:
+    """Its own script, on programs that print what a Debian host's did: an installed package is not looked for."""
     (tmp_path / "unit").write_text("[Service]\nExecStart=/usr/bin/nvidia-persistenced\n")
     programs = {
         "systemctl": f'case "$*" in *FragmentPath*) echo FragmentPath={tmp_path}/unit ;; *) echo MainPID=0 ;; esac',
         "apt-cache": f"printf '%s\\n' '{OFFER.removeprefix('offer|').strip()}'",
-        "dpkg-query": "echo 'package|ii '",
+        "dpkg-query": f"echo '{package}'",
     }
     found = parse(Output(at_boot.shell(PERSISTENCED.script, at_boot.stand_in(tmp_path, programs))))
     assert found == Persistenced(
         unit=("[Service]", "ExecStart=/usr/bin/nvidia-persistenced"),
-        offered=("535.171.04-1~deb12u1",),
-        installed=True,
+        offered=offered_versions,
+        installed=not offered_versions,
         gpus=found.gpus,
     )

@@ -220,7 +220,7 @@ true""",
 )
 SYSCTL = Probe(
     "sysctl",
-    "if [ -n \"${sysctls:-}\" ]; then sysctl -- $sysctls; else sysctl -a; fi 2>/dev/null; true",
+    'if [ -n "${sysctls:-}" ]; then sysctl -- $sysctls; else sysctl -a; fi 2>/dev/null; true',
     parse_sysctl,
     "sysctl -a",
     asks=lambda host: {"sysctls": " ".join(("kernel.osrelease", NUMA_SYSCTL, *host.capabilities["kernel"].sysctl))},
