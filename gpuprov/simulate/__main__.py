@@ -118,8 +118,17 @@ def _fault(options: argparse.Namespace) -> None:
 
 
 def _faults(*, as_json: bool) -> None:
-    rows = [{"name": f.name, "what": f.what, "caught_by": f.caught_by, "moment": f.moment, "kinds": f.kinds,
-             "parameter": f.parameter} for f in faults.TABLE]  # fmt: skip
+    rows = [
+        {
+            "name": f.name,
+            "what": f.what,
+            "caught_by": f.caught_by,
+            "moment": f.moment,
+            "kinds": f.kinds,
+            "parameter": f.parameter,
+        }
+        for f in faults.TABLE
+    ]
     if as_json:
         terminal.result(json.dumps(rows, indent=2))
         return

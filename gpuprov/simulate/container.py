@@ -30,8 +30,9 @@ BOOT = "systemctl show --property=UserspaceTimestampMonotonic --value"
 HOMES = {"root": "/root", image.USER: f"/home/{image.USER}"}
 
 
-def up(name: str, description: Description = PLAIN, *, tag: str | None = None,
-       volumes: tuple[tuple[Path, str], ...] = ()) -> SimulatedHost:  # fmt: skip
+def up(
+    name: str, description: Description = PLAIN, *, tag: str | None = None, volumes: tuple[tuple[Path, str], ...] = ()
+) -> SimulatedHost:
     """Start a host and wait until it answers ssh. Returns a running host unchanged.
 
     `tag`: an image made by `freeze`, or a folder (with podman) with a host's whole root. `volumes`: folders of this
@@ -160,13 +161,16 @@ def _ready(name: str, user: str, key: Path) -> SimulatedHost:
             raise GpuprovError(f"{name}: systemd is {state} after {PATIENCE:g} s", hint=f"gpuprov simulate logs {name}")
         state = run(name, STARTED).strip()
     public = public_key(key)
-    run(name, "".join(
-        f"install -d -m 700 -o {account} -g {account} {home}/.ssh\n"
-        f"grep -qxF '{public}' {home}/.ssh/authorized_keys 2>/dev/null || "
-        f"echo '{public}' >> {home}/.ssh/authorized_keys\n"
-        f"chown {account}: {home}/.ssh/authorized_keys; chmod 600 {home}/.ssh/authorized_keys\n"
-        for account, home in HOMES.items()
-    ))  # fmt: skip
+    run(
+        name,
+        "".join(
+            f"install -d -m 700 -o {account} -g {account} {home}/.ssh\n"
+            f"grep -qxF '{public}' {home}/.ssh/authorized_keys 2>/dev/null || "
+            f"echo '{public}' >> {home}/.ssh/authorized_keys\n"
+            f"chown {account}: {home}/.ssh/authorized_keys; chmod 600 {home}/.ssh/authorized_keys\n"
+            for account, home in HOMES.items()
+        ),
+    )
     address = engine.network(PREFIX + name).address
     while not greets(address, 22):
         if time.monotonic() > deadline:

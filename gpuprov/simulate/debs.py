@@ -111,10 +111,17 @@ def put(folder: Path, files: Mapping[str, File]) -> None:
 
 
 def standin_deb(
-    target: Path, name: str, version: str, *, description: str, files: Mapping[str, File] | None = None,
-    depends: str = "", architecture: str = "amd64", scripts: Mapping[str, str] | None = None,
+    target: Path,
+    name: str,
+    version: str,
+    *,
+    description: str,
+    files: Mapping[str, File] | None = None,
+    depends: str = "",
+    architecture: str = "amd64",
+    scripts: Mapping[str, str] | None = None,
     fields: Mapping[str, str] | None = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Build a package of this name and version whose Description marks it as a stand-in for the real one.
 
     `scripts`: maintainer scripts by name (`postinst`). `fields`: further control fields (`Provides`, `Conflicts`, ...).
@@ -122,10 +129,18 @@ def standin_deb(
     with tempfile.TemporaryDirectory(prefix="gpuprov-") as temporary:
         folder = Path(temporary) / name
         (folder / "DEBIAN").mkdir(parents=True)
-        write_control(folder, {
-            "Package": name, "Version": version, "Architecture": architecture, "Maintainer": MAINTAINER,
-            "Depends": depends, **(fields or {}), "Description": description,
-        })  # fmt: skip
+        write_control(
+            folder,
+            {
+                "Package": name,
+                "Version": version,
+                "Architecture": architecture,
+                "Maintainer": MAINTAINER,
+                "Depends": depends,
+                **(fields or {}),
+                "Description": description,
+            },
+        )
         mark(folder)
         put(folder, files or {})
         for script, text in (scripts or {}).items():
@@ -148,6 +163,12 @@ def _build(target: Path, package: Standin) -> Path:
     fields = {"Source": package.source} | {key: ", ".join(values) for key, values in relations.items()}
     version = f"{package.epoch}:{package.version}" if package.epoch else package.version
     return standin_deb(
-        target, package.name, version, description=package.summary, files=package.files,
-        depends=", ".join(package.requires), scripts=package.scripts, fields=fields,
-    )  # fmt: skip
+        target,
+        package.name,
+        version,
+        description=package.summary,
+        files=package.files,
+        depends=", ".join(package.requires),
+        scripts=package.scripts,
+        fields=fields,
+    )

@@ -16,8 +16,12 @@ GPU_CLASS, NVSWITCH_CLASS, INFINIBAND_CLASS, ETHERNET_CLASS = "030200", "068000"
 NVSWITCHES: dict[int, tuple[str, int]] = {1: ("10de:1ac2", 6), 2: ("10de:1af1", 6), 3: ("10de:22a3", 4)}
 CONNECTX6, CONNECTX7, CONNECTX8 = "15b3:101b", "15b3:1021", "15b3:1023"
 # Rate of a port in Gb/s -> PCI id and name of an adapter that has it: https://pci-ids.ucw.cz/read/PC/15b3
-HCAS = {100: (CONNECTX6, "ConnectX-6"), 200: (CONNECTX6, "ConnectX-6"), 400: (CONNECTX7, "ConnectX-7"),
-        800: (CONNECTX8, "ConnectX-8")}  # fmt: skip
+HCAS = {
+    100: (CONNECTX6, "ConnectX-6"),
+    200: (CONNECTX6, "ConnectX-6"),
+    400: (CONNECTX7, "ConnectX-7"),
+    800: (CONNECTX8, "ConnectX-8"),
+}
 # The NVLink bridges of NVSwitch generation 4 boards are ConnectX-7 functions; only their VPD tells them from HCAs.
 BRIDGES = 4
 BRIDGE_VPD = "SW_MNG"
@@ -92,9 +96,17 @@ def _list_hcas(description: Description) -> Iterator[PciDevice]:
 
 
 def _build_device(  # noqa: PLR0917
-    role: Role, index: int, first_bus: int, count: int, identifier: str, subsystem: str, pci_class: str, name: str,
-    identity: str = "", vpd: str = "",
-) -> PciDevice:  # fmt: skip
+    role: Role,
+    index: int,
+    first_bus: int,
+    count: int,
+    identifier: str,
+    subsystem: str,
+    pci_class: str,
+    name: str,
+    identity: str = "",
+    vpd: str = "",
+) -> PciDevice:
     # Two sockets: the first half of each kind hangs on NUMA node 0.
     node = 0 if index < (count + 1) // 2 else 1
     address = f"{DOMAIN:04x}:{first_bus + index:02x}:00.0"
@@ -105,7 +117,20 @@ def _build_device(  # noqa: PLR0917
 def table(made: tuple[PciDevice, ...]) -> str:
     """Return the devices as tab-separated lines, for the programs on the host: /etc/gpuprov-sim/devices."""
     return "".join(
-        "\t".join([d.role, str(d.index), d.address, d.identifier, d.subsystem, d.pci_class, str(d.numa_node), d.name,
-                   d.uuid or "-", d.vpd or "-"]) + "\n"
+        "\t".join(
+            [
+                d.role,
+                str(d.index),
+                d.address,
+                d.identifier,
+                d.subsystem,
+                d.pci_class,
+                str(d.numa_node),
+                d.name,
+                d.uuid or "-",
+                d.vpd or "-",
+            ]
+        )
+        + "\n"
         for d in made
-    )  # fmt: skip
+    )

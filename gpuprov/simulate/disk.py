@@ -141,10 +141,12 @@ def _make(recipe: Recipe, scratch: Path, tarball: Path) -> None:
     (tree / "boot").rename(scratch / "boot")
     (tree / "boot").mkdir(mode=0o755)
     for (label, offset, size), content in zip(LAYOUT, (scratch / "boot", tree), strict=True):
-        tools.run([
-            *("/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-O", FEATURES, "-L", label, "-d", str(content)),
-            *("-E", f"offset={offset},lazy_itable_init=1,lazy_journal_init=1", str(raw), f"{size // 1024}k"),
-        ])  # fmt: skip
+        tools.run(
+            [
+                *("/sbin/mke2fs", "-q", "-F", "-t", "ext4", "-O", FEATURES, "-L", label, "-d", str(content)),
+                *("-E", f"offset={offset},lazy_itable_init=1,lazy_journal_init=1", str(raw), f"{size // 1024}k"),
+            ]
+        )
     _finish(scratch, raw)
     tools.run(["qemu-img", "convert", "-f", "raw", "-O", "qcow2", str(raw), str(scratch / "disk.qcow2")])
 

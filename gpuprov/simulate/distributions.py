@@ -115,9 +115,18 @@ def _ubuntu(version_id: str, version: str, codename: str, kernel: str, suite: st
     )
     key = f"ubuntu{version_id.replace('.', '')}"
     return Distribution(
-        key, suite=suite, name="Ubuntu", id="ubuntu", like="debian", version_id=version_id, version=version,
-        codename=codename, tag=f"ubuntu0.{version_id}.1", kernel=kernel, release_files={"/etc/lsb-release": lsb},
-    )  # fmt: skip
+        key,
+        suite=suite,
+        name="Ubuntu",
+        id="ubuntu",
+        like="debian",
+        version_id=version_id,
+        version=version,
+        codename=codename,
+        tag=f"ubuntu0.{version_id}.1",
+        kernel=kernel,
+        release_files={"/etc/lsb-release": lsb},
+    )
 
 
 KERNELS = {
@@ -133,50 +142,85 @@ def _el(id_: str, name: str, version_id: str, codename: str) -> Distribution:
     own = {"rocky": "/etc/rocky-release", "almalinux": "/etc/almalinux-release"}.get(id_)
     files = {"/etc/redhat-release": release, "/etc/system-release": release} | ({own: release} if own else {})
     return Distribution(
-        f"{id_}{major}", name=name, id=id_,
-        like="fedora" if id_ == "rhel" else "rhel centos fedora", version_id=version_id,
-        version=f"{version_id} ({codename})", tag=f"el{major}", kernel=KERNELS[major], release_files=files,
+        f"{id_}{major}",
+        name=name,
+        id=id_,
+        like="fedora" if id_ == "rhel" else "rhel centos fedora",
+        version_id=version_id,
+        version=f"{version_id} ({codename})",
+        tag=f"el{major}",
+        kernel=KERNELS[major],
+        release_files=files,
         platform=f"el{major}",
-    )  # fmt: skip
+    )
 
 
 def _amazon() -> Distribution:
     """Return a host with the default image of kernel 6.12, and AWS's own driver repository."""
     release = "Amazon Linux release 2023 (Amazon Linux)\n"
     return Distribution(
-        "amazon2023", name="Amazon Linux", id="amzn", like="fedora", version_id="2023",
-        version="2023", tag="amzn2023", kernel="6.12.73-95.123.amzn2023.x86_64", kernel_package="kernel6.12",
+        "amazon2023",
+        name="Amazon Linux",
+        id="amzn",
+        like="fedora",
+        version_id="2023",
+        version="2023",
+        tag="amzn2023",
+        kernel="6.12.73-95.123.amzn2023.x86_64",
+        kernel_package="kernel6.12",
         platform="al2023",
-        base_source="amazonlinux", driver_source="amazonlinux-nvidia", release_package="system-release",
+        base_source="amazonlinux",
+        driver_source="amazonlinux-nvidia",
+        release_package="system-release",
         release_files={"/etc/system-release": release, "/etc/amazon-linux-release": release},
-    )  # fmt: skip
+    )
 
 
 def _azure() -> Distribution:
     """Return Azure Linux: its kernel release has no architecture, and its headers are where Debian's are."""
     lsb = 'DISTRIB_ID="azurelinux"\nDISTRIB_RELEASE="3.0"\nDISTRIB_DESCRIPTION="Microsoft Azure Linux 3.0"\n'
     return Distribution(
-        "azurelinux3", name="Microsoft Azure Linux", id="azurelinux", version_id="3.0",
-        version="3.0", tag="azl3", kernel="6.6.138.1-1.azl3", base_source="azurelinux-official-base",
+        "azurelinux3",
+        name="Microsoft Azure Linux",
+        id="azurelinux",
+        version_id="3.0",
+        version="3.0",
+        tag="azl3",
+        kernel="6.6.138.1-1.azl3",
+        base_source="azurelinux-official-base",
         release_files={"/etc/azurelinux-release": "Azure Linux 3.0\n", "/etc/lsb-release": lsb},
-    )  # fmt: skip
+    )
 
 
 def _alibaba() -> Distribution:
     """Return Alibaba Cloud Linux: NVIDIA's runfile is its only known driver, as its repository has none."""
     release = "Alibaba Cloud Linux release 3 (OpenAnolis Edition)\n"
     return Distribution(
-        "alinux3", name="Alibaba Cloud Linux", id="alinux", like="rhel fedora centos anolis",
-        version_id="3", version="3 (OpenAnolis Edition)", tag="al8", kernel="5.10.134-19.2.al8.x86_64", platform="al8",
-        base_source="alinux3-os", release_files={"/etc/redhat-release": release, "/etc/alinux-release": release},
-    )  # fmt: skip
+        "alinux3",
+        name="Alibaba Cloud Linux",
+        id="alinux",
+        like="rhel fedora centos anolis",
+        version_id="3",
+        version="3 (OpenAnolis Edition)",
+        tag="al8",
+        kernel="5.10.134-19.2.al8.x86_64",
+        platform="al8",
+        base_source="alinux3-os",
+        release_files={"/etc/redhat-release": release, "/etc/alinux-release": release},
+    )
 
 
 def _suse(key: str, name: str, id_: str, like: str, version: tuple[str, str], kernel: str) -> Distribution:
     return Distribution(
-        key, name=name, id=id_, like=like, version_id=version[0], version=version[1],
-        tag=f"{kernel.partition('-')[2].partition('.')[0]}.1.1", kernel=kernel,
-    )  # fmt: skip
+        key,
+        name=name,
+        id=id_,
+        like=like,
+        version_id=version[0],
+        version=version[1],
+        tag=f"{kernel.partition('-')[2].partition('.')[0]}.1.1",
+        kernel=kernel,
+    )
 
 
 TABLE: tuple[Distribution, ...] = (

@@ -32,8 +32,9 @@ def silent_because(engine: str) -> str | None:
         return "not installed"
     try:
         command = [program, *runtime(engine), "info"]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=60, check=False,
-                              stdin=subprocess.DEVNULL)  # fmt: skip
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=60, check=False, stdin=subprocess.DEVNULL
+        )
     except subprocess.TimeoutExpired:
         return "no answer within 60 s"
     except OSError as error:

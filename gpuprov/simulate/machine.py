@@ -26,8 +26,9 @@ VARIABLES = "variables.fd"
 BOOT = "cat /proc/sys/kernel/random/boot_id"
 
 
-def up(name: str, description: Description, *, tag: str | None = None,
-       volumes: tuple[tuple[Path, str], ...] = ()) -> SimulatedHost:  # fmt: skip
+def up(
+    name: str, description: Description, *, tag: str | None = None, volumes: tuple[tuple[Path, str], ...] = ()
+) -> SimulatedHost:
     """Start a host and wait until it answers ssh. Returns a running host unchanged and restarts a dead one.
 
     `tag`: a disk kept by `freeze`. `volumes`: folders of this machine to mount read-only, with their path inside.
@@ -213,17 +214,19 @@ def _start(name: str) -> None:
     accel = qemu.accelerator(folder / "vmlinuz")
     size = {"cpus": kept.description.cpus, "memory": kept.description.memory}
     shares = [word for index, (here, _) in enumerate(kept.volumes) for word in qemu.share(index, Path(here))]
-    tools.run([
-        *qemu.program(accel, **size, console=folder / "console.log"),
-        *qemu.board(kept.firmware, folder / VARIABLES),
-        *qemu.drive(folder / "overlay.qcow2", "qcow2"),
-        *qemu.network(_group(), kept.number),
-        *qemu.firmware(disk_files.IDENTITY, folder / "identity"),
-        *(qemu.firmware(silicon.FW_CFG, folder / "devices") if kept.description.gpu else ()),
-        *(*shares, *local_disks.build_arguments(folder, kept.description.nvme)),
-        *("-name", name, "-qmp", f"unix:{folder / 'control'},server=on,wait=off"),
-        *("-daemonize", "-pidfile", str(folder / "pid")),
-    ])  # fmt: skip
+    tools.run(
+        [
+            *qemu.program(accel, **size, console=folder / "console.log"),
+            *qemu.board(kept.firmware, folder / VARIABLES),
+            *qemu.drive(folder / "overlay.qcow2", "qcow2"),
+            *qemu.network(_group(), kept.number),
+            *qemu.firmware(disk_files.IDENTITY, folder / "identity"),
+            *(qemu.firmware(silicon.FW_CFG, folder / "devices") if kept.description.gpu else ()),
+            *(*shares, *local_disks.build_arguments(folder, kept.description.nvme)),
+            *("-name", name, "-qmp", f"unix:{folder / 'control'},server=on,wait=off"),
+            *("-daemonize", "-pidfile", str(folder / "pid")),
+        ]
+    )
 
 
 def _ready(name: str) -> SimulatedHost:

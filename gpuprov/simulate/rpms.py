@@ -15,11 +15,14 @@ STAND_INS = "gpuprov-stand-ins"
 SCRIPTS = {"post": "%post", "preun": "%preun", "postun": "%postun"}
 DEFINES = {
     "_rpmfilename": "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
-    "debug_package": "%{nil}", "__os_install_post": "%{nil}", "_build_id_links": "none",
-    "source_date_epoch_from_changelog": "0", "use_source_date_epoch_as_buildtime": "1",
+    "debug_package": "%{nil}",
+    "__os_install_post": "%{nil}",
+    "_build_id_links": "none",
+    "source_date_epoch_from_changelog": "0",
+    "use_source_date_epoch_as_buildtime": "1",
     # gzip's lowest level: the packages are installed far more often than they are kept.
     "_binary_payload": "w1.gzdio",
-}  # fmt: skip
+}
 
 
 def build(target: Path, packages: Sequence[Standin]) -> list[Path]:
@@ -80,18 +83,23 @@ def _build(target: Path, packages: Sequence[Standin]) -> list[Path]:
 def _section(package: Standin) -> list[str]:
     name, (version, _, release) = package.name, package.version.partition("-")
     relations = [
-        ("Requires", package.requires), ("Provides", package.provides), ("Conflicts", package.conflicts),
+        ("Requires", package.requires),
+        ("Provides", package.provides),
+        ("Conflicts", package.conflicts),
         ("Obsoletes", package.replaces),
-    ]  # fmt: skip
+    ]
     lines = [
         *(f"%package -n {name}", f"Version: {version}", f"Release: {release}"),
         *([f"Epoch: {package.epoch}"] if package.epoch else []),
         *(f"Summary: {package.summary} ({debs.MARK})", "AutoReqProv: no"),
         *(f"{key}: {value}" for key, values in relations for value in values),
-        *(f"%description -n {name}", f"{package.summary}.",
-          "A stand-in made by gpuprov for simulated hosts; never for a real one."),
+        *(
+            f"%description -n {name}",
+            f"{package.summary}.",
+            "A stand-in made by gpuprov for simulated hosts; never for a real one.",
+        ),
         f"%files -n {name}",
-    ]  # fmt: skip
+    ]
     for path, file in package.files.items():
         kind = "%config(noreplace) " if path.startswith("/etc/") else ""
         lines.append(f"{kind}%attr({file.mode:o}, root, root) {path}")

@@ -70,8 +70,9 @@ def require_engine() -> None:
     engine = engine_choice.chosen()
     if why := engine_choice.silent_because(engine):
         others = " or ".join(other for other in engine_choice.ENGINES if other != engine)
-        raise GpuprovError(f"{engine} does not answer: {why}",
-                           hint=f"start it, or choose {others} with {engine_choice.VARIABLE}")  # fmt: skip
+        raise GpuprovError(
+            f"{engine} does not answer: {why}", hint=f"start it, or choose {others} with {engine_choice.VARIABLE}"
+        )
 
 
 def setup(*kinds: str) -> None:
@@ -98,12 +99,21 @@ def setup(*kinds: str) -> None:
         require_engine()
 
 
-def run(command: Sequence[str], *, stdin: str | None = None, environment: dict[str, str] | None = None,
-        timeout: float = 900) -> str:  # fmt: skip
+def run(
+    command: Sequence[str], *, stdin: str | None = None, environment: dict[str, str] | None = None, timeout: float = 900
+) -> str:
     """Run a command and return its standard output; a failure becomes a one-line error."""
     try:
-        done = subprocess.run(command, input=stdin, env=environment, timeout=timeout, text=True, capture_output=True,
-                              check=False, stdin=None if stdin is not None else subprocess.DEVNULL)  # fmt: skip
+        done = subprocess.run(
+            command,
+            input=stdin,
+            env=environment,
+            timeout=timeout,
+            text=True,
+            capture_output=True,
+            check=False,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+        )
     except FileNotFoundError:
         raise GpuprovError(f"{command[0]}: not installed", hint=SETUP) from None
     except subprocess.TimeoutExpired:

@@ -67,8 +67,8 @@ TABLE: tuple[Fault, ...] = (
         "gds-compat-mode",
         "somebody lets cuFile read through the CPU again",
         "gds.files",
-        plant="sed -i 's/\\(\"allow_compat_mode\"[^a-z]*\\)false/\\1true/' \"$(readlink -f /etc/cufile.json)\"",
-        heal="sed -i 's/\\(\"allow_compat_mode\"[^a-z]*\\)true/\\1false/' \"$(readlink -f /etc/cufile.json)\"",
+        plant='sed -i \'s/\\("allow_compat_mode"[^a-z]*\\)false/\\1true/\' "$(readlink -f /etc/cufile.json)"',
+        heal='sed -i \'s/\\("allow_compat_mode"[^a-z]*\\)true/\\1false/\' "$(readlink -f /etc/cufile.json)"',
     ),
     Fault(
         "hpc-plugin-missing",
@@ -90,7 +90,7 @@ TABLE: tuple[Fault, ...] = (
         "a user's process holds a GPU",
         "nvidia_driver.clients",
         plant="systemd-run --quiet --unit gpuprov-sim-client --slice user.slice sh -c 'exec 3</dev/nvidia0; exec "
-              "sleep infinity'",
+        "sleep infinity'",
         heal="systemctl stop gpuprov-sim-client 2>&1 || true",
         moment="plan",
         kinds=("machine",),
@@ -205,10 +205,10 @@ TABLE: tuple[Fault, ...] = (
         "host.space",
         moment="plan",
         plant="free=$(df -Pm /boot | awk 'END {print $4}')\n"
-        "if [ \"$(stat -c %m /boot)\" != /boot ]; then\n"
+        'if [ "$(stat -c %m /boot)" != /boot ]; then\n'
         "  used=$(du -sm /boot | cut -f1); rm -rf /boot.gpuprov-sim; cp -a /boot /boot.gpuprov-sim\n"
         "  mount -t tmpfs -o mode=755,size=$((used + 24))m gpuprov-sim-boot /boot; cp -a /boot.gpuprov-sim/. /boot/\n"
-        "elif [ \"$free\" -gt 10 ]; then fallocate -l $((free - 10))M /boot/gpuprov-sim-fill; fi",
+        'elif [ "$free" -gt 10 ]; then fallocate -l $((free - 10))M /boot/gpuprov-sim-fill; fi',
         heal="if findmnt -n -o SOURCE /boot | grep -q gpuprov-sim-boot; then umount -l /boot; fi; rm -rf "
         "/boot.gpuprov-sim\nrm -f /boot/gpuprov-sim-fill",
     ),
@@ -233,7 +233,7 @@ TABLE: tuple[Fault, ...] = (
     ),
     *rdma.TABLE,
     *health.TABLE,
-)  # fmt: skip
+)
 FAULTS = {fault.name: fault for fault in TABLE}
 
 

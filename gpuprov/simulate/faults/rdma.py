@@ -38,32 +38,57 @@ done > {FOLDER}/{COUNTERS}"""
 TABLE: tuple[Fault, ...] = (
     _function("hca-missing", "an HCA is not on the PCI bus (parameter: its index)", "rdma.devices"),
     _function("hca-misplaced", "an HCA is in a slot of the other socket (parameter: its index)", "topology.rails"),
-    _function("hca-link-layer",
-              "an HCA's port has the other link layer, as its firmware was left (parameter: its index)",
-              "rdma.devices"),
-    _function("pcie-link-narrow", "a PCIe link was trained to x4 at 8 GT/s (parameter: gpu or hca, and its index)",
-              "topology.pcie", "gpu0"),
-    Fault("nvlink-down", "the first NVLink of a GPU is not active (parameter: the GPU's index)", "topology.nvlinks",
-          parameter="0"),
+    _function(
+        "hca-link-layer",
+        "an HCA's port has the other link layer, as its firmware was left (parameter: its index)",
+        "rdma.devices",
+    ),
+    _function(
+        "pcie-link-narrow",
+        "a PCIe link was trained to x4 at 8 GT/s (parameter: gpu or hca, and its index)",
+        "topology.pcie",
+        "gpu0",
+    ),
+    Fault(
+        "nvlink-down",
+        "the first NVLink of a GPU is not active (parameter: the GPU's index)",
+        "topology.nvlinks",
+        parameter="0",
+    ),
     _function("ib-port-down", "a port is down, as without a cable (parameter: the HCA's index)", "rdma.ports"),
-    _function("ib-port-init", "a port has a link and no subnet manager: INIT, sm_lid 0 (parameter: the HCA's index)",
-              "rdma.ports"),
+    _function(
+        "ib-port-init",
+        "a port has a link and no subnet manager: INIT, sm_lid 0 (parameter: the HCA's index)",
+        "rdma.ports",
+    ),
     _function("ib-rate-low", "a port runs on one lane, at 100 Gb/s (parameter: the HCA's index)", "rdma.rate"),
-    _function("rdma-port-flaps", "a port has gone down 14 times, and has symbol errors (parameter: the HCA's index)",
-              "health.ports"),
-    _function("rdma-timeouts",
-              "a port has counted 12 acknowledgements that did not come in time (parameter: the HCA's index)",
-              "health.rdma_counters"),
-    Fault("rdma-errors-grow", "a port has counted 500 symbol errors in an hour, by the host's readings (parameter: "
-                              "the HCA's index)",
-          "health.link_error_rates", plant=f"{SILICON}\n{GROWTH}", heal=f"rm -f {FOLDER}/{COUNTERS}\n{SILICON}",
-          parameter="0",
-          kinds=("container",)),
-    _function("roce-gid-missing",
-              "a RoCE interface has lost its IPv4 address, and its GIDs with it (parameter: the HCA's index)",
-              "rdma.nccl_gid"),
-    _forgotten("roce-settings-lost", "settings of RoCE are those of a driver loaded anew", "rdma.roce_settings", "roce",
-               ROCE),
+    _function(
+        "rdma-port-flaps",
+        "a port has gone down 14 times, and has symbol errors (parameter: the HCA's index)",
+        "health.ports",
+    ),
+    _function(
+        "rdma-timeouts",
+        "a port has counted 12 acknowledgements that did not come in time (parameter: the HCA's index)",
+        "health.rdma_counters",
+    ),
+    Fault(
+        "rdma-errors-grow",
+        "a port has counted 500 symbol errors in an hour, by the host's readings (parameter: the HCA's index)",
+        "health.link_error_rates",
+        plant=f"{SILICON}\n{GROWTH}",
+        heal=f"rm -f {FOLDER}/{COUNTERS}\n{SILICON}",
+        parameter="0",
+        kinds=("container",),
+    ),
+    _function(
+        "roce-gid-missing",
+        "a RoCE interface has lost its IPv4 address, and its GIDs with it (parameter: the HCA's index)",
+        "rdma.nccl_gid",
+    ),
+    _forgotten(
+        "roce-settings-lost", "settings of RoCE are those of a driver loaded anew", "rdma.roce_settings", "roce", ROCE
+    ),
     Fault(
         "roce-pfc-refused",
         "mlnx_qos cannot set priority flow control, as where the firmware decides on it",
@@ -73,10 +98,14 @@ TABLE: tuple[Fault, ...] = (
         kinds=("container",),
     ),
     _forgotten("acs-again", "ACS is enabled on all bridges, as the kernel leaves it at boot", "pcie.acs", "acs", PCIE),
-    _forgotten("read-requests-small", "functions ask for 512 bytes at a time, as after a reset",
-               "pcie.max_read_request",
-               "requests", PCIE),
-)  # fmt: skip
+    _forgotten(
+        "read-requests-small",
+        "functions ask for 512 bytes at a time, as after a reset",
+        "pcie.max_read_request",
+        "requests",
+        PCIE,
+    ),
+)
 NAMES = frozenset(fault.name for fault in TABLE)
 
 

@@ -74,10 +74,18 @@ def _row(profile: Profile, numbers: nvml_models.Model, grid: int, most: int) -> 
     memory = numbers.memory * profile.size / grid * SHARE if profile.memory_gib is None else profile.memory_gib * 1024
     sms = numbers.sms * profile.slices // most if profile.sm is None else profile.sm
     return (
-        profile.name, profile.nvml_id, profile.nvsmi_id, profile.slices, profile.size, profile.max_count, sms,
-        int(memory), profile.since_branch or 0, int(bool(MEDIA & {*profile.attributes})),
+        profile.name,
+        profile.nvml_id,
+        profile.nvsmi_id,
+        profile.slices,
+        profile.size,
+        profile.max_count,
+        sms,
+        int(memory),
+        profile.since_branch or 0,
+        int(bool(MEDIA & {*profile.attributes})),
         ",".join(map(str, profile.starts)),
-    )  # fmt: skip
+    )
 
 
 def _cuda() -> dict[str, int]:

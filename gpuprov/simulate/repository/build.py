@@ -29,9 +29,18 @@ DOCA = "doca"
 """The folder of the doca-host package."""
 EXTRA = ("nvidia-persistenced",)
 """Packages that gpuprov installs beside the driver."""
-CODE = ("repository/*.py", "standins/*.py", "standins/files/*", "debs.py", "rpms.py", "distributions.py",
-        "parts/fabric.py",
-        "parts/packages_files/*.c", "parts/fabric_files/*", "parts/ofed_files/*")  # fmt: skip
+CODE = (
+    "repository/*.py",
+    "standins/*.py",
+    "standins/files/*",
+    "debs.py",
+    "rpms.py",
+    "distributions.py",
+    "parts/fabric.py",
+    "parts/packages_files/*.c",
+    "parts/fabric_files/*",
+    "parts/ofed_files/*",
+)
 
 
 def repository(description: Description, content: Content | None = None, *, rebuild: bool = False) -> Path:
@@ -94,8 +103,9 @@ def _debian(folder: Path, scratch: Path, description: Description, content: Cont
     return [*rows, (fabric.subnet_manager(pool).name, "stand-in")]
 
 
-def _packages(archive: Archive, pool: Path, offered: Iterable[Package], names: DriverPackages, chosen: Plan,
-              content: Content) -> list[tuple[str, str]]:  # fmt: skip
+def _packages(
+    archive: Archive, pool: Path, offered: Iterable[Package], names: DriverPackages, chosen: Plan, content: Content
+) -> list[tuple[str, str]]:
     kept = image.cache_dir() / "packages"
     kept.mkdir(exist_ok=True)
     packages = [

@@ -74,12 +74,20 @@ class Archive:
     def _apt(self, command: str, *arguments: str, folder: Path | None = None) -> str:
         here = self._folder
         options = {
-            "Dir::State": here / "state", "Dir::State::status": here / "status", "Dir::Cache": here / "cache",
-            "Dir::Etc::sourcelist": "/dev/null", "Dir::Etc::sourceparts": here / "sources",
-            "Dir::Etc::preferences": "/dev/null", "Dir::Etc::preferencesparts": "/dev/null",
-            "APT::Architecture": "amd64", "APT::Architectures": "amd64", "APT::Sandbox::User": "root",
-            "Acquire::Languages": "none", "Acquire::GzipIndexes": "false", "Acquire::Retries": "3",
-        }  # fmt: skip
+            "Dir::State": here / "state",
+            "Dir::State::status": here / "status",
+            "Dir::Cache": here / "cache",
+            "Dir::Etc::sourcelist": "/dev/null",
+            "Dir::Etc::sourceparts": here / "sources",
+            "Dir::Etc::preferences": "/dev/null",
+            "Dir::Etc::preferencesparts": "/dev/null",
+            "APT::Architecture": "amd64",
+            "APT::Architectures": "amd64",
+            "APT::Sandbox::User": "root",
+            "Acquire::Languages": "none",
+            "Acquire::GzipIndexes": "false",
+            "Acquire::Retries": "3",
+        }
         flags = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
         program = ["env", f"--chdir={folder or here}", "LC_ALL=C", "apt-get", command]
         return tools.run([*program, *flags, *arguments])

@@ -24,11 +24,14 @@ SUITE = "bookworm"
 PROGRAMS = {  # program -> Debian's package, place in it, place in the others' packages
     "nvidia-smi": ("nvidia-smi", "usr/lib/nvidia/current/nvidia-smi", "/usr/bin/nvidia-smi"),
     "nvidia-persistenced": ("nvidia-persistenced", "usr/bin/nvidia-persistenced", "/usr/bin/nvidia-persistenced"),
-    "nvidia-cuda-mps-control": ("nvidia-cuda-mps", "usr/bin/nvidia-cuda-mps-control",
-                                "/usr/bin/nvidia-cuda-mps-control"),
+    "nvidia-cuda-mps-control": (
+        "nvidia-cuda-mps",
+        "usr/bin/nvidia-cuda-mps-control",
+        "/usr/bin/nvidia-cuda-mps-control",
+    ),
     "nvidia-cuda-mps-server": ("nvidia-cuda-mps", "usr/sbin/nvidia-cuda-mps-server", "/usr/bin/nvidia-cuda-mps-server"),
     "nvidia-modprobe": ("nvidia-modprobe", "usr/bin/nvidia-modprobe", "/usr/bin/nvidia-modprobe"),
-}  # fmt: skip
+}
 MODPROBE = """\
 # Of a gpuprov simulated host: nouveau is kept out, as in the real package.
 blacklist nouveau

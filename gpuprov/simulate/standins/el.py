@@ -60,11 +60,16 @@ def installed(distribution: Distribution) -> list[Standin]:
         "redhat-release" if distribution.id == "rhel" else f"{distribution.id}-release"
     )
     release = Standin(
-        name, f"{distribution.version_id}-1.{tag}", f"{distribution.name} release files",
-        provides=(f"system-release = {distribution.version_id}", f"system-release({major}) = {distribution.version_id}",
-                  f"base-module(platform:{distribution.platform or tag})", f"redhat-release = {distribution.version_id}"
-                  if name != "redhat-release" else "system-release(releasever)"),
-    )  # fmt: skip
+        name,
+        f"{distribution.version_id}-1.{tag}",
+        f"{distribution.name} release files",
+        provides=(
+            f"system-release = {distribution.version_id}",
+            f"system-release({major}) = {distribution.version_id}",
+            f"base-module(platform:{distribution.platform or tag})",
+            f"redhat-release = {distribution.version_id}" if name != "redhat-release" else "system-release(releasever)",
+        ),
+    )
     rows = [
         Standin(program, f"{version}.{tag}", f"{program}: the host's is Debian's", provides=provides)
         for program, (version, provides) in USERLAND.items()
@@ -81,15 +86,23 @@ def offered(distribution: Distribution) -> list[Standin]:
     ]
     rows += rpm_kernels.offered(distribution)
     rows.append(
-        Standin("gcc-c++", f"11.5.0-5.{tag}", "C++ support for GCC: as much as the stand-ins' source needs",
-                files={"/usr/bin/g++": text(COMPILER, 0o755)}, requires=("gcc",))
-    )  # fmt: skip
+        Standin(
+            "gcc-c++",
+            f"11.5.0-5.{tag}",
+            "C++ support for GCC: as much as the stand-ins' source needs",
+            files={"/usr/bin/g++": text(COMPILER, 0o755)},
+            requires=("gcc",),
+        )
+    )
     rows.append(
         Standin(
-            "python3-dnf-plugin-versionlock", f"4.3.0-20.{tag}", "Version Lock Plugin for DNF: the host's is Debian's",
-            requires=("python3-dnf-plugins-core",), provides=("dnf-command(versionlock)",),
+            "python3-dnf-plugin-versionlock",
+            f"4.3.0-20.{tag}",
+            "Version Lock Plugin for DNF: the host's is Debian's",
+            requires=("python3-dnf-plugins-core",),
+            provides=("dnf-command(versionlock)",),
         )
-    )  # fmt: skip
+    )
     files = {"/usr/bin/dnf-automatic": text(PROGRAM, 0o755)}
     for unit, what, flags in (
         ("dnf-automatic", "", ""),

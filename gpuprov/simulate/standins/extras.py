@@ -33,7 +33,13 @@ def _standin(extra: Extra, packaged: Packaged, form: Form, distribution: Distrib
         return tuple(value.format(**places) for value in values)
 
     return Standin(
-        name=packaged.name or extra.name, version=version, summary=extra.summary, epoch=extra.epoch,
-        files={path.format(**places): file for path, file in files.items()}, requires=filled(packaged.requires),
-        provides=filled(packaged.provides), conflicts=filled(packaged.conflicts), scripts=packaged.scripts,
-    )  # fmt: skip
+        name=packaged.name or extra.name,
+        version=version,
+        summary=extra.summary,
+        epoch=extra.epoch,
+        files={path.format(**places): file for path, file in files.items()},
+        requires=filled(packaged.requires),
+        provides=filled(packaged.provides),
+        conflicts=filled(packaged.conflicts),
+        scripts=packaged.scripts,
+    )

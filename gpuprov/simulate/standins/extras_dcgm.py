@@ -91,9 +91,17 @@ def exactly(names: Iterable[str], form: str) -> tuple[str, ...]:
 
 
 def package(
-    name: str, version: str, files: dict[str, File], needs: Iterable[str] = (), *, unit: bool = False,
-    conflicts: tuple[str, ...] = (), piece: bool = False, revision: str = "-1", of_system: tuple[str, ...] = (),
-) -> Extra:  # fmt: skip
+    name: str,
+    version: str,
+    files: dict[str, File],
+    needs: Iterable[str] = (),
+    *,
+    unit: bool = False,
+    conflicts: tuple[str, ...] = (),
+    piece: bool = False,
+    revision: str = "-1",
+    of_system: tuple[str, ...] = (),
+) -> Extra:
     """Return one package of DCGM. `needs`: others of the same version. `of_system`: Debian packages required by the
     stand-in. A `piece` has files that the core of older releases has."""
     required = list(needs)
@@ -101,11 +109,18 @@ def package(
     against = {form: (*conflicts, *([relation] if piece else [])) for form, relation in older.items()}
     deb, rpm = scripts(dcgm.UNIT, USER) if unit else ({}, {})
     return Extra(
-        name=name, summary=f"NVIDIA Data Center GPU Manager {version}: {name}", files=files, epoch=1,
-        deb=Packaged(f"{version}{revision}", requires=(*exactly(required, "deb"), *of_system), conflicts=against["deb"],
-                     scripts=deb),
+        name=name,
+        summary=f"NVIDIA Data Center GPU Manager {version}: {name}",
+        files=files,
+        epoch=1,
+        deb=Packaged(
+            f"{version}{revision}",
+            requires=(*exactly(required, "deb"), *of_system),
+            conflicts=against["deb"],
+            scripts=deb,
+        ),
         rpm=Packaged(f"{version}-1", requires=exactly(required, "rpm"), conflicts=against["rpm"], scripts=rpm),
-    )  # fmt: skip
+    )
 
 
 def line_3(version: str) -> list[Extra]:
@@ -113,9 +128,11 @@ def line_3(version: str) -> list[Extra]:
     unit = SERVICE.format(conflicts="Conflicts=dcgm.service\n", alias="")
     old = SERVICE.format(conflicts="Conflicts=nvidia-dcgm.service\n", alias="")
     files = {
-        "/usr/bin/nv-hostengine": program("nv-hostengine", version), "/usr/bin/dcgmi": program("dcgmi", version),
-        f"{UNITS}/{dcgm.UNIT}": text(unit), f"{UNITS}/{dcgm.OLD_UNIT}": text(old),
-    }  # fmt: skip
+        "/usr/bin/nv-hostengine": program("nv-hostengine", version),
+        "/usr/bin/dcgmi": program("dcgmi", version),
+        f"{UNITS}/{dcgm.UNIT}": text(unit),
+        f"{UNITS}/{dcgm.OLD_UNIT}": text(old),
+    }
     # The deb of line 3 has no revision.
     return [package("datacenter-gpu-manager", version, files, unit=True, revision="", of_system=("python3",))]
 
@@ -128,11 +145,18 @@ def line_4(version: str) -> list[Extra]:
     split = version >= SPLIT
     common = [name for name in dcgm.PIECES if "{cuda}" not in name]
     made = [
-        package(CORE, version, {} if split else engine | client, common if split else (), unit=not split,
-                conflicts=("datacenter-gpu-manager",), of_system=("python3",)),
+        package(
+            CORE,
+            version,
+            {} if split else engine | client,
+            common if split else (),
+            unit=not split,
+            conflicts=("datacenter-gpu-manager",),
+            of_system=("python3",),
+        ),
         package(dcgm.NAMES["4"]["proprietary"][0], version, {}, (CORE,)),
         package(dcgm.NAMES["4"]["multinode"][0], version, {}, (CORE,)),
-    ]  # fmt: skip
+    ]
     contents = {"nv-hostengine": engine, "dcgmi": client}
     made += [
         package(n, version, contents.get(n, {}), unit=n == "nv-hostengine", piece=True)
@@ -159,10 +183,12 @@ def exporter(version: str, build: str) -> Extra:
     }
     deb, rpm = scripts(dcgm.EXPORTER_UNIT)
     return Extra(
-        name=dcgm.EXPORTER, summary=f"NVIDIA DCGM exporter {version}", files=files,
+        name=dcgm.EXPORTER,
+        summary=f"NVIDIA DCGM exporter {version}",
+        files=files,
         deb=Packaged(f"{version}-1", requires=(f"{CORE} (>= 1:4)", "python3"), scripts=deb),
         rpm=Packaged(f"{version}{build}-1", requires=(f"{CORE} >= 1:4",), scripts=rpm),
-    )  # fmt: skip
+    )
 
 
 EXTRAS: tuple[Extra, ...] = (

@@ -50,9 +50,14 @@ def release(cuda: str, version: str) -> list[Extra]:
     scripts = (REGISTER.format(**words) + LDCONFIG.removeprefix("#!/bin/sh\n"), FORGET.format(**words))
     return [
         package(f"libcufile-{kit}", f"{version}-1", f"cuFile of CUDA {take_minor(cuda)}", files, scripts=scripts),
-        package(f"gds-tools-{kit}", f"{version}-1", f"tools of GPUDirect Storage of CUDA {take_minor(cuda)}", tools,
-                {f"libcufile-{kit}": version}),
-    ]  # fmt: skip
+        package(
+            f"gds-tools-{kit}",
+            f"{version}-1",
+            f"tools of GPUDirect Storage of CUDA {take_minor(cuda)}",
+            tools,
+            {f"libcufile-{kit}": version},
+        ),
+    ]
 
 
 def module() -> Extra:

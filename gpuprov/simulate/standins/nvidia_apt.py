@@ -50,15 +50,20 @@ def packages(distribution: Distribution, version: str) -> list[Standin]:
     )
     for name in part_names(distribution, "fabric-manager", version):
         made.append(
-            make(name, summary=f"Fabric Manager for NVSwitch based systems {version}", requires=("python3",),
+            make(
+                name,
+                summary=f"Fabric Manager for NVSwitch based systems {version}",
+                requires=("python3",),
                 files=fabric.fabric_manager_files(version),
-                scripts=FABRIC_SCRIPTS).instead_of("nvidia-fabricmanager-any")
-        )  # fmt: skip
+                scripts=FABRIC_SCRIPTS,
+            ).instead_of("nvidia-fabricmanager-any")
+        )
     for name in part_names(distribution, "imex", version):
         scripts = {key: script.replace("nvidia-fabricmanager", "nvidia-imex") for key, script in FABRIC_SCRIPTS.items()}
         files = {**fabric.imex_files(version), "/DEBIAN/conffiles": text("/etc/nvidia-imex/config.cfg\n")}
-        made.append(make(name, summary=f"NVIDIA IMEX service {version}", requires=("python3",),
-                        files=files, scripts=scripts))  # fmt: skip
+        made.append(
+            make(name, summary=f"NVIDIA IMEX service {version}", requires=("python3",), files=files, scripts=scripts)
+        )
     for part, summary in switch_libraries.SUMMARIES.items():
         files = switch_libraries.files(part, version, DEB.libraries)
         made += [
@@ -94,13 +99,21 @@ def _user_space(standin: partial[Standin], version: str, end: str, *, split: boo
     mps = pieces.programs("nvidia-cuda-mps-control", "nvidia-cuda-mps-server")
     return [
         *(package for package in made if package.name != utils),
-        standin(utils, summary="NVIDIA compute utilities", files=mps,
-            requires=exact(full, f"libnvidia-compute{end}", "nvidia-persistenced")),
-        standin("nvidia-persistenced", summary="NVIDIA Persistence Daemon",
-                files=dict(pieces.persistence(DEB, on=True)),
-            requires=("passwd",), scripts=PERSISTENCE),
+        standin(
+            utils,
+            summary="NVIDIA compute utilities",
+            files=mps,
+            requires=exact(full, f"libnvidia-compute{end}", "nvidia-persistenced"),
+        ),
+        standin(
+            "nvidia-persistenced",
+            summary="NVIDIA Persistence Daemon",
+            files=dict(pieces.persistence(DEB, on=True)),
+            requires=("passwd",),
+            scripts=PERSISTENCE,
+        ),
         standin("nvidia-modprobe", summary="NVIDIA kernel module loader", files=pieces.programs("nvidia-modprobe")),
-    ]  # fmt: skip
+    ]
 
 
 def full_version(distribution: Distribution, version: str) -> str:

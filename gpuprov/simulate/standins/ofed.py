@@ -118,20 +118,32 @@ def packages() -> Iterable[Standin]:
     tools |= {f"/usr/sbin/{name}": File(FILES / name, 0o755) for name in ("cma_roce_mode", "cma_roce_tos")}
     return [
         *(_dkms(name) for name in MODULES),
-        Standin("mlnx-ofed-kernel-utils", VERSION, "openibd of DOCA-OFED", {
-            "/etc/init.d/openibd": File(FILES / "openibd", 0o755), "/etc/infiniband/openib.conf": text(CONF),
-            "/lib/systemd/system/openibd.service": text(UNIT),
-        }, scripts={"postinst": "#!/bin/sh\nset -e\n[ ! -d /run/systemd/system ] || systemctl daemon-reload\n"}),
+        Standin(
+            "mlnx-ofed-kernel-utils",
+            VERSION,
+            "openibd of DOCA-OFED",
+            {
+                "/etc/init.d/openibd": File(FILES / "openibd", 0o755),
+                "/etc/infiniband/openib.conf": text(CONF),
+                "/lib/systemd/system/openibd.service": text(UNIT),
+            },
+            scripts={"postinst": "#!/bin/sh\nset -e\n[ ! -d /run/systemd/system ] || systemctl daemon-reload\n"},
+        ),
         Standin("mlnx-tools", VERSION, "mlnx_qos, cma_roce_mode, cma_roce_tos", tools),
         Standin("ofed-scripts", VERSION, "ofed_info", {"/usr/bin/ofed_info": text(INFO, 0o755)}),
         Standin("mft", "4.34.0-145", "DOCA's mft: an empty package"),
         *hpcx.build_packages(END),
-        Standin("rdma-core", "2510.0.11-1", "DOCA's rdma-core: its list of modules",
-                {"/etc/rdma/modules/infiniband.conf": text("ib_ipoib\nib_umad\n")}),
-        Standin("dkms", "9.9.9-1", "DOCA's dkms: builds nothing",
-                {"/usr/sbin/dkms": text("#!/bin/sh\nexit 1\n", 0o755)}),
+        Standin(
+            "rdma-core",
+            "2510.0.11-1",
+            "DOCA's rdma-core: its list of modules",
+            {"/etc/rdma/modules/infiniband.conf": text("ib_ipoib\nib_umad\n")},
+        ),
+        Standin(
+            "dkms", "9.9.9-1", "DOCA's dkms: builds nothing", {"/usr/sbin/dkms": text("#!/bin/sh\nexit 1\n", 0o755)}
+        ),
         Standin("doca-ofed", f"{DOCA}-010000", "DOCA-OFED: all of it", requires=exact),
-    ]  # fmt: skip
+    ]
 
 
 def _dkms(name: str) -> Standin:
@@ -140,9 +152,12 @@ def _dkms(name: str) -> Standin:
     home, modules = f"/usr/src/{name}-{TREE}", MODULES[name]
     core = name == "mlnx-ofed-kernel"
     conf = [
-        f'PACKAGE_NAME="{name}"', f'PACKAGE_VERSION="{TREE}"', "AUTOINSTALL=yes",
-        'MAKE[0]="make -C ${kernel_source_dir} M=${dkms_tree}/' + f'{name}/{TREE}/build modules"', 'CLEAN="true"',
-    ]  # fmt: skip
+        f'PACKAGE_NAME="{name}"',
+        f'PACKAGE_VERSION="{TREE}"',
+        "AUTOINSTALL=yes",
+        'MAKE[0]="make -C ${kernel_source_dir} M=${dkms_tree}/' + f'{name}/{TREE}/build modules"',
+        'CLEAN="true"',
+    ]
     conf += ['POST_BUILD="symbols.sh ${kernelver}"'] if core else []
     for index, module in enumerate(modules):
         conf += [f'BUILT_MODULE_NAME[{index}]="{module}"', f'DEST_MODULE_LOCATION[{index}]="/updates"']
@@ -160,6 +175,10 @@ def _dkms(name: str) -> Standin:
         "prerm": f"#!/bin/sh\ndkms remove -m {name} -v {TREE} --all || true\n",
     }
     return Standin(
-        f"{name}-dkms", VERSION, f"DOCA-OFED: {', '.join(modules)}, built by DKMS", files,
-        requires=("dkms", *(() if core else (f"mlnx-ofed-kernel-dkms (= {VERSION})",))), scripts=scripts,
-    )  # fmt: skip
+        f"{name}-dkms",
+        VERSION,
+        f"DOCA-OFED: {', '.join(modules)}, built by DKMS",
+        files,
+        requires=("dkms", *(() if core else (f"mlnx-ofed-kernel-dkms (= {VERSION})",))),
+        scripts=scripts,
+    )

@@ -59,9 +59,14 @@ def ubuntu(distribution: Distribution, versions: Iterable[str]) -> list[Standin]
     make = partial(Standin, source="linux-restricted-modules")
     made = [
         Standin(f"linux-image-{kernel}", plain, "Signed kernel image: the host's is Debian's", source="linux-signed"),
-        Standin(f"linux-image-{kind}", plain, "Generic Linux kernel image", requires=(f"linux-image-{kernel}",),
-                source="linux-meta"),
-    ]  # fmt: skip
+        Standin(
+            f"linux-image-{kind}",
+            plain,
+            "Generic Linux kernel image",
+            requires=(f"linux-image-{kernel}",),
+            source="linux-meta",
+        ),
+    ]
     seen: dict[str, int] = {}
     for version in sorted(versions, key=Version.parse):
         branch = derive_branch(version)
@@ -127,11 +132,13 @@ def nvidia(distribution: Distribution, version: str, epoch: int) -> Standin:
         f"done\ndepmod -a {kernel}\n"
     )
     return Standin(
-        f"kmod-nvidia-{version}-{bare}", f"{version}-{RELEASE}.{tag}", f"NVIDIA kernel modules for {kernel}",
+        f"kmod-nvidia-{version}-{bare}",
+        f"{version}-{RELEASE}.{tag}",
+        f"NVIDIA kernel modules for {kernel}",
         epoch=epoch,
         files={f"{objects}/{name}.o": File(module(version, "proprietary")) for name in MODULES},
-        requires=(f"kernel = {bare}.{tag}",), provides=(f"nvidia-kmod = {epoch}:{version}",
-                                                        f"kernel-modules = {kernel}"),
+        requires=(f"kernel = {bare}.{tag}",),
+        provides=(f"nvidia-kmod = {epoch}:{version}", f"kernel-modules = {kernel}"),
         conflicts=("kmod-nvidia-latest-dkms",),
         scripts={"post": link, "preun": f'[ "$1" != 0 ] || rm -rf {place}\n', "postun": f"depmod -a {kernel} || :\n"},
-    )  # fmt: skip
+    )

@@ -52,9 +52,13 @@ def _build_standin(distribution: Distribution, part: str, epoch: int = 0, requir
     name = f"{distribution.kernel_package}{part}"
     provides = (f"{name}-uname-r = {distribution.kernel}",) if part in ("-core", "-devel", "-modules") else ()
     return Standin(
-        name, _version(distribution), f"{name}: Debian's kernel under this name", provides=provides, requires=requires,
-        epoch=epoch
-    )  # fmt: skip
+        name,
+        _version(distribution),
+        f"{name}: Debian's kernel under this name",
+        provides=provides,
+        requires=requires,
+        epoch=epoch,
+    )
 
 
 def _version(distribution: Distribution) -> str:

@@ -37,8 +37,12 @@ them."""
 def installed(distribution: Distribution) -> list[Standin]:
     """Return the initial content of the rpm database."""
     name = "sles-release" if distribution.id == "sles" else "Leap-release"
-    release = Standin(name, f"{distribution.version_id}-{distribution.tag}", f"{distribution.name} release files",
-                      provides=(f"distribution-release = {distribution.version_id}",))  # fmt: skip
+    release = Standin(
+        name,
+        f"{distribution.version_id}-{distribution.tag}",
+        f"{distribution.name} release files",
+        provides=(f"distribution-release = {distribution.version_id}",),
+    )
     rows = [
         Standin(program, version, f"{program}: the host's is Debian's", provides=provides)
         for program, (version, provides) in USERLAND.items()
@@ -51,8 +55,13 @@ def offered(distribution: Distribution) -> list[Standin]:
     rows = [
         Standin(name, version, f"{summary}: the host's is Debian's") for name, (version, summary) in OFFERED.items()
     ]
-    compiler = Standin("gcc-c++", "7-3.9.1", "C++ support for GCC: as much as the stand-ins' source needs",
-                       files={"/usr/bin/g++": text(COMPILER, 0o755)}, requires=("gcc",))  # fmt: skip
+    compiler = Standin(
+        "gcc-c++",
+        "7-3.9.1",
+        "C++ support for GCC: as much as the stand-ins' source needs",
+        files={"/usr/bin/g++": text(COMPILER, 0o755)},
+        requires=("gcc",),
+    )
     return [*rows, compiler, *(kernel for kernel in kernels(distribution) if kernel.name != "kernel-default")]
 
 
@@ -61,7 +70,11 @@ def kernels(distribution: Distribution) -> list[Standin]:
     in a kernel's release."""
     release = distribution.kernel.removesuffix("-default")
     return [
-        Standin(name, f"{release}.1", f"{name}: Debian's kernel under this name",
-                provides=(f"{name} = {release}", "multiversion(kernel)"))
+        Standin(
+            name,
+            f"{release}.1",
+            f"{name}: Debian's kernel under this name",
+            provides=(f"{name} = {release}", "multiversion(kernel)"),
+        )
         for name in ("kernel-default", "kernel-default-devel", "kernel-devel", "kernel-macros")
-    ]  # fmt: skip
+    ]

@@ -110,17 +110,29 @@ def _packages(form: Form, version: str, built: Path) -> list[Standin]:
     elif deployed:
         base["/DEBIAN/conffiles"] = text(f"{ENVIRONMENT}\n")
     return [
-        Standin("nvidia-container-toolkit-base", exact, f"NVIDIA Container Toolkit Base: {real}", files=base,
-                scripts=_scripts(form, units=bool(deployed))),
-        Standin("nvidia-container-toolkit", exact, f"NVIDIA Container toolkit: {real}",
-                files={f"/usr/bin/{HOOK}": File(built / HOOK, 0o755)},
-                requires=(needs("nvidia-container-toolkit-base"), needs("libnvidia-container-tools"))),
-        Standin("libnvidia-container-tools", exact,
-                "NVIDIA container runtime library (command-line tools): its program only says what it is",
-                files={"/usr/bin/nvidia-container-cli": text(CLI, 0o755)},
-                requires=(needs("libnvidia-container1", ">="),)),
+        Standin(
+            "nvidia-container-toolkit-base",
+            exact,
+            f"NVIDIA Container Toolkit Base: {real}",
+            files=base,
+            scripts=_scripts(form, units=bool(deployed)),
+        ),
+        Standin(
+            "nvidia-container-toolkit",
+            exact,
+            f"NVIDIA Container toolkit: {real}",
+            files={f"/usr/bin/{HOOK}": File(built / HOOK, 0o755)},
+            requires=(needs("nvidia-container-toolkit-base"), needs("libnvidia-container-tools")),
+        ),
+        Standin(
+            "libnvidia-container-tools",
+            exact,
+            "NVIDIA container runtime library (command-line tools): its program only says what it is",
+            files={"/usr/bin/nvidia-container-cli": text(CLI, 0o755)},
+            requires=(needs("libnvidia-container1", ">="),),
+        ),
         Standin("libnvidia-container1", exact, "NVIDIA container runtime library: an empty package"),
-    ]  # fmt: skip
+    ]
 
 
 def _scripts(form: Form, *, units: bool) -> dict[str, str]:

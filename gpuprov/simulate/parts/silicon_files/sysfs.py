@@ -17,8 +17,10 @@ BRIDGE_CLASS = 0x060400
 # https://pci-ids.ucw.cz/read/PC/8086/352c, https://pci-ids.ucw.cz/read/PC/1000/c030; PCI Express Base Specification,
 # 7.5.3.2, 7.7.11.2
 BRIDGES: dict[Port, tuple[str, int, int]] = {
-    "root-port": ("8086:352c", 4, 0x1F), "upstream": ("1000:c030", 5, 0), "downstream": ("1000:c030", 6, 0x5F),
-}  # fmt: skip
+    "root-port": ("8086:352c", 4, 0x1F),
+    "upstream": ("1000:c030", 5, 0),
+    "downstream": ("1000:c030", 6, 0x5F),
+}
 # SrcValid+ ReqRedir+ CmpltRedir+ UpstreamFwd+: enabled by Linux on each boot with an IOMMU (pci_std_enable_acs).
 ACS_ENABLED = 0x1D
 DEVICE_CONTROL = 0x2930

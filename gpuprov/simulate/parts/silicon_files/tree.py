@@ -37,15 +37,28 @@ def make_file(name: str, description: Description) -> bytes:
     ends = devices(name, description)
     hung = tree(description, [(end.role, end.index) for end in ends if end.role in NVLINK_ROLES])
     made = [
-        Function(role="bridge", index=index, address=bridge.address, path=bridge.path, node=bridge.numa_node,
-                 files=_texts(sysfs.bridge_files(bridge)))
+        Function(
+            role="bridge",
+            index=index,
+            address=bridge.address,
+            path=bridge.path,
+            node=bridge.numa_node,
+            files=_texts(sysfs.bridge_files(bridge)),
+        )
         for index, bridge in enumerate(hung.bridges if hung else ())
-    ]  # fmt: skip
+    ]
     made += [
-        Function(role=end.role, index=end.index, address=end.address, path=end.path, node=end.numa_node,
-                 files=_texts(sysfs.files(end)), rdma=rdma.device(name, description, end))
+        Function(
+            role=end.role,
+            index=end.index,
+            address=end.address,
+            path=end.path,
+            node=end.numa_node,
+            files=_texts(sysfs.files(end)),
+            rdma=rdma.device(name, description, end),
+        )
         for end in ends
-    ]  # fmt: skip
+    ]
     return msgspec.json.encode(Told(functions=tuple(made), spares=hung.spares if hung else ()))
 
 
