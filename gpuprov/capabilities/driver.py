@@ -13,28 +13,28 @@ from gpuprov.rules import resolve
 from gpuprov.spec.model import HostSpec
 
 
-def asked_version(host: HostSpec) -> str:
+def find_requested_version(host: HostSpec) -> str:
     """Return the version or branch that the spec names; empty if it names none."""
     version = str(getattr(host.capabilities.get("nvidia_driver"), "version", "any"))
     return "" if version == "any" else version
 
 
-def asked_branch(host: HostSpec) -> int:
+def find_requested_branch(host: HostSpec) -> int:
     """Return its branch; 0 if the spec names none."""
-    return _parse_branch(asked_version(host))
+    return _parse_branch(find_requested_version(host))
 
 
-def version_now(facts: Facts) -> str:
+def find_current_version(facts: Facts) -> str:
     """Return the version of the installed user-mode driver, else of the loaded module; empty if there is none."""
     return facts.get(nvidia.LIBRARIES).get("libcuda", "") or facts.get(nvidia.DRIVER).version
 
 
-def branch_now(facts: Facts) -> int:
+def find_current_branch(facts: Facts) -> int:
     """Return its branch; 0 if there is none."""
-    return _parse_branch(version_now(facts))
+    return _parse_branch(find_current_version(facts))
 
 
-def machine_without_driver(facts: Facts) -> str:
+def explain_absent_driver(facts: Facts) -> str:
     """Return the reason why a container is not checked: its machine has no driver loaded; empty elsewhere."""
     kind = facts.get(system.CONTAINER)
     if not kind or facts.get(nvidia.DRIVER).version:
@@ -42,9 +42,9 @@ def machine_without_driver(facts: Facts) -> str:
     return f"{kind} container: the driver is the machine's, and none is loaded there"
 
 
-def branch_wanted(host: HostSpec, facts: Facts) -> int:
+def find_target_branch(host: HostSpec, facts: Facts) -> int:
     """Return the branch that the spec asks for, else the installed one; 0 if that is unknown."""
-    return asked_branch(host) or branch_now(facts)
+    return find_requested_branch(host) or find_current_branch(facts)
 
 
 def judge_holders(ctx: Context[Any], changes: Iterable[Change]) -> Outcome:

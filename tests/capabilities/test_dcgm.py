@@ -4,7 +4,7 @@ exporter."""
 from __future__ import annotations
 
 from gpuprov.capabilities.dcgm.desired import EXPORTER as DROP_IN
-from gpuprov.capabilities.dcgm.fragment import Dcgm, listens
+from gpuprov.capabilities.dcgm.fragment import Dcgm, parse_listen_address
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus.dcgm import parse_dcgm
 from tests.capabilities import dcgm_host as host
@@ -164,7 +164,7 @@ def test_state(row: Row) -> None:
     ],
 )
 def test_address_of_a_command_line(command: str, address: str) -> None:
-    assert listens(command) == address
+    assert parse_listen_address(command) == address
 
 
 def test_what_dcgmi_says() -> None:

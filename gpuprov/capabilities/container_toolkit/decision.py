@@ -33,7 +33,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
 
 
-def decided(ctx: Ctx) -> Decision:
+def decide(ctx: Ctx) -> Decision:
     """Decide on one version for all four packages, from the host's own package index."""
     facts, requested = ctx.facts, ctx.fragment.version
     have = {name: package.version for name, package in installed(facts).items()}

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gpuprov.capabilities.answers import BEFORE, HEADER
 from gpuprov.capabilities.base import Context, Desired, Resources
-from gpuprov.capabilities.container_toolkit.decision import PROBES, Decision, decided, repository
+from gpuprov.capabilities.container_toolkit.decision import PROBES, Decision, decide, repository
 from gpuprov.capabilities.container_toolkit.fragment import (
     ContainerToolkit,
     ask_image,
@@ -204,7 +204,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
     """Return the role's values. `repository`: the site's, to be added first; `later`: what waits for it. The
     transaction: `install`, `hold`, `release`. For each boot: the resources of `configured`. The engines, whether
     nvidia-ctk writes files of its own beside theirs, and the command that sets the mode, are those of tasks."""
-    decision, toolkit = decided(ctx), ctx.facts.get(TOOLKIT)
+    decision, toolkit = decide(ctx), ctx.facts.get(TOOLKIT)
     names, default = list(registrable(ctx.fragment, ctx.facts)), {"default": ctx.fragment.default_runtime}
     drop_ins = modern(decision.version or toolkit.version)
     own = [name for name in names if name in FILES]
@@ -240,7 +240,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 def coming(ctx: Ctx) -> Iterator[Resource]:
     """Yield the same for the toolkit that will be installed when the role has finished."""
-    return configured(ctx, decided(ctx).version or ctx.facts.get(TOOLKIT).version)
+    return configured(ctx, decide(ctx).version or ctx.facts.get(TOOLKIT).version)
 
 
 PATHS = (*SETTINGS.values(), *OWN_FILES, catalogue.REFRESH_DROP_IN, catalogue.UDEV_RULE)

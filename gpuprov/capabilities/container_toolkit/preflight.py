@@ -3,7 +3,7 @@
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.compared import move_packages
-from gpuprov.capabilities.container_toolkit.decision import PROBES, decided
+from gpuprov.capabilities.container_toolkit.decision import PROBES, decide
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit, engines, installed, modern
 from gpuprov.catalog import container_toolkit as catalogue
 from gpuprov.catalog import engines as known
@@ -30,7 +30,7 @@ SUBORDINATE = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535"
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """One version exists for which the host's repositories have all four packages."""
-    requested, decision = ctx.fragment.version, decided(ctx)
+    requested, decision = ctx.fragment.version, decide(ctx)
     if decision.problem and decision.source:
         return package_sources.later(f"container toolkit {requested}", decision.source)
     if decision.problem:
@@ -119,7 +119,7 @@ def rootless_users(ctx: Ctx) -> Outcome:
         return fail(expected, f"no such user: {' '.join(absent)}", f"useradd {absent[0]}, or take it out of rootless")
     if bare := [name for name in requested if not users[name].subordinate]:
         return fail(expected, f"no entry in /etc/subuid: {' '.join(bare)}", f"{SUBORDINATE} {bare[0]}")
-    version = decided(ctx).version
+    version = decide(ctx).version
     if ctx.fragment.mode == "auto" and version and not modern(version):
         hint = f"mode: cdi, or a toolkit of {catalogue.MODERN} or newer"
         return fail("a mode without cgroups of root's", f"mode auto of toolkit {version} is legacy", hint)

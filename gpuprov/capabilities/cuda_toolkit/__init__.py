@@ -6,9 +6,9 @@ from gpuprov.capabilities.base import Capability
 from gpuprov.capabilities.cuda_toolkit import now, preflight
 from gpuprov.capabilities.cuda_toolkit.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.capabilities.cuda_toolkit.host import BASE, asked_driver, find_installed, way_to
+from gpuprov.capabilities.cuda_toolkit.host import BASE, find_installed, find_lowest_driver, suggest_driver
 from gpuprov.capabilities.cuda_toolkit.tasks import TASKS
-from gpuprov.capabilities.driver import asked_version
+from gpuprov.capabilities.driver import find_requested_version
 from gpuprov.catalog import cuda, gpus
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
@@ -69,7 +69,7 @@ def hardware_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
 
 def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
     """Yield toolkits that do not exist, and those that the driver of the spec does not run, or not with certainty."""
-    driver, majors = asked_driver(host), {family.family for family in cuda.list_families()}
+    driver, majors = find_lowest_driver(host), {family.family for family in cuda.list_families()}
     known = [floor for floor in cuda.list_floors() if floor.count(".") == 1 and toolchain.take_major(floor) in majors]
     for place, version in enumerate(block.versions):
         path = (HERE, "versions", place)
@@ -87,8 +87,8 @@ def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
         support = cuda.check_support(driver, version) if driver else None
         if support is None or support.runs:
             continue
-        way = way_to(host, version, support.floor)
-        if not asked_version(host):
+        way = suggest_driver(host, version, support.floor)
+        if not find_requested_version(host):
             message = (
                 f"cuda_toolkit.versions: drivers that nvidia_driver.cuda allows, from {driver} on, may not "
                 f"run CUDA {version}"

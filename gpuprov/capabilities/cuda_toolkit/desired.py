@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, components, decide
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.capabilities.cuda_toolkit.host import find_basis, find_installed, installed
+from gpuprov.capabilities.cuda_toolkit.host import find_basis, find_installed, list_versions
 from gpuprov.capabilities.cuda_toolkit.preflight import RESOLVING, coming
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
@@ -31,7 +31,7 @@ def to_install(decision: Decision, facts: Facts) -> list[str]:
     """Return `name=version` of every package of the releases, and of cuDNN and NCCL, that is not installed in its
     version. Raises ProbeFailed if the components of a release cannot be read: without their versions, the newest would
     be installed."""
-    have, requires = installed(facts), facts.get(REQUIRES)
+    have, requires = list_versions(facts), facts.get(REQUIRES)
     for name, version in decision.packages.items():
         if toolchain.find_toolkit(name) and have.get(name) != version and name not in requires:
             raise ProbeFailed(
@@ -98,7 +98,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
         },
         "hold": packages if block.hold else [],
         "release": [] if block.hold else packages,
-        "problem": broken(decision, block.parts, installed(facts), state),
+        "problem": broken(decision, block.parts, list_versions(facts), state),
         **role_values(desired(ctx), "files", "absent"),
         "tasks": {
             "command": []

@@ -3,7 +3,7 @@
 from gpuprov.capabilities.cuda_toolkit import decision
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, There
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.capabilities.driver import asked_version, version_now
+from gpuprov.capabilities.driver import find_current_version, find_requested_version
 from gpuprov.catalog import cuda
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
@@ -17,7 +17,7 @@ from gpuprov.spec.model import HostSpec
 BASE = (system.OS_RELEASE, cuda_toolkit.PACKAGES, nvidia.LIBRARIES, nvidia.DRIVER)
 
 
-def kind(facts: Facts) -> family.Family:
+def find_family(facts: Facts) -> family.Family:
     """Return the host's family. Raises ProbeFailed on a host of neither."""
     release = facts.get(system.OS_RELEASE)
     known_family = family.family(release)
@@ -27,32 +27,32 @@ def kind(facts: Facts) -> family.Family:
     return known_family
 
 
-def installed(facts: Facts) -> dict[str, str]:
+def list_versions(facts: Facts) -> dict[str, str]:
     """Return package versions by name."""
     return {name: package.version for name, package in facts.get(cuda_toolkit.PACKAGES).items()}
 
 
-def driver_of(host: HostSpec, facts: Facts) -> str:
+def choose_driver(host: HostSpec, facts: Facts) -> str:
     """Return the driver that the toolkits will run on: the installed (or loaded) one if it matches the spec, else the
     spec's."""
-    current = version_now(facts)
-    named, least = asked_version(host), asked_driver(host)
+    current = find_current_version(facts)
+    named, least = find_requested_version(host), find_lowest_driver(host)
     kept = (not named or toolchain.is_satisfying(current, named)) and resolve.order(current) >= resolve.order(least)
     return current if kept else least
 
 
-def asked_driver(host: HostSpec) -> str:
+def find_lowest_driver(host: HostSpec) -> str:
     """Return the lowest driver that the spec leads to: the named one, or the oldest that runs the CUDA of
     `nvidia_driver.cuda`."""
-    named = asked_version(host)
+    named = find_requested_version(host)
     floor = cuda.list_floors().get(getattr(host.capabilities.get("nvidia_driver"), "cuda", ""), "")
     return floor if floor and (not named or named == toolchain.take_major(floor)) else named
 
 
-def way_to(host: HostSpec, version: str, floor: str) -> str:
+def suggest_driver(host: HostSpec, version: str, floor: str) -> str:
     """Return the spec's text for a driver that runs this toolkit."""
     field = f'cuda: "{toolchain.take_minor(version)}"'
-    if not asked_version(host):
+    if not find_requested_version(host):
         return f"nvidia_driver: {{{field}}}"
     return f'nvidia_driver: {{version: "{toolchain.take_major(floor)}", {field}}} (or a newer branch)'
 
@@ -60,33 +60,33 @@ def way_to(host: HostSpec, version: str, floor: str) -> str:
 def find_basis(host: HostSpec, facts: Facts) -> There:
     """Return the basis of the decision before anything is changed: what the repositories offer, and the driver that is
     to run the toolkits."""
-    return There(kind(facts), facts.get(cuda_toolkit.INDEX), installed(facts), driver_of(host, facts))
+    return There(find_family(facts), facts.get(cuda_toolkit.INDEX), list_versions(facts), choose_driver(host, facts))
 
 
 def decide(block: CudaToolkit, facts: Facts) -> Decision:
     """Return the decision without an index, in which only installed packages can be chosen."""
-    return decision.decide(block, There(kind(facts), {}, installed(facts)))
+    return decision.decide(block, There(find_family(facts), {}, list_versions(facts)))
 
 
 def find_installed(block: CudaToolkit, facts: Facts) -> dict[str, Package]:
     """Return the installed packages of the block: of its toolkits, and of cuDNN and NCCL if they are requested."""
     present = facts.get(cuda_toolkit.PACKAGES)
-    minors = wanted_minors(block, facts)
+    minors = list_minors(block, facts)
     libraries = [
-        entry.replace("{cuda}", toolchain.take_major(default(block, facts)))
+        entry.replace("{cuda}", toolchain.take_major(choose_default(block, facts)))
         for row in catalogue.read_toolkits_file().libraries
-        if getattr(block, row.library) and row.family == kind(facts)
+        if getattr(block, row.library) and row.family == find_family(facts)
         for entry in (*row.run, *row.build, *row.beside)
     ]
     return {name: p for name, p in present.items() if toolchain.find_toolkit(name) in minors or name in libraries}
 
 
-def wanted_minors(block: CudaToolkit, facts: Facts) -> list[str]:
+def list_minors(block: CudaToolkit, facts: Facts) -> list[str]:
     """Return the requested toolkits (`12.4`); without versions, the installed ones."""
     named = [toolchain.take_minor(version) for version in block.versions]
     return named or list(decide(block, facts).releases)
 
 
-def default(block: CudaToolkit, facts: Facts) -> str:
+def choose_default(block: CudaToolkit, facts: Facts) -> str:
     """Return the toolkit that /usr/local/cuda should lead to; empty if there is none."""
-    return block.default or max(wanted_minors(block, facts), key=resolve.order, default="")
+    return block.default or max(list_minors(block, facts), key=resolve.order, default="")

@@ -5,7 +5,15 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared, move_packages
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.capabilities.cuda_toolkit.host import BASE, decide, default, driver_of, find_installed, kind, wanted_minors
+from gpuprov.capabilities.cuda_toolkit.host import (
+    BASE,
+    choose_default,
+    choose_driver,
+    decide,
+    find_family,
+    find_installed,
+    list_minors,
+)
 from gpuprov.capabilities.cuda_toolkit.preflight import IN_THE_WAY, judged
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
@@ -41,7 +49,7 @@ def packages(ctx: Ctx) -> Outcome:
         return fail(expected, "; ".join(present) or "not installed", f"{APPLY}; gpuprov plan shows each package")
     broken = sorted(name for name, package in find_installed(block, ctx.facts).items() if not package.whole)
     if broken:
-        repair = family.WORDS[kind(ctx.facts)].repair
+        repair = family.WORDS[find_family(ctx.facts)].repair
         return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; then {APPLY}")
     return ok(", ".join(resolve.upstream(version) for version in decision.releases.values()), expected)
 
@@ -57,9 +65,9 @@ def compilers(ctx: Ctx) -> Outcome:
     package's."""
     toolkits, packaged = ctx.facts.get(TOOLKITS).toolkits, ctx.facts.get(PACKAGES)
     builds = []
-    for version in wanted_minors(ctx.fragment, ctx.facts):
+    for version in list_minors(ctx.fragment, ctx.facts):
         kit, dashed = toolkits.get(version, Toolkit()), toolchain.format_dashed(version)
-        hint = f"{family.WORDS[kind(ctx.facts)].reinstall} cuda-nvcc-{dashed} cuda-cudart-{dashed}"
+        hint = f"{family.WORDS[find_family(ctx.facts)].reinstall} cuda-nvcc-{dashed} cuda-cudart-{dashed}"
         cudart = packaged.get(f"cuda-cudart-{dashed}")
         library = resolve.upstream(cudart.version) if cudart else ""
         if not kit.cudart or (library and kit.cudart != library):
@@ -96,7 +104,7 @@ def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | No
 def the_default(ctx: Ctx) -> Group | Outcome:
     """/usr/local/cuda leads to the default toolkit, and is set by hand, so that a newer toolkit's package does not take
     it over."""
-    state, version = ctx.facts.get(TOOLKITS), default(ctx.fragment, ctx.facts)
+    state, version = ctx.facts.get(TOOLKITS), choose_default(ctx.fragment, ctx.facts)
     target = f"{catalogue.LINK}-{version}"
     if not version:
         return fail("a default toolkit", "no toolkit is installed", APPLY)
@@ -125,7 +133,7 @@ def libraries(ctx: Ctx) -> Outcome:
     """The linker finds the libcudart of each toolkit, and cuDNN and NCCL in the packages' versions, which match the
     spec."""
     block, present = ctx.fragment, ctx.facts.get(TOOLKITS).libraries
-    names = sorted({toolchain.derive_runtime(version) for version in wanted_minors(block, ctx.facts)})
+    names = sorted({toolchain.derive_runtime(version) for version in list_minors(block, ctx.facts)})
     missing = [name for name in names if name not in present]
     if missing:
         return fail(
@@ -154,12 +162,12 @@ def libraries(ctx: Ctx) -> Outcome:
             )
         names.append(f"{library} {resolve.upstream(package.version)}")
     header = ctx.facts.get(TOOLKITS).cudnn_header
-    if block.cudnn and block.parts != "libraries" and not told_by(header, block.cudnn):
+    if block.cudnn and block.parts != "libraries" and not is_header_of(header, block.cudnn):
         return fail(f"cudnn_version.h of {block.cudnn}", header or "no such header", APPLY)
     return ok(", ".join(names))
 
 
-def told_by(header: str, version: str) -> bool:
+def is_header_of(header: str, version: str) -> bool:
     """Return whether cuDNN's header is of the wanted version, as far as both go."""
     return bool(header) and toolchain.is_satisfying(header, ".".join(version.split(".")[:3]))
 
@@ -174,7 +182,7 @@ def held(ctx: Ctx) -> Outcome:
 @check("cuda_toolkit.others", *BASE, fields=("only",))
 def others(ctx: Ctx) -> Outcome:
     """With `only`, no other toolkit and no metapackage is installed; without it, other toolkits do not matter."""
-    known, minors = ctx.facts.get(PACKAGES), wanted_minors(ctx.fragment, ctx.facts)
+    known, minors = ctx.facts.get(PACKAGES), list_minors(ctx.fragment, ctx.facts)
     beside = sorted(name for name in known if (kit := toolchain.find_toolkit(name)) and kit not in minors)
     if not ctx.fragment.only:
         kits = sorted({toolchain.find_toolkit(name) for name in beside}, key=resolve.order)
@@ -194,10 +202,10 @@ def others(ctx: Ctx) -> Outcome:
 @check("cuda_toolkit.runs", *BASE, fields=("versions",), evidence="cat /proc/driver/nvidia/version")
 def runs(ctx: Ctx) -> Outcome:
     """The host's driver runs every toolkit."""
-    driver = driver_of(HostSpec(name=ctx.host.name), ctx.facts)
+    driver = choose_driver(HostSpec(name=ctx.host.name), ctx.facts)
     if not driver:
         return skip("no driver is installed: programs can be built here, not run")
-    return judged(ctx.host, driver, wanted_minors(ctx.fragment, ctx.facts))
+    return judged(ctx.host, driver, list_minors(ctx.fragment, ctx.facts))
 
 
 CHECKS = (packages, runs, compilers, the_default, libraries, held, others)

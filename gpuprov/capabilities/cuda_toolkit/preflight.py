@@ -6,7 +6,14 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.compared import move_packages
 from gpuprov.capabilities.cuda_toolkit.decision import Decision, decide, space_needed
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
-from gpuprov.capabilities.cuda_toolkit.host import BASE, driver_of, find_basis, installed, kind, way_to
+from gpuprov.capabilities.cuda_toolkit.host import (
+    BASE,
+    choose_driver,
+    find_basis,
+    find_family,
+    list_versions,
+    suggest_driver,
+)
 from gpuprov.catalog import cuda
 from gpuprov.catalog.cuda import packages as catalogue
 from gpuprov.catalog.cuda import toolchain
@@ -37,9 +44,9 @@ def coming(ctx: Ctx, decision: Decision) -> str:
 )
 def resolvable(ctx: Ctx) -> Outcome:
     """The host's repositories have every toolkit, cuDNN and NCCL that the spec asks for."""
-    block, have = ctx.fragment, installed(ctx.facts)
+    block, have = ctx.fragment, list_versions(ctx.facts)
     expected = f"{block.parts} of {', '.join(block.versions) or 'any toolkit'}"
-    if kind(ctx.facts) == "suse":
+    if find_family(ctx.facts) == "suse":
         message = (
             f"which packages a release on {ctx.facts.get(system.OS_RELEASE).name} needs is not read from zypper yet"
         )
@@ -68,7 +75,7 @@ def resolvable(ctx: Ctx) -> Outcome:
 )
 def driver(ctx: Ctx) -> Outcome:
     """The driver that the host has, or is to have, runs every toolkit."""
-    version = driver_of(ctx.host, ctx.facts)
+    version = choose_driver(ctx.host, ctx.facts)
     if not version:
         return skip("no driver is installed, and the spec names none: programs can be built here, not run")
     decision = decide(ctx.fragment, find_basis(ctx.host, ctx.facts))
@@ -81,7 +88,7 @@ def judged(host: HostSpec, driver: str, releases: list[str]) -> Outcome:
         support = cuda.check_support(driver, release)
         if support.runs is False:
             older = cuda.find_max_cuda(toolchain.take_major(driver))
-            hint = f"{way_to(host, release, support.floor)}, or an older toolkit"
+            hint = f"{suggest_driver(host, release, support.floor)}, or an older toolkit"
             hint += f": branch {toolchain.take_major(driver)} is of CUDA {older}" if older else ""
             return fail(f"driver {support.floor} or newer for CUDA {release}", f"driver {driver}", hint)
         if support.runs is None:
@@ -102,7 +109,7 @@ def metapackages(ctx: Ctx) -> Outcome:
     """No metapackage is installed that moves the driver or the toolkit at an upgrade, and no toolkit of the
     distribution's own."""
     known, facts = ctx.facts.get(PACKAGES), catalogue.read_toolkits_file()
-    remove = family.WORDS[kind(ctx.facts)].remove
+    remove = family.WORDS[find_family(ctx.facts)].remove
     foreign = {name: purpose for name in known if (purpose := catalogue.find_purpose(facts.foreign, name))}
     if foreign:
         message = "; ".join(f"{name} {what}" for name, what in sorted(foreign.items()))

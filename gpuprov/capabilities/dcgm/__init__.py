@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from gpuprov.capabilities.base import LOADED, Capability
 from gpuprov.capabilities.dcgm import now, preflight
 from gpuprov.capabilities.dcgm.desired import DESIRED, RESOURCES
-from gpuprov.capabilities.dcgm.fragment import Dcgm, find_installed, listens
+from gpuprov.capabilities.dcgm.fragment import Dcgm, find_installed, parse_listen_address
 from gpuprov.capabilities.dcgm.tasks import TASKS
-from gpuprov.capabilities.driver import asked_branch
+from gpuprov.capabilities.driver import find_requested_branch
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Facts
@@ -25,7 +25,7 @@ PORTS = range(1, 65536)
 
 def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
     """Yield every problem that the block has on any host."""
-    path, reason, hint = preflight.misfit(block.version, block.cuda, asked_branch(host))
+    path, reason, hint = preflight.misfit(block.version, block.cuda, find_requested_branch(host))
     if reason:
         yield Problem(path=path, message=f"{'.'.join(path)}: {reason}", hint=hint)
     for field, message, hint in preflight.clashes(block):
@@ -59,7 +59,7 @@ def export(facts: Facts) -> Fragment | None:
         "version": resolve.upstream(core.version) if core else "any",
         "proprietary": "datacenter-gpu-manager-4-proprietary" in present or "datacenter-gpu-manager" in present,
         "multinode": "datacenter-gpu-manager-4-multinode" in present,
-        "listen": listens(state.engine.start),
+        "listen": parse_listen_address(state.engine.start),
         "hold": all(package.held for package in present.values()),
     }
     if units[catalogue.EXPORTER_UNIT].file == "enabled":

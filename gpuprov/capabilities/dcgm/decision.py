@@ -5,8 +5,8 @@ import msgspec
 
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, installed, parts
-from gpuprov.capabilities.driver import branch_wanted
+from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, choose_builds, list_parts, list_versions
+from gpuprov.capabilities.driver import find_target_branch
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.gpus import dcgm
@@ -42,7 +42,7 @@ def decided(ctx: Context[Dcgm]) -> Decision:
     A driver that the spec does not name, and the package source that comes with it, are known only when the role
     nvidia_driver has decided in act 1: then the role runs the preflight again, with that version.
     """
-    branch, driver = branch_wanted(ctx.host, ctx.facts), ctx.host.capabilities.get("nvidia_driver")
+    branch, driver = find_target_branch(ctx.host, ctx.facts), ctx.host.capabilities.get("nvidia_driver")
     decision = decide(ctx.fragment, branch, ctx.facts)
     if not decision.problem:
         return decision
@@ -55,14 +55,14 @@ def decided(ctx: Context[Dcgm]) -> Decision:
 
 def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
     """Decide on one version for all of DCGM's packages on this host, from its own package index."""
-    present, index = installed(facts), facts.get(dcgm.INDEX)
-    cuda = builds(fragment, branch, facts)
+    present, index = list_versions(facts), facts.get(dcgm.INDEX)
+    cuda = choose_builds(fragment, branch, facts)
     line = catalogue.find_line(fragment.version, present, cuda)
     if line == "4" and not cuda:
         problem = f"driver branch {branch} is too old" if branch else "no driver says which CUDA build is needed"
         hint = f"a driver of branch {catalogue.MIN_BRANCH} or newer: nvidia_driver, or say dcgm.cuda"
         return Decision(line=line, problem=problem, hint=hint)
-    answer = resolve.resolve(fragment.version, catalogue.list_names(line, parts(fragment), cuda), index, present)
+    answer = resolve.resolve(fragment.version, catalogue.list_names(line, list_parts(fragment), cuda), index, present)
     if answer["problem"]:
         hint = answer["hint"] if any(index.get(name) for name in catalogue.list_all_names()) else REPOSITORY
         return Decision(line=line, cuda=cuda, problem=answer["problem"].replace("driver version", "version"), hint=hint)
@@ -78,7 +78,7 @@ def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
 def _add_exporter(decision: Decision, facts: Facts) -> Decision:
     """Return the set with the exporter that was released for it or an older one: the installed one if it fits, else the
     newest that does."""
-    current = installed(facts).get(catalogue.EXPORTER, "")
+    current = list_versions(facts).get(catalogue.EXPORTER, "")
     offered = facts.get(dcgm.INDEX).get(catalogue.EXPORTER, [])
     fitting = (
         candidate

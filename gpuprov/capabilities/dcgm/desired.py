@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from gpuprov.capabilities.answers import HEADER, TRY_BY_HAND
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.dcgm.decision import PROBES, Decision, decided
-from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, find_installed, installed
-from gpuprov.capabilities.driver import branch_wanted
+from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, choose_builds, find_installed, list_versions
+from gpuprov.capabilities.driver import find_target_branch
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Resource, Unit, role_values
@@ -63,8 +63,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
         yield Absent(ENGINE)
     read = reads(ctx.host, ctx.fragment)
     yield from (Unit(name=name, enabled=True, active=True, reads=paths) for name, paths in read.items())
-    cuda = builds(ctx.fragment, branch_wanted(ctx.host, ctx.facts), ctx.facts)
-    if catalogue.find_line(ctx.fragment.version, installed(ctx.facts), cuda) == "3":
+    cuda = choose_builds(ctx.fragment, find_target_branch(ctx.host, ctx.facts), ctx.facts)
+    if catalogue.find_line(ctx.fragment.version, list_versions(ctx.facts), cuda) == "3":
         yield Unit(name=catalogue.OLD_UNIT, enabled=False, active=False)
 
 
@@ -83,7 +83,7 @@ def _folder(path: str) -> str:
 
 def packages(ctx: Ctx, decision: Decision) -> dict[str, Json]:
     """Return the transaction, and all packages of DCGM that are held or released after it."""
-    present = installed(ctx.facts)
+    present = list_versions(ctx.facts)
     moves = any(present.get(name) != version for name, version in decision.packages.items())
     every = [
         name

@@ -4,7 +4,7 @@ import re
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from gpuprov.capabilities.driver import branch_wanted
+from gpuprov.capabilities.driver import find_target_branch
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver import nvidia
@@ -70,30 +70,30 @@ DRIVER_PROBES = (nvidia.LIBRARIES, nvidia.DRIVER, pci.NVIDIA_FUNCTIONS)
 BASE_PROBES = (*DRIVER_PROBES, dcgm.PACKAGES)
 
 
-def builds(fragment: Dcgm, branch: int, facts: Facts) -> tuple[str, ...]:
+def choose_builds(fragment: Dcgm, branch: int, facts: Facts) -> tuple[str, ...]:
     """Return the CUDA builds for this host with a driver of this branch."""
     ids = [gpu.identifier for gpu in pci.gpus(facts.get(pci.NVIDIA_FUNCTIONS))]
     return catalogue.list_builds(fragment.cuda, branch, ids)
 
 
-def parts(fragment: Dcgm) -> dict[str, bool]:
+def list_parts(fragment: Dcgm) -> dict[str, bool]:
     """Return the optional parts, and whether each is wanted."""
     return {"proprietary": fragment.proprietary, "multinode": fragment.multinode}
 
 
-def installed(facts: Facts) -> dict[str, str]:
+def list_versions(facts: Facts) -> dict[str, str]:
     """Return versions of DCGM's installed packages."""
     return {name: package.version for name, package in facts.get(dcgm.PACKAGES).items()}
 
 
-def needed(host: HostSpec, fragment: Dcgm, facts: Facts) -> list[str]:
+def list_needed(host: HostSpec, fragment: Dcgm, facts: Facts) -> list[str]:
     """Return the packages that the host needs with the driver of its spec, else its current one; without a known
     driver, with the installed CUDA builds."""
-    versions = installed(facts)
-    cuda = builds(fragment, branch_wanted(host, facts), facts)
+    versions = list_versions(facts)
+    cuda = choose_builds(fragment, find_target_branch(host, facts), facts)
     line = catalogue.find_line(fragment.version, versions, cuda)
     present = [major for major in catalogue.CUDA if f"datacenter-gpu-manager-4-cuda{major}" in versions]
-    return catalogue.list_names(line, parts(fragment), cuda or present)
+    return catalogue.list_names(line, list_parts(fragment), cuda or present)
 
 
 def find_installed(facts: Facts) -> dict[str, Package]:
@@ -106,7 +106,7 @@ def find_installed(facts: Facts) -> dict[str, Package]:
     }
 
 
-def listens(command: str) -> str:
+def parse_listen_address(command: str) -> str:
     """Return the address that a command line of nv-hostengine makes it listen on, in the form of the field `listen`."""
     host, port = catalogue.LISTEN.split(":")
     words = re.sub(r"(--[a-z-]+)=", r"\1 ", command).split()

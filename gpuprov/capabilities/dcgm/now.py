@@ -6,8 +6,16 @@ import re
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import restart_unit
-from gpuprov.capabilities.dcgm.fragment import BASE_PROBES, Dcgm, builds, find_installed, installed, listens, needed
-from gpuprov.capabilities.driver import branch_wanted, machine_without_driver
+from gpuprov.capabilities.dcgm.fragment import (
+    BASE_PROBES,
+    Dcgm,
+    choose_builds,
+    find_installed,
+    list_needed,
+    list_versions,
+    parse_listen_address,
+)
+from gpuprov.capabilities.driver import explain_absent_driver, find_target_branch
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.catalog import fabric as board
 from gpuprov.core.sanitize import counted
@@ -32,7 +40,7 @@ PACKAGES = "dpkg -l 'datacenter-gpu-manager*'; rpm -qa 'datacenter-gpu-manager*'
 def version(ctx: Ctx) -> Outcome:
     """All packages that the host needs are installed in one version, which is the one that the spec asks for, and the
     program has it."""
-    names, present = needed(ctx.host, ctx.fragment, ctx.facts), find_installed(ctx.facts)
+    names, present = list_needed(ctx.host, ctx.fragment, ctx.facts), find_installed(ctx.facts)
     expected = f"{', '.join(names)} in one version ({ctx.fragment.version})"
     missing = [name for name in names if name not in present]
     if missing:
@@ -46,7 +54,7 @@ def version(ctx: Ctx) -> Outcome:
         listed = ", ".join(f"{name} {present[name].version}" for name in names)
         return fail(expected, listed, "gpuprov apply")
     line = catalogue.find_line(
-        ctx.fragment.version, present, builds(ctx.fragment, branch_wanted(ctx.host, ctx.facts), ctx.facts)
+        ctx.fragment.version, present, choose_builds(ctx.fragment, find_target_branch(ctx.host, ctx.facts), ctx.facts)
     )
     others = (name for name in present if re.fullmatch(catalogue.PATTERNS[line], name) and name != catalogue.CONFIG)
     astray = [f"{name} {present[name].version}" for name in others if resolve.upstream(present[name].version) != core]
@@ -64,7 +72,7 @@ def leftovers(ctx: Ctx) -> Outcome:
     """Nothing of the other release line is installed (3 and 4 bring the same programs and units), nor a build for
     another CUDA."""
     present = find_installed(ctx.facts)
-    cuda = builds(ctx.fragment, branch_wanted(ctx.host, ctx.facts), ctx.facts)
+    cuda = choose_builds(ctx.fragment, find_target_branch(ctx.host, ctx.facts), ctx.facts)
     line = catalogue.find_line(ctx.fragment.version, present, cuda)
     other = [name for name in present if not re.fullmatch(catalogue.PATTERNS[line], name)]
     other += [name for name in catalogue.list_other_builds(present, cuda) if cuda and name not in other]
@@ -112,7 +120,7 @@ def gpus(ctx: Ctx) -> Outcome:
     on_bus, state = len(pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS))), ctx.facts.get(dcgm.DCGM)
     if not on_bus:
         return skip("no NVIDIA GPU on the PCI bus")
-    if reason := machine_without_driver(ctx.facts):
+    if reason := explain_absent_driver(ctx.facts):
         return skip(reason)
     if state.gpus != on_bus:
         message = counted(state.gpus, "GPU") if state.gpus is not None else f"dcgmi: {state.complaint or 'no answer'}"
@@ -142,7 +150,7 @@ def switches(ctx: Ctx) -> Outcome:
     if board.find_generation(functions, bridged=bool(bridges)) not in board.LIBRARY:
         return not_asked("no library is known that reads the NVSwitches of this board")
     state = ctx.facts.get(dcgm.DCGM)
-    if reason := machine_without_driver(ctx.facts):
+    if reason := explain_absent_driver(ctx.facts):
         return skip(reason)
     expected = counted(on_bus, "NVSwitch") if on_bus else "the NVSwitches behind the board's bridges"
     hint = f"see fabric_manager.query_library; then systemctl restart {UNIT}: the library is loaded once"
@@ -160,12 +168,16 @@ def listening(ctx: Ctx) -> Outcome:
     address, engine = ctx.fragment.listen, ctx.facts.get(dcgm.DCGM).engine
     if not engine.start:
         return fail(f"{UNIT} on {address}", f"no {UNIT}", "gpuprov apply")
-    if listens(engine.start) != address:
-        return fail(address, f"the unit has {listens(engine.start)}", f"gpuprov apply; systemctl cat {UNIT}")
+    if parse_listen_address(engine.start) != address:
+        return fail(
+            address, f"the unit has {parse_listen_address(engine.start)}", f"gpuprov apply; systemctl cat {UNIT}"
+        )
     if not engine.command:
         return fail(address, "no host engine runs", "see dcgm.active")
-    if listens(engine.command) != address:
-        return fail(address, f"the process listens on {listens(engine.command)}", f"systemctl restart {UNIT}")
+    if parse_listen_address(engine.command) != address:
+        return fail(
+            address, f"the process listens on {parse_listen_address(engine.command)}", f"systemctl restart {UNIT}"
+        )
     return ok(address)
 
 
@@ -182,7 +194,7 @@ def exporter(ctx: Ctx) -> Outcome:
         return not_asked("no exporter in the spec; one that is there is left alone")
     port, counters = ctx.fragment.exporter_port, ctx.fragment.exporter_counters
     expected = f"metrics of {counters} on port {port}"
-    current = installed(ctx.facts).get(catalogue.EXPORTER, "")
+    current = list_versions(ctx.facts).get(catalogue.EXPORTER, "")
     if not current:
         return fail(expected, f"{catalogue.EXPORTER} is not installed", "gpuprov apply")
     core = next((resolve.upstream(package.version) for package in find_installed(ctx.facts).values()), "")

@@ -7,8 +7,8 @@ from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import move_packages
 from gpuprov.capabilities.dcgm.decision import PROBES, decided
-from gpuprov.capabilities.dcgm.fragment import DRIVER_PROBES, Dcgm, installed
-from gpuprov.capabilities.driver import branch_wanted
+from gpuprov.capabilities.dcgm.fragment import DRIVER_PROBES, Dcgm, list_versions
+from gpuprov.capabilities.driver import find_target_branch
 from gpuprov.catalog import dcgm as catalogue
 from gpuprov.facts.probes.gpus import dcgm
 
@@ -60,7 +60,7 @@ def together(ctx: Ctx) -> Outcome:
 @check("dcgm.driver", *DRIVER_PROBES, moment="preflight", evidence="nvidia-smi; cat /proc/driver/nvidia/version")
 def driver(ctx: Ctx) -> Outcome:
     """This DCGM works with the driver, as installed or as the spec wants it."""
-    branch = branch_wanted(ctx.host, ctx.facts)
+    branch = find_target_branch(ctx.host, ctx.facts)
     _, problem, hint = misfit(ctx.fragment.version, ctx.fragment.cuda, branch)
     if problem:
         return fail(f"a driver that DCGM {ctx.fragment.version} works with", problem, hint)
@@ -80,7 +80,7 @@ def driver(ctx: Ctx) -> Outcome:
 def resolvable(ctx: Ctx) -> Outcome:
     """The host's repositories have all of DCGM's packages in one version, which the spec asks for, and an exporter for
     it."""
-    decision, present = decided(ctx), installed(ctx.facts)
+    decision, present = decided(ctx), list_versions(ctx.facts)
     expected = f"DCGM {ctx.fragment.version}"
     if decision.source:
         return package_sources.later(expected, decision.source)

@@ -55,7 +55,7 @@ def installed(facts: Facts) -> dict[str, str]:
     return {name: package.version for name, package in present.items()}
 
 
-def decided(ctx: Ctx) -> Decision:
+def decide(ctx: Ctx) -> Decision:
     """Return the packages that follow the installed driver. If nvidia_driver is to bring another driver in this run,
     because the spec asks for it or because there is no Fabric Manager for this one, all come in its transaction: a
     different version is never installed beside a driver."""

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from gpuprov.capabilities.base import Context, Desired, Resources
-from gpuprov.capabilities.driver import machine_without_driver
-from gpuprov.capabilities.fabric_manager.decision import PROBES, Decision, decided, installed, what
+from gpuprov.capabilities.driver import explain_absent_driver
+from gpuprov.capabilities.fabric_manager.decision import PROBES, Decision, decide, installed, what
 from gpuprov.capabilities.fabric_manager.fragment import (
     FabricManager,
     generation,
@@ -149,7 +149,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     if package_only(ctx.fragment):
         yield Unit(name=service.unit, enabled=False, active=False)
         return
-    why = "" if service.seen.process(service.process) else machine_without_driver(ctx.facts)
+    why = "" if service.seen.process(service.process) else explain_absent_driver(ctx.facts)
     yield Unit(
         name=service.unit,
         enabled=True,
@@ -247,7 +247,7 @@ def make(ctx: Ctx) -> Mapping[str, Json]:
     the package is there."""
     # Everything that holds GPUs is stopped for another package, since its own scripts may stop or restart the daemon,
     # and with it every CUDA job (ABORT_CUDA_JOBS_ON_FM_EXIT).
-    decision, service = decided(ctx), daemon(ctx)
+    decision, service = decide(ctx), daemon(ctx)
     if decision.problem and not decision.source:
         raise ProbeFailed(decision.problem, decision.hint)
     missing_config(ctx, service, decision)

@@ -5,7 +5,7 @@ from gpuprov.capabilities import answers
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import judge_package, judge_program
-from gpuprov.capabilities.driver import machine_without_driver
+from gpuprov.capabilities.driver import explain_absent_driver
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
     FabricManager,
@@ -105,7 +105,7 @@ def held(ctx: Ctx) -> Outcome:
 def alive(ctx: Ctx) -> Outcome:
     """The daemon reports READY."""
     state = ctx.facts.get(IMEX)
-    if state.daemon.process(PROCESS) is None and (reason := machine_without_driver(ctx.facts)):
+    if state.daemon.process(PROCESS) is None and (reason := explain_absent_driver(ctx.facts)):
         return skip(reason)
     ready, message = rules.judge_imex(state)
     return ok(message) if ready else fail("READY", message, JOURNAL)
@@ -131,7 +131,7 @@ def domain(ctx: Ctx) -> Outcome:
     """Every member of the domain is READY and connected to every other, as the control program reports."""
     state, members = ctx.facts.get(IMEX), list_members(ctx.fragment)
     expected = f"UP, {counted(len(members), 'member')} READY and connected"
-    if not state.daemon.processes and (reason := machine_without_driver(ctx.facts)):
+    if not state.daemon.processes and (reason := explain_absent_driver(ctx.facts)):
         return skip(reason)
     if state.domain is None:
         message = f"nvidia-imex-ctl -N does not tell{': ' + state.complaint if state.complaint else ''}"
@@ -166,7 +166,7 @@ def channel(ctx: Ctx) -> Outcome:
     state, imex = ctx.facts.get(IMEX), ctx.fragment.imex
     if not imex.channel0:
         return not_asked()
-    if reason := machine_without_driver(ctx.facts):
+    if reason := explain_absent_driver(ctx.facts):
         return skip(reason)
     if not ctx.facts.get(nvidia.DRIVER).version:
         return fail(catalogue.IMEX_CHANNEL, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
@@ -196,7 +196,7 @@ def in_fabric(ctx: Ctx) -> Outcome:
         return not_asked("all GPUs are with virtual machines")
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
     expected = f"{counted(len(on_bus), 'GPU')}: Completed, Success, in one clique of a cluster"
-    if reason := machine_without_driver(ctx.facts):
+    if reason := explain_absent_driver(ctx.facts):
         return skip(reason)
     if not ctx.facts.get(nvidia.DRIVER).version:
         return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")

@@ -8,7 +8,7 @@ import msgspec
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared, find_missing, judge, judge_package, judge_program
-from gpuprov.capabilities.driver import machine_without_driver
+from gpuprov.capabilities.driver import explain_absent_driver
 from gpuprov.capabilities.fabric_manager.fragment import (
     DRIVER_PROBES,
     HARDWARE_PROBES,
@@ -95,7 +95,7 @@ def registered(ctx: Ctx) -> Outcome:
     on_bus = sorted({gpu.address for gpu in functions}.difference(lent))
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
     expected = f"{counted(len(on_bus), 'GPU')}: Completed, Success{', or In Progress' if shared else ''}"
-    if reason := machine_without_driver(ctx.facts):
+    if reason := explain_absent_driver(ctx.facts):
         return skip(reason)
     if not ctx.facts.get(nvidia.DRIVER).version:
         return fail(expected, "no NVIDIA module is loaded", "see nvidia_driver.loaded")
@@ -170,7 +170,7 @@ def subnet_manager(ctx: Ctx) -> Outcome:
             hint = f"modprobe -a {' '.join(absent)} (Ubuntu: linux-modules-extra has them); systemctl restart {UNIT}"
             return judge(msgspec.structs.replace(needed, fix=hint))
     process = ctx.facts.get(fabric.DAEMON).process("nvlsm")
-    if process is None and (reason := machine_without_driver(ctx.facts)):
+    if process is None and (reason := explain_absent_driver(ctx.facts)):
         return skip(reason)
     if process is None:
         return fail(expected, f"no nvlsm process in {UNIT}", f"{JOURNAL}; tail /var/log/nvlsm.log")

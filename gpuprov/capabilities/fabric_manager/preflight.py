@@ -3,7 +3,7 @@
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.compared import move_packages
-from gpuprov.capabilities.fabric_manager.decision import PROBES, decided, installed, what
+from gpuprov.capabilities.fabric_manager.decision import PROBES, decide, installed, what
 from gpuprov.capabilities.fabric_manager.fragment import (
     HARDWARE_PROBES,
     FabricManager,
@@ -110,7 +110,7 @@ def subnet_modules(ctx: Ctx) -> Outcome:
 def resolvable(ctx: Ctx) -> Outcome:
     """The host's repositories have Fabric Manager, or nvidia-imex on a tray, in the driver's version, and the packages
     it needs with it."""
-    decision, driver = decided(ctx), driver_version(ctx.facts)
+    decision, driver = decide(ctx), driver_version(ctx.facts)
     expected = f"{what(ctx.fragment)} {driver}".strip()
     if decision.source:
         return package_sources.later(what(ctx.fragment), decision.source)

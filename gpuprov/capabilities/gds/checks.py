@@ -6,7 +6,7 @@ from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared, find_missing, move_packages
-from gpuprov.capabilities.driver import asked_version
+from gpuprov.capabilities.driver import find_requested_version
 from gpuprov.capabilities.gds.decision import BASE, RESOLVING, SOURCE, Ctx, decide, find_release
 from gpuprov.capabilities.gds.fragment import packages, settings
 from gpuprov.capabilities.gds.rules import OPEN
@@ -62,7 +62,7 @@ def supported(ctx: Ctx) -> Outcome:
             return fail(
                 f"a kernel from {needs.first_kernel} on with PCI P2PDMA", actual, "a newer kernel; or path: nvidia-fs"
             )
-        version = loaded.version if not (brings and asked_version(ctx.host)) else ""
+        version = loaded.version if not (brings and find_requested_version(ctx.host)) else ""
         if version and resolve.order(version) < resolve.order(needs.first_driver):
             return fail(
                 f"driver {needs.first_driver} or newer", f"driver {version}", "a newer driver; or path: nvidia-fs"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.driver import asked_version, version_now
+from gpuprov.capabilities.driver import find_current_version, find_requested_version
 from gpuprov.capabilities.gds.fragment import Gds, packages
 from gpuprov.catalog import cuda
 from gpuprov.catalog import gds as catalogue
@@ -46,7 +46,7 @@ def find_release(ctx: Ctx, offered: Iterable[str] = ()) -> str:
     named = probe.toolkit(ctx.host, ctx.fragment) or newest(ctx.facts.get(probe.PACKAGES))
     if named or not offered:
         return named or UNKNOWN
-    driver = asked_version(ctx.host) or version_now(ctx.facts)
+    driver = find_requested_version(ctx.host) or find_current_version(ctx.facts)
     known = [name for name in offered if find_toolkit(name)]
     return (
         newest(name for name in known if not driver or cuda.check_support(driver, find_toolkit(name)).runs is not False)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from gpuprov.capabilities.driver import asked_branch
+from gpuprov.capabilities.driver import find_requested_branch
 from gpuprov.capabilities.gds.fragment import COMPAT_MODE, Gds, settings
 from gpuprov.catalog import drivers, gpus, pcie
 from gpuprov.catalog import gds as catalogue
@@ -41,7 +41,7 @@ def rules(host: HostSpec, block: Gds) -> Iterable[Problem]:
 def _check_driver(host: HostSpec, block: Gds) -> Iterable[Problem]:
     driver: Any = host.capabilities.get("nvidia_driver")
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
-    branch = asked_branch(host)
+    branch = find_requested_branch(host)
     if gpu and gpu.kernel_modules.flavour == "proprietary-required":
         message = f": {gpu.key} ({gpu.arch}) has no open kernel modules, which {block.path} needs"
         yield problem(
@@ -76,7 +76,7 @@ def _check_nvidia_fs(host: HostSpec, block: Gds) -> Iterable[Problem]:
 
 def _check_p2pdma(host: HostSpec, block: Gds) -> Iterable[Problem]:
     needs = catalogue.gds_file().p2pdma
-    release, branch = toolkit(host, block), asked_branch(host)
+    release, branch = toolkit(host, block), find_requested_branch(host)
     if release and resolve.order(release) < resolve.order(needs.first_cuda):
         yield problem(
             "path",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpuprov.capabilities.driver import asked_branch
+from gpuprov.capabilities.driver import find_requested_branch
 from gpuprov.capabilities.gpu_settings.fragment import HERE, Entry, GpuSettings, Settings, asks, settings
 from gpuprov.catalog import gpu_settings as catalogue
 from gpuprov.catalog import gpus
@@ -109,7 +109,7 @@ def hardware(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
     for name in requested.get("locked_clocks", {}):
         if gpu and (why := catalogue.explain_missing_lock(gpu, name)):
             yield problem((*path, "locked_clocks", name), f": {why}", "leave it out, or correct gpu.model")
-    branch = asked_branch(host)
+    branch = find_requested_branch(host)
     if requested.get("application_clocks", "default") != "default" and branch >= catalogue.DEPRECATED_SINCE:
         message = f": NVIDIA has deprecated application clocks, and driver branch {branch} may not have them"
         yield problem((*path, "application_clocks"), message, "locked_clocks in their place", warning=True)

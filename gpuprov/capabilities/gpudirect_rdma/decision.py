@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpuprov.capabilities.driver import asked_branch, asked_version
+from gpuprov.capabilities.driver import find_requested_branch, find_requested_version
 from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.catalog import drivers, gpus
 from gpuprov.catalog.rdma import gpudirect as catalogue
@@ -76,8 +76,8 @@ def ground(host: HostSpec, facts: Facts | None = None) -> Ground:
     driver: Any = host.capabilities.get("nvidia_driver")
     rdma: Any = host.capabilities.get("rdma")
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
-    version = asked_version(host)
-    branch = asked_branch(host)
+    version = find_requested_version(host)
+    branch = find_requested_branch(host)
     known: dict[str, Any] = {
         "fabric": getattr(rdma, "fabric", ""),
         "stack": getattr(rdma, "own_stack", ""),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.driver import asked_version
+from gpuprov.capabilities.driver import find_requested_version
 from gpuprov.capabilities.gpudirect_rdma.fragment import GpudirectRdma
 from gpuprov.catalog import drivers, gpus, pcie
 from gpuprov.catalog.rdma import gpudirect as catalogue
@@ -51,7 +51,7 @@ def judge_platform(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
     if platform is None:
         return
     what = f"{host.gpu.model if host.gpu else ''} with {_describe_fabric(host)}"
-    requested = asked_version(host)
+    requested = find_requested_version(host)
     wrong = find_old_driver(platform, requested) if requested else ""
     if wrong and platform.required:
         message = f"nvidia_driver.version is {requested}, and for {what} {wrong}: {platform.text}"

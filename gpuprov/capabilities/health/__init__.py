@@ -6,7 +6,7 @@ from dataclasses import replace
 import msgspec
 
 from gpuprov.capabilities.base import LOADED, Capability, Check, Outcome, not_asked, skip
-from gpuprov.capabilities.driver import machine_without_driver
+from gpuprov.capabilities.driver import explain_absent_driver
 from gpuprov.capabilities.health import (
     clocks,
     cuda,
@@ -115,7 +115,7 @@ def _ask_of_driver(each: Check) -> Check:
             return not_asked(REMOVED)
         state, container = ctx.facts.known(GPU_HEALTH), ctx.facts.known(system.CONTAINER)
         silent = state is not None and state.present and state.complaint
-        reason = machine_without_driver(ctx.facts) if silent and container else ""
+        reason = explain_absent_driver(ctx.facts) if silent and container else ""
         return skip(reason) if reason else each.run(ctx)
 
     return replace(each, probes=tuple(dict.fromkeys((*each.probes, *WITHOUT_DRIVER))), run=run)

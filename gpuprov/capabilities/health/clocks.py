@@ -6,7 +6,7 @@ from typing import Any
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked
 from gpuprov.capabilities.health.fragment import Ctx
-from gpuprov.capabilities.health.reported import describe_gpus, having, judge_rest, shown
+from gpuprov.capabilities.health.reported import describe_gpus, judge_rest, select_gpus_with, shown
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.gpus.gpu_state import Clocks, GpuHealth
 
@@ -63,7 +63,9 @@ def clocks(ctx: Ctx) -> Outcome:
     if ctx.fragment.clocks == "any":
         return not_asked("clocks: any")
     gpus = shown(ctx)
-    relevant, nothing = having(gpus, lambda gpu: gpu.clocks.most_graphics is not None, "word of its highest clock")
+    relevant, nothing = select_gpus_with(
+        gpus, lambda gpu: gpu.clocks.most_graphics is not None, "word of its highest clock"
+    )
     if nothing:
         return nothing
     bad = unlike(relevant, judge_set=not _is_declared(ctx, "application_clocks"))

@@ -6,7 +6,7 @@ from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.health.answering import not_answering
 from gpuprov.capabilities.health.fragment import Ctx
 from gpuprov.capabilities.health.rack import IMEX, with_recovery
-from gpuprov.capabilities.health.reported import NO_BUS, describe_gpus, fail_gpus, having, judge_rest, shown
+from gpuprov.capabilities.health.reported import NO_BUS, describe_gpus, fail_gpus, judge_rest, select_gpus_with, shown
 from gpuprov.catalog import xids as catalogue
 from gpuprov.catalog.xids import Recovery
 from gpuprov.core.sanitize import counted
@@ -67,7 +67,7 @@ def gpus_answer(ctx: Ctx) -> Outcome:
 def recovery(ctx: Ctx) -> Outcome:
     """The driver reports for no GPU that it needs a reset, a reboot or a drain."""
     gpus = shown(ctx)
-    relevant, nothing = having(
+    relevant, nothing = select_gpus_with(
         gpus, lambda gpu: bool(gpu.recovery) or gpu.reset_required is not None, "recovery action"
     )
     if nothing:
@@ -98,7 +98,7 @@ def ecc_mode(ctx: Ctx) -> Outcome:
     if mode == "delivered" and _is_meant_to_be_off(ctx):
         return not_asked("gpu_settings asks for it off")
     gpus = shown(ctx)
-    relevant, nothing = having(gpus, lambda gpu: bool(gpu.ecc), "ECC")
+    relevant, nothing = select_gpus_with(gpus, lambda gpu: bool(gpu.ecc), "ECC")
     if nothing:
         return nothing
     off = [gpu for gpu in relevant if gpu.ecc != "enabled"]
@@ -120,7 +120,7 @@ def ecc_errors(ctx: Ctx) -> Outcome:
     """No GPU has more uncorrectable ECC errors than the spec allows, nor so many in SRAM that NVIDIA accepts it for
     replacement."""
     gpus, limit = shown(ctx), ctx.fragment.uncorrected_errors
-    relevant, nothing = having(gpus, lambda gpu: gpu.ecc == "enabled", "ECC that is on")
+    relevant, nothing = select_gpus_with(gpus, lambda gpu: gpu.ecc == "enabled", "ECC that is on")
     if nothing:
         return nothing
     expected = f"at most {limit} uncorrectable errors since the driver was loaded"
@@ -159,7 +159,7 @@ def remapped_rows(ctx: Ctx) -> Outcome:
     """No row waits for remapping, no remapping failed, and not too many rows are remapped for uncorrectable errors; no
     repair of memory or shaders is pending, and no memory is beyond repair."""
     gpus, limit = shown(ctx), ctx.fragment.remapped_rows
-    relevant, nothing = having(
+    relevant, nothing = select_gpus_with(
         gpus,
         lambda gpu: (
             gpu.remap_pending is not None or gpu.remap_failed is not None or bool(gpu.repairs or gpu.unrepairable)
@@ -191,7 +191,7 @@ def remapped_rows(ctx: Ctx) -> Outcome:
 def retired_pages(ctx: Ctx) -> Outcome:
     """On GPUs before Ampere: no page waits for retirement, and not too many are retired."""
     gpus, limit = shown(ctx), ctx.fragment.retired_pages
-    relevant, nothing = having(gpus, lambda gpu: gpu.retired is not None, "retired pages")
+    relevant, nothing = select_gpus_with(gpus, lambda gpu: gpu.retired is not None, "retired pages")
     if nothing:
         return nothing
     expected = f"none pending, fewer than {limit}"
@@ -212,7 +212,7 @@ def slowdown(ctx: Ctx) -> Outcome:
     if ctx.fragment.slowdown == "any":
         return not_asked("slowdown: any")
     gpus = shown(ctx)
-    relevant, nothing = having(gpus, lambda gpu: gpu.slow is not None, "word of what slows it down")
+    relevant, nothing = select_gpus_with(gpus, lambda gpu: gpu.slow is not None, "word of what slows it down")
     if nothing:
         return nothing
     bad = [(gpu, f"is slow: {', '.join(gpu.slow)}") for gpu in relevant if gpu.slow]
@@ -231,7 +231,7 @@ def slowdown(ctx: Ctx) -> Outcome:
 def temperature(ctx: Ctx) -> Outcome:
     """Each GPU is as far below its slowdown temperature as the spec asks for, and its memory below its maximum."""
     gpus, margin = shown(ctx), ctx.fragment.temperature_margin
-    relevant, nothing = having(gpus, lambda gpu: gpu.below is not None, "slowdown temperature")
+    relevant, nothing = select_gpus_with(gpus, lambda gpu: gpu.below is not None, "slowdown temperature")
     if nothing:
         return nothing
     expected = f"more than {margin} C below the slowdown temperature"
@@ -255,7 +255,9 @@ def power(ctx: Ctx) -> Outcome:
     if ctx.fragment.power_cap == "any":
         return not_asked("power_cap: any")
     gpus = shown(ctx)
-    relevant, nothing = having(gpus, lambda gpu: gpu.limit is not None and gpu.enforced is not None, "power limit")
+    relevant, nothing = select_gpus_with(
+        gpus, lambda gpu: gpu.limit is not None and gpu.enforced is not None, "power limit"
+    )
     if nothing:
         return nothing
     held = [

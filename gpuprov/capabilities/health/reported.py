@@ -45,7 +45,7 @@ def fail_gpus(expected: str, rows: Sequence[tuple[GpuHealth, str]], fix: str, ac
     return concern(outcome, (gpu.address for gpu, _ in rows))
 
 
-def having(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpus, Outcome | None]:
+def select_gpus_with(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpus, Outcome | None]:
     """Return the GPUs that have such a feature; if none has it, the outcome that it is not judged."""
     matches = tuple(gpu for gpu in gpus if has(gpu))
     if not gpus:
@@ -53,7 +53,7 @@ def having(gpus: Gpus, has: Callable[[GpuHealth], bool], what: str) -> tuple[Gpu
     return matches, None if matches else not_asked(f"{gpus[0].name or 'the GPU'} has no {what}")
 
 
-def headings_of(gpus: Gpus, headings: Collection[str]) -> str:
+def list_unread_headings(gpus: Gpus, headings: Collection[str]) -> str:
     """Return those of the headings below which a GPU's value cannot be read."""
     return ", ".join(dict.fromkeys(name for gpu in gpus for name in gpu.untold if name in headings))
 
@@ -66,7 +66,8 @@ def judge_rest(
     headings of nvidia-smi's cannot be read."""
     if unread := [gpu.address for gpu in relevant if not set(headings).isdisjoint(gpu.untold)]:
         return skip(
-            f"values of {' '.join(unread)} cannot be read: {headings_of(relevant, headings)}", "see health.gpus"
+            f"values of {' '.join(unread)} cannot be read: {list_unread_headings(relevant, headings)}",
+            "see health.gpus",
         )
     rest = [gpu for gpu in gpus if gpu not in relevant]
     models = {gpu.name for gpu in relevant}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from gpuprov.capabilities.driver import asked_version
+from gpuprov.capabilities.driver import find_requested_version
 from gpuprov.capabilities.hpc.fragment import Hpc, find_archive
 from gpuprov.catalog import cuda, gpus
 from gpuprov.catalog import hpc as catalogue
@@ -79,7 +79,7 @@ def _check_software(host: HostSpec, archive: catalogue.Archive, place: tuple[str
         words = "doca_ofed" if stack == "doca-ofed" else "inbox"
         message = f"is built for {archive.build}, and rdma.stack is {stack}: its UCX needs the other one's libraries"
         yield problem(place, message, f"the archive with {words} in its name; or rdma: {{stack: {archive.stack}}}")
-    driver = asked_version(host)
+    driver = find_requested_version(host)
     if driver and cuda.check_support(driver, f"{archive.cuda}.0").runs is False:
         message = f"is built for CUDA {archive.cuda}, which driver {driver} does not run"
         yield problem(place, message, "the archive of a CUDA that it runs; or a newer nvidia_driver")

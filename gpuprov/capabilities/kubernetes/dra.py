@@ -6,7 +6,7 @@ https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.driver import asked_branch
+from gpuprov.capabilities.driver import find_requested_branch
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes, get_strategy
 from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.core.sanitize import counted
@@ -45,7 +45,7 @@ def dra_rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     if "mps" in host.capabilities:
         message = "is dra: pods would get GPUs that the host's MPS (mps) has in EXCLUSIVE_PROCESS"
         yield problem((HERE, "allocation"), message, "take mps out of the spec")
-    domains, branch = block.dra.compute_domains, asked_branch(host)
+    domains, branch = block.dra.compute_domains, find_requested_branch(host)
     least = catalogue.read_kubernetes_file().dra_needs[0]
     needed = least.domain_driver if domains else least.driver
     if branch and branch < resolve.order(needed)[0]:

@@ -4,7 +4,7 @@ GPUs."""
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import restart_unit
-from gpuprov.capabilities.driver import asked_branch
+from gpuprov.capabilities.driver import find_requested_branch
 from gpuprov.capabilities.kubernetes.documents import CDI
 from gpuprov.capabilities.kubernetes.fragment import Kubernetes, get_plugin, get_strategy
 from gpuprov.catalog import kubernetes as catalogue
@@ -165,7 +165,7 @@ def replicas(ctx: Ctx) -> Outcome:
         return not_asked("no MPS by the device plugin")
     here = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     installed = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "")
-    own = asked_branch(ctx.host) or (resolve.order(installed)[0] if installed else 0)
+    own = find_requested_branch(ctx.host) or (resolve.order(installed)[0] if installed else 0)
     limit, why = catalogue.find_replica_limit(
         [gpu for function in here if (gpu := find_by_pci_id(function.identifier))], own
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gpuprov.capabilities.driver import asked_branch
+from gpuprov.capabilities.driver import find_requested_branch
 from gpuprov.capabilities.kubernetes import documents, fit, layout
 from gpuprov.capabilities.kubernetes.dra import dra_rules
 from gpuprov.capabilities.kubernetes.fragment import (
@@ -172,7 +172,7 @@ def mps(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
         )
         yield problem(path, message, "mig_strategy: none, or time_slicing in place of mps")
     gpu = find_gpu(host.gpu.model) if host.gpu else None
-    limit, why = catalogue.find_replica_limit([gpu] if gpu else [], asked_branch(host))
+    limit, why = catalogue.find_replica_limit([gpu] if gpu else [], find_requested_branch(host))
     for number, resource in enumerate(block.device_plugin.sharing.mps.resources):
         here: Path = (*path, "resources", number)
         if resource.name != documents.GPU:

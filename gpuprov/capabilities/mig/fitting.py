@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.capabilities.driver import asked_version
+from gpuprov.capabilities.driver import find_requested_version
 from gpuprov.capabilities.mig import host
 from gpuprov.capabilities.mig.fragment import Mig
 from gpuprov.catalog import gpus
@@ -34,7 +34,7 @@ def entry_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Prob
         for model in models(entry, gpu):
             met += 1
             if entry.enabled and entry.instances:
-                for problem in fit_problems(path, label, model, entry.instances, asked_version(spec)):
+                for problem in fit_problems(path, label, model, entry.instances, find_requested_version(spec)):
                     yield msgspec.structs.replace(problem, path=_find_profile_path(block, problem.path))
     if gpu and entries and entries[0].parted and not met:
         name = block.selected or "the configuration"

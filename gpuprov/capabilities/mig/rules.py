@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gpuprov.capabilities.driver import asked_version
+from gpuprov.capabilities.driver import find_requested_version
 from gpuprov.capabilities.mig import config_file
 from gpuprov.capabilities.mig.fitting import HERE, entry_problems
 from gpuprov.capabilities.mig.fragment import GpuInstances, Mig, ProfileCounts, plain_entry
@@ -31,7 +31,7 @@ def rules(host_spec: HostSpec, block: Mig) -> Iterable[Problem]:
     if block.mode == "disabled" and not block.layout and not block.config_file:
         return
     if gpu:
-        yield from hardware_problems(gpu, asked_version(host_spec))
+        yield from hardware_problems(gpu, find_requested_version(host_spec))
         yield from fabric_problems(host_spec, gpu)
     if gpu and not gpu.mig.capable:
         return

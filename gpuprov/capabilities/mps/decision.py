@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.driver import branch_now
+from gpuprov.capabilities.driver import find_current_branch
 from gpuprov.capabilities.mps.fragment import Mps
 from gpuprov.catalog import mps as catalogue
 from gpuprov.facts.probes.driver import nvidia
@@ -42,7 +42,7 @@ def decide(ctx: Ctx) -> Decision:
         return Decision(why="nothing to install")
     if "nvidia_driver" in ctx.host.capabilities:
         return Decision(why="it comes with nvidia_driver")
-    branch = branch_now(ctx.facts)
+    branch = find_current_branch(ctx.facts)
     if not branch:
         return Decision(problem="no NVIDIA driver", hint="add nvidia_driver to the spec, or install a driver first")
     driver = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "") or ctx.facts.get(nvidia.DRIVER).version

@@ -11,7 +11,7 @@ import msgspec
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import Group, compared, restart_unit
-from gpuprov.capabilities.driver import branch_now
+from gpuprov.capabilities.driver import find_current_branch
 from gpuprov.capabilities.mps.fragment import STATE, Mps, Wanted, limit_for, list_daemons, shown, without_gpu
 from gpuprov.catalog import find_by_pci_id
 from gpuprov.catalog import mps as catalogue
@@ -273,7 +273,7 @@ def servers(ctx: Ctx) -> Outcome:
 @check("mps.clients", *(mps.MPS, nvidia.LIBRARIES, nvidia.DRIVER, pci.NVIDIA_FUNCTIONS), fields=("clients",))
 def clients(ctx: Ctx) -> Outcome:
     """The host's driver and GPUs allow the planned number of clients on a device; on a MIG device its share of them."""
-    planned, branch = ctx.fragment.clients, branch_now(ctx.facts)
+    planned, branch = ctx.fragment.clients, find_current_branch(ctx.facts)
     models = [find_by_pci_id(gpu.identifier) for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
     limit = min(
         (catalogue.find_client_limit(model, branch) for model in models),

@@ -6,7 +6,7 @@ from __future__ import annotations
 from gpuprov.capabilities import package_sources
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
 from gpuprov.capabilities.compared import move_packages
-from gpuprov.capabilities.driver import branch_wanted
+from gpuprov.capabilities.driver import find_target_branch
 from gpuprov.capabilities.mps.decision import DRIVER, PROBES, decide
 from gpuprov.capabilities.mps.fragment import Mps, list_daemons, listed, selects
 from gpuprov.catalog import find_by_pci_id
@@ -58,7 +58,7 @@ def user(ctx: Ctx) -> Outcome:
 @check("mps.features", *DRIVER, pci.NVIDIA_FUNCTIONS, moment="preflight", evidence="cat /proc/driver/nvidia/version")
 def features(ctx: Ctx) -> Outcome:
     """The driver, as installed or as the spec wants it, and the GPUs support the requested protocol and partitions."""
-    branch = branch_wanted(ctx.host, ctx.facts)
+    branch = find_target_branch(ctx.host, ctx.facts)
     models = [find_by_pci_id(gpu.identifier) for gpu in pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))]
     requests: list[tuple[catalogue.Feature, str, bool]] = [
         ("v3", "protocol v3", ctx.fragment.protocol == "v3"),

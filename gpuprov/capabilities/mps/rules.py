@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from gpuprov.capabilities.driver import asked_branch
+from gpuprov.capabilities.driver import find_requested_branch
 from gpuprov.capabilities.mps.fragment import Mps, canonical, daemon_pattern, group_names
 from gpuprov.catalog import gpus
 from gpuprov.catalog import mps as catalogue
@@ -106,7 +106,7 @@ def mig_indexes(host: HostSpec) -> set[str]:
 
 def features(host: HostSpec, block: Mps) -> Iterable[Problem]:
     """Yield features that the driver branch or the GPU model lacks."""
-    branch, gpu = asked_branch(host), gpus.find_gpu(host.gpu.model) if host.gpu else None
+    branch, gpu = find_requested_branch(host), gpus.find_gpu(host.gpu.model) if host.gpu else None
     if block.protocol == "v3" and (why := catalogue.explain_missing_feature("v3", branch, gpu)):
         yield problem(("protocol",), f" is v3: {why}", "protocol: v2, or a newer nvidia_driver.version")
     limits: tuple[tuple[catalogue.Feature, str, bool], ...] = (
@@ -148,7 +148,7 @@ def limits(host: HostSpec, block: Mps) -> Iterable[Problem]:
         size = int(value[:-1]) / (1 if value.endswith("G") else 1024)
         if gpu and memory and size > memory:
             yield problem(path, f" is {value}, more than the {memory} GB of {gpu.key}", f"{memory}G or less")
-    branch = asked_branch(host)
+    branch = find_requested_branch(host)
     limit = catalogue.find_client_limit(gpu, branch)
     if block.clients > limit:
         known = [f"driver branch {branch}"] if branch else []

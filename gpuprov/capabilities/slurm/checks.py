@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.driver import machine_without_driver
+from gpuprov.capabilities.driver import explain_absent_driver
 from gpuprov.capabilities.slurm import containers
 from gpuprov.capabilities.slurm.fragment import Ctx, devices, make_request
 from gpuprov.core.sanitize import counted
@@ -85,7 +85,7 @@ def gres(ctx: Ctx) -> Outcome:
     slurm, state = ctx.facts.get(SLURM), ctx.facts.get(mig.STATE)
     if not slurm.slurmd:
         return fail("slurmd", "slurmd is not installed", "see slurm.node")
-    if reason := machine_without_driver(ctx.facts):
+    if reason := explain_absent_driver(ctx.facts):
         return skip(reason)
     if state.complaint or not state.gpus:
         return fail("the GPUs as NVML has them", state.complaint or "NVML lists no GPU", "see nvidia_driver.loaded")
@@ -166,7 +166,7 @@ def health_check(ctx: Ctx) -> Outcome:
     settings, judged = state.settings or {}, state.judged
     if judged is None:
         return fail(HEALTH, "not there", APPLY)
-    if judged.status and (reason := machine_without_driver(ctx.facts)):
+    if judged.status and (reason := explain_absent_driver(ctx.facts)):
         return skip(reason)
     if judged.status:
         return fail(

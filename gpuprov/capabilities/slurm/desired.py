@@ -7,7 +7,7 @@ from typing import Any
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.at_boot import ABOVE, COMMON, PATH, command, files
 from gpuprov.capabilities.base import Desired, Resources
-from gpuprov.capabilities.driver import machine_without_driver
+from gpuprov.capabilities.driver import explain_absent_driver
 from gpuprov.capabilities.slurm import containers
 from gpuprov.capabilities.slurm.fragment import Ctx, make_request
 from gpuprov.facts.probes.driver import nvidia
@@ -71,7 +71,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
     the driver, or in a container whose machine has none, since gres.conf is written before each start of slurmd."""
     values = role_values(desired(ctx), "program", "programs", "files", "units", "absent", "lines", "run")
     (slurmd,) = values.pop("run")
-    waits = bool(ctx.facts.get(REBOOT_REASONS)) or bool(machine_without_driver(ctx.facts))
+    waits = bool(ctx.facts.get(REBOOT_REASONS)) or bool(explain_absent_driver(ctx.facts))
     return {**values, "tasks": {**({} if waits else {"slurm": {"seconds": SECONDS}}), "unit": slurmd}}
 
 

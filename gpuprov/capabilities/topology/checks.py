@@ -1,7 +1,7 @@
 """Checks that GPUs, HCAs and NVLinks are connected as the spec asks."""
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.driver import machine_without_driver
+from gpuprov.capabilities.driver import explain_absent_driver
 from gpuprov.capabilities.topology.fragment import Topology, number
 from gpuprov.catalog.topology import count_nvlinks as of_model
 from gpuprov.core.sanitize import counted
@@ -203,7 +203,7 @@ def links(ctx: Ctx) -> Outcome:
         return not_asked(f"{wiring.gpus[0].model} has no NVLink")
     hint = "nvidia-smi nvlink -s; journalctl -k | grep -E 'Xid|SXid'; systemctl status nvidia-fabricmanager"
     untold = [gpu.name for gpu in wiring.gpus if gpu.nvlink is None]
-    if reason := machine_without_driver(ctx.facts):
+    if reason := explain_absent_driver(ctx.facts):
         return skip(reason)
     bridged = all(gpu.entry and gpu.entry.nvlink in ("no", "bridge") for gpu in wiring.gpus)
     if wiring.nvlinks.complaint and not untold and bridged and not requested:

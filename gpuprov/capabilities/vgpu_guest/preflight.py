@@ -2,7 +2,7 @@
 is valid."""
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.driver import version_now
+from gpuprov.capabilities.driver import find_current_version
 from gpuprov.capabilities.vgpu_guest import token
 from gpuprov.capabilities.vgpu_guest.fragment import VgpuGuest, needs_vgpu
 from gpuprov.catalog import drivers
@@ -78,7 +78,7 @@ def driver(ctx: Ctx) -> Outcome:
 def branch(ctx: Ctx) -> Outcome:
     """The installed driver is of a branch that vGPU releases have, that is compatible with the hypervisor's vGPU
     manager, and that supports the licensing that the spec asks for."""
-    version = version_now(ctx.facts)
+    version = find_current_version(ctx.facts)
     if not version:
         return skip("no driver is installed: see vgpu_guest.driver")
     guest = drivers.derive_branch(version)

@@ -181,7 +181,7 @@ def _convert_kernel_log(pieces: Pieces) -> str | None:
 
 def _select_lines(text: str, host: str) -> str:
     """Select the host's own lines of a log of several hosts."""
-    return next((part for name, part in logs.split(text).items() if name.partition(".")[0] == host), text)
+    return next((part for name, part in logs.split_by_host(text).items() if name.partition(".")[0] == host), text)
 
 
 BRIDGE = "[15b3:1021]"

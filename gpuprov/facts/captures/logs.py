@@ -48,7 +48,7 @@ def unquote(text: str) -> str:
     return "".join(f"{line.removeprefix(mark[0])}\n" for line in lines)
 
 
-def is_one(text: str) -> bool:
+def is_log(text: str) -> bool:
     """Return whether most lines of a text are of a log."""
     lines = [
         line for line in text[: _LOOKED_AT * 400].splitlines()[:_LOOKED_AT] if line.strip() and line[0] not in " \t-"
@@ -74,7 +74,7 @@ def host(text: str) -> str:
     return names.pop() if len(names) == 1 else ""
 
 
-def split(text: str) -> dict[str, str]:
+def split_by_host(text: str) -> dict[str, str]:
     """Return the lines of each host in a log of several, as a central one is; an empty dict for a log of one.
 
     The names of a host with and without its domain are one, and its lines before it had its name (localhost) are its

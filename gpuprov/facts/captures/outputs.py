@@ -150,7 +150,7 @@ def combine(
         except Unreadable as error:
             faults[_get_stem(name)] = error
             continue
-        parts = logs.split(file.text) if file.command == plain.LOG else {}
+        parts = logs.split_by_host(file.text) if file.command == plain.LOG else {}
         own = next((host for host in parts if host.partition(".")[0] in (file.stem, *around)), "")
         if parts and not own:
             shared += build_shared(f"{path}/{name}", parts, cut=file.cut)

@@ -47,4 +47,4 @@ def identify(text: str) -> tuple[str, str]:
             return command, text
     if _NAMELESS.match(text):
         raise Unreadable("it is lspci without the ids of devices", "lspci -nnk or lspci -nnvv")
-    return (LOG, text) if logs.is_one(text) else ("", "")
+    return (LOG, text) if logs.is_log(text) else ("", "")

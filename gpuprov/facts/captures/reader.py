@@ -66,7 +66,7 @@ def _name_file(path: Path) -> tuple[str, ...]:
 def _read_file(path: Path) -> Iterator[Record]:
     contents = archives.read_unpacked(path)
     text = logs.unquote(archives.decode_text(contents.data))
-    parts = logs.split(text) if not bug_report.is_one(text) and plain.identify(text)[0] == plain.LOG else {}
+    parts = logs.split_by_host(text) if not bug_report.is_one(text) and plain.identify(text)[0] == plain.LOG else {}
     if parts:
         shared = list(outputs.build_shared(str(path), parts, path.stat().st_mtime, cut=contents.cut))
         if not shared:
@@ -79,7 +79,7 @@ def _read_file(path: Path) -> Iterator[Record]:
 def _read_single(path: Path, text: str, *, cut: bool) -> Record:
     if bug_report.is_one(text):
         return _read_bug_report(text, str(path), cut=cut)
-    if text.lstrip().startswith("{") and not logs.is_one(text):
+    if text.lstrip().startswith("{") and not logs.is_log(text):
         return captured.parse(text, str(path))
     command, known = plain.identify(text)
     if not command:

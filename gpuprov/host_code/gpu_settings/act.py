@@ -82,7 +82,7 @@ def judge_settings(nvml: Nvml, config: Config, change: bool, partly: bool) -> An
         return Answer(problems=[f"gpu_settings.per_gpu: {error}"])
     locks = read_record()
     needs = [
-        plan.needs(card, desired[card.gpu.number], locks.get(card.gpu.address, {}), set_clocks(nvml, card))
+        plan.needs(card, desired[card.gpu.number], locks.get(card.gpu.address, {}), make_clocks_reader(nvml, card))
         for card in all_cards
         if card.gpu.number in desired
     ]
@@ -96,7 +96,7 @@ def judge_settings(nvml: Nvml, config: Config, change: bool, partly: bool) -> An
     )
 
 
-def set_clocks(nvml: Nvml, card: Card) -> Any:
+def make_clocks_reader(nvml: Nvml, card: Card) -> Any:
     return lambda: Clocks(
         list_memory_clocks(nvml, card.handle), lambda memory: list_graphics_clocks(nvml, card.handle, memory)
     )
