@@ -13,6 +13,11 @@ from dataclasses import dataclass
 MOST = 1 << 20
 """Maximum size of the file in bytes; NCCL itself accepts at most 1024 nodes."""
 VERSION = "1"
+# NCCL's dump of an H100 host (tests/real/h100-nccl-topo-old-kernel):
+#     <system version="1">
+#       <cpu numaid="1">
+#         <pci busid="0000:d9:00.0" class="0x030200" vendor="0x10de" device="0x2330" ...>
+#           <gpu dev="7" sm="90" rank="7" gdr="1">
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 GPU, NETWORK = ("0x0302", "0x0300"), ("0x02",)
 

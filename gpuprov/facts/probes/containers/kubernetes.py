@@ -118,6 +118,7 @@ def parse_node(output: Output) -> Node:
     labels, allocatable, complaint, kubelet = None, None, "", ""
     if fields.get("kubectl") and fields.get("kubeconfig"):
         try:
+            # metadata.labels {"nvidia.com/gpu.product": "NVIDIA-L4"}, status.allocatable {"nvidia.com/gpu": "1"}
             answer_data: safe_parse.Tree = safe_parse.parse_json(answer)
             labels = {str(key): str(value) for key, value in answer_data["metadata"].get("labels", {}).items()}
             kubelet = str(answer_data["status"].get("nodeInfo", {}).get("kubeletVersion", ""))

@@ -131,6 +131,7 @@ def _parse_gpus(lines: list[str], mig: dict[str, dict[str, int]]) -> tuple[tuple
     gpus, other = [], []
     for line in lines:
         cells = [cell.strip() for cell in line.split(",")]
+        # 0, GPU-3c1f6d5e-0f2b-7d77-5b0e-0d5e6d6f4a10, 00000000:19:00.0, Default, Disabled
         if len(cells) != 5 or not is_whole(cells[0]):
             other.append(line.strip())
             continue

@@ -61,6 +61,7 @@ done 2>/dev/null; true""",
     parse_hugepages,
     "head -v /sys/kernel/mm/hugepages/*/nr_hugepages",
 )
+# Hugepagesize:     524288 kB     (/proc/meminfo of an Arm server with pages of 512 MiB)
 DEFAULT_HUGEPAGE = Probe(
     "default_hugepage",
     "sed -n 's/^Hugepagesize: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo",

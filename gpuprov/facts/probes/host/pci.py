@@ -41,6 +41,8 @@ class PciFunction(msgspec.Struct, frozen=True):
 def parse(output: Output) -> tuple[PciFunction, ...]:
     functions = []
     for line in output.text.splitlines():
+        # 0000:19:00.0 0x10de 0x2330 0x10de 0x16c1 0x030200 nvidia     (sysfs; an HGX H100)
+        # 0000:07:00.0 0x10de 0x22a3 0x10de 0x1796 0x068000            (its NVSwitch)
         address, vendor, device, sub_vendor, sub_device, pci_class, driver, *more = line.split() + [""]
         bare = [part.removeprefix("0x") for part in (vendor, device, sub_vendor, sub_device, pci_class)]
         identifier, subsystem = f"{bare[0]}:{bare[1]}", f"{bare[2]}:{bare[3]}"

@@ -64,6 +64,7 @@ def parse(output: Output) -> Pcie:
     )
 
 
+# /sys/kernel/security/lockdown marks the mode in force: `none [integrity] confidentiality`.
 PCIE = Probe(
     "pcie",
     f"""{onhost.READER}{boot_unit.build_script("gpuprov-pcie.service", onhost.CONFIG)}"""

@@ -90,6 +90,8 @@ def parse_boot_entries(output: Output) -> BootEntries:
 
 
 def parse_sysctl(output: Output) -> dict[str, str]:
+    # `sysctl -a` separates several numbers by tabs (tests/real/sysctl-mem-tabs):
+    #     vm.lowmem_reserve_ratio = 256\t256\t32
     pairs = (line.partition("=") for line in output.text.splitlines() if "=" in line)
     return {name: " ".join(value.split()) for key, _, value in pairs if SYSCTL_NAME.fullmatch(name := key.strip())}
 

@@ -86,6 +86,7 @@ def loads_nothing(command: str) -> bool:
 def parse_loaded(output: Output) -> dict[str, int]:
     if output.status:
         raise ProbeFailed(f"/proc/modules cannot be read: {output.error.strip()}")
+    # /proc/modules: `nvidia_uvm 1560576 2 - Live 0x0000000000000000 (POE)`; lsmod prints the first three columns.
     cells = [line.split() for line in output.text.splitlines() if not line.startswith("Module ")]  # lsmod's title
     if strange := [row for row in cells if row and not (len(row) >= 3 and NAME.fullmatch(row[0]) and is_whole(row[1]))]:
         raise ProbeFailed(f"/proc/modules has a line that is none of it: {' '.join(strange[0])[:80]!r}")
@@ -114,6 +115,9 @@ def parse_modprobe(output: Output) -> Modprobe:
                 places.setdefault(tuple(filter(None, (kind, underscored(name), key))), []).append(path)
             continue
         name, _, values = rest.strip().partition(" ")
+        # `modprobe -c` prints the merged lines of modprobe.d(5) (tests/real/nixos-2-modprobe-d):
+        #     blacklist nouveau
+        #     softdep nvidia post: nvidia-uvm
         if kind == "blacklist":
             blacklist.add(underscored(name))
         elif kind == "options":
@@ -158,14 +162,15 @@ def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
     return tuple(kernels)
 
 
+# A kernel built without modules, as small virtual machines have it, has neither file.
 LOADED = Probe(
     "loaded_modules",
     "[ ! -e /proc/version ] || [ -e /proc/modules ] || [ -e /proc/sys/kernel/modprobe ] || exit 0; cat /proc/modules",
     parse_loaded,
     "lsmod",
 )
-"""None on a kernel built without modules, as small virtual machines have it: it has neither file."""
 """Loaded modules by name, with their use counts."""
+# kernel/drivers/infiniband/core/ib_core.ko     (modules.builtin: a path for each module)
 BUILT_IN = Probe(
     "built_in_modules",
     "sed 's#.*/##; s#\\.ko.*##' /lib/modules/$(uname -r)/modules.builtin 2>/dev/null; true",

@@ -30,6 +30,8 @@ def parse(output: Output) -> MokState:
         efi="efi" in values,
         variables=mounted,
         tool="tool" in values,
+        # SHA1 Fingerprint: 76:A0:92:06:58:00:BF:37:69:01:C3:72:CD:55:A9:0E:1F:DE:D2:E0
+        # 2bb010e24d fedoraca     (the short list of mokutil 0.7.1)
         pending=frozenset(value.replace(":", "").strip().lower() for key, value in rows if key == "new"),
     )
 

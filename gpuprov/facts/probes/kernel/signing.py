@@ -67,6 +67,8 @@ class Enrolled(frozenset[str]):
 def parse_enrolled(output: Output) -> Enrolled:
     lines = [line.strip().lower() for line in output.text.splitlines() if line.strip()]
     serials = [line.removeprefix("serial ") for line in lines if line.startswith("serial ")]
+    # SHA1 Fingerprint: 76:A0:92:06:58:00:BF:37:69:01:C3:72:CD:55:A9:0E:1F:DE:D2:E0
+    # 2bb010e24d fedoraca     (the short list of mokutil 0.7.1)
     prints = [line.replace(":", "") for line in lines if not line.startswith("serial ")]
     enrolled = Enrolled(prints)
     enrolled.serials = frozenset(map(serial, serials))

@@ -50,6 +50,8 @@ INDEX = Probe(
     "apt-cache madison gdrdrv-dkms libgdrapi; dnf -C repoquery gdrcopy gdrcopy-kmod",
 )
 """Offered versions of gdrcopy's packages."""
+# /proc/devices: `509 gdrdrv`. Its node (https://github.com/NVIDIA/gdrcopy/issues/278):
+#     crw-rw-rw- 1 root root 242, 0 Sep 26 01:26 /dev/gdrdrv
 GDRCOPY = Probe(
     "gdrcopy",
     r"""for d in /lib/modules/*; do

@@ -37,6 +37,9 @@ def parse(output: Output) -> NcclHost:
     others = []
     for row in many.get("other", ()):
         file, _, text = row.partition("|")
+        # /etc/nccl.conf of Azure's NDv4 (tests/real/nccl-conf-azure-ndv4):
+        #     NCCL_IB_PCI_RELAXED_ORDERING=1
+        #     NCCL_TOPO_FILE=/opt/microsoft/ndv4/topo.xml
         name, _, value = text.partition("=")
         others.append(Setting(file=file, name=name, value=value.strip().strip("\"'")))
     return NcclHost(
