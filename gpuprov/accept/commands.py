@@ -25,10 +25,7 @@ QUEUES = 2
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):
     """One test in one direction on one rail: `client` sends, `server` answers. `skipped` and `problem` say why it does
-    not run.
-
-    `listens`: the server opens a TCP port, which shows that it is ready; otherwise it is given a second.
-    """
+    not run."""
 
     test: str
     client: str
@@ -37,6 +34,7 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
     server_rail: Rail
     serve: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
+    # The server opens a TCP port, which shows that it is ready; otherwise it is given a second.
     listens: bool = True
     seconds: float = 0.0
     size: int = 0

@@ -34,14 +34,14 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 class Map(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """A test between pairs: cells by (from, to). `threshold` 0: there is none. `less`: less is better, and a pair has
-    one figure."""
+    """A test between pairs: cells by (from, to). `threshold` 0: there is none."""
 
     title: str
     unit: str
     hosts: tuple[str, ...]
     cells: Mapping[tuple[str, str], Cell]
     threshold: float = 0.0
+    # Less is better, and a pair has one figure.
     less: bool = False
     test: str = ""
 

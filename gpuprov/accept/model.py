@@ -34,17 +34,16 @@ OUTCOMES: dict[Status, errors.Outcome] = {
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The command's options. `timeout`: seconds that a test may take beyond the time it is to measure.
-
-    `break_lock`: ids of locks that are taken over. `forks`: hosts that are connected to at a time; 0: the user sets no
-    limit.
-    """
+    """The command's options."""
 
     only: tuple[str, ...] = KINDS
     pairs: Pairing = "auto"
+    # Seconds that a test may take beyond the time it is to measure.
     timeout: float = 60.0
     in_use: bool = False
+    # Hosts that are connected to at a time; 0: the user sets no limit.
     forks: int = 0
+    # Ids of locks that are taken over.
     break_lock: tuple[str, ...] = ()
     yes: bool = False
     verbose: bool = False
@@ -77,16 +76,17 @@ Say = Callable[[str], None]
 
 
 class Host(msgspec.Struct, kw_only=True):
-    """A host of the acceptance. `devices`: its RDMA devices that the spec selects; `model`: a key of the catalogue, or
-    empty."""
+    """A host of the acceptance."""
 
     raw: RawHost
     spec: HostSpec
     block: Acceptance
+    # Its RDMA devices that the spec selects.
     devices: tuple[RdmaDevice, ...] = ()
     tools: Tools = Tools()
     network: Network = Network()
     gpus: tuple[str, ...] = ()
+    # A key of the catalogue, or empty.
     model: str = ""
     measurements: list[Measurement] = []
     lost: str = ""
@@ -111,12 +111,12 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """Results of an acceptance, in the order in which they came; `notes` are for the reader. `seconds`: its
-    duration."""
+    """Results of an acceptance, in the order in which they came."""
 
     run: str
     hosts: tuple[str, ...]
     findings: list[Finding] = []
+    # For the reader.
     notes: list[str] = []
     interrupted: bool = False
     seconds: float = 0.0

@@ -37,11 +37,12 @@ MOST = 400
 
 
 class Square(NamedTuple):
-    """A cell as the template shows it. `number`: its place in the data of the scripts; -1 if it has no details."""
+    """A cell as the template shows it."""
 
     kind: str
     shown: str
     label: str
+    # Its place in the data of the scripts; -1 if it has no details.
     number: int
 
 

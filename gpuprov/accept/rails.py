@@ -13,11 +13,7 @@ Speech = Literal["InfiniBand", "RoCE", "iWARP"]
 
 
 class Rail(msgspec.Struct, frozen=True, kw_only=True):
-    """A port. `address`: target of the peer's TCP connection; `gid`: of RoCE only; `gpu`: the nearest GPU's PCI
-    address.
-
-    `problem`: why it cannot be tested.
-    """
+    """A port."""
 
     device: str
     port: int
@@ -25,9 +21,13 @@ class Rail(msgspec.Struct, frozen=True, kw_only=True):
     driver: str = ""
     rate: float = 0.0
     lid: int = 0
+    # Of RoCE only.
     gid: int | None = None
+    # Target of the peer's TCP connection.
     address: str = ""
+    # The nearest GPU's PCI address.
     gpu: str = ""
+    # Why it cannot be tested.
     problem: str = ""
 
 

@@ -26,8 +26,7 @@ NO_GPU = "no NVIDIA GPU that nvidia-smi lists"
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A program to run on a host for one or several tests, or in `skipped` why not. `note`: what else is to be said of
-    its figure."""
+    """A program to run on a host for one or several tests, or in `skipped` why not."""
 
     host: str
     tests: tuple[str, ...]
@@ -36,6 +35,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     skipped: str = ""
     size: int = 0
+    # What else is to be said of its figure.
     note: str = ""
 
 

@@ -27,11 +27,13 @@ WORKERS = 64
 
 
 class Left(msgspec.Struct, frozen=True):
-    """The state in which a host was left. `running`: processes that the run started there and that have not ended.
-    `held`: the host keeps the lock because of them. `problem`: why the lock may still be there."""
+    """The state in which a host was left."""
 
+    # Processes that the run started there and that have not ended.
     running: tuple[str, ...] = ()
+    # The host keeps the lock because of them.
     held: bool = False
+    # Why the lock may still be there.
     problem: str = ""
 
     def __str__(self) -> str:

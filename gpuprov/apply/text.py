@@ -28,13 +28,15 @@ COLOURS: dict[Became, str] = {
 
 
 class Line(NamedTuple):
-    """A line of the text. `bold`: its beginning; `colour`: that of what follows, up to a comma, a colon or a bracket.
-    `sign`: before it all, in this colour. `whole`: never broken (a diff)."""
+    """A line of the text."""
 
     text: str
     bold: str = ""
+    # That of what follows, up to a comma, a colon or a bracket.
     colour: str = ""
+    # Before it all, in this colour.
     sign: str = ""
+    # Never broken (a diff).
     whole: bool = False
 
     def shown(self, width: int, *, colour: bool) -> Iterable[str]:

@@ -48,11 +48,13 @@ LARGEST = 16 << 20
 
 
 class Report(msgspec.Struct, kw_only=True):
-    """The report of a first boot. `machine`: the machine id. `changed`: what was brought about, in words."""
+    """The report of a first boot."""
 
     gpuprov_first_boot: int = 1
+    # The machine id.
     machine: str
     exit_code: int
+    # What was brought about, in words.
     changed: tuple[str, ...] = ()
     result: HostResult
 

@@ -36,9 +36,10 @@ PATH = re.compile(r"/[\w./+-]+", re.ASCII)
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """Contents to write into the image: files by path, each with its mode. `python`: the interpreter that runs it."""
+    """Contents to write into the image: files by path, each with its mode."""
 
     written: dict[str, tuple[bytes, int]]
+    # The interpreter that runs it.
     python: str
 
 

@@ -28,24 +28,28 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Baked(msgspec.Struct, kw_only=True):
-    """The outcome. `results`: checks that the image's files decide. `later`: checks by name that the first boot makes.
-    `completed`: those that fail now, and whose differences the first boot removes. `left`: what of a host is still
-    there. `cleaned`: what was removed. `kept`: what the image had before that every clone would share: ssh host keys;
-    with --root / the machine's whole identity.
-    `changed`: tasks that changed something. `message`, `hint`: why it failed."""
+    """The outcome."""
 
     host: str
     root: str
     state: State = "baked"
     kernels: tuple[str, ...] = ()
+    # Checks that the image's files decide.
     results: tuple[Result, ...] = ()
+    # Those that fail now, and whose differences the first boot removes.
     completed: tuple[Result, ...] = ()
+    # Checks by name that the first boot makes.
     later: tuple[str, ...] = ()
+    # What was removed.
     cleaned: tuple[str, ...] = ()
+    # What of a host is still there.
     left: tuple[str, ...] = ()
+    # What the image had before that every clone would share: ssh host keys; with --root / the machine's whole identity.
     kept: tuple[str, ...] = ()
+    # Tasks that changed something.
     changed: tuple[str, ...] = ()
     task: str = ""
+    # `message`, `hint`: why it failed.
     message: str = ""
     hint: str = ""
     log: str = ""

@@ -35,21 +35,24 @@ SECONDS = 60
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Options. `accepted`: classes of licences that the site says it may copy. `days`: until the bundle expires."""
+    """Options."""
 
     out: Path
     key: Path
+    # Until the bundle expires.
     days: float = 30.0
+    # Classes of licences that the site says it may copy.
     accepted: tuple[str, ...] = ()
     forks: int = 0
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of the run; `licences`: classes in it that are no free software. `kept`: number of files from the previous
-    bundle."""
+    """Result of the run."""
 
     manifest: Manifest
+    # Classes in it that are no free software.
     licences: tuple[str, ...]
+    # Number of files from the previous bundle.
     kept: int = 0
 
 

@@ -26,7 +26,7 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Package(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """A package of a repository, at its one version. `licence`: the class of `licences` that permits the copy."""
+    """A package of a repository, at its one version."""
 
     name: str
     version: str
@@ -34,6 +34,7 @@ class Package(msgspec.Struct, frozen=True, kw_only=True, order=True):
     file: str
     section: str
     sha256: str
+    # The class of `licences` that permits the copy.
     licence: str
 
 
@@ -46,31 +47,33 @@ class Named(msgspec.Struct, frozen=True, kw_only=True, order=True):
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True):
-    """The packages of one release and architecture. `kernels`: those that modules can be built for."""
+    """The packages of one release and architecture."""
 
     folder: Annotated[str, msgspec.Meta(pattern=rf"^{FOLDER}\Z")]
     family: Literal["debian", "redhat", "suse"]
     distribution: str
     release: str
     architecture: str
+    # Those that modules can be built for.
     kernels: tuple[str, ...]
     packages: tuple[Package, ...]
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """The specs of a bundle, its expiry, and every file of it. `key`: fingerprint of the key of its package
-    repositories. `accepted`: classes of licences that whoever made it answers for. `keys`: addresses of package
-    sources' keys in it."""
+    """The specs of a bundle, its expiry, and every file of it."""
 
     gpuprov_bundle: int = FORMAT
     kind: Literal["packages"] = "packages"
     gpuprov_version: str = __version__
     made_at: str
     expires_at: str
+    # Fingerprint of the key of its package repositories.
     key: str
     specs: tuple[str, ...]
     repositories: tuple[Repository, ...]
+    # Classes of licences that whoever made it answers for.
     accepted: tuple[str, ...] = ()
     downloads: tuple[Named, ...] = ()
+    # Addresses of package sources' keys in it.
     keys: tuple[str, ...] = ()
     files: dict[str, File]

@@ -132,8 +132,7 @@ class Context(Generic[F]):
 
 @dataclass(frozen=True)
 class Check:
-    """A check of a host. Its docstring (in `description`) is printed by `explain`. `gate`: while it fails, apply does
-    not touch the host, as with every preflight check; but it also runs at its own moment."""
+    """A check of a host. Its docstring (in `description`) is printed by `explain`."""
 
     id: str
     fields: tuple[str, ...]
@@ -142,6 +141,7 @@ class Check:
     moment: Moment = "now"
     description: str = ""
     evidence: str = ""
+    # While it fails, apply does not touch the host, as with every preflight check; but it also runs at its own moment.
     gate: bool = False
 
     @property

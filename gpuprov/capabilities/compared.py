@@ -24,27 +24,28 @@ _NUMBERED = re.compile(r"GPU (\d+)(?: \([^()]*\))?")
 
 
 class Group(msgspec.Struct, frozen=True):
-    """The resources that one check compares, and what the host has of them.
-
-    `expected`, `right`: the state that is wanted, and the one that was found, where they are more than the values
-    themselves. `fix`: what to do where one differs. `files`: what a file says when it is right, by path, where a module
-    or an option is missing in it. `changed`: the file that apply changes for all of them together; empty where it is
-    another check's; None: each is a change. `message`: how they differ, in words of their own. `beside`: what else is
-    wrong, which no resource says. `reboot`: why only a reboot brings it. `present`: devices that the host has, beside
-    those of the resources.
-    """
+    """The resources that one check compares, and what the host has of them."""
 
     resources: tuple[Setting | KernelModule, ...]
     values: Values = {}
     modules: Modules = Modules()
+    # `expected`, `right`: the state that is wanted, and the one that was found, where they are more than the values
+    # themselves.
     expected: str = ""
     right: str = ""
+    # What to do where one differs.
     fix: str = APPLY
+    # What a file says when it is right, by path, where a module or an option is missing in it.
     files: Mapping[str, str] = {}
+    # The file that apply changes for all of them together; empty where it is another check's; None: each is a change.
     changed: str | None = None
+    # How they differ, in words of their own.
     message: str = ""
+    # What else is wrong, which no resource says.
     beside: tuple[str, ...] = ()
+    # Why only a reboot brings it.
     reboot: str = ""
+    # Devices that the host has, beside those of the resources.
     present: tuple[str, ...] = ()
 
     def compare(self) -> list[Difference]:
@@ -62,11 +63,12 @@ def compare_resource(resource: Setting | KernelModule, group: Group) -> Iterator
 
 @dataclass(frozen=True, kw_only=True)
 class Compared(Check):
-    """A check that is generated from a group. `group`: the group for a host; or the outcome where there is nothing to
-    compare. `until`: what ends the values of its settings once nothing declares them; empty: they have gone with the
-    files by which they are set."""
+    """A check that is generated from a group."""
 
+    # The group for a host; or the outcome where there is nothing to compare.
     group: Callable[[Context[Any]], Group | Outcome]
+    # What ends the values of its settings once nothing declares them; empty: they have gone with the files by which
+    # they are set.
     until: str = ""
 
 

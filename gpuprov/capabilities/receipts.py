@@ -44,11 +44,12 @@ def mentioned(capability: Capability, ctx: Context[Any], values: Mapping[str, An
 
 
 class Settings(NamedTuple):
-    """Settings that a capability brings to a host and that outlast their declaration; `unread`: the checks of those
-    that cannot be known now; `present`: devices that the host has."""
+    """Settings that a capability brings to a host and that outlast their declaration."""
 
     declared: dict[tuple[str, str, str], Lasting]
+    # The checks of those that cannot be known now.
     unread: frozenset[str]
+    # Devices that the host has.
     present: frozenset[str] = frozenset()
 
     @property

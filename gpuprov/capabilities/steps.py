@@ -17,16 +17,15 @@ BROUGHT_BY: Mapping[Need, str] = {"host-drained": "drain", "gpus-free": "stop_cl
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A step of a role on one host.
+    """A step of a role on one host."""
 
-    `key`: of its task. `arguments`: those of the task; of a list, one each time. `needed`: empty if the host does not
-    need it. `needs`: what must be so before it, each with the key of the task that brings it about, which this host
-    needs then, too.
-    """
-
+    # Of its task.
     key: str
+    # Those of the task; of a list, one each time.
     arguments: Any
+    # Empty if the host does not need it.
     needed: Any = True
+    # What must be so before it, each with the key of the task that brings it about, which this host needs then, too.
     needs: Mapping[Need, str] = {}
 
 

@@ -16,33 +16,37 @@ Options = Mapping[str, Any]
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A task of a role.
-
-    `options`: those of the module that are the same on every host; a template in them names a variable of the play.
-    `key`: the entry of `tasks` with the others; "" for a task that needs none. `takes`: arguments that are values of an
-    earlier task's answer, as KEY.VALUE. `only_if`, `unless`: the task is not needed where such a value is empty, or is
-    not. `shared`: other hosts read its answer. `within`: the key of a task that makes the folder for it, which check
-    mode does not. `each`: the entry is a list, done one by one; the name of the value by which an item is shown.
-    `checks`: it also runs in check mode. `prepares`: it brings what a later task needs, which is a change in check mode
-    alone; "never": not even there, "always": there whatever it answers. `shows`: its difference is shown. `secret`:
-    nothing of it is. `when`: a condition on options of the run. `why`: a comment.
-    """
+    """A task of a role."""
 
     title: str
     module: str
+    # Those of the module that are the same on every host; a template in them names a variable of the play.
     options: Options = {}
+    # The entry of `tasks` with the others; "" for a task that needs none.
     key: str = ""
+    # Arguments that are values of an earlier task's answer, as KEY.VALUE.
     takes: Mapping[str, str] = {}
+    # `only_if`, `unless`: the task is not needed where such a value is empty, or is not.
     only_if: str = ""
     unless: str = ""
+    # The key of a task that makes the folder for it, which check mode does not.
     within: str = ""
+    # The entry is a list, done one by one; the name of the value by which an item is shown.
     each: str = ""
+    # It also runs in check mode.
     checks: bool = True
+    # Other hosts read its answer.
     shared: bool = False
+    # It brings what a later task needs, which is a change in check mode alone; "never": not even there, "always": there
+    # whatever it answers.
     prepares: Literal["", "once", "never", "always"] = ""
+    # Its difference is shown.
     shows: bool = True
+    # Nothing of it is.
     secret: bool = False
+    # A condition on options of the run.
     when: str = ""
+    # A comment.
     why: str = ""
 
 
@@ -53,18 +57,19 @@ def give_up(title: str, arguments: Options | None = None, **more: Any) -> Task:
 
 
 class Block(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks, and `undo`, what is done after a failure of one. `key`: not needed without this entry of `tasks`."""
+    """Tasks, and `undo`, what is done after a failure of one."""
 
     title: str
     tasks: tuple[Task | Part, ...]
     undo: Task = give_up("Restart what was stopped and report the failure")
+    # Not needed without this entry of `tasks`.
     key: str = ""
     why: str = ""
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks in a file of their own, which is included where `tasks` has this `key`, once for all of them: a later
-    judgement does not change that. `file`: its name."""
+    judgement does not change that."""
 
     title: str
     file: str

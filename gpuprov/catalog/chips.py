@@ -32,7 +32,7 @@ class Chip(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Card(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A card with a GPU that has neither MIG nor NVSwitches. `ids`: its device ids."""
+    """A card with a GPU that has neither MIG nor NVSwitches."""
 
     key: str
     name: str

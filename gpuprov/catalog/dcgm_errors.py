@@ -35,12 +35,13 @@ LOOKS = {
 
 
 class DcgmError(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An error. `text` has printf's placeholders; `next`: what DCGM suggests."""
+    """An error. `text` has printf's placeholders."""
 
     code: int
     name: str
     earlier: tuple[str, ...] = ()
     text: str = ""
+    # What DCGM suggests.
     next: str = ""
     severity: Literal["monitor", "isolate", "triage", "config", "reset", "unknown"]
     about: str

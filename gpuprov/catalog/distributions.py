@@ -13,8 +13,9 @@ FAMILIES: dict[str, Family] = {"apt": "debian", "dnf": "redhat", "zypper": "suse
 
 
 class CudaRepository(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """NVIDIA's repository for a distribution. `folder`: its name, if it differs from the distribution's key."""
+    """NVIDIA's repository for a distribution."""
 
+    # Its name, if it differs from the distribution's key.
     folder: str = ""
     architectures: tuple[str, ...]
     signed_by: str
@@ -22,28 +23,30 @@ class CudaRepository(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A distribution. `id`, `version_id`: as in /etc/os-release; `likes`: other IDs with the same packages.
-
-    `ansible`: Ansible's name for an ID, if it differs. `groups`: names by which lists of packages include it with
-    others. `support`: whole: gpuprov installs its driver; read: it knows the packages, reads hosts and changes nothing
-    there; none: the packages are not known. `builds_from`: the source of DKMS and the compiler. `no_driver`: the fix if
-    its own archive has no driver. `without`: tables that lack it because nobody offers what they list, and the source
-    or reason.
-    """
+    """A distribution."""
 
     key: str
     name: str
+    # `id`, `version_id`: as in /etc/os-release.
     id: str
+    # Other IDs with the same packages.
     likes: tuple[str, ...] = ()
+    # Ansible's name for an ID, if it differs.
     ansible: dict[str, str] = {}
     version_id: str = ""
     codename: str = ""
     manager: Literal["apt", "dnf", "zypper"]
+    # Names by which lists of packages include it with others.
     groups: tuple[str, ...] = ()
+    # whole: gpuprov installs its driver; read: it knows the packages, reads hosts and changes nothing there; none: the
+    # packages are not known.
     support: Support = "whole"
+    # The source of DKMS and the compiler.
     builds_from: str
+    # The fix if its own archive has no driver.
     no_driver: str = ""
     cuda: CudaRepository | None = None
+    # Tables that lack it because nobody offers what they list, and the source or reason.
     without: dict[str, str] = {}
 
     def __hash__(self) -> int:

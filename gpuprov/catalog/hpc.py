@@ -63,12 +63,14 @@ class HpcFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Archive(msgspec.Struct, frozen=True, kw_only=True):
-    """What the name of an archive says. `folder`: its only folder. `stack`: empty for a word that nobody knows."""
+    """What the name of an archive says."""
 
+    # Its only folder.
     folder: str
     version: str
     compiler: str
     build: str
+    # Empty for a word that nobody knows.
     stack: str
     distribution: str
     cuda: str

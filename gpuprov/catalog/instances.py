@@ -20,28 +20,30 @@ _PREFIX = "standard_"
 
 
 class InstanceTypes(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Instance types with the same GPUs. `model`: a key of gpus.yaml; `fabric`: as rdma.fabric, empty if there is none
-    or unknown."""
+    """Instance types with the same GPUs."""
 
     types: tuple[str, ...]
+    # A key of gpus.yaml.
     model: str
     count: int
+    # As rdma.fabric, empty if there is none or unknown.
     fabric: Fabric = ""
 
 
 class Labels(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Values of a cloud's label that name the same GPU. `model`: a key of gpus.yaml."""
+    """Values of a cloud's label that name the same GPU."""
 
     values: tuple[str, ...]
+    # A key of gpus.yaml.
     model: str
 
 
 class Vendor(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Another vendor. `pci`: its id; `begins`: prefixes of the names of its cards and of instance types with them,
-    squeezed."""
+    """Another vendor."""
 
     vendor: str
     pci: str
+    # Prefixes of the names of its cards and of instance types with them, squeezed.
     begins: tuple[str, ...]
 
 

@@ -7,12 +7,13 @@ from gpuprov.catalog.reader import Fact, File, load
 
 
 class Licence(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A class. `accept`: whether somebody has to confirm that the site may copy it. `names`: of packages, a regular
-    expression."""
+    """A class."""
 
     key: str
     told: str
+    # Whether somebody has to confirm that the site may copy it.
     accept: bool = False
+    # Of packages, a regular expression.
     names: str = ""
 
 

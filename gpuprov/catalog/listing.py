@@ -12,11 +12,11 @@ from gpuprov.core.errors import GpuprovError
 
 
 class Table(NamedTuple):
-    """Header and rows of text, all of one width; `legend` explains the marks. `spare`: columns that are dropped if
-    space is short."""
+    """Header and rows of text, all of one width; `legend` explains the marks."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    # Columns that are dropped if space is short.
     spare: tuple[str, ...]
     legend: str
 

@@ -77,12 +77,7 @@ class KernelModules(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Gpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One GPU model. Unset fields are unknown.
-
-    `memory_gb`: GB as in the product name, one per variant. `min_branch`, `last_branch`: driver branches.
-    `first_listed`: the first open-module release whose README lists one of its ids: evidence, not a minimum (T4 works
-    long before it is listed). `unsure`: fields with less confidence than the entry.
-    """
+    """One GPU model. Unset fields are unknown."""
 
     key: str
     name: str
@@ -91,6 +86,7 @@ class Gpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     arch: Architecture
     chip: str
     compute_capability: str
+    # GB as in the product name, one per variant.
     memory_gb: tuple[int, ...] = ()
     form_factor: str
     nvlink: Literal["yes", "no", "bridge", "c2c", "unknown"]
@@ -99,9 +95,13 @@ class Gpu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fabric_manager: FabricManager
     mig: Mig
     kernel_modules: KernelModules
+    # `min_branch`, `last_branch`: driver branches.
     min_branch: BranchFact | None = None
     last_branch: BranchFact | None = None
+    # The first open-module release whose README lists one of its ids: evidence, not a minimum (T4 works long before it
+    # is listed).
     first_listed: str = ""
+    # Fields with less confidence than the entry.
     unsure: dict[str, Confidence] = {}
     notes: tuple[str, ...] = ()
 

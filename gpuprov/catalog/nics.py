@@ -15,20 +15,18 @@ ALL = "all"
 
 
 class NicLine(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message of one or more drivers, by the texts in it as printed. `cause` and `fix` are empty where a file of
-    symptoms has the key.
-
-    `clears`: keys of the entries whose earlier lines of the same device are obsolete after this one. `until`: other
-    events that make the line obsolete: the driver's next loading of the device (or a boot), or a boot alone.
-    """
+    """A message of one or more drivers, by the texts in it as printed."""
 
     key: str
     drivers: tuple[str, ...]
     signatures: tuple[str, ...]
     verdict: Literal["unfit", "reported", "recovered"]
     action: Action = "none"
+    # Keys of the entries whose earlier lines of the same device are obsolete after this one.
     clears: tuple[str, ...] = ()
+    # Other events that make the line obsolete: the driver's next loading of the device (or a boot), or a boot alone.
     until: Literal["reload", "boot"] = "reload"
+    # `cause` and `fix`: empty where a file of symptoms has the key.
     cause: str = ""
     fix: str = ""
     example: str
@@ -83,11 +81,11 @@ SPOKEN = re.compile(
 
 
 class Speaker(NamedTuple):
-    """The drivers that may have written a line, and the device: its address if the line has it, else its name. `name`:
-    the name that stands beside an address."""
+    """The drivers that may have written a line, and the device: its address if the line has it, else its name."""
 
     drivers: frozenset[str]
     device: str
+    # The name that stands beside an address.
     name: str = ""
 
 

@@ -34,11 +34,11 @@ LEGEND = "~ inferred, ? unconfirmed"
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A source of facts; without a URL it is not public or has no address of its own. `read`: when it was read, where
-    that matters."""
+    """A source of facts; without a URL it is not public or has no address of its own."""
 
     description: str
     url: str = ""
+    # When it was read, where that matters.
     read: str = ""
 
 
@@ -57,8 +57,9 @@ class Note(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of `data/`: its sources, and facts in words. `sources_of`: files whose sources it names, too."""
+    """A file of `data/`: its sources, and facts in words."""
 
+    # Files whose sources it names, too.
     sources_of: tuple[str, ...] = ()
     sources: dict[str, Source]
     facts: tuple[Note, ...] = ()

@@ -8,9 +8,10 @@ UNIT = "gpuprov-scratch.service"
 
 
 class Disk(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A pattern of models; `local`: disks of the machine itself, which are empty after a stop."""
+    """A pattern of models."""
 
     key: str
+    # Disks of the machine itself, which are empty after a stop.
     local: bool
 
 

@@ -34,15 +34,17 @@ _COMMON = frozenset(
 
 
 class Signature(NamedTuple):
-    """A signature, folded. `entire`: those of its words that must be whole words of a line, too; `word`: the word by
-    which it is looked up; `fallback`: whether it names only the part of a program that printed the line; `coded`:
-    whether it is an error of CUDA's, in a line of any program."""
+    """A signature, folded."""
 
     text: str
     words: frozenset[str]
+    # Those of its words that must be whole words of a line, too.
     entire: frozenset[str]
+    # The word by which it is looked up.
     word: str
+    # Whether it names only the part of a program that printed the line.
     fallback: bool = False
+    # Whether it is an error of CUDA's, in a line of any program.
     coded: bool = False
 
 
@@ -156,12 +158,13 @@ def find_held(line: str) -> list[Held]:
 
 
 class _Match(NamedTuple):
-    """A signature at a place of a line, and the symptoms that the line fits. `open`: the places that a * stands for."""
+    """A signature at a place of a line, and the symptoms that the line fits."""
 
     signature: Signature
     start: int
     end: int
     symptoms: list[Symptom]
+    # The places that a * stands for.
     open: tuple[tuple[int, int], ...] = ()
 
     def covers(self, other: _Match) -> bool:

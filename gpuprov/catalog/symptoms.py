@@ -19,12 +19,12 @@ SXIDS = "nvswitch-sxid"
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cause with the read-only command that shows it, and the fix. `when`: what a line has beside the message, a
-    signal or an error of the system for example, if this is its cause."""
+    """A cause with the read-only command that shows it, and the fix."""
 
     cause: str
     check: str
     fix: str
+    # What a line has beside the message, a signal or an error of the system for example, if this is its cause.
     when: tuple[str, ...] = ()
 
 

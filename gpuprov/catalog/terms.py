@@ -6,12 +6,13 @@ from gpuprov.catalog.reader import Fact, File, load
 
 
 class Term(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A term as it is written; `also`: other spellings; `see`: a command that shows it, or the block or field that is
-    about it."""
+    """A term as it is written."""
 
     key: str
+    # Other spellings.
     also: tuple[str, ...]
     means: str
+    # A command that shows it, or the block or field that is about it.
     see: str
 
 

@@ -28,12 +28,14 @@ class Release(BranchFact, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key of gridd.conf. `default`: gridd's value without it. `values`: the spelling of the field's values."""
+    """A key of gridd.conf."""
 
     key: str
     field: str
+    # Gridd's value without it.
     default: str = ""
     licensing: tuple[Licensing, ...]
+    # The spelling of the field's values.
     values: dict[str, str] = {}
 
 

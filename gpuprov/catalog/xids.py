@@ -25,48 +25,49 @@ RECOVERY = 154
 
 
 class Resolution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One of NVIDIA's names of an action, and the result; `named`: it does name an action, even if it is none."""
+    """One of NVIDIA's names of an action, and the result."""
 
     key: str
     action: Action
     words: str
+    # It does name an action, even if it is none.
     named: bool = True
 
 
 class Nvlink5(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The action for a line of Xid 144 to 150.
-
-    `before` and `since`: the 32 bits of IntrInfo, - for any, with drivers before R575 and from it on. `status`: error
-    statuses, none for any. `follows`: NVIDIA looks for the cause at the other end of the link, or at another error.
-    """
+    """The action for a line of Xid 144 to 150."""
 
     xid: int
     units: tuple[str, ...]
+    # `before` and `since`: the 32 bits of IntrInfo, - for any, with drivers before R575 and from it on.
     before: str
     since: str
+    # Error statuses, none for any.
     status: tuple[int, ...]
     severity: Literal["Fatal", "Nonfatal"]
     nvidia: str
+    # NVIDIA looks for the cause at the other end of the link, or at another error.
     follows: bool = False
 
 
 class Recovery(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The recovery that the driver itself reports for a GPU; `names` in its own spelling. `fix`: the operator's
-    action."""
+    """The recovery that the driver itself reports for a GPU; `names` in its own spelling."""
 
     key: str
     names: tuple[str, ...]
     action: Action
     words: str
+    # The operator's action.
     fix: str
 
 
 class Xid(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Xids of one meaning; `nvidia` is the key of their resolution, empty where NVIDIA's catalogue has none."""
+    """Xids of one meaning."""
 
     key: str
     signatures: tuple[str, ...]
     xids: tuple[int, ...]
+    # The key of their resolution, empty where NVIDIA's catalogue has none.
     nvidia: str = ""
     cause: str
     check: str = ""
@@ -85,13 +86,13 @@ NOTHING = Course(action="none", words="nothing is to be done")
 
 
 class QuietSXid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """SXids that are logged as non-fatal, or for information: `means` there, whatever the line says. `action`: the one
-    that NVIDIA asks for all the same."""
+    """SXids that are logged as non-fatal, or for information: `means` there, whatever the line says."""
 
     numbers: tuple[int, ...]
     name: str
     means: str
     fix: str
+    # The one that NVIDIA asks for all the same.
     action: Action = "none"
 
 

@@ -15,15 +15,17 @@ from gpuprov.render.spec_digest import is_comparable
 
 
 class Back(msgspec.Struct, frozen=True):
-    """A host's way back. `pruned`: capabilities that were applied since, and whose resources in the receipt are
-    removed; `settings`: those whose settings in the receipt can be put back; `stays`: those without resources in the
-    receipt, which no spec removes; `until_boot`: those of which something may stay until the next boot."""
+    """A host's way back."""
 
     checkpoint: Checkpoint
     values: Tree
+    # Capabilities that were applied since, and whose resources in the receipt are removed.
     pruned: tuple[str, ...] = ()
+    # Those whose settings in the receipt can be put back.
     settings: tuple[str, ...] = ()
+    # Those without resources in the receipt, which no spec removes.
     stays: tuple[str, ...] = ()
+    # Those of which something may stay until the next boot.
     until_boot: tuple[str, ...] = ()
 
 

@@ -121,8 +121,9 @@ def _read_hash(file: Path) -> str:
 
 
 class _Options(NamedTuple):
-    """The options of the requests. `shared`: the hash of the one password, empty for one-time passwords."""
+    """The options of the requests."""
 
+    # The hash of the one password, empty for one-time passwords.
     shared: str
     again: bool
     wait: int | None

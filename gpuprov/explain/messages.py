@@ -37,21 +37,20 @@ Rank = tuple[bool, int, Specificity]
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A symptom in a text: its count, and the first line that shows it.
-
-    `verdict`: of the first line that the kernel logged; `ended`: whether no such line asks for anything any more, since
-    something ended them or an Xid 154 of the same GPU decides; `past`: what ended the last of them; `by_part`: whether
-    only the part of the program that printed it is known, not the message; `harmless`: whether hosts that are well
-    print all of its lines, too.
-    """
+    """A symptom in a text: its count, and the first line that shows it."""
 
     symptom: Symptom
     count: int
     line: str
+    # Of the first line that the kernel logged.
     verdict: Verdict | None = None
+    # Whether no such line asks for anything any more, since something ended them or an Xid 154 of the same GPU decides.
     ended: bool = False
+    # What ended the last of them.
     past: str = ""
+    # Whether only the part of the program that printed it is known, not the message.
     by_part: bool = False
+    # Whether hosts that are well print all of its lines, too.
     harmless: bool = False
 
 

@@ -63,12 +63,12 @@ def _explain_error(error: Exception, where: str) -> str:
 
 class Exported(msgspec.Struct, frozen=True):
     """An inventory for `check` and `verify`, facts that could not be read, and the hosts that could not be reached
-    (`again`: their names). `mig_parted`: the partitions of GPUs, as a mig-parted file with one configuration for each
-    host with MIG."""
+    (`again`: their names)."""
 
     inventory: Tree
     notes: tuple[str, ...]
     unreachable: tuple[str, ...]
+    # The partitions of GPUs, as a mig-parted file with one configuration for each host with MIG.
     mig_parted: Tree = {}
     again: tuple[str, ...] = ()
 

@@ -22,12 +22,12 @@ from gpuprov.spec.model import RawHost, is_secret
 
 
 class Captured(msgspec.Struct, frozen=True):
-    """The files by name; hosts that could not be read, with the error; the number of replaced secrets. `again`: the
-    names of these hosts."""
+    """The files by name; hosts that could not be read, with the error; the number of replaced secrets."""
 
     files: dict[str, str]
     unreachable: tuple[str, ...] = ()
     masked: int = 0
+    # The names of these hosts.
     again: tuple[str, ...] = ()
 
 

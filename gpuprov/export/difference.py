@@ -26,10 +26,11 @@ YAML = (".yaml", ".yml")
 
 
 class Side(msgspec.Struct, frozen=True):
-    """A host, or a file about one. `unread`: capabilities whose state is unknown, with the reason."""
+    """A host, or a file about one."""
 
     name: str
     spec: Tree
+    # Capabilities whose state is unknown, with the reason.
     unread: dict[str, str] = {}
     doubts: tuple[str, ...] = ()
 
@@ -44,11 +45,12 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """Two sides and their differences. `unknown`: capabilities that could not be compared, with the reason."""
+    """Two sides and their differences."""
 
     left: str
     right: str
     differences: tuple[Difference, ...]
+    # Capabilities that could not be compared, with the reason.
     unknown: dict[str, str]
     doubts: dict[str, tuple[str, ...]]
 

@@ -33,14 +33,15 @@ from gpuprov.spec.url import hide_queries
 
 
 class Fleet(msgspec.Struct, frozen=True):
-    """Hosts with their specs, in inventory order. `unmanaged`: hosts that no `gpuprov` variable reaches. `children`:
-    the groups in each group, if `also` was given. `left_out`: names of the inventory's other hosts, which are not in
-    the `limit`."""
+    """Hosts with their specs, in inventory order."""
 
     pairs: tuple[tuple[RawHost, HostSpec], ...]
+    # Hosts that no `gpuprov` variable reaches.
     unmanaged: tuple[str, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    # The groups in each group, if `also` was given.
     children: dict[str, tuple[str, ...]] = {}
+    # Names of the inventory's other hosts, which are not in the `limit`.
     left_out: tuple[str, ...] = ()
 
 

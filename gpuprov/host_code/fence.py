@@ -8,10 +8,7 @@ from typing import Mapping, TypedDict
 
 
 class Owner(TypedDict, total=False):
-    """A run as the owner of a lock: the process that leads it, and `name`, this host's in its inventory.
-
-    `lease`, `token`, `boot`, `at`: of the lock it has. `seen`: the token that the host had when the run read it.
-    """
+    """A run as the owner of a lock: the process that leads it, and `name`, this host's in its inventory."""
 
     run: str
     controller: str
@@ -22,10 +19,12 @@ class Owner(TypedDict, total=False):
     since: str
     version: str
     name: str
+    # `lease`, `token`, `boot`, `at`: of the lock it has.
     lease: float
     token: str
     boot: str
     at: float
+    # The token that the host had when the run read it.
     seen: str
 
 

@@ -32,21 +32,23 @@ REMOTE = re.compile(r"nfs|cifs|smb|ceph|lustre|gpfs|beegfs|glusterfs|afs|9p|auto
 
 
 class Wanted(NamedTuple):
-    """A file of root's. `content` None: it should not exist. `whole`: all of it is gpuprov's, so that a link in its
-    place is replaced; if only lines of a file are gpuprov's, a link may be the site's."""
+    """A file of root's. `content` None: it should not exist."""
 
     path: str
     content: str | None
     mode: int = 0o644
+    # All of it is gpuprov's, so that a link in its place is replaced; if only lines of a file are gpuprov's, a link may
+    # be the site's.
     whole: bool = True
 
 
 class Difference(NamedTuple):
-    """The actual and the desired file; None for a file that does not exist. `mode`: only that differs."""
+    """The actual and the desired file; None for a file that does not exist."""
 
     path: str
     before: str | None
     after: str | None
+    # Only that differs.
     mode: str = ""
 
     def shown(self) -> dict[str, str]:

@@ -62,10 +62,11 @@ def list_stale(named: Collection[str] = ()) -> list[Image]:
 
 
 class Copy(NamedTuple):
-    """A copy of an image, by size and time in seconds. `same`: older than the image, and byte for byte the same."""
+    """A copy of an image, by size and time in seconds."""
 
     size: int
     made: int
+    # Older than the image, and byte for byte the same.
     same: bool
     path: str
 

@@ -13,16 +13,19 @@ Place = Tuple[str, str, str]
 
 
 class Lasting(NamedTuple):
-    """A setting that was applied. `check`: the check that compares it; `device`: empty if it is no device's. `before`:
-    the value before its first apply; empty if unknown. `until`: what ends the value. `left`: the boot in which an apply
-    found it no longer declared; empty while it is."""
+    """A setting that was applied."""
 
+    # The check that compares it.
     check: str
+    # Empty if it is no device's.
     device: str
     name: str
     value: str
+    # The value before its first apply; empty if unknown.
     before: str = ""
+    # What ends the value.
     until: str = AGAIN
+    # The boot in which an apply found it no longer declared; empty while it is.
     left: str = ""
 
     @property

@@ -35,12 +35,13 @@ class Transaction(TypedDict, total=False):
 
 
 class Request(TypedDict, total=False):
-    """A request; `reading`: a script."""
+    """A request."""
 
     transactions: list[Transaction]
     sources: list[Source]
     texts: list[str]
     without: list[str]
+    # A script.
     reading: str
     lock_timeout: int
     max_age: int

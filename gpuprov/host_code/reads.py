@@ -27,10 +27,11 @@ class Note(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A file that changed after a unit was started; `sum`: its content's, empty if it has none."""
+    """A file that changed after a unit was started."""
 
     path: str
     changed: float
+    # Its content's, empty if it has none.
     sum: str
 
 

@@ -76,11 +76,13 @@ Entry = Dict[str, Any]
 
 
 class Merged(TypedDict):
-    """The result of writing a receipt. `fresh`: capabilities whose digest differs; the others have the time of this
-    apply, too. `gone`: deleted entries. `damaged`: the problem with the receipt before."""
+    """The result of writing a receipt."""
 
+    # Capabilities whose digest differs; the others have the time of this apply, too.
     fresh: list[str]
+    # Deleted entries.
     gone: list[str]
+    # The problem with the receipt before.
     damaged: str
 
 

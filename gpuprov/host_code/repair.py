@@ -58,7 +58,7 @@ class Request(TypedDict, total=False):
 
 
 class Answer(TypedDict, total=False):
-    """The answer. `locked`: the lock is another run's; `lost`: it became so meanwhile."""
+    """The answer."""
 
     problem: str
     services: list[str]
@@ -66,7 +66,9 @@ class Answer(TypedDict, total=False):
     failed: dict[str, str]
     boot: str
     here: bool
+    # It became so meanwhile.
     lost: bool
+    # The lock is another run's.
     locked: Taken
     unrecorded: str
 

@@ -22,10 +22,12 @@ PROXIES = {"debian": "Acquire::http::Proxy of apt.conf", "redhat": "proxy of dnf
 
 
 class Done(TypedDict, total=False):
-    """The result of an action. `comes`: the source is still to be written; `diff`: as Ansible shows it."""
+    """The result of an action."""
 
     changed: bool
+    # The source is still to be written.
     comes: bool
+    # As Ansible shows it.
     diff: list[Any]
 
 

@@ -65,7 +65,7 @@ ONE_LINE = re.compile(r"^\s*deb\s+(?:\[(?P<options>[^\]]*)\]\s+)?(?P<uri>\S+)\s+
 
 
 class Row(NamedTuple):
-    """A source in a file of the host, for one URL and suite. `trusted`: the option that trusts it without a key."""
+    """A source in a file of the host, for one URL and suite."""
 
     file: str
     url: str = ""
@@ -73,6 +73,7 @@ class Row(NamedTuple):
     id: str = ""
     enabled: bool = True
     signed_by: str = ""
+    # The option that trusts it without a key.
     trusted: str = ""
     gpgcheck: bool = True
     repo_gpgcheck: bool = False

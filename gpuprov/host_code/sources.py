@@ -62,15 +62,17 @@ class File(TypedDict):
 
 
 class Plan(TypedDict):
-    """Files to write. `imports`: whether rpm's database lacks a key; `right`: nothing is to be done; `problem` and
-    `hint`: the source is somebody else's."""
+    """Files to write."""
 
     source: File
     key: File
     name: str
     fingerprints: list[str]
+    # Whether rpm's database lacks a key.
     imports: bool
+    # Nothing is to be done.
     right: bool
+    # `problem` and `hint`: the source is somebody else's.
     problem: str
     hint: str
 

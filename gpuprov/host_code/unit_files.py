@@ -56,12 +56,12 @@ HARMLESS = (
 
 class Loaded(NamedTuple):
     """A unit as loaded by systemd: LoadState, FragmentPath, DropInPaths in the order in which they are read,
-    ActiveState, and as `file` the output of `systemctl is-enabled`. `stale`: its files have changed since systemd read
-    them."""
+    ActiveState, and as `file` the output of `systemctl is-enabled`."""
 
     load: str = "not-found"
     fragment: str = ""
     drop_ins: tuple[str, ...] = ()
+    # Its files have changed since systemd read them.
     stale: bool = False
     active: str = "inactive"
     file: str = ""

@@ -28,9 +28,10 @@ class Wanted(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The actual and the desired state of one unit. `moment`: NOW, or NEXT_BOOT if it only shows then."""
+    """The actual and the desired state of one unit."""
 
     name: str
+    # NOW, or NEXT_BOOT if it only shows then.
     moment: str
     before: str
     after: str

@@ -16,10 +16,11 @@ from gpuprov.host_page.read import ReadHost
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A label with its value; `unread`: the value says why there is none."""
+    """A label with its value."""
 
     label: str
     value: str
+    # The value says why there is none.
     unread: bool = False
 
 

@@ -19,18 +19,22 @@ LETTERS = {"unfit": "!", "reported": "i", "unknown": "?", "recovered": "✓", "p
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """Lines of one kind about one device. `standing`: the judge's, or past; `first`, `last`: times; `text`: the last
-    line; `health`: which check counts it, and how; `fix`: what is to be done."""
+    """Lines of one kind about one device."""
 
     state: str
     letter: str
+    # The judge's, or past.
     standing: str
+    # `first`, `last`: times.
     first: str
     last: str
     times: int
     device: str
+    # The last line.
     text: str
+    # Which check counts it, and how.
     health: str
+    # What is to be done.
     fix: str
 
 

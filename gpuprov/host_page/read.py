@@ -45,13 +45,15 @@ PROBES: tuple[Probe[Any], ...] = (
 
 
 class ReadHost(msgspec.Struct, kw_only=True):
-    """A host with its spec as the inventory has it. `results`: of all its checks and of those of `health`; `facts`:
-    what was read, or why the host was not reached; `record`: where it was read instead of on the host."""
+    """A host with its spec as the inventory has it."""
 
     raw: RawHost
     spec: HostSpec
+    # Of all its checks and of those of `health`.
     results: list[Result]
+    # What was read, or why the host was not reached.
     facts: Facts | UnreachableError
+    # Where it was read instead of on the host.
     record: Record | None = None
 
 

@@ -26,19 +26,21 @@ LEFT = {"cores": "Cores", "cpus": "CPUs", "links": "Links", "flags": "Flags", "u
 
 
 class Node(msgspec.Struct):
-    """Data about a node from the files. `devices`: GPUs by type of gres.conf; `scheduled`: the same of slurm.conf's
-    Gres."""
+    """Data about a node from the files."""
 
     address: str = ""
+    # GPUs by type of gres.conf.
     devices: dict[str, int] = {}
+    # The same of slurm.conf's Gres.
     scheduled: dict[str, int] = {}
     mig: bool = False
 
 
 class Told(msgspec.Struct):
-    """Everything read so far. `everywhere`: GPUs of lines of gres.conf that name no node."""
+    """Everything read so far."""
 
     nodes: dict[str, Node] = {}
+    # GPUs of lines of gres.conf that name no node.
     everywhere: Node = msgspec.field(default_factory=Node)
     notes: list[str] = []
     left: set[str] = set()

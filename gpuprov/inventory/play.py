@@ -7,11 +7,13 @@ from gpuprov.core.safe_parse import TreeView
 
 
 class Play(NamedTuple):
-    """The running play. `folder`: of the playbook, whose group_vars and host_vars count. `extra`: the extra variables,
-    as Ansible parsed them. `secrets`: the vault passwords that Ansible was given, each with its vault id."""
+    """The running play."""
 
+    # Of the playbook, whose group_vars and host_vars count.
     folder: str
+    # The extra variables, as Ansible parsed them.
     extra: TreeView
+    # The vault passwords that Ansible was given, each with its vault id.
     secrets: Sequence[tuple[str, Any]]
 
 

@@ -45,14 +45,15 @@ class _Newer(Exception):
 
 
 class Folded(msgspec.Struct, frozen=True):
-    """The whole report. `seconds`: by host; `unread`: number of files without a usable result, of which `unread_files`
-    names some."""
+    """The whole report."""
 
     many: Many
     tally: Tally
+    # By host.
     seconds: Mapping[str, float]
     states: Mapping[str, int]
     unread_files: Sequence[str]
+    # Number of files without a usable result, of which `unread_files` names some.
     unread: int
 
 

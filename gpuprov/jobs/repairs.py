@@ -38,10 +38,11 @@ class RecordedHosts(ReachedHosts):
 
 
 class Repairs(NamedTuple):
-    """What came of it. `repaired`: hosts on which the run has begun a reset or a reboot; `refused`: hosts that are
-    still unfit and stay as they are."""
+    """What came of it."""
 
+    # Hosts on which the run has begun a reset or a reboot.
     repaired: frozenset[str]
+    # Hosts that are still unfit and stay as they are.
     refused: dict[str, HostOutcome]
     interrupted: bool = False
 

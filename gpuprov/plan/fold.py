@@ -22,8 +22,9 @@ _PROCESS = re.compile(r"\bpid \d+(?:, )?|(?<=process) \d+(?=\))|(?<=\.service) \
 
 
 class Group(NamedTuple):
-    """Hosts with the same plan; `plan` is the first one's, without what differs on each host (times, process ids)."""
+    """Hosts with the same plan."""
 
+    # The first one's, without what differs on each host (times, process ids).
     plan: HostPlan
     hosts: tuple[str, ...]
 

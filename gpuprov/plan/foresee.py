@@ -34,34 +34,37 @@ Keys = dict[bytes, tuple[str, str]]
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A file as it would be; `before`: its differences, empty if only the host can determine them."""
+    """A file as it would be."""
 
     path: str
     text: str
+    # Its differences, empty if only the host can determine them.
     before: str
 
 
 class Foreseen(msgspec.Struct, frozen=True, kw_only=True):
-    """The changes to a host, by capability.
+    """The changes to a host, by capability."""
 
-    `files`: differing files, without their texts. `texts`: files whose texts are compared on the host. `moves`:
-    packages and holds named by failed checks of a capability. `sources`: package sources to add. `driver`, `without`,
-    `settings`: options of gpuprov_packages. `waits`: parts of a capability that can be decided only when a package
-    source is there. `unknown`: the reason why nothing is predicted for a capability. `unmanaged`: what the spec no
-    longer declares; `prune`: the role's arguments for removing it.
-    """
-
+    # Differing files, without their texts.
     files: dict[str, tuple[Difference, ...]] = {}
+    # Files whose texts are compared on the host.
     texts: dict[str, tuple[Text, ...]] = {}
     packages: dict[str, tuple[Packages, ...]] = {}
+    # Packages and holds named by failed checks of a capability.
     moves: dict[str, frozenset[Change]] = {}
+    # Package sources to add.
     sources: dict[str, Source] = {}
+    # `driver`, `without`, `settings`: options of gpuprov_packages.
     driver: Option = {}
     without: tuple[str, ...] = ()
     settings: dict[str, int] = {}
+    # Parts of a capability that can be decided only when a package source is there.
     waits: dict[str, str] = {}
+    # The reason why nothing is predicted for a capability.
     unknown: dict[str, str] = {}
+    # What the spec no longer declares.
     unmanaged: tuple[Unmanaged, ...] = ()
+    # The role's arguments for removing it.
     prune: dict[str, Any] = {}
 
     @property

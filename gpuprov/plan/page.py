@@ -32,11 +32,12 @@ TAGS: dict[str, tuple[page.State, str]] = {
 
 
 class Signed(NamedTuple):
-    """A row of changes with its sign and the sign's class; `members`: what the text summarises."""
+    """A row of changes with its sign and the sign's class."""
 
     sign: str
     kind: str
     text: str
+    # What the text summarises.
     members: tuple[str, ...] = ()
 
 

@@ -38,11 +38,11 @@ dropped."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The state of a host: its results, the facts needed after them (`KEPT`), and what its roles would do; `lost`: the
-    error if it was unreachable."""
+    """The state of a host: its results, the facts needed after them (`KEPT`), and what its roles would do."""
 
     facts: Facts
     results: tuple[Result, ...]
+    # The error if it was unreachable.
     lost: UnreachableError | None = None
     foreseen: Foreseen | None = None
 

@@ -21,13 +21,14 @@ _FOLDED = re.compile(r"(/.*)/\{([^{}]+)\}")
 
 
 class Row(NamedTuple):
-    """A row: its sign, its text, and the members that the text summarises. `spelled`: a terminal names the members,
-    too; `noun`: what they are, where the text does not say how many."""
+    """A row: its sign, its text, and the members that the text summarises."""
 
     sign: Sign
     text: str
     members: tuple[str, ...] = ()
+    # A terminal names the members, too.
     spelled: bool = False
+    # What they are, where the text does not say how many.
     noun: str = ""
 
     def line(self, *, verbose: bool = False) -> str:

@@ -21,13 +21,15 @@ NO_CHANGE = "apply has no change to make for it; "
 
 
 class Line(NamedTuple):
-    """A line of the text. `sign`: printed before it, in its colour; `whole`: the line is in this colour and never
-    wrapped (a diff); `bold`: this many characters at its start."""
+    """A line of the text."""
 
     text: str
     indent: int = 0
+    # Printed before it, in its colour.
     sign: str = ""
+    # The line is in this colour and never wrapped (a diff).
     whole: str | None = None
+    # This many characters at its start.
     bold: int = 0
 
 

@@ -46,11 +46,12 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Made(msgspec.Struct, frozen=True, kw_only=True):
-    """Result of the run. `files`: files that specs name and a host must have at the same place, by host."""
+    """Result of the run."""
 
     hosts: int
     serial: int
     expires_at: str
+    # Files that specs name and a host must have at the same place, by host.
     files: Mapping[str, Sequence[str]]
 
 

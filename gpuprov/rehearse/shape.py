@@ -41,10 +41,8 @@ NEEDS_GPU = frozenset(capability.name for capability in CAPABILITIES if capabili
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True):
-    """A simulated host to be made: the real hosts it stands for, its description, its spec; or why it cannot be made.
-
-    `left_out`: what the real hosts' spec has beyond this one, with reasons; nobody rehearses it.
-    """
+    """A simulated host to be made: the real hosts it stands for, its description, its spec; or why it cannot be
+    made."""
 
     name: str
     hosts: tuple[str, ...]
@@ -52,6 +50,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     spec: HostSpec
     description: Description | None = None
     notes: tuple[str, ...] = ()
+    # What the real hosts' spec has beyond this one, with reasons; nobody rehearses it.
     left_out: tuple[str, ...] = ()
     problem: str = ""
     hint: str = ""

@@ -25,13 +25,15 @@ READ = "gpuprov_read"
 
 
 class Read(msgspec.Struct, frozen=True):
-    """A play's data about a host. `values`: its merged `gpuprov`. `roles`: the blocks of roles that only the play
-    requests. `own`: the variables of roles that the play or the inventory sets by name. `filled`: all variables that
-    were set for the host."""
+    """A play's data about a host."""
 
+    # Its merged `gpuprov`.
     values: Tree
+    # All variables that were set for the host.
     filled: Tree
+    # The blocks of roles that only the play requests.
     roles: Tree = {}
+    # The variables of roles that the play or the inventory sets by name.
     own: tuple[str, ...] = ()
 
 

@@ -52,7 +52,7 @@ USUAL_REBOOT = 1800.0
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of gpuprov/host_code/repair.py. `silent`: none came; `unrecorded`: why an act is not in its record."""
+    """The answer of gpuprov/host_code/repair.py."""
 
     problem: str = ""
     services: tuple[str, ...] = ()
@@ -61,8 +61,10 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     boot: str = ""
     here: bool = False
     lost: bool = False
+    # Why an act is not in its record.
     unrecorded: str = ""
     locked: dict[str, Any] | None = None
+    # None came.
     silent: bool = False
 
 

@@ -47,21 +47,25 @@ Scheduler = By | Literal[""]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of the command. `check`: show the plan only. `max_out`, `max_fail`: numbers of hosts, or shares of the
-    inventory's `total`. `reboot`: permit one, whatever the specs say. `by`: who schedules the hosts; empty: their specs
-    say. `poll`: seconds between two looks at a scheduler (None: its usual time). `wait`: seconds for jobs to end."""
+    """Options of the command."""
 
+    # Show the plan only.
     check: bool = False
     yes: bool = False
+    # Permit one, whatever the specs say.
     reboot: bool = False
     drain: bool = True
+    # `max_out`, `max_fail`: numbers of hosts, or shares of the inventory's `total`.
     max_out: str = "1"
     max_fail: str = "0"
     total: int = 0
+    # Who schedules the hosts; empty: their specs say.
     by: Scheduler = ""
     command: str = ""
     context: str = ""
+    # Seconds between two looks at a scheduler (None: its usual time).
     poll: float | None = None
+    # Seconds for jobs to end.
     wait: float | None = None
     run: str = ""
     timeout: float = HOST_LIMIT
@@ -87,12 +91,14 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scope(msgspec.Struct, frozen=True, kw_only=True):
-    """GPUs of a reset. `gpus`: those with a finding; `together`: others that NVIDIA resets only with them, and `why`.
-    `whole`: all GPUs and NVSwitches in one reset, with Fabric Manager stopped."""
+    """GPUs of a reset."""
 
+    # Those with a finding.
     gpus: tuple[Gpu, ...] = ()
+    # Others that NVIDIA resets only with them, and `why`.
     together: tuple[Gpu, ...] = ()
     why: str = ""
+    # All GPUs and NVSwitches in one reset, with Fabric Manager stopped.
     whole: bool = False
 
     @property
@@ -101,21 +107,25 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostPlan(msgspec.Struct, kw_only=True):
-    """What would be done on a host. `sentence`: its fitness; `findings`: causes, the most severe first; `services`:
-    stopped for a reset and started again; `holders`: processes that hold GPUs; `drain`: the scheduler, empty if none;
-    `reboot`: whether a reboot may follow; `loses`: MIG devices that no block of the spec brings back after a reset;
-    `message`: why nothing can be done, or is."""
+    """What would be done on a host."""
 
     host: str
     step: Step
     sentence: str = ""
+    # Causes, the most severe first.
     findings: tuple[Result, ...] = ()
     scope: Scope = Scope()
+    # Stopped for a reset and started again.
     services: tuple[str, ...] = ()
+    # Processes that hold GPUs.
     holders: tuple[str, ...] = ()
+    # The scheduler, empty if none.
     drain: Scheduler = ""
+    # Whether a reboot may follow.
     reboot: bool = False
+    # MIG devices that no block of the spec brings back after a reset.
     loses: tuple[str, ...] = ()
+    # Why nothing can be done, or is.
     message: str = ""
     hint: str = ""
 
@@ -171,10 +181,11 @@ class HostRepair(msgspec.Struct, kw_only=True):
 
 
 class Repaired(msgspec.Struct, kw_only=True):
-    """A whole run. `stopped`: why hosts were not started."""
+    """A whole run."""
 
     run: str
     hosts: Sequence[HostRepair]
+    # Why hosts were not started.
     stopped: str = ""
     interrupted: bool = False
     seconds: float = 0.0

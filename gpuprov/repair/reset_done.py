@@ -29,11 +29,13 @@ class LockedError(GpuprovError):
 
 
 class Mark(NamedTuple):
-    """A reset to be recorded. `at`: by the host's clock; `gpus`: PCI addresses, empty for all; `findings`: what it
-    ends."""
+    """A reset to be recorded."""
 
+    # By the host's clock.
     at: float
+    # PCI addresses, empty for all.
     gpus: tuple[str, ...]
+    # What it ends.
     findings: tuple[Result, ...]
 
 

@@ -36,13 +36,14 @@ class Summary(msgspec.Struct, kw_only=True):
 
 
 class Document(msgspec.Struct, kw_only=True, tag_field="verb"):
-    """The document. `outcome`: the worst of all hosts, on which `exit_code` depends. `seconds`: null from records of
-    hosts."""
+    """The document."""
 
     gpuprov_document: Annotated[int, msgspec.Meta(description="Version of this format")] = FORMAT
     gpuprov: str = __version__
+    # The worst of all hosts, on which `exit_code` depends.
     outcome: Outcome
     exit_code: Code
+    # Null from records of hosts.
     seconds: Seconds | None
     summary: Summary
     hosts: tuple[HostDocument, ...]

@@ -20,13 +20,17 @@ RACK = ("rack", "cabinet")
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
-    """Data about a host on a page beside its results. `groups`: from the inventory; `rack`: if the inventory has it;
-    `pictures`: SVG files by title; `receipt`: what was applied, and when; `versions`: of its software."""
+    """Data about a host on a page beside its results."""
 
+    # From the inventory.
     groups: tuple[str, ...] = ()
+    # If the inventory has it.
     rack: str = ""
+    # SVG files by title.
     pictures: tuple[tuple[str, str], ...] = ()
+    # What was applied, and when.
     receipt: tuple[tuple[str, str], ...] = ()
+    # Of its software.
     versions: tuple[tuple[str, str], ...] = ()
 
 

@@ -61,11 +61,12 @@ class HostLine(msgspec.Struct, frozen=True):
 
 
 class Summed(msgspec.Struct, frozen=True):
-    """Totals of all results. `bad`: hosts that differ from their spec; `counts`: without those that `follow` from
-    another failure."""
+    """Totals of all results."""
 
     hosts: int
+    # Hosts that differ from their spec.
     bad: int
+    # Without those that `follow` from another failure.
     counts: dict[ResultStatus, int]
     follow: int
     verdict: Verdict

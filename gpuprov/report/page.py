@@ -40,11 +40,13 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """Origin of a page. `at`: the time, for people; `inventory`: the files; `command`: the command line, quoted for a
-    shell."""
+    """Origin of a page."""
 
+    # The time, for people.
     at: str = ""
+    # The files.
     inventory: str = ""
+    # The command line, quoted for a shell.
     command: str = ""
 
 

@@ -6,21 +6,23 @@ import msgspec
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A path, or the name of a setting, what is wrong with it in words, and what apply makes of it. `lacking`: nothing
-    of it is there yet, of lines no key. `same`: it has the right content, and another mode or owner.
-
-    `kind`: what it is. `words`: how it is told, where {devices} stands for all devices that differ alike; empty: PATH:
-    BEFORE. `moment`: when it is felt. `reboot`: why only a reboot brings it. `fix`: what to do about it; empty: apply.
-    """
+    """A path, or the name of a setting, what is wrong with it in words, and what apply makes of it."""
 
     path: str
     before: str
     after: str = "written"
+    # Nothing of it is there yet, of lines no key.
     lacking: bool = False
+    # It has the right content, and another mode or owner.
     same: bool = False
+    # What it is.
     kind: Literal["file", "setting", "module", "package", "initramfs", "service"] = "file"
     device: str = ""
+    # How it is told, where {devices} stands for all devices that differ alike; empty: PATH: BEFORE.
     words: str = ""
+    # When it is felt.
     moment: Literal["now", "next-boot"] = "next-boot"
+    # Why only a reboot brings it.
     reboot: str = ""
+    # What to do about it; empty: apply.
     fix: str = ""

@@ -20,15 +20,16 @@ PLAIN, PROGRAM = 0o644, 0o755
 
 
 class File(msgspec.Struct, frozen=True):
-    """A file of root's with this text. In a unit's text PYTHON stands for an interpreter that the host has. `differs`:
-    how the host's text differs, in words, where the facts say so. `optional`: of a drop-in, a host to which gpuprov was
-    never applied does without. `by_meaning`: another check compares the text, by what it means."""
+    """A file of root's with this text. In a unit's text PYTHON stands for an interpreter that the host has."""
 
     path: str
     text: str
     mode: int = PLAIN
+    # How the host's text differs, in words, where the facts say so.
     differs: str = ""
+    # Of a drop-in, a host to which gpuprov was never applied does without.
     optional: bool = False
+    # Another check compares the text, by what it means.
     by_meaning: bool = False
 
 
@@ -47,13 +48,15 @@ class Absent(msgspec.Struct, frozen=True):
 
 class Lines(msgspec.Struct, frozen=True, kw_only=True):
     """A file of others in which these keys have these values, and which root alone may write: as lines KEY=VALUE, or in
-    a `.json` file as members by dotted path, with the value in JSON. `made`: one that is not there is made. `optional`:
-    a host to which gpuprov was never applied does without. `why`: what the values are for, in words."""
+    a `.json` file as members by dotted path, with the value in JSON."""
 
     path: str
     keys: Mapping[str, str]
+    # One that is not there is made.
     made: bool = False
+    # A host to which gpuprov was never applied does without.
     optional: bool = False
+    # What the values are for, in words.
     why: str = ""
 
 

@@ -13,17 +13,14 @@ Option = dict[str, Any]
 
 
 class Packages(msgspec.Struct, frozen=True, kw_only=True):
-    """A transaction, by the names of the options of the module gpuprov_packages.
-
-    `install`: as NAME, or NAME=VERSION. `hold`, `release`: after it. `judge`: it is refused for packages of another
-    driver than the host's alone; what else is in its way may be gone when it is done. `is_driver`: its packages are
-    those of the driver itself.
-    """
+    """A transaction, by the names of the options of the module gpuprov_packages."""
 
     of: str
+    # As NAME, or NAME=VERSION.
     install: tuple[str, ...] = ()
     remove: tuple[str, ...] = ()
     may_remove: tuple[str, ...] = ()
+    # `hold`, `release`: after it.
     hold: tuple[str, ...] = ()
     release: tuple[str, ...] = ()
     pin: Option = {}
@@ -31,7 +28,10 @@ class Packages(msgspec.Struct, frozen=True, kw_only=True):
     refuse: Option = {}
     hint: str = Transaction.hint
     instead: str = ""
+    # It is refused for packages of another driver than the host's alone; what else is in its way may be gone when it is
+    # done.
     judge: bool = False
+    # Its packages are those of the driver itself.
     is_driver: bool = False
 
     @property

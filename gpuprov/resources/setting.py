@@ -15,31 +15,33 @@ How = Literal["equal", "least", "exact"]
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that a key should have, of a device if it is a device's.
+    """A value that a key should have, of a device if it is a device's."""
 
-    `kind`: what is set, in the words of a plan, which names it `DEVICE KIND` unless `name` says otherwise. `how`: the
-    predicate of the comparison (gpuprov/host_code/settings.py). `words`: how a difference is told: {key} and {before}
-    stand for what differs, {devices} and {values} (KEY=BEFORE) for all that is told in the same words. `shown`,
-    `before`: the value, and the host's other one, as a plan shows them, where they are not as they are set. `missing`:
-    the word for a value that the host does not have. `file`: the file by which apply sets it, which a plan names then.
-    `moment`: when it holds. `reboot`: why only a reboot brings it. `clients`: it takes GPUs, or devices, that nobody
-    uses. `fix`: what to do where it differs; empty: apply.
-    """
-
+    # What is set, in the words of a plan, which names it `DEVICE KIND` unless `name` says otherwise.
     kind: str
     value: str
     device: str = ""
     key: str = ""
     name: str = ""
+    # The predicate of the comparison (gpuprov/host_code/settings.py).
     how: How = "equal"
+    # How a difference is told: {key} and {before} stand for what differs, {devices} and {values} (KEY=BEFORE) for all
+    # that is told in the same words.
     words: str = "{values}"
+    # `shown`, `before`: the value, and the host's other one, as a plan shows them, where they are not as they are set.
     shown: str | None = None
     before: str | None = None
+    # The word for a value that the host does not have.
     missing: str = "missing"
+    # The file by which apply sets it, which a plan names then.
     file: str = ""
+    # When it holds.
     moment: Literal["now", "next-boot"] = "now"
+    # Why only a reboot brings it.
     reboot: str = ""
+    # It takes GPUs, or devices, that nobody uses.
     clients: bool = False
+    # What to do where it differs; empty: apply.
     fix: str = ""
 
     @property

@@ -13,7 +13,7 @@ FILE = "rollouts.sqlite"
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """An entry in the list of roll-outs. `damaged`: why it can only be ended, if that was checked."""
+    """An entry in the list of roll-outs."""
 
     id: str
     fleet: str
@@ -21,6 +21,7 @@ class Kept(msgspec.Struct, frozen=True):
     by: str
     open: bool
     hosts: int
+    # Why it can only be ended, if that was checked.
     damaged: str = ""
 
 

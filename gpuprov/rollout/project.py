@@ -29,12 +29,13 @@ FLEET, POLICY, GIVEN = "fleet.json", "policy.yaml", "given.json"
 
 
 class Given(msgspec.Struct, frozen=True, kw_only=True):
-    """The options given at the start. `words`: the program that does a job, and its options for all jobs. `folder`: the
-    working folder then; ansible.cfg, keys, the vault's password file and the site's drain command may be relative to
-    it."""
+    """The options given at the start."""
 
+    # The program that does a job, and its options for all jobs.
     words: tuple[str, ...]
     inventory: tuple[str, ...] = ()
+    # The working folder then; ansible.cfg, keys, the vault's password file and the site's drain command may be relative
+    # to it.
     folder: str = ""
 
 

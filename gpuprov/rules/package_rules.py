@@ -5,23 +5,24 @@ from typing import TypedDict
 
 
 class Rule(TypedDict, total=False):
-    """A package of a set: `{branch}` and `{version}` in its name are filled in, `min` and `max` are branches.
-
-    `like`: a pattern of its archive's package versions. `companion`: moves with the set, but is not part of it.
-    `proof`: names with `{kernel}`, one of which must be installed. `needs`: a package of the driver without which it
-    does not go. `mark`: it identifies another source's driver; `built`: one whose modules come to the host in the other
-    way. `fix`: the fix if none is offered.
-    """
+    """A package of a set: `{branch}` and `{version}` in its name are filled in, `min` and `max` are branches."""
 
     name: str
     min: int
     max: int
+    # A pattern of its archive's package versions.
     like: str
+    # Moves with the set, but is not part of it.
     companion: bool
+    # Names with `{kernel}`, one of which must be installed.
     proof: list[str]
+    # A package of the driver without which it does not go.
     needs: str
+    # It identifies another source's driver.
     mark: bool
+    # One whose modules come to the host in the other way.
     built: bool
+    # The fix if none is offered.
     fix: str
 
 

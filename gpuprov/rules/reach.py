@@ -67,18 +67,20 @@ class Python(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """A host's answer. `named`: the interpreter that the inventory names. `failed`: those that do not start, each with
-    its output. `init`: `systemd` if it runs the host, as sd_booted(3) determines, else the name of the first process;
-    empty if not queried."""
+    """A host's answer."""
 
     system: str = ""
     user: str = ""
     path: str = ""
     umask: str = ""
     readonly: tuple[str, ...] = ()
+    # The interpreter that the inventory names.
     named: str = ""
     pythons: tuple[Python, ...] = ()
+    # Those that do not start, each with its output.
     failed: tuple[str, ...] = ()
+    # `systemd` if it runs the host, as sd_booted(3) determines, else the name of the first process; empty if not
+    # queried.
     init: str = ""
 
 

@@ -33,18 +33,20 @@ class Place:
 
 @dataclass(frozen=True)
 class Bridge(Place):
-    """A port of a root complex or of a switch; `buses`: its own, the secondary, and the last one behind it."""
+    """A port of a root complex or of a switch."""
 
     port: Port
+    # Its own, the secondary, and the last one behind it.
     buses: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class Tree:
-    """`places` by role and index; `spares`: an empty slot on each NUMA node, by its number."""
+    """`places` by role and index."""
 
     bridges: tuple[Bridge, ...]
     places: dict[Key, Place]
+    # An empty slot on each NUMA node, by its number.
     spares: tuple[Place, ...]
 
 

@@ -39,18 +39,20 @@ PATIENCE = 900.0  # seconds for the boot that finishes the disk; 60 are usual un
 
 @dataclass(frozen=True)
 class Disk:
-    """A cached disk. `kernel` is a copy of the kernel on it."""
+    """A cached disk."""
 
     file: Path
+    # A copy of the kernel on it.
     kernel: Path
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that determines a disk's content. `kernel`: a release of the archive; empty for the newest."""
+    """Everything that determines a disk's content."""
 
     distribution: str
     mirrors: sources.Mirrors
+    # A release of the archive; empty for the newest.
     kernel: str = ""
 
     @property

@@ -38,11 +38,12 @@ class SimulatedHost:
 
 @dataclass(frozen=True)
 class Listed:
-    """One row of a listing. `state` is the engine's term (`running`, `exited`, `dead` ...)."""
+    """One row of a listing."""
 
     name: str
     kind: str
     distribution: str
+    # The engine's term (`running`, `exited`, `dead` ...).
     state: str
 
 

@@ -14,9 +14,10 @@ RECORD = "machine.json"
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """Stored record of a machine. `number` is its place in the fabric."""
+    """Stored record of a machine."""
 
     description: Description
+    # Its place in the fabric.
     number: int
     firmware: qemu.Firmware = "bios"
     volumes: tuple[tuple[str, str], ...] = ()

@@ -23,15 +23,14 @@ Sha256 = Annotated[
 
 
 class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Base of every block in a spec: immutable, closed (an unknown key is an error).
+    """Base of every block in a spec: immutable, closed (an unknown key is an error). A block inside a block is
+    requested as soon as it is present."""
 
-    A block inside a block is requested as soon as it is present. `IMPLIES`: by its name, the field beside it that it
-    decides, and how. `WHEN_PRESENT`: its value for itself unless set. `ONE_OF`: the fields without which it would
-    request nothing.
-    """
-
+    # By its name, the field beside it that it decides, and how.
     IMPLIES: ClassVar[Mapping[str, tuple[str, str]]] = {}
+    # Its value for itself unless set.
     WHEN_PRESENT: ClassVar[Mapping[str, object]] = {}
+    # The fields without which it would request nothing.
     ONE_OF: ClassVar[tuple[str, ...]] = ()
 
 

@@ -25,19 +25,18 @@ NO: dict[Action, str] = {"drain": "drain it", "return": "drain it, and return th
 
 
 class Fitness(msgspec.Struct, frozen=True, kw_only=True):
-    """The fitness of one host.
-
-    `action`: the most severe that is requested. `causes`: failures that follow from nothing else, the most severe
-    first, each with its `followers`; `unproven`: what could not be checked; `notices`: what passes and requests an
-    action all the same.
-    """
+    """The fitness of one host."""
 
     host: str
     fit: Fit
+    # The most severe that is requested.
     action: Action = "none"
+    # Failures that follow from nothing else, the most severe first, each with its `followers`.
     causes: tuple[Result, ...] = ()
     followers: dict[str, tuple[str, ...]] = {}
+    # What could not be checked.
     unproven: tuple[Result, ...] = ()
+    # What passes and requests an action all the same.
     notices: tuple[Result, ...] = ()
 
     @property

@@ -28,12 +28,13 @@ HINTS: dict[str, str] = {
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on a figure. `expected` is in words; `origin`: where an expectation was published, empty for the
-    spec's own."""
+    """The verdict on a figure."""
 
     status: Literal["pass", "fail", "skip", "error"]
+    # In words.
     expected: str = ""
     hint: str = ""
+    # Where an expectation was published, empty for the spec's own.
     origin: str = ""
     threshold: float = 0.0
 

@@ -23,13 +23,14 @@ Ctx = Context[ContainerToolkit]
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The set for a host: package versions by name. `problem`: why there is none. `source`: the site's repository, if
-    apply is to add it first, and its content is not known yet."""
+    """The set for a host: package versions by name."""
 
     version: str = ""
     packages: dict[str, str] = {}
+    # Why there is none.
     problem: str = ""
     hint: str = ""
+    # The site's repository, if apply is to add it first, and its content is not known yet.
     source: str = ""
 
 

@@ -19,20 +19,19 @@ REPOSITORY = (
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The set for a host: package versions by name, and the packages of DCGM to remove. `problem`: why there is none.
-
-    `later`: what of this spec must be installed first, so that the problem is none yet; `source`: the package source in
-    question.
-    """
+    """The set for a host: package versions by name, and the packages of DCGM to remove."""
 
     line: catalogue.Line = "4"
     cuda: tuple[str, ...] = ()
     version: str = ""
     packages: dict[str, str] = {}
     replaced: tuple[str, ...] = ()
+    # Why there is none.
     problem: str = ""
     hint: str = ""
+    # What of this spec must be installed first, so that the problem is none yet.
     later: str = ""
+    # The package source in question.
     source: str = ""
 
 

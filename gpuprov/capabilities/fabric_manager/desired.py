@@ -53,7 +53,7 @@ RestartSec=5
 
 class Daemon(msgspec.Struct, frozen=True):
     """Fabric Manager, or nvidia-imex in its place: its unit, its program's name and path, its configuration file, and
-    its current state. `age`: what a running daemon is older than."""
+    its current state."""
 
     unit: str
     process: str
@@ -61,6 +61,7 @@ class Daemon(msgspec.Struct, frozen=True):
     config: str
     seen: fabric.Daemon
     active: bool
+    # What a running daemon is older than.
     age: str
 
     @property

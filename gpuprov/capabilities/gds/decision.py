@@ -29,9 +29,10 @@ SOURCE = (
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`versions` by package; `missing`: packages that no package source has, in one version where they have one."""
+    """`versions` by package."""
 
     versions: dict[str, str] = {}
+    # Packages that no package source has, in one version where they have one.
     missing: tuple[str, ...] = ()
 
 

@@ -24,21 +24,20 @@ OPEN = "nvidia_driver: {kernel_modules: open}"
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """The basis of the decision. Empty values are unknown. `kernels` are those that modules must work for.
-
-    `excluded`: set if none of the GPUs has GPUDirect RDMA by any method, with the first of them in `gpu`. `peer`: why
-    no kernel module for peer memory can work, by the host's facts; empty also if there are no facts.
-    """
+    """The basis of the decision. Empty values are unknown."""
 
     gpu: gpus.Gpu | None = None
+    # Set if none of the GPUs has GPUDirect RDMA by any method, with the first of them in `gpu`.
     excluded: catalogue.Excluded | None = None
     flavour: Flavour = ""
     branch: int = 0
+    # Those that modules must work for.
     kernels: tuple[str, ...] = ()
     fabric: str = ""
     stack: str = ""
     precompiled: bool = False
     dmabuf: str = ""
+    # Why no kernel module for peer memory can work, by the host's facts; empty also if there are no facts.
     peer: str = ""
 
     def describe(self) -> str:

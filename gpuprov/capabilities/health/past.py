@@ -39,16 +39,17 @@ def moment(at: float) -> str:
 
 
 class Change(NamedTuple):
-    """A change in the recovery action that a GPU needs, which the driver logs as Xid 154. `place`: index of its
-    line."""
+    """A change in the recovery action that a GPU needs, which the driver logs as Xid 154."""
 
+    # Index of its line.
     place: int
     needs: Recovery
 
 
 class Ending(NamedTuple):
-    """The end of a line, and its time. `place`: index of the line that says so, -1 for the boot."""
+    """The end of a line, and its time."""
 
+    # Index of the line that says so, -1 for the boot.
     place: int
     words: str
     at: float
@@ -58,20 +59,20 @@ class Ending(NamedTuple):
 
 
 class Endings(NamedTuple):
-    """Ends of lines. Lines are compared by their place in the log, since several may bear the same time.
-
-    `boot`: when this boot began, 0 if all lines are of it; `reset`: place at which the last reset of GPUs begins;
-    `repairs`: resets by gpuprov, of a GPU that the kernel does not log;
-    `switches`: last place at which a switch was found, by address; `changes`: in what each GPU needs; `recovered`: last
-    place, by key and device.
-    """
+    """Ends of lines. Lines are compared by their place in the log, since several may bear the same time."""
 
     lines: Sequence[Line]
+    # When this boot began, 0 if all lines are of it.
     boot: float
+    # Place at which the last reset of GPUs begins.
     reset: int
+    # Last place at which a switch was found, by address.
     switches: Mapping[str, int]
+    # In what each GPU needs.
     changes: Mapping[str, Sequence[Change]]
+    # Last place, by key and device.
     recovered: Mapping[tuple[str, str], int]
+    # Resets by gpuprov, of a GPU that the kernel does not log.
     repairs: Sequence[Repair] = ()
 
     def stands(self, place: int) -> bool:

@@ -20,12 +20,12 @@ PROBES = (mps.MPS, mps.INDEX, *DRIVER, system.OS_RELEASE)
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """The package that brings the programs, and its version; empty if none is needed: `why`. `problem`: why there is
-    none."""
+    """The package that brings the programs, and its version; empty if none is needed: `why`."""
 
     package: str = ""
     version: str = ""
     why: str = ""
+    # Why there is none.
     problem: str = ""
     hint: str = ""
 

@@ -20,13 +20,14 @@ AT_CONSOLE = "MokManager asks at the console whether to enroll the site's certif
 
 
 class Enrolment(NamedTuple):
-    """The state of a certificate on a host with Secure Boot on. `obstacle`: why no request can be made there;
-    `others`: further certificates that wait together with it."""
+    """The state of a certificate on a host with Secure Boot on."""
 
     state: State
     message: str
     fix: str
+    # Why no request can be made there.
     obstacle: str = ""
+    # Further certificates that wait together with it.
     others: tuple[str, ...] = ()
 
 

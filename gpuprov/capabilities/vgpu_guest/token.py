@@ -16,10 +16,10 @@ LAST = 253402300799
 
 
 class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):
-    """`sha256` of the content as it goes to the host; empty for a file in Ansible's vault. `expires`: 0 if the token
-    has no date."""
+    """`sha256` of the content as it goes to the host; empty for a file in Ansible's vault."""
 
     sha256: str = ""
+    # 0 if the token has no date.
     expires: int = 0
     problem: str = ""
     missing: bool = False

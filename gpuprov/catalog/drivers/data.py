@@ -21,17 +21,19 @@ class Lifecycle(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Branch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A driver branch. `eol`: last supported month, "2028-06"; `ended`: support is over, if no month is known.
-
-    `eol_text`: details beyond the month. `cuda`: the version that nvidia-smi reports. `newest_seen`: full version.
-    """
+    """A driver branch."""
 
     branch: str
     type: BranchType | None = None
+    # Last supported month, "2028-06".
     eol: str | None = None
+    # Support is over, if no month is known.
     ended: bool | None = None
+    # Details beyond the month.
     eol_text: str = ""
+    # The version that nvidia-smi reports.
     cuda: str | None = None
+    # Full version.
     newest_seen: str = ""
     unsure: dict[str, Confidence] = {}
     notes: tuple[str, ...] = ()
@@ -60,29 +62,29 @@ class Modules(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Origin(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An archive. `url` has {repo} and {arch}; without a url it is the distribution's own.
-
-    `architectures`: the value of {arch} by machine (`uname -m`). `mirrors`: the archive whose packages it has, without
-    its module streams. `enabled_by`: the command that adds it as a package source of a host.
-    """
+    """An archive. `url` has {repo} and {arch}; without a url it is the distribution's own."""
 
     key: str
     distributions: tuple[str, ...]
     components: tuple[str, ...] = ()
     url: str = ""
+    # The value of {arch} by machine (`uname -m`).
     architectures: dict[str, str] = {}
+    # The archive whose packages it has, without its module streams.
     mirrors: str = ""
+    # The command that adds it as a package source of a host.
     enabled_by: str = ""
     unsure: dict[str, Confidence] = {}
     notes: tuple[str, ...] = ()
 
 
 class Offer(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A package version seen in an archive; `version` is the package's, with epoch and revision."""
+    """A package version seen in an archive."""
 
     distribution: str
     origin: str
     package: str
+    # The package's, with epoch and revision.
     version: str
     suite: str = ""
     note: str = ""
@@ -91,12 +93,7 @@ class Offer(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class PackageSet(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Packages that provide one part of a driver stack on some distributions, for branches min..max (inclusive).
-
-    `packages` may contain {branch}, {version}, {kernel}, {kernel_flavour}; `alternatives` are other names for the same.
-    `version`: driver: all have the driver's version, to be pinned and held as a set; own: a version line of its own;
-    kernel: follows the kernel. `module_name`: if it is not "nvidia". `needs`: a package that they depend on in exactly
-    their version.
-    """
+    `packages` may contain {branch}, {version}, {kernel}, {kernel_flavour}."""
 
     part: str
     distributions: tuple[str, ...]
@@ -105,10 +102,15 @@ class PackageSet(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     min_branch: str = ""
     max_branch: str = ""
     packages: tuple[str, ...]
+    # Other names for the same.
     alternatives: tuple[str, ...] = ()
+    # driver: all have the driver's version, to be pinned and held as a set; own: a version line of its own; kernel:
+    # follows the kernel.
     version: Literal["driver", "own", "kernel"]
     module_stream: str = ""
+    # A package that they depend on in exactly their version.
     needs: str = ""
+    # If it is not "nvidia".
     module_name: str = ""
     unsure: dict[str, Confidence] = {}
     notes: tuple[str, ...] = ()
@@ -141,18 +143,17 @@ class ComponentFile(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A key of fabricmanager.cfg, or an option of a kernel module. `seen`: a value that others set.
-
-    `kind`: permitted values (number: 0 to `max`; path: absolute or empty); unit: the package's unit owns the key.
-    """
+    """A key of fabricmanager.cfg, or an option of a kernel module."""
 
     component: str
     key: str
     default: str = ""
+    # Permitted values (number: 0 to `max`; path: absolute or empty); unit: the package's unit owns the key.
     kind: Literal["", "number", "address", "path", "choice", "unit"] = ""
     choices: tuple[str, ...] = ()
     max: int | None = None
     min_branch: str = ""
+    # A value that others set.
     seen: str = ""
     meaning: str = ""
     note: str = ""

@@ -59,13 +59,13 @@ class Platform(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Excluded(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """GPUs without GPUDirect RDMA by any method: of these models, or with this brand in the product name. `way`: the
-    alternative."""
+    """GPUs without GPUDirect RDMA by any method: of these models, or with this brand in the product name."""
 
     key: str
     models: tuple[str, ...] = ()
     brand: str = ""
     text: str
+    # The alternative.
     way: str = ""
 
 

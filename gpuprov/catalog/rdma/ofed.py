@@ -23,12 +23,14 @@ MOST = 4 << 30
 
 
 class Package(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A package by family, empty if it has none. `kernel`: its version is OFED's release. `held`: gpuprov holds it."""
+    """A package by family, empty if it has none."""
 
     key: str
     debian: str = ""
     redhat: str = ""
+    # Its version is OFED's release.
     kernel: bool = False
+    # gpuprov holds it.
     held: bool = True
 
 

@@ -41,9 +41,10 @@ ZSTD = b"\x28\xb5\x2f\xfd"
 
 
 class Contents(NamedTuple):
-    """The bytes of a file, unpacked. `cut`: it is compressed, and ends before its end."""
+    """The bytes of a file, unpacked."""
 
     data: bytes
+    # It is compressed, and ends before its end.
     cut: bool = False
 
 

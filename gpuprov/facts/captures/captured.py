@@ -22,12 +22,14 @@ SUFFIX = ".capture.json"
 
 
 class Capture(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The file. `read_at`: seconds since 1970. `masked`: number of replaced secrets."""
+    """The file."""
 
     gpuprov_capture: int
     version: str = ""
     host: str
+    # Seconds since 1970.
     read_at: float = 0
+    # Number of replaced secrets.
     masked: int = 0
     outputs: dict[str, Output]
 

@@ -11,13 +11,15 @@ Kind = Literal["capture", "bug report", "sosreport", "kernel log", "nvidia-smi -
 
 
 class Pieces(msgspec.Struct):
-    """The contents of a report, as collected by its tool. `files`: text by absolute path. `commands`: output by command
-    line, the program without its folder. `absent`: files that the report states were not on the host. `cut`: the reason
-    why the report is known to be incomplete; empty if it is not."""
+    """The contents of a report, as collected by its tool."""
 
+    # Text by absolute path.
     files: dict[str, str] = {}
+    # Output by command line, the program without its folder.
     commands: dict[str, str] = {}
+    # Files that the report states were not on the host.
     absent: set[str] = set()
+    # The reason why the report is known to be incomplete; empty if it is not.
     cut: str = ""
 
     def file(self, path: str) -> str | None:

@@ -39,12 +39,13 @@ _LOGS = {
 
 
 class File(NamedTuple):
-    """A file of a command. `age`: those of one stem in this order are from the oldest to the newest; 0: not rotated."""
+    """A file of a command."""
 
     stem: str
     command: str
     text: str
     cut: bool = False
+    # Those of one stem in this order are from the oldest to the newest; 0: not rotated.
     age: tuple[int, int] = (0, 0)
     name: str = ""
 

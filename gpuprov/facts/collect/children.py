@@ -49,11 +49,12 @@ class Child(subprocess.Popen[bytes]):
 
 
 class Ended(msgspec.Struct):
-    """The end of a process. `reason` is "" if it ended by itself, else `timeout` or a message."""
+    """The end of a process."""
 
     out: bytes
     error: bytes
     status: int | None
+    # "" if it ended by itself, else `timeout` or a message.
     reason: str = ""
 
 

@@ -44,12 +44,13 @@ class Login(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """The reason why no script ran. `become`: the login works, but becoming another user failed. `dropped`: sshd closed
-    the connection before it sent anything, as it does while too many log in."""
+    """The reason why no script ran."""
 
     message: str
     advice: str = BY_HAND
+    # The login works, but becoming another user failed.
     become: bool = False
+    # sshd closed the connection before it sent anything, as it does while too many log in.
     dropped: bool = False
 
 

@@ -143,11 +143,13 @@ def judge_host(name: str, driver: NvidiaDriver, facts: Facts | UnreachableError,
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """What is requested. `hashes`: of the password, by host; `again`: in place of a request that waits; `wait`: seconds
-    that MokManager waits for a key at the next boot, -1 without an end, None as it does by itself."""
+    """What is requested."""
 
+    # Of the password, by host.
     hashes: Mapping[str, str]
+    # In place of a request that waits.
     again: bool = False
+    # Seconds that MokManager waits for a key at the next boot, -1 without an end, None as it does by itself.
     wait: int | None = None
 
 

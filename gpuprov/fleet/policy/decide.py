@@ -35,9 +35,10 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Return(msgspec.Struct, frozen=True):
-    """Ask the adapter until it has answered; `green`: give the host back."""
+    """Ask the adapter until it has answered."""
 
     host: str
+    # Give the host back.
     green: bool
 
 

@@ -85,12 +85,12 @@ class NotDrained(_Event, frozen=True, tag="not-drained"):
 
 
 class Working(_Event, frozen=True, tag="working"):
-    """A job begins; recorded before its process starts, so that an unfinished job is repeated, or waited for.
-    `repairs`: how many of its hosts it may repair."""
+    """A job begins; recorded before its process starts, so that an unfinished job is repeated, or waited for."""
 
     job: int
     act: Act
     hosts: tuple[str, ...]
+    # How many of its hosts it may repair.
     repairs: int = 0
 
 

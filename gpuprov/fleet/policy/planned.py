@@ -14,10 +14,11 @@ CANARY = "canary.hosts"
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A host of the fleet. `domain` and `site` are empty if the policy names none."""
+    """A host of the fleet."""
 
     name: str
     groups: tuple[str, ...] = ()
+    # `domain` and `site`: empty if the policy names none.
     domain: str = ""
     site: str = ""
 
@@ -37,16 +38,14 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The input of `decide`, beside the events.
-
-    `total`: the number of hosts that shares refer to. `options`: keys of the policy that were set by command-line
-    options, with the option.
-    """
+    """The input of `decide`, beside the events."""
 
     policy: Policy
     domains: dict[str, str]
     batches: tuple[Batch, ...]
+    # The number of hosts that shares refer to.
     total: int
+    # Keys of the policy that were set by command-line options, with the option.
     options: dict[str, str] = {}
     sites: dict[str, str] = {}
     spans: tuple[Span, ...] = ()

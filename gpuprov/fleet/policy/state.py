@@ -47,19 +47,20 @@ class Host:
 
 @dataclass(slots=True)
 class Job:
-    """A job that has begun and is not over. `left`: hosts without a result. `repairs`: how many of them it may
-    repair."""
+    """A job that has begun and is not over."""
 
     number: int
     act: Act
     hosts: tuple[str, ...]
+    # Hosts without a result.
     left: set[str]
+    # How many of them it may repair.
     repairs: int = 0
 
 
 @dataclass(slots=True)
 class State:
-    """The state of a whole roll-out. `seen`: the number of events."""
+    """The state of a whole roll-out."""
 
     plan: Plan
     hosts: dict[str, Host] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class State:
     approved: dict[str, set[str]] = field(default_factory=dict)
     over: set[int] = field(default_factory=set)
     acts: dict[int, Act] = field(default_factory=dict)
+    # The number of events.
     seen: int = 0
     last: float = 0.0
     begun: float = 0.0

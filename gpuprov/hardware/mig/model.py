@@ -15,12 +15,13 @@ ANY_GRID = 1 << 30
 
 class Model(NamedTuple):
     """`profiles` and `grid` (memory slices) for mig_fit. If placements are unknown, `grid` is None, and so are the
-    starts; then only names, counts and compute slices can be checked. `sure`: confidence in the placements."""
+    starts; then only names, counts and compute slices can be checked."""
 
     gpu: catalogue.Gpu
     known: tuple[mig.Profile, ...]
     profiles: tuple[Profile, ...]
     grid: int | None
+    # Confidence in the placements.
     sure: Confidence
 
     @property

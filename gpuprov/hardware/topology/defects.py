@@ -30,15 +30,16 @@ NVLINK_FIX = "nvidia-smi nvlink -s -i {}; journalctl -k | grep -E 'Xid|SXid'; sy
 
 
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
-    """A defect. `message`, and `brief`, a short one; `fix` for a person, `action` as after an Xid. `places`:
-    PCI addresses of the devices concerned. `unproven`: the host cannot show whether it is a defect, or intended."""
+    """A defect. `message`, and `brief`, a short one; `fix` for a person, `action` as after an Xid."""
 
     kind: Kind
     message: str
     brief: str
     fix: str
     action: Action
+    # PCI addresses of the devices concerned.
     places: tuple[str, ...] = ()
+    # The host cannot show whether it is a defect, or intended.
     unproven: bool = False
 
 

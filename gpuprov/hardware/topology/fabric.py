@@ -31,11 +31,12 @@ PROBES = (pci.NVIDIA_FUNCTIONS, fabric.BRIDGES, systemd.SYSTEMD_UNITS, fabric.DA
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """A fault: the message, the fix for a person, and the resulting action. `unproven`: it may be intended."""
+    """A fault: the message, the fix for a person, and the resulting action."""
 
     message: str
     fix: str
     action: Action
+    # It may be intended.
     unproven: bool = False
 
 

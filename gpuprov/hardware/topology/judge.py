@@ -17,13 +17,14 @@ Kind = Literal["rail", "link", "socket", "nvlink", "driver", "file"]
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A message about the wiring. `kind` is its subject. A `note` may be by design of the machine. `places`: PCI
-    addresses concerned."""
+    """A message about the wiring."""
 
+    # Its subject. A `note` may be by design of the machine.
     kind: Kind
     message: str
     hint: str = ""
     note: bool = False
+    # PCI addresses concerned.
     places: tuple[str, ...] = ()
 
 

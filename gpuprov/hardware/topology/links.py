@@ -21,16 +21,18 @@ UNSEEN_PORT = "the port above is not seen from here"
 
 
 class Lowered(msgspec.Struct, frozen=True, kw_only=True):
-    """A link below its capability. `port` is the bridge above, empty if this host does not see it. `usual`: only a
-    comparison with similar devices on this host shows it. `idle`: only the speed is low, and the GPU at its end saves
-    power, so it proves nothing. `unseen`: the reason why this host cannot show its capability."""
+    """A link below its capability."""
 
     function: Function
+    # The bridge above, empty if this host does not see it.
     port: str
     actual: str
     possible: str
+    # Only the speed is low, and the GPU at its end saves power, so it proves nothing.
     idle: bool = False
+    # Only a comparison with similar devices on this host shows it.
     usual: bool = False
+    # The reason why this host cannot show its capability.
     unseen: str = ""
 
     @property
@@ -136,11 +138,12 @@ def format_link(width: float, speed: float) -> str:
 
 
 class Unlinked(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU with fewer NVLinks up than it should have; `why` is the source of the number."""
+    """A GPU with fewer NVLinks up than it should have."""
 
     gpu: Gpu
     active: int
     expected: int
+    # The source of the number.
     why: str
 
 

@@ -32,11 +32,11 @@ BUS = (PCI, DEVICES, MACHINE)
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU; `index` as nvidia-smi counts, by PCI address without nvidia-smi. `nvlink`: nvidia-smi's data about this
-    GPU."""
+    """A GPU; `index` as nvidia-smi counts, by PCI address without nvidia-smi."""
 
     index: int
     function: Function
+    # nvidia-smi's data about this GPU.
     nvlink: LinkedGpu | None = None
 
     @property

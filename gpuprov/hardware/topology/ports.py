@@ -13,12 +13,13 @@ from gpuprov.host_code.at_boot.devices import RdmaDevice, RdmaPort, Selector
 
 
 class BadPort(msgspec.Struct, frozen=True, kw_only=True):
-    """A port that is down or too slow, as a message. `unused`: no spec says that it should be used."""
+    """A port that is down or too slow, as a message."""
 
     device: str
     address: str
     port: int
     message: str
+    # No spec says that it should be used.
     unused: bool = False
 
     def __str__(self) -> str:

@@ -6,12 +6,15 @@ from gpuprov.hardware.topology.model import DISTANCES, Distance, Gpu, Hca, Wirin
 
 
 class Rails(msgspec.Struct, frozen=True, kw_only=True):
-    """The pairing. `pairs`: a GPU's index -> its HCA. `without`: GPUs without an HCA. `crowded`: HCAs with more GPUs
-    than others. `share`: GPUs per HCA, if they are shared evenly."""
+    """The pairing."""
 
+    # A GPU's index -> its HCA.
     pairs: dict[int, Hca] = {}
+    # GPUs without an HCA.
     without: tuple[Gpu, ...] = ()
+    # HCAs with more GPUs than others.
     crowded: tuple[tuple[Hca, tuple[Gpu, ...]], ...] = ()
+    # GPUs per HCA, if they are shared evenly.
     share: int = 1
 
     @property

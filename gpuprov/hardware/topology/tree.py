@@ -14,13 +14,15 @@ Kind = Literal["host", "port", "switch", "gpu", "hca", "nvswitch", "bridge"]
 
 
 class Node(msgspec.Struct, kw_only=True):
-    """A box of the picture. `address`: its PCI address (of a host bridge: domain and bus). `link`: the present PCIe
-    link above it. `words`: further text, most important first."""
+    """A box of the picture."""
 
     kind: Kind
     name: str
+    # Its PCI address (of a host bridge: domain and bus).
     address: str
+    # The present PCIe link above it.
     link: str = ""
+    # Further text, most important first.
     words: tuple[str, ...] = ()
     children: list[Node] = msgspec.field(default_factory=list)
 

@@ -40,11 +40,12 @@ true
 
 @dataclass(frozen=True)
 class CgpuGpu:
-    """A GPU by cGPU's own index. `settings`: the existing nodes, by name. `instances`: names of its containers'
-    folders."""
+    """A GPU by cGPU's own index."""
 
     index: int
+    # The existing nodes, by name.
     settings: Mapping[str, str] = field(default_factory=dict)
+    # Names of its containers' folders.
     instances: tuple[str, ...] = ()
 
 

@@ -45,15 +45,16 @@ def is_lent(driver: str) -> bool:
 
 
 class Function(NamedTuple):
-    """A PCI function; `group`: its IOMMU group, empty without one; `users`: programs that hold it for a virtual
-    machine."""
+    """A PCI function."""
 
     address: str
     identifier: str
     pci_class: str = "030200"
     driver: str = ""
     override: str = ""
+    # Its IOMMU group, empty without one.
     group: str = ""
+    # Programs that hold it for a virtual machine.
     users: tuple[str, ...] = ()
 
     @property

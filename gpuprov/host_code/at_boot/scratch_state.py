@@ -85,8 +85,7 @@ class Signature(NamedTuple):
 
 @dataclass(frozen=True)
 class Device:
-    """A disk, or an array on disks. `holders`: devices on it, with the names of device mapper's. `data`: no signature,
-    and yet its first or last MiB is not all zeros."""
+    """A disk, or an array on disks."""
 
     name: str
     size: int = 0
@@ -95,10 +94,12 @@ class Device:
     serial: str = ""
     links: tuple[str, ...] = ()
     parts: tuple[str, ...] = ()
+    # Devices on it, with the names of device mapper's.
     holders: tuple[tuple[str, str], ...] = ()
     mounts: tuple[str, ...] = ()
     swap: bool = False
     signatures: tuple[Signature, ...] = ()
+    # No signature, and yet its first or last MiB is not all zeros.
     data: bool = False
     unreadable: str = ""
 

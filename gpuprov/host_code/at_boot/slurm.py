@@ -72,9 +72,10 @@ class Instance(TypedDict):
 
 
 class Gpu(TypedDict, total=False):
-    """A GPU; `current`: it is in MIG mode."""
+    """A GPU."""
 
     minor: int
+    # It is in MIG mode.
     current: bool | None
     instances: Sequence[Instance]
 

@@ -16,8 +16,9 @@ LACKING = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, DEPRECATED)
 
 
 class Power(NamedTuple):
-    """Limits in milliwatts. `limit`: the configured one, whatever another limiter makes of it."""
+    """Limits in milliwatts."""
 
+    # The configured one, whatever another limiter makes of it.
     limit: int
     default: int
     least: int
@@ -25,19 +26,19 @@ class Power(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A GPU. Missing features are None; `no_applications` is NVML's word for missing application clocks.
-
-    `ecc`: now, and after the next boot. `applications`, `defaults`: memory and graphics in MHz. `clocks`: graphics and
-    memory now.
-    """
+    """A GPU. Missing features are None."""
 
     gpu: Gpu
     handle: Any
+    # Now, and after the next boot.
     ecc: tuple[bool, bool] | None
     power: Power | None
+    # `applications`, `defaults`: memory and graphics in MHz.
     applications: tuple[int, int] | None
     defaults: tuple[int, int] | None
+    # NVML's word for missing application clocks.
     no_applications: str
+    # Graphics and memory now.
     clocks: tuple[int | None, int | None]
     mode: str
     mig: bool

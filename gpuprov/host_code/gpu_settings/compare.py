@@ -22,21 +22,25 @@ class Settings(TypedDict, total=False):
 
 
 class State(NamedTuple):
-    """A GPU's settings; None where it does not have one. `ecc`: now, and after the next boot. `power`, `own_power`: the
-    limit and its default, in milliwatts. `applications`, `own_applications`: memory and graphics in MHz, and their
-    defaults; `no_applications`: the driver's words where there are none. `mode`: the compute mode. `graphics`,
-    `memory`: the clocks now. `power_span`: the lowest and the highest limit, in milliwatts."""
+    """A GPU's settings; None where it does not have one."""
 
+    # Now, and after the next boot.
     ecc: tuple[str, str] | None
+    # `power`, `own_power`: the limit and its default, in milliwatts.
     power: float | None
     own_power: float | None
+    # `applications`, `own_applications`: memory and graphics in MHz, and their defaults.
     applications: tuple[int, int] | None
     own_applications: tuple[int, int] | None
+    # The driver's words where there are none.
     no_applications: str
+    # The compute mode.
     mode: str
     mig: bool
+    # `graphics`, `memory`: the clocks now.
     graphics: int | None = None
     memory: int | None = None
+    # The lowest and the highest limit, in milliwatts.
     power_span: tuple[float, float] | None = None
 
 

@@ -26,23 +26,26 @@ LOCKING = {
 
 
 class Step(NamedTuple):
-    """One call of NVML. `what`, `before`, `after` are for people. `lock`: the clock that it locks, and how. `again`: it
-    is recorded as done, and is silently repeated, since nobody can read whether it is still in effect."""
+    """One call of NVML."""
 
+    # `what`, `before`, `after`: for people.
     what: str
     before: str
     after: str
     call: tuple[Any, ...]
+    # The clock that it locks, and how.
     lock: tuple[str, Span] = ("", "default")
+    # It is recorded as done, and is silently repeated, since nobody can read whether it is still in effect.
     again: bool = False
 
 
 class Needs(NamedTuple):
-    """The changes that one GPU needs. `waits`: its ECC mode changes at the next boot."""
+    """The changes that one GPU needs."""
 
     card: Card
     steps: list[Step]
     problems: list[str]
+    # Its ECC mode changes at the next boot.
     waits: bool
 
 

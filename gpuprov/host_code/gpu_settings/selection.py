@@ -37,8 +37,9 @@ class SelectionError(ValueError):
 
 
 class Gpu(NamedTuple):
-    """A GPU as it can be named. `number`: its index in the order of PCI addresses."""
+    """A GPU as it can be named."""
 
+    # Its index in the order of PCI addresses.
     number: int
     address: str
     uuid: str

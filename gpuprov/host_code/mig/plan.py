@@ -13,20 +13,20 @@ from .state import Card, Compute, Present, User, format_instance, list_sizes
 
 class Change(NamedTuple):
     """The changes that one GPU needs, in the order in which they are made: `cut` compute instances, `destroy`, mode,
-    `create`, `add`.
-
-    `cut`: (GPU instance, compute instance). `create`: with the sizes of compute instances. `add`: sizes of further
-    compute instances of a GPU instance that stays. `problem`: the reason why it is impossible. `blind`: placements are
-    not known before MIG is on.
-    """
+    `create`, `add`."""
 
     card: Card
     enabled: bool
+    # (GPU instance, compute instance).
     cut: tuple[tuple[int, int], ...] = ()
     destroy: tuple[Present, ...] = ()
+    # With the sizes of compute instances.
     create: tuple[tuple[mig_fit.Placed, tuple[int, ...]], ...] = ()
+    # Sizes of further compute instances of a GPU instance that stays.
     add: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    # The reason why it is impossible.
     problem: str = ""
+    # Placements are not known before MIG is on.
     blind: bool = False
 
     @property

@@ -36,14 +36,15 @@ class Present(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A GPU. `resets`: it changes its MIG mode by a reset. `profiles`: none if NVML does not report them while MIG is
-    off."""
+    """A GPU."""
 
     gpu: mig_layout.Gpu
     minor: int
+    # It changes its MIG mode by a reset.
     resets: bool
     current: int = 0
     pending: int = 0
+    # None if NVML does not report them while MIG is off.
     profiles: tuple[mig_fit.Profile, ...] = ()
     instances: tuple[Present, ...] = ()
 
@@ -62,10 +63,7 @@ class Card(NamedTuple):
 
 
 class User(NamedTuple):
-    """A process that uses a GPU: all of it, one GPU instance (`gi`) or one compute instance of that (`ci`).
-
-    `computes`: it has a CUDA context, or appears to have one; else it only has the GPU's device file open.
-    """
+    """A process that uses a GPU: all of it, one GPU instance (`gi`) or one compute instance of that (`ci`)."""
 
     pid: int
     command: str
@@ -74,6 +72,7 @@ class User(NamedTuple):
     gpu: int
     gi: int | None = None
     ci: int | None = None
+    # It has a CUDA context, or appears to have one; else it only has the GPU's device file open.
     computes: bool = True
 
     def __str__(self) -> str:

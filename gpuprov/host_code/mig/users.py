@@ -135,10 +135,11 @@ def list_capability_files(cards: Iterable[Card]) -> dict[str, tuple[int, int | N
 
 
 class Node(NamedTuple):
-    """A device node as the driver specifies it; `ours`: the driver is not configured to leave its mode alone."""
+    """A device node as the driver specifies it."""
 
     path: str
     mode: int
+    # The driver is not configured to leave its mode alone.
     ours: bool
 
 

@@ -14,11 +14,13 @@ _SPAN = r"(?:graphics|memory) (?:default|\d+ to \d+ MHz)"
 
 
 class Kind(NamedTuple):
-    """The settings of one check. `values`: a pattern of the values that can be set; `names`: one of their names.
-    `by_hand`: what somebody may do where the value before is not known."""
+    """The settings of one check."""
 
+    # A pattern of the values that can be set.
     values: str
+    # What somebody may do where the value before is not known.
     by_hand: str
+    # One of their names.
     names: str = ".+"
 
 

@@ -39,22 +39,24 @@ def queue(site: str) -> str:
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True):
-    """A roll-out to be carried out. `log`: earlier events, packed, if a long history was restarted."""
+    """A roll-out to be carried out."""
 
     rollout: str
     fleet: str
     policy: str
     by: str
     heartbeat: float = 60.0
+    # Earlier events, packed, if a long history was restarted.
     log: str = ""
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of a workflow's files. `members`: packed. `zone`: changes of the time zone, so that it is read
-    once."""
+    """The contents of a workflow's files."""
 
+    # Packed.
     members: str
     policy: Policy
+    # Changes of the time zone, so that it is read once.
     zone: list[tuple[float, int]] = []
 
     def plan(self) -> Plan:
@@ -84,9 +86,10 @@ class JobAsked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobEnded(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of a job. `message`: from a process that ended without all results."""
+    """The result of a job."""
 
     ends: tuple[HostEnd, ...]
+    # From a process that ended without all results.
     message: str = ""
 
 

@@ -27,11 +27,11 @@ class File:
 
 @dataclass(frozen=True)
 class Part:
-    """`files` by path on the host; `script` runs as root after the files are there and may run again; `units` are then
-    enabled and started, in order."""
+    """`files` by path on the host; `script` runs as root after the files are there and may run again."""
 
     files: Mapping[str, File] = field(default_factory=dict)
     script: str = ""
+    # Then enabled and started, in order.
     units: tuple[str, ...] = ()
 
 

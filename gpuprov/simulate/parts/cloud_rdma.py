@@ -41,11 +41,12 @@ class Mode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Netdev(msgspec.Struct, frozen=True, kw_only=True):
-    """A network interface; `peer`: its other end, if the kernel has no dummy interfaces."""
+    """A network interface."""
 
     name: str
     mac: str
     address: str
+    # Its other end, if the kernel has no dummy interfaces.
     peer: str
 
 

@@ -17,10 +17,11 @@ COMPONENTS = "contrib non-free non-free-firmware"
 
 @dataclass(frozen=True)
 class Package:
-    """One version of a package in the index. `fields` is its stanza, `source` the name of its source package."""
+    """One version of a package in the index."""
 
     name: str
     version: str
+    # Its stanza, `source` the name of its source package.
     fields: dict[str, str] = field(repr=False, hash=False, compare=False)
 
     @property

@@ -28,10 +28,11 @@ FIRMWARE = b"A gpuprov stand-in: there is no GPU that could take this firmware.\
 
 @dataclass(frozen=True)
 class Content:
-    """Sources of the stand-ins' content. `kernel_source`: files of a DKMS source tree, by path in it, for a version and
-    flavour. `nvml`: files of libnvidia-ml1, by path on the host, for a version."""
+    """Sources of the stand-ins' content."""
 
+    # Files of a DKMS source tree, by path in it, for a version and flavour.
     kernel_source: Callable[[str, Flavour], Mapping[str, bytes]]
+    # Files of libnvidia-ml1, by path on the host, for a version.
     nvml: Callable[[str], Mapping[str, File]]
 
 

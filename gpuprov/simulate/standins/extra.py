@@ -32,16 +32,15 @@ class Packaged:
 
 @dataclass(frozen=True)
 class Extra:
-    """One package. `files` by path, or a function of the form that returns them. `repository`: the one that offers it.
-
-    `distributions`: keys of the simulated distributions whose repository has it (empty: all).
-    """
+    """One package. `files` by path, or a function of the form that returns them."""
 
     name: str
     summary: str
     deb: Packaged | None = None
     rpm: Packaged | None = None
     files: Mapping[str, File] | Callable[[Form], Mapping[str, File]] = field(default_factory=dict)
+    # The one that offers it.
     repository: Repository = "nvidia"
     epoch: int = 0
+    # Keys of the simulated distributions whose repository has it (empty: all).
     distributions: tuple[str, ...] = ()

@@ -10,12 +10,9 @@ from gpuprov.simulate.parts.base import File
 
 @dataclass(frozen=True)
 class Standin:
-    """`version` with revision or release, without epoch: `580.159.03-0ubuntu0.24.04.1`, `580.95.05-1.el9`.
-
-    `requires`, `provides`, `conflicts` and `replaces` (rpm: obsoletes) are relations in the format's syntax. `scripts`
-    by name: `postinst`, `prerm`, `postrm` of a deb; `post`, `preun`, `postun` of an rpm. `source`: the source package
-    (an rpm's gets a suffix).
-    """
+    """`version` with revision or release, without epoch: `580.159.03-0ubuntu0.24.04.1`, `580.95.05-1.el9`. `requires`,
+    `provides`, `conflicts` and `replaces` (rpm: obsoletes) are relations in the format's syntax. `scripts` by name:
+    `postinst`, `prerm`, `postrm` of a deb; `post`, `preun`, `postun` of an rpm."""
 
     name: str
     version: str
@@ -27,6 +24,7 @@ class Standin:
     replaces: tuple[str, ...] = ()
     scripts: Mapping[str, str] = field(default_factory=dict)
     epoch: int = 0
+    # The source package (an rpm's gets a suffix).
     source: str = ""
 
     def instead_of(self, *names: str) -> Standin:

@@ -14,12 +14,13 @@ ABOUT = f"As a whole: lines of others would count before these or be out of date
 
 
 class Conf(TypedDict):
-    """NCCL's file: whether gpuprov manages it, and its text, empty if it is left as it is; `problem`: why it cannot be
-    written. `keep`: the existing file is not gpuprov's, and a copy is kept beside it."""
+    """NCCL's file: whether gpuprov manages it, and its text, empty if it is left as it is."""
 
     manage: bool
     text: str
+    # Why it cannot be written.
     problem: str
+    # The existing file is not gpuprov's, and a copy is kept beside it.
     keep: bool
 
 

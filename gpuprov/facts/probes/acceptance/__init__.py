@@ -16,11 +16,13 @@ PROGRAMS = (
 
 
 class Tools(msgspec.Struct, frozen=True):
-    """Tools on the host. `programs`: paths of programs by name. `flags`: the CUDA options that `ib_write_bw --help`
-    lists. `built`: by folder that the role built, the libraries that its program lacks (empty: it would start)."""
+    """Tools on the host."""
 
+    # Paths of programs by name.
     programs: dict[str, str] = {}
+    # The CUDA options that `ib_write_bw --help` lists.
     flags: tuple[str, ...] = ()
+    # By folder that the role built, the libraries that its program lacks (empty: it would start).
     built: dict[str, tuple[str, ...]] = {}
     peermem: bool = False
     python: bool = False
@@ -70,9 +72,10 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored result of the last run of each acceptance test on a host; `damaged`: it cannot be read."""
+    """The stored result of the last run of each acceptance test on a host."""
 
     measurements: tuple[Measurement, ...] = ()
+    # It cannot be read.
     damaged: str = ""
 
 

@@ -13,60 +13,62 @@ GPU_KIND = "nvidia.com/gpu"
 
 
 class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
-    """The installed toolkit. `version` of nvidia-ctk, empty if not installed. `settings` of its config.toml;
-    `complaint`: the error if they cannot be read.
-
-    `unlinked`: NVIDIA's device files without a link in /dev/char; `linked`: those with one. `flags`: the feature
-    flags configured for nvidia-cdi-refresh. `leftovers`: files of old installations. `runners`: low-level runtimes
-    that nvidia-container-runtime may use and finds; `spares`: those of cri-o's packages, which are not in PATH.
-    """
+    """The installed toolkit. `version` of nvidia-ctk, empty if not installed. `settings` of its config.toml."""
 
     version: str = ""
     settings: Tree = {}
+    # The error if they cannot be read.
     complaint: str = ""
+    # Those with one.
     linked: tuple[str, ...] = ()
+    # NVIDIA's device files without a link in /dev/char.
     unlinked: tuple[str, ...] = ()
+    # The feature flags configured for nvidia-cdi-refresh.
     flags: tuple[str, ...] = ()
+    # Files of old installations.
     leftovers: tuple[str, ...] = ()
+    # Low-level runtimes that nvidia-container-runtime may use and finds.
     runners: tuple[str, ...] = ()
+    # Those of cri-o's packages, which are not in PATH.
     spares: tuple[str, ...] = ()
 
 
 class Specification(msgspec.Struct, frozen=True, kw_only=True):
-    """A CDI specification file: the devices it names, the driver versions in the file names it mounts; `uvm`: whether
-    it gives containers /dev/nvidia-uvm. `version`: its cdiVersion; `fields`: fields that older readers do not know.
-    `closed`: only root can read it."""
+    """A CDI specification file: the devices it names, the driver versions in the file names it mounts."""
 
     path: str
     kind: str = ""
     devices: tuple[str, ...] = ()
     versions: tuple[str, ...] = ()
+    # Whether it gives containers /dev/nvidia-uvm.
     uvm: bool = False
     version: str = ""
+    # Fields that older readers do not know.
     fields: tuple[str, ...] = ()
+    # Only root can read it.
     closed: bool = False
 
 
 class Devices(msgspec.Struct, frozen=True, kw_only=True):
     """The list from nvidia-smi: index and UUID of each GPU without MIG, `0:1` and UUID of each MIG device; or its
-    error.
-
-    `parents`: index and UUID of GPUs in MIG mode, which releases before 1.18 name beside their MIG devices.
-    """
+    error."""
 
     names: tuple[str, ...] = ()
     uuids: tuple[str, ...] = ()
+    # Index and UUID of GPUs in MIG mode, which releases before 1.18 name beside their MIG devices.
     parents: tuple[str, ...] = ()
     complaint: str = ""
 
 
 class User(msgspec.Struct, frozen=True, kw_only=True):
-    """A user, for rootless engines. `daemon`: the daemon.json in the home, None without one. `subordinate`: has ids of
-    its own in /etc/subuid; `lingers`: its services run without a login."""
+    """A user, for rootless engines."""
 
     home: str
+    # Has ids of its own in /etc/subuid.
     subordinate: bool
+    # Its services run without a login.
     lingers: bool
+    # The daemon.json in the home, None without one.
     daemon: str | None = None
 
 

@@ -43,31 +43,35 @@ class Service(msgspec.Struct, frozen=True):
 
 
 class Device(msgspec.Struct, frozen=True):
-    """A device of a ResourceSlice of the DRA driver. `kind`: gpu, mig or vfio."""
+    """A device of a ResourceSlice of the DRA driver."""
 
     name: str
+    # gpu, mig or vfio.
     kind: str
     uuid: str
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """The node. `services`: units that run a kubelet. `managers`: what a cluster has put on the host, `driver` or
-    `toolkit`, and names of processes. `kubectl`, `kubeconfig`: program and credentials for queries, empty if absent.
-    `name`: the kubelet's name for the node. `labels` and `allocatable` are the cluster's answer; None without an
-    answer: then `complaint` is kubectl's error, if it was run. `kubelet`: its version. `slices`: devices in the DRA
-    driver's ResourceSlices of the newest generation; None if the cluster was not asked; `slices_complaint`: kubectl's
-    error, or what is missing."""
+    """The node."""
 
+    # Units that run a kubelet.
     services: tuple[Service, ...] = ()
+    # What a cluster has put on the host, `driver` or `toolkit`, and names of processes.
     managers: tuple[str, ...] = ()
+    # `kubectl`, `kubeconfig`: program and credentials for queries, empty if absent.
     kubectl: str = ""
     kubeconfig: str = ""
+    # The kubelet's name for the node.
     name: str = ""
+    # `labels` and `allocatable`: the cluster's answer; None without an answer: then `complaint` is kubectl's error, if
+    # it was run.
     labels: dict[str, str] | None = None
     allocatable: dict[str, str] | None = None
     complaint: str = ""
     kubelet: str = ""
+    # Devices in the DRA driver's ResourceSlices of the newest generation; None if the cluster was not asked.
     slices: tuple[Device, ...] | None = None
+    # kubectl's error, or what is missing.
     slices_complaint: str = ""
 
     @property

@@ -17,11 +17,12 @@ FIRST = re.compile(r"(?:DKMS(?: \(dkms-[\w.~+-]+\))? )?make\.log for \S+ for ker
 
 
 class BuildLog(msgspec.Struct, frozen=True):
-    """A build log. `kernel`: the kernel release of the build; `complaint`: the first line that reports a failure,
-    empty if none does."""
+    """A build log."""
 
     path: str
+    # The kernel release of the build.
     kernel: str
+    # The first line that reports a failure, empty if none does.
     complaint: str = ""
 
 

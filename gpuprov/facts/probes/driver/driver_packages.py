@@ -19,19 +19,21 @@ TOOLS = ("gcc", "gcc-c++", "make")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """An installed package, of one architecture. `vendor`: its maker, as the package states it."""
+    """An installed package, of one architecture."""
 
     name: str
     version: str
     source: str
     architecture: str
+    # Its maker, as the package states it.
     vendor: str
 
 
 class Installed(msgspec.Struct, frozen=True):
-    """Installed packages. `own`: the architectures whose packages have names without a suffix."""
+    """Installed packages."""
 
     rows: tuple[Row, ...] = ()
+    # The architectures whose packages have names without a suffix.
     own: frozenset[str] = frozenset()
 
 

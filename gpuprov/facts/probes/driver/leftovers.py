@@ -47,11 +47,12 @@ true""",
 
 
 class Blacklist(msgspec.Struct, frozen=True):
-    """A place that keeps nouveau out: a file of modprobe, with the package that owns it, or the kernel's command line.
-    `linked`: the file is a link to the package's."""
+    """A place that keeps nouveau out: a file of modprobe, with the package that owns it, or the kernel's command
+    line."""
 
     place: str
     owner: str = ""
+    # The file is a link to the package's.
     linked: bool = False
 
 

@@ -19,12 +19,12 @@ class LoadedDriver(msgspec.Struct, frozen=True):
 
 
 class Smi(msgspec.Struct, frozen=True):
-    """Output of nvidia-smi: one row per GPU, or its error. `warnings`: lines about GPUs that it reports
-    nevertheless."""
+    """Output of nvidia-smi: one row per GPU, or its error."""
 
     gpus: tuple[SmiGpu, ...] = ()
     complaint: str = ""
     installed: bool = True
+    # Lines about GPUs that it reports nevertheless.
     warnings: tuple[str, ...] = ()
 
 
@@ -39,11 +39,11 @@ class SmiGpu(msgspec.Struct, frozen=True):
 
 
 class Client(msgspec.Struct, frozen=True):
-    """A process that has an NVIDIA device file open. `unit` is its systemd unit or container scope, empty if
-    unknown."""
+    """A process that has an NVIDIA device file open."""
 
     pid: int
     command: str
+    # Its systemd unit or container scope, empty if unknown.
     unit: str
 
 

@@ -9,14 +9,17 @@ PACKAGE, UNIT = "nvidia-persistenced", "nvidia-persistenced.service"
 
 
 class Persistenced(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon. `unit`: the lines of the unit file, none if there is no file. `offered`: versions of Debian's
-    package, newest first, where it is not installed; `installed`: it is. `idle`: the running daemon was started with the mode off.
-    `gpus`: GPUs bound to the driver."""
+    """The daemon."""
 
+    # The lines of the unit file, none if there is no file.
     unit: tuple[str, ...] = ()
+    # Versions of Debian's package, newest first, where it is not installed.
     offered: tuple[str, ...] = ()
+    # It is installed.
     installed: bool = False
+    # The running daemon was started with the mode off.
     idle: bool = False
+    # GPUs bound to the driver.
     gpus: int = 0
 
 

@@ -18,11 +18,11 @@ EXACT = re.compile(r"(?<![^\s,|])([^\s,|]+) +\(= ([^)]+)\)")
 
 class Precompiled(msgspec.Struct, frozen=True):
     """Package versions by name, each beginning with the driver version that the modules are of
-    (`580.95.05-6.8.0-60.63+1`); `exact`: packages that an offered one (`NAME=VERSION`) needs in exactly these
-    versions."""
+    (`580.95.05-6.8.0-60.63+1`)."""
 
     offered: dict[str, list[str]] = {}
     installed: dict[str, str] = {}
+    # Packages that an offered one (`NAME=VERSION`) needs in exactly these versions.
     exact: dict[str, dict[str, str]] = {}
 
 

@@ -14,14 +14,17 @@ OURS = "/var/lib/gpuprov/runfile.json"
 
 
 class Runfile(msgspec.Struct, frozen=True):
-    """The installation. `version`: of the installed driver, empty if there is none. `programs`: programs that only
-    such an installation has. `open`: whether the modules on disk are open, by kernel. `unreadable`: no permission to
-    read the record. `ours`: gpuprov's record of the file that it installed: its url or file, and its sha256."""
+    """The installation."""
 
+    # Of the installed driver, empty if there is none.
     version: str = ""
+    # Programs that only such an installation has.
     programs: tuple[str, ...] = ()
+    # Whether the modules on disk are open, by kernel.
     open: dict[str, bool] = {}
+    # No permission to read the record.
     unreadable: bool = False
+    # gpuprov's record of the file that it installed: its url or file, and its sha256.
     ours: dict[str, str] = {}
 
 

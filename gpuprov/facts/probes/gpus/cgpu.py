@@ -8,15 +8,18 @@ from gpuprov.host_code.at_boot.cgpu import CgpuGpu
 
 
 class Cgpu(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of cGPU. `version` is empty if the module is not loaded; `installed` are its modules that modprobe
-    would find. `mig`: addresses of GPUs in MIG mode. `mps`: whether an MPS daemon runs; `mps_ours`: of gpuprov's
-    units only."""
+    """The state of cGPU."""
 
+    # Empty if the module is not loaded.
     version: str = ""
+    # Its modules that modprobe would find.
     installed: tuple[str, ...] = ()
     gpus: tuple[CgpuGpu, ...] = ()
+    # Addresses of GPUs in MIG mode.
     mig: tuple[str, ...] = ()
+    # Whether an MPS daemon runs.
     mps: bool = False
+    # Of gpuprov's units only.
     mps_ours: bool = False
 
 

@@ -50,10 +50,11 @@ class InEngine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InContainers(msgspec.Struct, frozen=True, kw_only=True):
-    """Results by engine. `obstacle`: why nothing was run: no-device or no-uvm; drained, with by whom as `text`; turn:
-    another such check runs for long; off, if no image was named."""
+    """Results by engine."""
 
     engines: dict[str, InEngine] = {}
+    # Why nothing was run: no-device or no-uvm; drained, with by whom as `text`; turn: another such check runs for long;
+    # off, if no image was named.
     obstacle: str = ""
     text: str = ""
     missing: bool = False

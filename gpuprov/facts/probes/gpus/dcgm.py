@@ -24,19 +24,22 @@ class Service(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dcgm(msgspec.Struct, frozen=True, kw_only=True):
-    """The programs' reports. `installed`: nv-hostengine's version; `running`: version of the host engine that dcgmi
-    reaches, if reported. `gpus`: number of GPUs that it manages, None if it does not answer: then `complaint` is
-    dcgmi's error. `switches`: number of NVSwitches. `metrics`: number of values from the exporter, None if it does
-    not answer. `counters`: its file of counters exists."""
+    """The programs' reports."""
 
     engine: Service = Service()
     exporter: Service = Service()
+    # Nv-hostengine's version.
     installed: str = ""
+    # Version of the host engine that dcgmi reaches, if reported.
     running: str = ""
+    # Number of GPUs that it manages, None if it does not answer: then `complaint` is dcgmi's error.
     gpus: int | None = None
+    # Number of NVSwitches.
     switches: int | None = None
     complaint: str = ""
+    # Number of values from the exporter, None if it does not answer.
     metrics: int | None = None
+    # Its file of counters exists.
     counters: bool = False
 
 

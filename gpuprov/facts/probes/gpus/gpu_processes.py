@@ -15,46 +15,54 @@ ENDED = ("", "Z", "X")
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """A process on a GPU. `state`: its letter in /proc/PID/stat (proc(5)); empty: the host has no such process. An
-    ended process was checked twice, a second apart, and a hanging one (D) after five seconds in which it did not run;
-    nvidia-smi listed it both times. `memory`: as nvidia-smi prints it. `name`: from the kernel, as nvidia-smi prints a
-    newline in a name unescaped, and with it could list a process that does not exist. `job`: the Slurm job that it was
-    started in; `known`: Slurm still manages it, or it no longer exists. `container`: it is in a container's cgroup;
-    `orphan`: so is its last ancestor before process 1, where a runtime's monitor would be."""
+    """A process on a GPU."""
 
     gpu: str
     pid: int
+    # As nvidia-smi prints it.
     memory: str
+    # Its letter in /proc/PID/stat (proc(5)); empty: the host has no such process. An ended process was checked twice, a
+    # second apart, and a hanging one (D) after five seconds in which it did not run; nvidia-smi listed it both times.
     state: str
+    # From the kernel, as nvidia-smi prints a newline in a name unescaped, and with it could list a process that does
+    # not exist.
     name: str
+    # The Slurm job that it was started in.
     job: int | None = None
+    # Slurm still manages it, or it no longer exists.
     known: bool = False
+    # It is in a container's cgroup.
     container: bool = False
+    # So is its last ancestor before process 1, where a runtime's monitor would be.
     orphan: bool = False
 
 
 class Processes(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them. `held`: processes on GPUs. `used`: MiB of each GPU's memory, by its address. `slurmd`: whether this
-    host is a Slurm node that is up; `jobs`: jobs with a step on this host, and jobs of processes on GPUs that the
-    scheduler has not ended; `unasked`: the scheduler could not be queried for the latter."""
+    """All of them."""
 
+    # Processes on GPUs.
     held: tuple[Held, ...] = ()
+    # MiB of each GPU's memory, by its address.
     used: dict[str, int] = {}
+    # Whether this host is a Slurm node that is up.
     slurmd: bool = False
+    # Jobs with a step on this host, and jobs of processes on GPUs that the scheduler has not ended.
     jobs: frozenset[int] = frozenset()
+    # The scheduler could not be queried for the latter.
     unasked: bool = False
 
 
 class _Rest(msgspec.Struct):
-    """Contents of the lines with @. `again`: the states at the second check, by GPU and process; None without a second
-    check. `runs`: how often the kernel had scheduled each waiting process, at both checks. `lives`: processes that
-    still ran after the search for steps."""
+    """Contents of the lines with @."""
 
     whose: dict[int, list[str]] = {}
     used: dict[str, int] = {}
     jobs: set[int] = set()
+    # Processes that still ran after the search for steps.
     lives: set[int] = set()
+    # The states at the second check, by GPU and process; None without a second check.
     again: dict[tuple[str, int], str] | None = None
+    # How often the kernel had scheduled each waiting process, at both checks.
     runs: dict[int, list[str]] = {}
 
 

@@ -58,11 +58,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings kept for each boot: the unit is `enabled`, and `text` is what it reads. `locks`: clocks by PCI
-    address that its program has locked since the driver was loaded, which NVML does not report."""
+    """The settings kept for each boot: the unit is `enabled`, and `text` is what it reads."""
 
     enabled: bool = False
     text: str = ""
+    # Clocks by PCI address that its program has locked since the driver was loaded, which NVML does not report.
     locks: dict[str, Locks] = {}
 
 

@@ -12,15 +12,16 @@ class Ecc(msgspec.Struct, frozen=True, kw_only=True):
 
 class Clocks(msgspec.Struct, frozen=True, kw_only=True):
     """MHz of the shaders and of the memory: now, at most, and while programs run (`set_...`, which newer drivers do not
-    report). `held`: the driver's reasons for lower clocks; None if it gives none. `busy`: percent of the time in which
-    something computes."""
+    report)."""
 
     graphics: int | None = None
     most_graphics: int | None = None
     most_memory: int | None = None
     set_graphics: int | None = None
     set_memory: int | None = None
+    # The driver's reasons for lower clocks; None if it gives none.
     held: tuple[str, ...] | None = None
+    # Percent of the time in which something computes.
     busy: int | None = None
 
 
@@ -92,7 +93,7 @@ class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
 class State(msgspec.Struct, frozen=True, kw_only=True):
     """All GPUs that nvidia-smi shows in the order of their addresses, how many are on the PCI bus (`present`), not
     counting those that vfio-pci has for virtual machines (`given`), those that no longer answer on the bus (`gone`),
-    warning lines, and its error if it shows none. `bus`: false in a record without the PCI bus."""
+    warning lines, and its error if it shows none."""
 
     gpus: tuple[GpuHealth, ...] = ()
     present: int = 0
@@ -100,4 +101,5 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     gone: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     complaint: str = ""
+    # False in a record without the PCI bus.
     bus: bool = True

@@ -10,8 +10,7 @@ from gpuprov.facts.probes.base import Output, Probe
 
 class NvLinkErrors(msgspec.Struct, frozen=True, kw_only=True):
     """Errors of one GPU, all its links together; None if it does not have the counter. `faults` and the bit error rates
-    of the worst link: from Blackwell on; failed recoveries are faults. `uncounted`: names of counters that it reports
-    as unsupported; `unread`: values that are not numbers, each with its link and its name."""
+    of the worst link: from Blackwell on; failed recoveries are faults."""
 
     index: int
     links: int = 0
@@ -21,31 +20,32 @@ class NvLinkErrors(msgspec.Struct, frozen=True, kw_only=True):
     faults: int | None = None
     effective_ber: float | None = None
     symbol_ber: float | None = None
+    # Names of counters that it reports as unsupported.
     uncounted: tuple[str, ...] = ()
+    # Values that are not numbers, each with its link and its name.
     unread: tuple[str, ...] = ()
 
 
 class NvLinkState(msgspec.Struct, frozen=True, kw_only=True):
-    """All GPUs. `complaint`: the reason why nothing is known. `nameless`: the reason is that nvidia-smi printed no GPU,
-    and no error."""
+    """All GPUs."""
 
     gpus: tuple[NvLinkErrors, ...] = ()
+    # The reason why nothing is known.
     complaint: str = ""
+    # The reason is that nvidia-smi printed no GPU, and no error.
     nameless: bool = False
 
 
 class PortErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters of a port since its driver was loaded; `errors` by the names of sysfs, without zeros.
-
-    `transport`: errors of RDMA's transport, from hw_counters; None where the port has none of them. Port 0: the device
-    itself. `link`: the port has counters of its link.
-    """
+    """Counters of a port since its driver was loaded; `errors` by the names of sysfs, without zeros."""
 
     device: str
     port: int
     downed: int | None = None
     errors: dict[str, int] = {}
+    # Errors of RDMA's transport, from hw_counters; None where the port has none of them. Port 0: the device itself.
     transport: dict[str, int] | None = None
+    # The port has counters of its link.
     link: bool = True
 
     @property

@@ -11,11 +11,11 @@ from gpuprov.facts.probes.host.boot_unit import UnitState
 
 
 class Member(msgspec.Struct, frozen=True):
-    """A node of the domain in the control program's report: `READY`, `UNAVAILABLE`; `lost`: nodes that it is not
-    connected to."""
+    """A node of the domain in the control program's report: `READY`, `UNAVAILABLE`."""
 
     host: str
     status: str
+    # Nodes that it is not connected to.
     lost: tuple[str, ...] = ()
 
 

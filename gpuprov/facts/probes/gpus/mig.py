@@ -17,20 +17,21 @@ MANAGER = "nvidia-mig-manager.service"
 
 
 class Compute(msgspec.Struct, frozen=True, kw_only=True):
-    """A compute instance; to its users a MIG device, `number` of its GPU. `uuid` is empty where NVML lists no such
-    device."""
+    """A compute instance; to its users a MIG device, `number` of its GPU."""
 
     id: int
     slices: int
     start: int = 0
     number: int | None = None
+    # Empty where NVML lists no such device.
     uuid: str = ""
 
 
 class GpuInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU instance; `start` and `size` in memory slices; `kind` is its profile's id."""
+    """A GPU instance; `start` and `size` in memory slices."""
 
     id: int
+    # Its profile's id.
     kind: int = -1
     profile: str
     start: int
@@ -39,8 +40,7 @@ class GpuInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """A profile of the GPU by NVML, under nvidia-smi's id. `starts` may be empty if the driver does not report them.
-    `number`, `memory`: NVML's own number and MiB, if the driver reports no name."""
+    """A profile of the GPU by NVML, under nvidia-smi's id. `starts` may be empty if the driver does not report them."""
 
     name: str
     id: int
@@ -48,24 +48,22 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     size: int = 0
     starts: tuple[int, ...] = ()
+    # `number`, `memory`: NVML's own number and MiB, if the driver reports no name.
     number: int = -1
     memory: int = 0
 
 
 class Process(msgspec.Struct, frozen=True):
-    """A process with a CUDA context; `instance`, `part`: the ids of its GPU instance and compute instance."""
+    """A process with a CUDA context."""
 
     pid: int
+    # `instance`, `part`: the ids of its GPU instance and compute instance.
     instance: int | None = None
     part: int | None = None
 
 
 class MigGpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU; `index` in the order of PCI addresses, `number` as NVML counts. A GPU that is not `capable` has no MIG.
-
-    `current`, `pending`: whether it is in MIG mode, and whether it will be after its next reset. `memory`: bytes, if
-    they name its profiles.
-    """
+    """A GPU; `index` in the order of PCI addresses, `number` as NVML counts. A GPU that is not `capable` has no MIG."""
 
     index: int
     number: int
@@ -76,8 +74,10 @@ class MigGpu(msgspec.Struct, frozen=True, kw_only=True):
     pci: str
     subsystem: str
     capable: bool
+    # `current`, `pending`: whether it is in MIG mode, and whether it will be after its next reset.
     current: bool = False
     pending: bool = False
+    # Bytes, if they name its profiles.
     memory: int = 0
     profiles: tuple[Profile, ...] = ()
     instances: tuple[GpuInstance, ...] = ()
@@ -90,25 +90,25 @@ class MigGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MigState(msgspec.Struct, frozen=True, kw_only=True):
-    """All GPUs, or the error. `unread`: GPUs that do not answer, each with NVML's error."""
+    """All GPUs, or the error."""
 
     gpus: tuple[MigGpu, ...] = ()
+    # GPUs that do not answer, each with NVML's error.
     unread: tuple[str, ...] = ()
     complaint: str = ""
 
 
 class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A driver capability: `path` below /proc/driver/nvidia/capabilities, and the mode of its device file.
-
-    `mode` is empty without a device file; `expected` is the mode that the driver specifies, as four octal digits.
-    `kept`: the driver is configured to leave the file as the administrator made it.
-    """
+    """A driver capability: `path` below /proc/driver/nvidia/capabilities, and the mode of its device file."""
 
     path: str
     node: str
+    # The mode that the driver specifies, as four octal digits.
     expected: str
+    # Empty without a device file.
     mode: str = ""
     owner: str = ""
+    # The driver is configured to leave the file as the administrator made it.
     kept: bool = False
 
     def instance(self, minor: int) -> tuple[int, int | None] | None:
@@ -120,10 +120,11 @@ class CapabilityFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """A process that has NVIDIA's device files open. `unit`: its systemd unit or container scope, empty if unknown."""
+    """A process that has NVIDIA's device files open."""
 
     pid: int
     command: str
+    # Its systemd unit or container scope, empty if unknown.
     unit: str
     files: tuple[str, ...]
 
@@ -132,15 +133,13 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class User(msgspec.Struct, frozen=True):
-    """A process on a GPU (by index): on all of it, on one GPU instance, or on one compute instance (`part`) of that.
-
-    `computes`: it has a CUDA context, or appears to have one; else it only has the GPU's device file open.
-    """
+    """A process on a GPU (by index): on all of it, on one GPU instance, or on one compute instance (`part`) of that."""
 
     holder: Holder
     gpu: int
     instance: int | None = None
     part: int | None = None
+    # It has a CUDA context, or appears to have one; else it only has the GPU's device file open.
     computes: bool = True
 
 

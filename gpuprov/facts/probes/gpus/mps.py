@@ -49,14 +49,15 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU by nvidia-smi. `address` as sysfs writes it; `mode` is its compute mode; `mig_devices`: compute slices by
-    UUID."""
+    """A GPU by nvidia-smi. `address` as sysfs writes it."""
 
     index: int
     uuid: str
     address: str
+    # Its compute mode.
     mode: str = ""
     mig: bool = False
+    # Compute slices by UUID.
     mig_devices: dict[str, int] = {}
 
 

@@ -26,15 +26,15 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gridd(UnitState, frozen=True, kw_only=True):
-    """The licensing daemon. `settings`: those of gridd.conf; `configured`: there is one.
-
-    `log`: the last lines of its unit, without tokens.
-    """
+    """The licensing daemon."""
 
     installed: bool = False
+    # Those of gridd.conf.
     settings: dict[str, str] = {}
+    # There is one.
     configured: bool = False
     tokens: tuple[Token, ...] = ()
+    # The last lines of its unit, without tokens.
     log: tuple[str, ...] = ()
 
 

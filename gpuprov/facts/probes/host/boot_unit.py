@@ -15,8 +15,9 @@ class UnitState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetsAtBoot(UnitState, frozen=True, kw_only=True):
-    """A unit of gpuprov's. `config`: the lines of its configuration (None: no such file)."""
+    """A unit of gpuprov's."""
 
+    # The lines of its configuration (None: no such file).
     config: tuple[str, ...] | None = None
 
 

@@ -10,28 +10,32 @@ from gpuprov.host_code.checkpoints import FOLDER as _FOLDER
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of a host when verify passed. `spec`: the applied spec, with the exact versions that resulted.
-    `digests`: by capability, of the applied spec and of `spec`. `packages`: by name, at exact versions; `files`:
-    package files that the host keeps."""
+    """The state of a host when verify passed."""
 
     run: str
     at: str
     gpuprov_version: str = ""
+    # The applied spec, with the exact versions that resulted.
     spec: dict[str, Any]
+    # By capability, of the applied spec and of `spec`.
     digests: tuple[dict[str, str], ...] = ()
+    # By name, at exact versions.
     packages: dict[str, str] = {}
+    # Package files that the host keeps.
     files: dict[str, str] = {}
 
 
 class Checkpoints(msgspec.Struct, frozen=True):
-    """All checkpoints, the newest last. `last`: the checkpoint at the last passed verify, at `last_at`; empty: unknown
-    time. `target`: the target of an unfinished rollback. `half_way`: capabilities that an interrupted apply has begun.
-    `damaged`: number of unreadable checkpoints."""
+    """All checkpoints, the newest last."""
 
     all: tuple[Checkpoint, ...] = ()
+    # The checkpoint at the last passed verify, at `last_at`; empty: unknown time.
     last: Checkpoint | None = None
+    # The target of an unfinished rollback.
     target: str = ""
+    # Capabilities that an interrupted apply has begun.
     half_way: tuple[str, ...] = ()
+    # Number of unreadable checkpoints.
     damaged: int = 0
     last_at: str = ""
 

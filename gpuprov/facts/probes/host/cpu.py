@@ -8,11 +8,12 @@ from gpuprov.host_code.at_boot.governor import Policy
 
 
 class Frequency(UnitState, frozen=True, kw_only=True):
-    """CPU frequency. `governor`: the one that gpuprov's unit sets, empty without a unit. `rivals`: other active units
-    that set governors."""
+    """CPU frequency."""
 
     policies: tuple[Policy, ...] = ()
+    # The one that gpuprov's unit sets, empty without a unit.
     governor: str = ""
+    # Other active units that set governors.
     rivals: tuple[str, ...] = ()
 
 

@@ -56,11 +56,12 @@ class Variable(msgspec.Struct, frozen=True):
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """Variables of CUDA's and of the dynamic linker's. `libraries`: by folder of an LD_LIBRARY_PATH the driver's
-    libraries in it, as files; `missing`: files of an LD_PRELOAD that are not there."""
+    """Variables of CUDA's and of the dynamic linker's."""
 
     variables: tuple[Variable, ...] = ()
+    # By folder of an LD_LIBRARY_PATH the driver's libraries in it, as files.
     libraries: dict[str, tuple[str, ...]] = {}
+    # Files of an LD_PRELOAD that are not there.
     missing: frozenset[str] = frozenset()
 
 

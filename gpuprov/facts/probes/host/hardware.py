@@ -26,12 +26,14 @@ NUMBER = re.compile(r"[0-9]{1,20}")
 
 
 class FileSystem(msgspec.Struct, frozen=True, kw_only=True):
-    """A folder's file system. `mounted`: its type, if mounted at this very path; `answers`: it reported its free space
-    within 5 s. `space`, `inodes`: percent free for non-root users (None: it has no such number)."""
+    """A folder's file system."""
 
     path: str
+    # Its type, if mounted at this very path.
     mounted: str = ""
+    # It reported its free space within 5 s.
     answers: bool = False
+    # `space`, `inodes`: percent free for non-root users (None: it has no such number).
     space: float | None = None
     inodes: float | None = None
 

@@ -25,17 +25,17 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class Receipt(msgspec.Struct, frozen=True):
-    """The capabilities applied to the host, with times. `damaged` is the error if the file cannot be read; then nothing
-    is known."""
+    """The capabilities applied to the host, with times."""
 
     applied_at: str = ""
     gpuprov_version: str = ""
     capabilities: dict[str, Applied] = {}
+    # The error if the file cannot be read; then nothing is known.
     damaged: str = ""
 
 
 class Lock(msgspec.Struct, frozen=True):
-    """The present holder of the host's lock; `name`: the host's name in the holder's inventory."""
+    """The present holder of the host's lock."""
 
     user: str = ""
     host: str = ""
@@ -44,18 +44,20 @@ class Lock(msgspec.Struct, frozen=True):
     run: str = ""
     controller: str = ""
     pid_start: str = ""
+    # The host's name in the holder's inventory.
     name: str = ""
     damaged: str = ""
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """The gpuprov run that has drained the host from its scheduler and not returned it; `host`: its name in that run's
-    inventory. `damaged`: the error if the note cannot be read."""
+    """The gpuprov run that has drained the host from its scheduler and not returned it."""
 
     by: str = ""
     run: str = ""
     since: str = ""
+    # Its name in that run's inventory.
     host: str = ""
+    # The error if the note cannot be read.
     damaged: str = ""
 
 

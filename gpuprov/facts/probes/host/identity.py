@@ -7,8 +7,7 @@ from gpuprov.facts.probes.base import Output, Probe
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """The machine. Texts are empty where the firmware does not give them; serial numbers are root's to read. `booted`:
-    in Unix time, 0 if unknown; `boot_id`: the kernel's own name of this boot."""
+    """The machine. Texts are empty where the firmware does not give them; serial numbers are root's to read."""
 
     name: str = ""
     vendor: str = ""
@@ -17,7 +16,9 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     board_serial: str = ""
     firmware: str = ""
     firmware_date: str = ""
+    # The kernel's own name of this boot.
     boot_id: str = ""
+    # In Unix time, 0 if unknown.
     booted: int = 0
 
 

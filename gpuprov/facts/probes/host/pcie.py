@@ -10,24 +10,29 @@ from gpuprov.host_code.at_boot.pcie import Function
 
 
 class Pcie(SetsAtBoot, frozen=True, kw_only=True):
-    """`functions` by address. `others`: ids of all NVIDIA and Mellanox functions. `irqbalance`: its command line, if it
-    runs (`balancer`); `balances`: it is installed. `setpci`: setpci is installed. `lockdown`: the kernel's mode
-    (`none`, `integrity`). `topo`: the path of rdma_topo; `topo_status`, `topo_wrong`: the exit status of its check and
-    the faults that it reports; `topo_grub`: `same`, `differs`, `absent`, or the reason why it is unknown;
-    `topo_started`: whether the running kernel's command line has the masks that rdma_topo would write."""
+    """`functions` by address."""
 
     functions: dict[str, Function] = {}
+    # Ids of all NVIDIA and Mellanox functions.
     others: tuple[str, ...] = ()
+    # Its command line, if it runs (`balancer`).
     irqbalance: str = ""
     balancer: bool = False
+    # It is installed.
     balances: bool = False
+    # setpci is installed.
     setpci: bool = False
+    # The kernel's mode (`none`, `integrity`).
     lockdown: str = ""
     vendor: str = ""
+    # The path of rdma_topo.
     topo: str = ""
+    # `topo_status`, `topo_wrong`: the exit status of its check and the faults that it reports.
     topo_status: int | None = None
     topo_wrong: tuple[str, ...] = ()
+    # `same`, `differs`, `absent`, or the reason why it is unknown.
     topo_grub: str = ""
+    # Whether the running kernel's command line has the masks that rdma_topo would write.
     topo_started: bool = False
 
     def of(self, kind: str) -> tuple[Function, ...]:

@@ -26,16 +26,16 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class Noted(msgspec.Struct, frozen=True, kw_only=True):
-    """A change after the reading `begin` and before the reading `end`. `kind`: file, unit, module, package or kernel.
-    `at`: a file's modification time, if it lies between the two: a restored file keeps an older one. `owner`: its user
-    id."""
+    """A change after the reading `begin` and before the reading `end`."""
 
     begin: datetime
     end: datetime
+    # file, unit, module, package or kernel.
     kind: str
     name: str
     before: str = ""
     after: str = ""
+    # A file's modification time, if it lies between the two: a restored file keeps an older one.
     at: datetime | None = None
     owner: int | None = None
 

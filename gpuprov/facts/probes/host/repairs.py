@@ -11,14 +11,17 @@ from gpuprov.host_code.repairs import RECORD
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
-    """An act. `at` in Unix time; `act`: reset, reboot, repaired or given up; `gpus`: PCI addresses, empty for all;
-    `checks`: the checks of health that asked for it; `problem`: why it was not done."""
+    """An act. `at` in Unix time."""
 
     at: Annotated[float, msgspec.Meta(ge=0, le=100_000_000_000)]
     run: str
+    # reset, reboot, repaired or given up.
     act: str
+    # PCI addresses, empty for all.
     gpus: tuple[str, ...] = ()
+    # The checks of health that asked for it.
     checks: tuple[str, ...] = ()
+    # Why it was not done.
     problem: str = ""
 
     def is_made_by(self, now: float) -> bool:

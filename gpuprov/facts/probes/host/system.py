@@ -9,14 +9,14 @@ from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 
 
 class OsRelease(msgspec.Struct, frozen=True):
-    """The distribution. `id` and `version` as in /etc/os-release: `debian`, `12`. `like` is ID_LIKE: the distributions
-    it is derived from. `is_text`: the file is valid UTF-8, as os-release(5) requires; otherwise Ansible reads nothing
-    from it."""
+    """The distribution. `id` and `version` as in /etc/os-release: `debian`, `12`."""
 
     id: str
     version: str
     name: str
+    # ID_LIKE: the distributions it is derived from.
     like: tuple[str, ...] = ()
+    # The file is valid UTF-8, as os-release(5) requires; otherwise Ansible reads nothing from it.
     is_text: bool = True
 
 

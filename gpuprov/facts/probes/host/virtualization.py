@@ -26,9 +26,10 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Region(msgspec.Struct, frozen=True):
-    """A memory region of a function (BAR) by its number; `start` is 0 if it has no address."""
+    """A memory region of a function (BAR) by its number."""
 
     number: int
+    # 0 if it has no address.
     start: int
     size: int
     flags: int
@@ -39,16 +40,15 @@ class Region(msgspec.Struct, frozen=True):
 
 
 class GpuFunction(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU as its PCI function. `kind` is unknown if the configuration space could not be read completely.
-
-    `host_driver`, `host_branch`: of the hypervisor's vGPU manager ("580.95.02", "580"), for a vGPU. `reset`: the
-    kernel's reset methods for the function, empty if it has none.
-    """
+    """A GPU as its PCI function."""
 
     address: str
+    # Unknown if the configuration space could not be read completely.
     kind: Kind
+    # `host_driver`, `host_branch`: of the hypervisor's vGPU manager ("580.95.02", "580"), for a vGPU.
     host_driver: str = ""
     host_branch: str = ""
+    # The kernel's reset methods for the function, empty if it has none.
     reset: str = ""
     regions: tuple[Region, ...] = ()
 

@@ -29,15 +29,17 @@ def parse_running(output: Output) -> dict[str, str]:
 
 
 class BootEntry(dict[str, str]):
-    """The words of an entry's command line. `kernel`: the release that it starts, empty if its file name has none."""
+    """The words of an entry's command line."""
 
+    # The release that it starts, empty if its file name has none.
     kernel: str = ""
 
 
 class BootEntries(tuple[BootEntry, ...]):
-    """All entries. `templates`: the command lines that entries of later kernels get, by the file that says so last;
-    without those that only a shell could tell."""
+    """All entries."""
 
+    # The command lines that entries of later kernels get, by the file that says so last; without those that only a
+    # shell could tell.
     templates: Mapping[str, BootEntry] = {}
 
 
@@ -142,11 +144,12 @@ def parse_modules_load(output: Output) -> frozenset[str]:
 
 
 class LoginLimits(dict[str, str]):
-    """Limits of login sessions for everyone (`*`), by item. `own`: those of single users and groups, by who it is and
-    item; they go before those for everyone, which root never has: limits.conf(5). `places`: the last file that sets a
-    limit, by who and item."""
+    """Limits of login sessions for everyone (`*`), by item."""
 
+    # Those of single users and groups, by who it is and item; they go before those for everyone, which root never has:
+    # limits.conf(5).
     own: Mapping[tuple[str, str], str] = {}
+    # The last file that sets a limit, by who and item.
     places: Mapping[tuple[str, str], str] = {}
 
     def list_lower(self, item: str, value: str, *, users: bool = False) -> list[str]:

@@ -20,22 +20,27 @@ class Counting(TypedDict, total=False):
 
 
 class FirstBoot(msgspec.Struct, frozen=True, kw_only=True):
-    """The state. `why_not`: the reason why boots cannot be counted here. `counted`: the next step of `loader` (`once`,
-    `back`). `run`, `kernel`: the run before which the host's state was saved, and its kernel then; `tried`: the kernel
-    that was to start. `found`: faults of the boot. `off`: the saved state is without the NVIDIA driver. `settled`: a
-    rollback ended with it. `watchdog`: systemd lets a watchdog reset the machine. `pending`: files of GRUB's defaults
-    that are newer than its menu, if the first counted reboot regenerates the menu."""
+    """The state."""
 
     loader: str = first_boot_grub.NAME
+    # The reason why boots cannot be counted here.
     why_not: str = ""
+    # The next step of `loader` (`once`, `back`).
     counted: str = ""
+    # `run`, `kernel`: the run before which the host's state was saved, and its kernel then.
     run: str = ""
     kernel: str = ""
+    # The kernel that was to start.
     tried: str = ""
+    # Faults of the boot.
     found: str = ""
+    # The saved state is without the NVIDIA driver.
     off: bool = False
+    # A rollback ended with it.
     settled: bool = False
+    # systemd lets a watchdog reset the machine.
     watchdog: bool = False
+    # Files of GRUB's defaults that are newer than its menu, if the first counted reboot regenerates the menu.
     pending: tuple[str, ...] = ()
 
 

@@ -21,10 +21,11 @@ SLACK = 300
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line without its timestamp; `at` in Unix time. `times`: the number of lines of its kind, itself included."""
+    """A line without its timestamp; `at` in Unix time."""
 
     at: float
     text: str
+    # The number of lines of its kind, itself included.
     times: int = 1
 
 

@@ -13,14 +13,16 @@ NAME = re.compile(r"[\w.+-]+", re.ASCII)
 
 
 class Modprobe(msgspec.Struct, frozen=True):
-    """modprobe's merged configuration. Module names have underscores, as the kernel writes them. `install`: commands in
-    place of modules. `before`: modules loaded before a module (softdep). `places`: the files with a line of that kind
-    about a module, or with that option of it, in the order of their names, which is modprobe's."""
+    """modprobe's merged configuration. Module names have underscores, as the kernel writes them."""
 
     blacklist: frozenset[str]
     options: dict[str, dict[str, str]]
+    # Commands in place of modules.
     install: dict[str, str] = {}
+    # Modules loaded before a module (softdep).
     before: dict[str, frozenset[str]] = {}
+    # The files with a line of that kind about a module, or with that option of it, in the order of their names, which
+    # is modprobe's.
     places: dict[tuple[str, ...], list[str]] = {}
 
     def show_places(self, kind: str, name: str) -> str:
@@ -43,24 +45,25 @@ class Modprobe(msgspec.Struct, frozen=True):
 
 class KernelModules(msgspec.Struct, frozen=True, kw_only=True):
     """One installed kernel: whether it can boot here (`bootable`: an image in /boot, or beside its modules where /boot
-    has none, as with unified images and ostree), its headers, its NVIDIA modules.
-
-    `nvidia` is the version of the NVIDIA module on disk for it, empty if none. `nouveau`: it has nouveau. `built`: the
-    kernel that the NVIDIA module was built for, which is this one too if the symbol versions match; empty if the module
-    does not state it. `runs`: it is the running kernel. `initramfs`: it has one, or that is unknown. `strays`: other
-    modules of the set with another version, as NAME=VERSION. `missing`: modules that CUDA needs and that are not there,
-    or cannot be read.
-    """
+    has none, as with unified images and ostree), its headers, its NVIDIA modules."""
 
     release: str
     bootable: bool
     headers: bool
+    # The version of the NVIDIA module on disk for it, empty if none.
     nvidia: str
+    # It has nouveau.
     nouveau: bool
+    # The kernel that the NVIDIA module was built for, which is this one too if the symbol versions match; empty if the
+    # module does not state it.
     built: str = ""
+    # It is the running kernel.
     runs: bool = False
+    # It has one, or that is unknown.
     initramfs: bool = True
+    # Other modules of the set with another version, as NAME=VERSION.
     strays: tuple[str, ...] = ()
+    # Modules that CUDA needs and that are not there, or cannot be read.
     missing: tuple[str, ...] = ()
 
     @property
@@ -229,12 +232,13 @@ done""",
 
 
 class BuiltModule(msgspec.Struct, frozen=True):
-    """A module that the spec names, for one installed kernel. `path`: its file, `(builtin)`, or empty if there is none.
-    `kernel`: the release that it was built for, empty if the module does not state it."""
+    """A module that the spec names, for one installed kernel."""
 
     release: str
     name: str
+    # Its file, `(builtin)`, or empty if there is none.
     path: str = ""
+    # The release that it was built for, empty if the module does not state it.
     kernel: str = ""
 
     @property

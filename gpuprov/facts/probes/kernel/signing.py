@@ -58,9 +58,11 @@ SHORT = 10
 
 
 class Enrolled(frozenset[str]):
-    """Fingerprints of certificates. `serials`: their serial numbers; `whole`: every certificate has one in the list."""
+    """Fingerprints of certificates."""
 
+    # Their serial numbers.
     serials: frozenset[str] = frozenset()
+    # Every certificate has one in the list.
     whole: bool = False
 
 

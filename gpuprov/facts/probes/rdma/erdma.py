@@ -14,15 +14,17 @@ from gpuprov.host_code.at_boot.erdma_state import Pair
 
 
 class ErdmaKernel(msgspec.Struct, frozen=True, kw_only=True):
-    """The erdma module of an installed kernel. `path` is empty for none; `parameters` are the names that it accepts.
-    `mad`: it was built with MAD, which compat mode's connection management needs. `running`: the running kernel; in a
-    container, which has no kernel of its own, the newest."""
+    """The erdma module of an installed kernel."""
 
     release: str
+    # The running kernel; in a container, which has no kernel of its own, the newest.
     running: bool
     headers: bool
+    # Empty for none.
     path: str = ""
+    # The names that it accepts.
     parameters: tuple[str, ...] = ()
+    # It was built with MAD, which compat mode's connection management needs.
     mad: bool = False
 
     @property

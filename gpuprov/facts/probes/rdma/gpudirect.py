@@ -18,13 +18,14 @@ Answer = Literal["yes", "no", "unknown"]
 
 
 class PeerModule(msgspec.Struct, frozen=True, kw_only=True):
-    """A peer memory module on disk. `symbols`: whether it uses ib_register_peer_memory_client: built without OFED it
-    does not, and always answers "Invalid argument". `checksum`: of that symbol, if the kernel checks symbol versions.
-    """
+    """A peer memory module on disk."""
 
     path: str
     version: str = ""
+    # Whether it uses ib_register_peer_memory_client: built without OFED it does not, and always answers "Invalid
+    # argument".
     symbols: Answer = "unknown"
+    # Of that symbol, if the kernel checks symbol versions.
     checksum: str = ""
     parameters: tuple[str, ...] = ()
 

@@ -36,20 +36,21 @@ LOADED = re.compile(rf"mlx5_core {ADDRESS}: firmware version: ")
 
 
 class Interface(msgspec.Struct, frozen=True, kw_only=True):
-    """An interface. `flaps`: times at which its link came back after a loss, unless the driver was loaded in
-    between."""
+    """An interface."""
 
     device: str
     name: str
+    # Times at which its link came back after a loss, unless the driver was loaded in between.
     flaps: tuple[float, ...] = ()
 
 
 class LinkFlaps(msgspec.Struct, frozen=True, kw_only=True):
-    """All interfaces. `journal`: whether there is one, and root reads it. `since`: the requested start in Unix time; 0:
-    this boot."""
+    """All interfaces."""
 
+    # Whether there is one, and root reads it.
     journal: bool
     now: float
+    # The requested start in Unix time; 0: this boot.
     since: float = 0
     interfaces: tuple[Interface, ...] = ()
 

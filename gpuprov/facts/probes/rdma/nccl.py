@@ -18,17 +18,20 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NcclHost(msgspec.Struct, frozen=True, kw_only=True):
-    """The configuration. `lines`: of /etc/nccl.conf, without comments (None: no such file); `ours`: gpuprov wrote it.
-    `others`: settings that override /etc/nccl.conf: root's and new users' .nccl.conf, the file that NCCL_CONF_FILE
-    names, and the environment of logins and services. `files`: those that /etc/nccl.conf, NCCL_CONF_FILE and the spec
-    name, and whether each exists. `plugins`: libnccl-net*.so that the dynamic linker finds. `netdevs`: network
-    interfaces."""
+    """The configuration."""
 
+    # Of /etc/nccl.conf, without comments (None: no such file).
     lines: tuple[str, ...] | None = None
+    # gpuprov wrote it.
     ours: bool = False
+    # Settings that override /etc/nccl.conf: root's and new users' .nccl.conf, the file that NCCL_CONF_FILE names, and
+    # the environment of logins and services.
     others: tuple[Setting, ...] = ()
+    # Those that /etc/nccl.conf, NCCL_CONF_FILE and the spec name, and whether each exists.
     files: dict[str, bool] = {}
+    # Libnccl-net*.so that the dynamic linker finds.
     plugins: tuple[str, ...] = ()
+    # Network interfaces.
     netdevs: tuple[str, ...] = ()
 
 

@@ -6,12 +6,14 @@ from gpuprov.facts.probes.base import Output, Probe
 
 
 class TopologyFile(msgspec.Struct, frozen=True, kw_only=True):
-    """The file. `path` is empty if /etc/nccl.conf names none. `text` is None if there is no such file. `functions`:
-    class by address."""
+    """The file."""
 
+    # Empty if /etc/nccl.conf names none.
     path: str = ""
+    # None if there is no such file.
     text: str | None = None
     sha256: str = ""
+    # Class by address.
     functions: dict[str, str] = {}
 
 

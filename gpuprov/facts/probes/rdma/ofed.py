@@ -42,10 +42,11 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
     """An installed kernel: module files by name, DKMS modules built for it (`builds`: with their versions), and other
-    vendors' modules that are older than OFED's ib_core. `headers`: modules can be built for it."""
+    vendors' modules that are older than OFED's ib_core."""
 
     release: str
     bootable: bool = False
+    # Modules can be built for it.
     headers: bool = False
     files: dict[str, str] = {}
     built: tuple[str, ...] = ()

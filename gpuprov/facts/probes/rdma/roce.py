@@ -10,14 +10,16 @@ from gpuprov.host_code.at_boot.roce_ports import READER, RocePort
 
 
 class Roce(msgspec.Struct, frozen=True, kw_only=True):
-    """RoCE on a host. `tools` are the programs and interfaces present. `lldpad`: whether this daemon, which also sets
-    DCB, runs. `blocking`: rules of the host's packet filter that drop or reject UDP port 4791; `filter` is the program
-    that showed them, empty for none."""
+    """RoCE on a host."""
 
     ports: tuple[RocePort, ...] = ()
+    # The programs and interfaces present.
     tools: tuple[str, ...] = ()
+    # Whether this daemon, which also sets DCB, runs.
     lldpad: bool = False
+    # Rules of the host's packet filter that drop or reject UDP port 4791.
     blocking: tuple[str, ...] = ()
+    # The program that showed them, empty for none.
     filter: str = ""
 
 

@@ -49,21 +49,24 @@ class Silent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RdmaHost(msgspec.Struct, frozen=True, kw_only=True):
-    """The surroundings. `modules`: `loaded`, `there` (modprobe would find it) or `absent`. `default_route`: its network
-    interface. `port_users`: programs that hold UDP port 4791; `kernel` for a socket of the kernel, which has no
-    program. `managers`: processes of opensm. `umad`: ports through which user space may send management datagrams.
-    `bound`: root on the host cannot raise a limit of a running process: a container without CAP_SYS_RESOURCE, or in a
-    user namespace (man 2 prlimit)."""
+    """The surroundings."""
 
+    # `loaded`, `there` (modprobe would find it) or `absent`.
     modules: dict[str, Literal["loaded", "there", "absent"]] = {}
     netdevs: tuple[Netdev, ...] = ()
+    # Its network interface.
     default_route: str = ""
+    # Programs that hold UDP port 4791; `kernel` for a socket of the kernel, which has no program.
     port_users: tuple[str, ...] = ()
+    # Processes of opensm.
     managers: int = 0
+    # Ports through which user space may send management datagrams.
     umad: int = 0
     soft: SetsAtBoot = SetsAtBoot()
     daemons: tuple[Daemon, ...] = ()
     silent: tuple[Silent, ...] = ()
+    # Root on the host cannot raise a limit of a running process: a container without CAP_SYS_RESOURCE, or in a user
+    # namespace (man 2 prlimit).
     bound: bool = False
 
     def netdev(self, name: str) -> Netdev | None:

@@ -19,11 +19,13 @@ class Program(msgspec.Struct, frozen=True):
 
 
 class Programs(msgspec.Struct, frozen=True, kw_only=True):
-    """All of them. `count`: of those compared. `shadows`: by path of a program, another one that comes before it on the
-    PATH of systemd or of a container engine, with another content."""
+    """All of them."""
 
+    # Of those compared.
     count: int = 0
     changed: tuple[Program, ...] = ()
+    # By path of a program, another one that comes before it on the PATH of systemd or of a container engine, with
+    # another content.
     shadows: dict[str, str] = {}
 
 
