@@ -158,6 +158,7 @@ def _parse_dpkg(lines: list[str], zones: Zones, by_apt: Iterable[Event]) -> Iter
             continue
         if not (number := bisect_right(begun, at)) or at > begun[number - 1] + _APT_RUN:
             action = {"install": "installed", "upgrade": "upgraded", "remove": "removed"}[cells[2]]
+            action = "reinstalled" if before == after else action  # which dpkg calls an upgrade to the same version
             gone = cells[2] == "remove"
             yield Event(
                 at=at, action=action, package=package, before=before, after="" if gone else after, command="dpkg"

@@ -92,6 +92,10 @@ def test_the_health_check_is_asked_as_a_prolog_which_drains_nothing(tmp_path: Pa
             "fatal: can't stat gres.conf file /dev/nvidia7: No such file",
         ),
         ("slurmd: error: Waiting for gres.conf file /dev/nvidia7", "error: Waiting for gres.conf file /dev/nvidia7"),
+        (
+            "slurmd-gpu017: error: Waiting for gres.conf file /dev/nvidia1",
+            "error: Waiting for gres.conf file /dev/nvidia1",
+        ),
         ("slurmd: debug:  something", ""),
     ],
 )

@@ -191,6 +191,7 @@ End-Date: 2026-11-17  14:03:00
 2026-11-17 14:02:05 status half-configured nvidia-kernel-dkms:amd64 535.261.03-1
 2026-11-17 14:02:06 remove nvidia-smi:amd64 535.261.03-1 <none>
 2026-11-18 09:00:00 upgrade nvidia-kernel-dkms:amd64 535.309.01-1 550.54.15-1
+2026-11-18 09:00:30 upgrade base-files:amd64 13.8+deb13u8 13.8+deb13u8
 2026-11-18 09:01:00 install local:all <none> 1.0
 2026-11-18 09:02:00 remove nvidia-persistenced:amd64 535.171.04-1 <none>
 2026-11-18 09:02:01 purge nvidia-persistenced:amd64 535.171.04-1 <none>
@@ -203,6 +204,7 @@ def test_what_dpkg_did_without_apt() -> None:
     assert {by_apt.command, removed.command} == {"apt-get install -y nvidia-kernel-dkms"}
     assert [(one.command, one.package, one.action, one.before, one.after) for one in others] == [
         ("dpkg", "nvidia-kernel-dkms", "upgraded", "535.309.01-1", "550.54.15-1"),
+        ("dpkg", "base-files", "reinstalled", "13.8+deb13u8", "13.8+deb13u8"),
         ("dpkg", "local", "installed", "", "1.0"),
         ("dpkg", "nvidia-persistenced", "removed", "535.171.04-1", ""),
     ]
