@@ -21,7 +21,7 @@ from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.sanitize import hides
 from gpuprov.core.terminal import Progress
-from gpuprov.plan import durations
+from gpuprov.core import durations
 from gpuprov.plan.events import Ledger
 from gpuprov.plan.interrupt import interruptible
 from tests.test_cli import ROOT
@@ -105,7 +105,7 @@ from pathlib import Path
 from gpuprov.cli import cli
 from gpuprov.core import terminal as console
 from gpuprov.core.errors import GpuprovError
-from gpuprov.plan import durations
+from gpuprov.core import durations
 durations.LEAST = 0.0
 Path("i.yaml").write_text("all: {hosts: {a: {ansible_connection: local}}, vars: {gpuprov: {kernel: {}}}}\\n")
 real, said = console.Progress, []

@@ -18,12 +18,13 @@ from gpuprov.apply.lists import Lists
 from gpuprov.apply.log import Log
 from gpuprov.apply.model import ApplyRun, HostOutcome, Known, Options
 from gpuprov.apply.outcome import judge
+from gpuprov.core import durations
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.signals import ended_politely
 from gpuprov.facts.collect.pace import Pace
 from gpuprov.fleet.drain import in_play
 from gpuprov.inventory.names import fold_names as names
-from gpuprov.plan import durations, playbook
+from gpuprov.plan import playbook
 from gpuprov.plan.events import Ledger, given_up
 from gpuprov.plan.extra import Extra, checked_run, extra_variables, new_run, owner
 from gpuprov.plan.interrupt import GRACE

@@ -81,7 +81,7 @@ def verify(
     else:
         pace = options.pace(inventory)
         results, took, whole = _verify_hosts(fleet, options.only(only), timeout, pace, also, note)
-    origin = about("verify", inventory, options.only(only), {"from": records, **files._asdict()})
+    asked = {"from": records, **files._asdict()}
     reporting.show(
         results,
         as_json=as_json,
@@ -89,7 +89,7 @@ def verify(
         files=files,
         took=took,
         seconds=whole,
-        about=origin,
+        about=about("verify", inventory, options.only(only), asked) if page else None,
         known=page.hosts if page else {},
     )
     beside.tell()
@@ -127,8 +127,7 @@ def _verify_hosts(
     on_done: Callable[[str, Any], None],
 ) -> tuple[list[Result], dict[str, float], float]:
     """Read the hosts, with progress on the terminal. Returns the results, the seconds of each host, and of all."""
-    from gpuprov.core import terminal
-    from gpuprov.plan import durations
+    from gpuprov.core import durations, terminal
     from gpuprov.verify.verify import verify as prove
 
     started, took = monotonic(), dict[str, float]()

@@ -65,13 +65,10 @@ def show(
 
     `took`: seconds by host; `seconds`: in total; `about`, `known` and `title`: for the page.
     """
-    from gpuprov.report import as_json as data
-    from gpuprov.report import html as pages
-    from gpuprov.report import junit as xml
-    from gpuprov.report import prometheus as metrics
-    from gpuprov.report import text
 
     def as_text() -> str:
+        from gpuprov.report import text
+
         width, room, colour = (
             min(terminal.width(), 120),
             min(terminal.room(sys.stdout), 120),
@@ -79,11 +76,24 @@ def show(
         )
         return text.render(results, verbose=verbose, colour=colour, width=width, room=room)
 
-    outputs = (
-        (files.junit, lambda: xml.render(results, took)),
-        (files.html, lambda: pages.render(results, title, verbose=verbose, about=about, known=known)),
-        (files.prometheus, lambda: metrics.render(results, took)),
-    )
-    if not isinstance(results, Many):
+    def as_junit() -> str:
+        from gpuprov.report import junit
+
+        return junit.render(results, took)
+
+    def as_page() -> str:
+        from gpuprov.report import html
+
+        return html.render(results, title, verbose=verbose, about=about, known=known)
+
+    def as_metrics() -> str:
+        from gpuprov.report import prometheus
+
+        return prometheus.render(results, took)
+
+    outputs = ((files.junit, as_junit), (files.html, as_page), (files.prometheus, as_metrics))
+    if as_json and not isinstance(results, Many):
+        from gpuprov.report import as_json as data
+
         document = data.parts(results, took, seconds, verbose=verbose)
     deliver(document, None if as_json else as_text, outputs)

@@ -5,7 +5,6 @@ Nothing here touches a host.
 
 import json
 import re
-import tomllib
 from collections.abc import Mapping
 
 from gpuprov.rules import engine_runtimes
@@ -60,6 +59,8 @@ def _is_same(first: object, other: object) -> bool:
 
 
 def _parse_table(text: str) -> Table | None:
+    import tomllib
+
     try:
         return tomllib.loads(text) if len(text) <= LARGEST else None
     except (ValueError, RecursionError):

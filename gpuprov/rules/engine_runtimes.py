@@ -3,7 +3,6 @@ with the runtime that an engine uses without it; nvidia-ctk copies those of the 
 
 import json
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -132,6 +131,8 @@ def number(version: str) -> tuple[int, ...]:
 def parse_toml(text: str, place: str) -> Table:
     """Parse TOML, cached: hosts of a fleet have the same files, and a host is read several times. Callers must not
     modify the result."""
+    import tomllib
+
     if len(text) > 1 << 19 or re.search(r"(?:\.[ \t]*+[\w\"'-]++[ \t]*+){100}", text):
         raise ValueError(f"{place} is larger, or nests deeper, than any that an engine reads")
     try:

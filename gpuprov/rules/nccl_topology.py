@@ -5,10 +5,15 @@ NCCL takes the place of a device from the file, and detects the place of devices
 the file that the machine does not have are ignored silently. So a file of another machine type neither fails nor helps.
 """
 
+from __future__ import annotations
+
 import re
-import xml.etree.ElementTree as xml
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import xml.etree.ElementTree as xml
 
 MOST = 1 << 20
 """Maximum size of the file in bytes; NCCL itself accepts at most 1024 nodes."""
@@ -37,6 +42,8 @@ class Topology:
 
 def parse(text: str) -> Topology:
     """Parse a topology file. Raises TopologyError."""
+    import xml.etree.ElementTree as xml
+
     if len(text) > MOST:
         raise TopologyError(f"it is longer than {MOST >> 20} MiB")
     if re.search(r"<!(DOCTYPE|ENTITY)", text, re.IGNORECASE):

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from functools import cache
-from importlib.metadata import version
 from typing import Any
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
@@ -103,6 +102,8 @@ def _judge_unless(refused: reach.Refusal | None, good: str) -> Outcome:
 @cache
 def ansible_version() -> str:
     """Return the version of the ansible-core that apply runs."""
+    from importlib.metadata import version
+
     return version("ansible-core")
 
 
