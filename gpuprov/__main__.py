@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from io import StringIO
 
-GARBAGE = 50_000
+GARBAGE = 200_000
 """New objects after which Python looks for circles among them: its own 700 cost a tenth of a short command, whose
 modules and classes stay."""
 

@@ -17,11 +17,10 @@ import pytest
 
 from gpuprov.apply.aftermath import describe_interruption
 from gpuprov.cli.sections import describe_interrupt
-from gpuprov.core import terminal
+from gpuprov.core import durations, terminal
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.sanitize import hides
 from gpuprov.core.terminal import Progress
-from gpuprov.core import durations
 from gpuprov.plan.events import Ledger
 from gpuprov.plan.interrupt import interruptible
 from tests.test_cli import ROOT

@@ -65,7 +65,7 @@ def test_the_lines_of_files_by_their_names(tmp_path: Path) -> None:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     (tmp_path / "etc/sysctl.d/50-folder.conf").mkdir()
-    places = ("/etc/sysctl.d/", "/run/sysctl.d/", "/usr/local/lib/sysctl.d/", "/usr/lib/sysctl.d/")
+    places: tuple[str, ...] = ("/etc/sysctl.d/", "/run/sysctl.d/", "/usr/local/lib/sysctl.d/", "/usr/lib/sysctl.d/")
     assert boot.parse_sysctl_at_boot(run_well(boot.SYSCTL_AT_BOOT.script, tmp_path, {}, places)) == {
         "kernel.core_pattern": ("|/usr/lib/core %p:%u", f"{tmp_path}/usr/lib/sysctl.d/10-a.conf"),
         "kernel.pid_max": ("4", f"{tmp_path}/usr/lib/sysctl.d/10-a.conf"),
