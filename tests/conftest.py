@@ -31,6 +31,10 @@ IMAGES = re.compile(
     r"\b(?:lab\.(?:machine|simulated)\(|(?:first: First|moved: Moved|(?:newest|older): str|versions: tuple)\b)"
 )
 """What makes a test of tests/e2e use the images that the lab makes of its hosts."""
+UNASKED = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(?:e2e|install)\b", re.MULTILINE)
+"""What makes all tests of a file such as only `-m` asks for."""
+OFF_BY_DEFAULT = "not e2e and not install"
+"""`-m` of pyproject.toml."""
 
 yaml.safe_load, yaml.safe_load_all = (partial(load, Loader=READER) for load in (yaml.load, yaml.load_all))
 """Tests read documents with libyaml, where it is: the same ones in a tenth of the time."""
@@ -75,6 +79,16 @@ def load_catalogue() -> None:
     for name in symptoms.FILES:
         reader.load(name, symptoms.SymptomsFile)
     read_drivers_file()  # whose lists name groups of distributions
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files whose tests would all be deselected, a fifth of all, so that nobody waits for their imports."""
+    if config.getoption("markexpr") != OFF_BY_DEFAULT or not collection_path.name.startswith("test_"):
+        return None
+    named = any(
+        str(collection_path) == str(config.invocation_params.dir / word.partition("::")[0]) for word in config.args
+    )
+    return None if named or not UNASKED.search(collection_path.read_text(encoding="utf-8")) else True
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
