@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from gpuprov.cli import cli
 from gpuprov.cli.sections import PURPOSES, RENAMED
 from tests.commands import run_forked as gpuprov
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install
 
@@ -42,7 +43,7 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@run_each("name", COMMANDS)
 def test_every_command_shows_an_example(name: str) -> None:
     above = click.Context(cli, info_name="gpuprov", **cli.context_settings)
     text = COMMANDS[name].get_help(click.Context(COMMANDS[name], above, info_name=name))
@@ -58,7 +59,7 @@ def test_the_list_of_commands_is_whole_at_80_columns() -> None:
     assert not [line for line in lines if line.endswith("...") or len(line) > 80]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@run_each("name", COMMANDS)
 def test_no_word_of_a_help_text_is_broken_at_80_columns(name: str) -> None:
     def lines(width: int) -> list[str]:
         above = cli.make_context("gpuprov", [], resilient_parsing=True, terminal_width=width, max_content_width=width)
@@ -69,7 +70,7 @@ def test_no_word_of_a_help_text_is_broken_at_80_columns(name: str) -> None:
     assert not [line for line in lines(80) if len(line) > 80]
 
 
-@pytest.mark.parametrize("old", RENAMED)
+@run_each("old", RENAMED)
 def test_a_command_works_under_the_name_that_it_had(old: str) -> None:
     done = CliRunner().invoke(cli, [old, "--help"])
     assert done.exit_code == 0
@@ -109,7 +110,7 @@ LOG = b"""[ 11.0] usb 1-1: new device
 """
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("log", "code", "said"),
     [
         (LOG, 0, "symptom: Xid 79\n  seen         2 times in standard input: [ 12.3] NVRM: Xid"),
@@ -229,7 +230,7 @@ def test_json_is_printed_whatever_went_wrong(tmp_path: Path) -> None:
     assert (tmp_path / "good.yaml").read_text() == "kept\n"
 
 
-@pytest.mark.parametrize("word", ["802", "nvidia_driver", "nouveau.running", "nvidia_driver.version", "4"])
+@run_each("word", ["802", "nvidia_driver", "nouveau.running", "nvidia_driver.version", "4"])
 def test_explanations_are_as_wide_as_the_terminal(word: str) -> None:
     whole = gpuprov("explain", word, env={"COLUMNS": "1000"}).stdout
     titles = [answer["lines"] for answer in json.loads(gpuprov("explain", word, "--json").stdout)]
@@ -303,7 +304,7 @@ def test_completion_runs_nothing_and_offers_nothing_of_a_broken_inventory(tmp_pa
     assert offered("gpuprov verify --limit g", tmp_path) == []
 
 
-@pytest.mark.parametrize("value", ["inf", "nan", "1e400", "99999999999999999999", "0"])
+@run_each("value", ["inf", "nan", "1e400", "99999999999999999999", "0"])
 def test_a_time_that_does_not_end_is_refused(value: str) -> None:
     for command in ("verify", "topology", "export", "accept"):
         done = CliRunner().invoke(cli, [command, "--timeout", value, "x"])
@@ -416,7 +417,7 @@ def test_a_host_that_the_plan_did_not_reach_stands_in_what_apply_came_to(
     assert "the plan did not reach it: ssh: connect" in taken["left_out"]["away"].message
 
 
-@pytest.mark.parametrize(("raised", "code"), [("ValueError('x')", 70), ("KeyboardInterrupt", 130)])
+@run_each(("raised", "code"), [("ValueError('x')", 70), ("KeyboardInterrupt", 130)])
 def test_a_defect_is_not_a_host_that_differs(raised: str, code: int) -> None:
     told = f"from gpuprov import __main__, cli\ndef broken(**_): raise {raised}\ncli.cli.main = broken\n__main__.run()"
     done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=False)

@@ -23,6 +23,7 @@ from gpuprov.core.sanitize import hides
 from gpuprov.core.terminal import Progress
 from gpuprov.plan.events import Ledger
 from gpuprov.plan.interrupt import interruptible
+from tests.rows import run_each
 from tests.test_cli import ROOT
 
 pytestmark = pytest.mark.install
@@ -51,7 +52,7 @@ def test_what_is_said_on_a_narrow_terminal_breaks_between_words(monkeypatch: pyt
     assert pipe.getvalue() == f"{long}\n", "what is searched is left whole"
 
 
-@pytest.mark.parametrize("columns", [40, 80, 120])
+@run_each("columns", [40, 80, 120])
 def test_the_block_fits_a_terminal_and_tells_the_time(columns: int) -> None:
     progress = terminal.Progress(NAMES, "applying", earlier="6 min the last time (4 hosts)")
     start = progress._start
@@ -197,14 +198,12 @@ def test_how_long_it_took_is_told_the_next_time(tmp_path: Path, monkeypatch: pyt
     assert durations.earlier("apply", {"mig"}) == ""
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [(45, "45 s"), (372, "6 min"), (5400, "90 min"), (7800, "2 h 10 min")]
-)
+@run_each(("seconds", "expected"), [(45, "45 s"), (372, "6 min"), (5400, "90 min"), (7800, "2 h 10 min")])
 def test_lengths_of_time(seconds: float, expected: str) -> None:
     assert durations.length(seconds) == expected
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("task", "module", "expected"),
     [
         ("host : Take the lock", "gpuprov_lock", "its lock"),

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from tests.commands import run_main
+from tests.rows import run_each
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
@@ -61,7 +62,7 @@ def test_every_command_exists() -> None:
     assert find_unknown_commands([".ci/rum"], targets) == [".ci/rum"]
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+@run_each("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_actions_are_pinned_and_rights_are_few(path: Path) -> None:
     used = re.findall(r"uses: (.*)", path.read_text(encoding="utf-8"))
     assert [one for one in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}  # v\d+(\.\d+)+", one)] == []

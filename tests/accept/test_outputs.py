@@ -157,7 +157,7 @@ def test_pings_that_are_lost() -> None:
             outputs.ibping(text, 5)
 
 
-@pytest.mark.parametrize(
+@run_each(
     "cells", ["2       1000          1.80          9.70          2.10  ", "2       1000          0.85           0.05"]
 )
 def test_a_latency_row_that_is_cut_or_has_no_median(cells: str) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 
-import pytest
-
 from gpuprov.accept.model import Ran, Step
 from gpuprov.capabilities.acceptance.fragment import Acceptance, RdmaTests
 from gpuprov.capabilities.rdma.fragment import Rdma, Selector
 from tests.accept.fleet import ALL_TOOLS, Fleet, bandwidth, data, devices, facts, latency, run
+from tests.rows import run_each
 
 GOOD = bandwidth(391.2)
 
@@ -104,7 +103,7 @@ def test_only_the_devices_that_the_spec_means() -> None:
     assert {line[line.index("-d") + 1] for line in lines} == {"mlx5_1"}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("flags", "peermem", "wanted"),
     [
         (
@@ -132,9 +131,7 @@ def test_gpu_memory_is_the_nearest_gpus_by_flags_that_this_perftest_lists(
     assert all(flag in lines[0] for flag in wanted)
 
 
-@pytest.mark.parametrize(
-    ("flags", "why"), [("", "built without CUDA"), ("flag|--use_cuda\n", "neither nvidia_peermem")]
-)
+@run_each(("flags", "why"), [("", "built without CUDA"), ("flag|--use_cuda\n", "neither nvidia_peermem")])
 def test_gpu_memory_without_a_way_to_it_is_skipped_with_the_reason(flags: str, why: str) -> None:
     network = "address|ib0|10.0.0.1/24\nmain|192.0.2.1\nhca|mlx5_0|/sys/devices/a\ngpu|0000:1b:00.0|/sys/devices/b\n"
     found = {

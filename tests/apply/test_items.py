@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-
 from gpuprov.apply.items import After, applied, taken_back
 from gpuprov.apply.model import AppliedItem, HostOutcome
 from gpuprov.capabilities.base import Change
@@ -114,7 +112,7 @@ def test_what_no_check_of_verify_can_see_is_not_called_done_after_a_failure() ->
     assert judged((DAEMON,), **failed) == [(DAEMON.name, "stopped", "not done", "failed: nvidia_driver: Install")]
 
 
-@pytest.mark.parametrize("state", ["failed", "unreachable"])
+@run_each("state", ["failed", "unreachable"])
 def test_nobody_knows_what_became_of_a_host_that_was_not_read_again(state: str) -> None:
     rows = packages("Inst nvidia-driver 580.1-1")
     found = judged((DRIVER, FILE), None, state=state, message="interrupted", changed=["nvidia_driver: I"], made=rows)

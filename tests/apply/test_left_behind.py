@@ -20,6 +20,7 @@ from gpuprov.host_code import process
 from gpuprov.plan.read import Pair, Reading
 from gpuprov.render import digests
 from tests.apply import fleet
+from tests.rows import run_each
 
 DEAD = {**process.describe("dead", "1"), "pid": 4_000_000}
 
@@ -74,7 +75,7 @@ def test_the_lock_of_a_run_that_was_killed_after_its_receipt(
     assert not list((tmp_path / "tmp").iterdir()), "what the killed run kept here had its connections' passwords in it"
 
 
-@pytest.mark.parametrize("command", ["kubernetes 'x", 'kubernetes --timeout="20m', "  kubernetes \\"])
+@run_each("command", ["kubernetes 'x", 'kubernetes --timeout="20m', "  kubernetes \\"])
 def test_a_drain_command_that_cannot_be_read_is_refused_before_any_host_is(command: str) -> None:
     with pytest.raises(GpuprovError, match=r"--drain .* cannot be read: no "):
         applying.apply([], applying.Options(yes=True, drain=command))

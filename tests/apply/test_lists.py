@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from gpuprov.apply import ApplyRun, HostOutcome, Options, as_text, page
 from gpuprov.apply.document import build_document
@@ -27,6 +26,7 @@ from gpuprov.spec.problem import Origin, Path
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import Unmanaged
 from tests import documents
+from tests.rows import run_each
 
 ORIGINS: dict[Path, Origin] = {("kernel",): Origin("gpu.yaml", 5, 9), ("kernel", "sysctl"): Origin("gpu.yaml", 5, 24)}
 PAIR = (RawHost(name="gpu1"), HostSpec(name="gpu1", capabilities={"kernel": Kernel()}, origins=ORIGINS))
@@ -198,7 +198,7 @@ PRUNES: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("state", ["unchanged", "changed"])
+@run_each("state", ["unchanged", "changed"])
 def test_a_host_with_nothing_to_do_has_no_list(state: Any) -> None:
     options = Options(yes=True)
     outcome = HostOutcome(host="gpu1", state=state)

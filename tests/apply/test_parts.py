@@ -87,9 +87,7 @@ def test_what_became_of_a_host(tally: Tally | None, ended: Ended, state: State, 
     assert (outcome.state, outcome.message) == (state, message)
 
 
-@pytest.mark.parametrize(
-    ("reboot", "hint"), [(True, "see its console. When it is up again"), (False, "see why it does")]
-)
+@run_each(("reboot", "hint"), [(True, "see its console. When it is up again"), (False, "see why it does")])
 def test_a_host_that_is_lost_after_a_failure_says_both(reboot: bool, hint: str) -> None:
     """A host that does not come back from its reboot: what failed is the reboot, and not what was to be done about
     it."""
@@ -347,7 +345,7 @@ def test_a_run_has_a_name_that_a_host_and_a_file_can_bear(name: str) -> None:
     assert checked_run("Friday-2.1_b") == "Friday-2.1_b"
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@run_each("width", [80, 120])
 def test_a_terminal_gets_whole_words_and_a_pipe_whole_lines(width: int) -> None:
     found = (
         "GPUs without nvidia-container-toolkit-base, libnvidia-container-tools and nvidia-legacy-check: see the plan"
@@ -360,7 +358,7 @@ def test_a_terminal_gets_whole_words_and_a_pipe_whole_lines(width: int) -> None:
     assert len(applying.as_text(run).splitlines()) == 3
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("outcome", "shown", "last"),
     [
         (HostOutcome(host="a", state="failed", task="t", message="no"), "\x1b[31m failed", "\x1b[31m 1 failed"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import jsonschema
-import pytest
 
 from gpuprov.bake import hardware, run, text
 from gpuprov.bake.model import Baked
@@ -18,6 +17,7 @@ from gpuprov.play.preflight.judging import judge
 from gpuprov.spec.model import GpuSpec, HostSpec
 from gpuprov.verify import images
 from gpuprov.verify.evaluate import Result
+from tests.rows import run_each
 
 CHECKS = {check.id: check for capability in BY_NAME.values() for check in capability.checks}
 
@@ -83,7 +83,7 @@ def test_results_are_divided() -> None:
     assert f"{images.AT_FIRST_BOOT}: 3 checks" in told
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("changed", "code"),
     [({}, 0), ({"left": ("/etc/machine-id",)}, 1), ({"state": "blocked"}, 3), ({"state": "interrupted"}, 130)],
 )

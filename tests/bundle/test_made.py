@@ -306,7 +306,7 @@ def test_the_script_on_a_host_is_a_script() -> None:
         subprocess.run(["sh", "-n"], input=text, text=True, check=True)
 
 
-@pytest.mark.parametrize("family", ["debian", "suse"])
+@run_each("family", ["debian", "suse"])
 def test_a_name_is_one_word_of_the_script(family: Family) -> None:
     assert "$(touch /x)'" in resolve.make_script(asked(family, "gcc=1$(touch /x)"))
 

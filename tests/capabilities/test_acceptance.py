@@ -7,7 +7,6 @@ import subprocess
 from typing import Any
 
 import msgspec
-import pytest
 
 from gpuprov.capabilities.acceptance.desired import DESIRED
 from gpuprov.capabilities.acceptance.fragment import Acceptance, DcgmDiag, Nccl, NvBandwidth, RdmaTests, Source, Stream
@@ -222,7 +221,7 @@ def test_what_a_build_needs(release: str, there: str, expected: list[str]) -> No
     assert found["install"] == expected
 
 
-@pytest.mark.parametrize("release", ["", ROCKY, SLES])
+@run_each("release", ["", ROCKY, SLES])
 def test_stress_ng_is_installed_where_stream_is_asked_for(release: str) -> None:
     changed = {"os_release": release, "acceptance_packages": "redhat|\n"} if release else {}
     assert made(Acceptance(stream=Stream(seconds=30)), **changed)["install"] == ["stress-ng"]

@@ -93,7 +93,7 @@ def test_cgpu(row: Row) -> None:
     judge(row)
 
 
-@pytest.mark.parametrize(("count", "status"), [(None, "pass"), (2, "pass"), (3, "fail")])
+@run_each(("count", "status"), [(None, "pass"), (2, "pass"), (3, "fail")])
 def test_every_gpu_of_the_spec_has_a_folder(count: int | None, status: str) -> None:
     host = HostSpec(name="gpu1", gpu=GpuSpec(model="T4", count=count))
     outcome = CHECKS[MODULE].run(Context(host, Cgpu(), Facts({"cgpu": Output(said(*TWO))})))
@@ -125,7 +125,7 @@ def test_what_other_blocks_of_the_spec_do(
     assert outcome.status == status, outcome
 
 
-@pytest.mark.parametrize(("run", "refused"), [(["cgpu"], True), (["cgpu", "mig"], False)])
+@run_each(("run", "refused"), [(["cgpu"], True), (["cgpu", "mig"], False)])
 def test_the_judge_tells_the_checks_what_the_run_applies(run: list[str], refused: bool) -> None:
     host = HostSpec(name="gpu1", capabilities={"cgpu": Cgpu(), "mig": Mig(mode="disabled")})
     facts = Facts({"cgpu": Output(said(more="mig|00000000:3B:00.0, Enabled"))})
@@ -239,7 +239,7 @@ def test_export(text: str, block: Cgpu | None) -> None:
         assert convert(msgspec.to_builtins(found), Cgpu) == (block, [])
 
 
-@pytest.mark.parametrize(
+@run_each(
     "block",
     [
         Cgpu(),

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from gpuprov.capabilities import answers
 from gpuprov.capabilities.base import Change, Check, Outcome
 from gpuprov.capabilities.compared import Group, find_fault, find_missing, judge, list_changes, move_packages
@@ -177,9 +175,7 @@ def test_held(
     assert bool(outcome.changes) == ("lib" in outcome.found and status == "fail" and bool(states))
 
 
-@pytest.mark.parametrize(
-    ("wanted", "hint"), [(True, "apt-mark hold libcuda1:i386"), (False, "apt-mark unhold libcuda1")]
-)
+@run_each(("wanted", "hint"), [(True, "apt-mark hold libcuda1:i386"), (False, "apt-mark unhold libcuda1")])
 def test_each_architecture_is_named(wanted: bool, hint: str) -> None:
     both = Package("libcuda1", "1-1", "lib", False, True, (("libcuda1", True), ("libcuda1:i386", False)))
     outcome = answers.held(facts(**DEBIAN, package_locking=""), {"libcuda1": both}, "the driver", hold=wanted)

@@ -22,6 +22,7 @@ from tests.capabilities.asking import CHECKS, facts, good
 from tests.capabilities.cuda_host import CUDNN, GOOD, packages, toolkits
 from tests.capabilities.test_cuda_toolkit import REQUIRES
 from tests.capabilities.test_cuda_toolkit_preflight import SLES
+from tests.rows import run_each
 
 make: Callable[..., Any] = make_values
 
@@ -63,7 +64,7 @@ def test_a_host_that_is_right_stays_as_it_is() -> None:
     assert (freed["hold"], freed["release"]) == ([], made["hold"])
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("state", "commands"),
     [
         ({"mode": "auto mode"}, [SET, ["ldconfig"]]),
@@ -82,7 +83,7 @@ def test_the_file_for_login_shells() -> None:
     assert (without["files"], without["absent"]) == ({}, ["/etc/profile.d/gpuprov-cuda.sh"])
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("nvcc", "said"), [("", "says nothing. Fix"), ("13.0 13.0.88", "says release 13.0. Fix"), ("12.4 12.4.99", "")]
 )
 def test_a_compiler_that_does_not_say_its_release_is_refused(nvcc: str, said: str) -> None:

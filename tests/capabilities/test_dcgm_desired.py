@@ -6,8 +6,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.dcgm.desired import DESIRED, ENGINE, EXPORTER, settings
 from gpuprov.capabilities.dcgm.fragment import Dcgm
@@ -128,7 +126,7 @@ def test_the_host_engine_answers_before_the_exporter_is_started() -> None:
     assert (sender["name"], sender["ask"]) == ("nvidia-dcgm-exporter.service", [])
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "found", "hint"),
     [
         (Dcgm(version="3.3.9", exporter=True), "dcgm.exporter: there is none for DCGM 3",

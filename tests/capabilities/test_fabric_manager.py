@@ -24,6 +24,7 @@ from tests.capabilities.asking import (
 )
 from tests.capabilities.contents_host import Also, unit, with_lines
 from tests.facts.probes import published
+from tests.rows import run_each
 
 NAME, VERSION = "nvidia-fabricmanager-535", "535.261.03"
 NVLSM = "/opt/nvidia/nvlsm/sbin/nvlsm -F /usr/share/nvidia/nvlsm/nvlsm.conf"
@@ -266,6 +267,6 @@ HARDWARE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in (*ROWS, *HARDWARE)])
+@run_each("row", [pytest.param(row, id=row.name) for row in (*ROWS, *HARDWARE)])
 def test_fabric_manager(row: Row) -> None:
     judge(row)

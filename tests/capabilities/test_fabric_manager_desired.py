@@ -21,6 +21,7 @@ from tests.capabilities import contexts, imex_host
 from tests.capabilities.asking import CHECKS, FABRIC_MANAGER, daemon, older, packages, units
 from tests.capabilities.test_fabric_manager import B200, SUBNET
 from tests.capabilities.test_fabric_manager_spec import NAME, VERSION, offered
+from tests.rows import run_each
 
 OWN, CONFIG = f"{NAME}={VERSION}-1", "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
 LINES = [{"path": CONFIG, "keys": {"FABRIC_MODE": "0"}, "made": False}]
@@ -145,7 +146,7 @@ ROWS: list[tuple[str, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("asked", "changed", "wanted"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
+@run_each(("asked", "changed", "wanted"), [pytest.param(*row[1:], id=row[0]) for row in ROWS])
 def test_what_is_brought_about(asked: tuple[Any, ...], changed: dict[str, Any], wanted: dict[str, Any]) -> None:
     found = made(*asked, **changed)
     assert {key: found[key] for key in wanted} == wanted

@@ -3,8 +3,6 @@ both."""
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities import fabric_manager
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex
@@ -20,6 +18,7 @@ from tests.capabilities.asking import BARE, CHECKS, FABRIC_MANAGER, facts, good,
 from tests.capabilities.contents_host import Also, unit, with_lines
 from tests.capabilities.imex_host import HERE, PACKAGE, THERE, TRAY, VERSION, domain, tray
 from tests.facts.probes import published
+from tests.rows import run_each
 
 BLOCK = FabricManager(imex=Imex(nodes=(HERE, THERE)))
 DRIVER = f"NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  {VERSION}  Release Build\n"
@@ -131,7 +130,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("check", "changed", "status", "found"), ROWS)
+@run_each(("check", "changed", "status", "found"), ROWS)
 def test_a_tray(check: str, changed: dict[str, str], status: str, found: str) -> None:
     outcome = ask(check, BLOCK, **changed)
     assert (outcome.status, found in outcome.found) == (status, True), outcome
@@ -147,7 +146,7 @@ def test_a_driver_that_was_loaded_without_the_parameter_needs_a_reboot() -> None
     )
 
 
-@pytest.mark.parametrize(
+@run_each(
     "name",
     sorted(
         {name for name in CHECKS if name.startswith("fabric_manager.")}
@@ -195,7 +194,7 @@ def problems(block: FabricManager, gpu: str = "GB200", driver: str = "580") -> l
     return [str(problem) for problem in fabric_manager.rules(host, block)]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "gpu", "driver", "told"),
     [
         (BLOCK, "GB200", "580", ""),
@@ -247,7 +246,7 @@ def test_what_is_asked_of_the_kernel() -> None:
     assert fabric_manager.contribute(host, FabricManager(imex=Imex(nodes=(HERE,), channel0=False))) is None
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("index", "status", "found"),
     [
         (f" nvidia-imex | {VERSION}-1 | https://mirror.example/nvidia  Packages\n", "pass", f"nvidia-imex {VERSION}-1"),
@@ -268,7 +267,7 @@ def test_the_drivers_set_has_imex_in_place_of_fabric_manager() -> None:
     assert followers(HostSpec(name="h"), found) == ()
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "block"),
     [
         (tray(), BLOCK),
@@ -281,7 +280,7 @@ def test_export(text: str, block: FabricManager | None) -> None:
     assert fabric_manager.export(facts(imex=text, units=units(), fabric_manager=BARE["fabric_manager"])) == block
 
 
-@pytest.mark.parametrize("text", ["", "[]", "null", '{"nodes": []}', "Failed to connect to 127.0.0.1"])
+@run_each("text", ["", "[]", "null", '{"nodes": []}', "Failed to connect to 127.0.0.1"])
 def test_what_is_no_state_of_a_domain(text: str) -> None:
     assert parse_domain(text) is None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities import HOUSE, fabric_manager
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
@@ -26,6 +24,7 @@ from tests.capabilities.asking import (
     units,
 )
 from tests.facts.probes import captured
+from tests.rows import run_each
 
 NAME, VERSION = "nvidia-fabricmanager-535", "535.261.03"
 AMAZON = 'ID="amzn"\nID_LIKE="fedora"\nVERSION_ID="2023"\n'
@@ -112,7 +111,7 @@ def test_the_driver_is_resolved_to_a_version_that_has_fabric_manager() -> None:
     assert "nvidia-fabricmanager-550 removed" in [f"{change.name} {change.after}" for change in old.changes]
 
 
-@pytest.mark.parametrize(("system", "driver", "status"), [
+@run_each(("system", "driver", "status"), [
     (AMAZON, True, "pass"), (AMAZON, False, "fail"), (DEBIAN, True, "fail"),
 ])  # fmt: skip
 def test_modules_that_come_with_the_driver_are_not_missed(system: str, driver: bool, status: str) -> None:
@@ -139,7 +138,7 @@ def test_a_board_that_nobody_manages() -> None:
     assert asked("podman\n").status == "skip"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("gpu", "blocks", "warned"),
     [
         (GpuSpec(model="H100-SXM5-80GB", count=8), {"nvidia_driver": NvidiaDriver()}, True),
@@ -183,7 +182,7 @@ def test_ib_umad_is_asked_of_the_kernel_where_the_spec_names_such_gpus() -> None
     assert fabric_manager.contribute(HostSpec(name="gpu1"), FabricManager()) is None
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("unit", "settings", "block"),
     [
         (("active", "enabled"), {"FABRIC_MODE": 0, "LOG_LEVEL": 4}, FabricManager()),
@@ -200,7 +199,7 @@ def test_export(unit: tuple[str, str], settings: dict[str, object], block: Fabri
 PLAIN = {"dcgm_packages": "native|amd64\n", "fabric_packages": "native|amd64\n"}
 
 
-@pytest.mark.parametrize(("library", "asked"), [("", "never"), ("hi |libnvidia-nscq|580.178.04-1|x|amd64\n", "auto")])
+@run_each(("library", "asked"), [("", "never"), ("hi |libnvidia-nscq|580.178.04-1|x|amd64\n", "auto")])
 def test_dcgm_without_the_library_is_exported_as_it_is(library: str, asked: str) -> None:
     there = {
         "dcgm_packages": "native|amd64\nii |datacenter-gpu-manager-4-core|1:4.4.1-1|x|amd64\n",

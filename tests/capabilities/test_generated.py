@@ -134,9 +134,7 @@ def test_a_file_beside_the_programs_is_red_for_python_would_load_it(name: str) -
     assert f"{folder}: mode 0777" in host.ask(None, f"entry|d|777|0|0|{folder}").found
 
 
-@pytest.mark.parametrize(
-    "python", ["entry|d|755|0|0|/opt", "sound|777|0|/usr/bin/python3", "sound|755|1000|/usr/bin/python3"]
-)
+@run_each("python", ["entry|d|755|0|0|/opt", "sound|777|0|/usr/bin/python3", "sound|755|1000|/usr/bin/python3"])
 def test_a_unit_whose_interpreter_others_can_change_is_red(python: str) -> None:
     host = Host("readings")
     text = host.text().replace("sound|755|0|/usr/bin/python3", python)

@@ -148,7 +148,7 @@ ALLOWED: dict[str, Output | str] = {
 }
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("version", "status", "found"),
     [
         ("580.95.05", "fail", "580.95.05 is loaded: the oldest driver that does is 580.126.20"),

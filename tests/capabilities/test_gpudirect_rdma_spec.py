@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.capabilities import gpudirect_rdma
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.gpudirect_rdma.fragment import OVERRIDES, Gdrcopy, GpudirectRdma
@@ -124,7 +122,7 @@ def test_what_a_platform_needs(block: GpudirectRdma, gpu: str, version: str, pat
     assert not words or words in str(found[0])
 
 
-@pytest.mark.parametrize("version", ["595", "595.91.07", "610.43.03"])
+@run_each("version", ["595", "595.91.07", "610.43.03"])
 def test_an_option_that_newer_drivers_have_no_more_is_refused(version: str) -> None:
     host = HostSpec(name="h", capabilities={"rdma": INBOX, "nvidia_driver": NvidiaDriver(version=version)})
     (problem,) = (one for one in gpudirect_rdma.CAPABILITY.rules(host, ALLOW) if one.severity == "error")

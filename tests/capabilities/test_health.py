@@ -685,7 +685,7 @@ def test_what_is_to_be_done(check: str, changed: dict[str, str], action: str) ->
     assert ask(check, None, **changed).action == action
 
 
-@pytest.mark.parametrize("check", [XID, PROGRAMS, SXID])
+@run_each("check", [XID, PROGRAMS, SXID])
 def test_a_log_that_cannot_be_read_is_no_pass(check: str) -> None:
     with pytest.raises(ProbeFailed, match="cannot be read"):
         ask(check, None, **said(source=""))
@@ -763,7 +763,7 @@ def test_what_is_not_allowed_is_refused_once(value: dict[str, Any], words: str) 
     assert words in str(problems[0])
 
 
-@pytest.mark.parametrize("since", ["2026-13-40", "2999-01-01"])
+@run_each("since", ["2026-13-40", "2999-01-01"])
 def test_times_that_are_none_are_refused(since: str) -> None:
     (problem,) = rules(HostSpec(name="gpu1"), Health(since=since))
     assert since in problem.message

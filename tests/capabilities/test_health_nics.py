@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from gpuprov.capabilities.health.fragment import Health
 from gpuprov.catalog import find_symptom
 from gpuprov.catalog.nics import NicLine, read_nics_file
@@ -192,7 +190,7 @@ def test_words_without_a_driver_are_explained_by_each_rule_that_has_them() -> No
     assert find_symptom("Reset indication didn't turn on")[0].key == "efa-dead"
 
 
-@pytest.mark.parametrize(
+@run_each(
     "later",
     [
         "efa 0000:00:06.0: IB device registered",
@@ -223,7 +221,7 @@ def test_an_empty_port_is_a_cause_of_an_unplugged_cable() -> None:
     assert "at boot" in entry.cause
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("lines", "action"), [((HCA + DEAD,), "reboot"), ((HCA + DEAD, HCA + BROKEN), "drain"), ((HCA + UNPLUGGED,), "")]
 )
 def test_what_is_to_be_done(lines: tuple[str, ...], action: str) -> None:

@@ -176,7 +176,7 @@ def context(block: Hpc, changed: Mapping[str, Any] | None = None, rdma: Rdma | N
     return contexts.context("hpc", host(hpc=block, rdma=rdma), told(rdma, changed or {}))
 
 
-@pytest.mark.parametrize(("block", "rdma"), [(OPENMPI, None), (OPENMPI, OFED), (ANY, None)])
+@run_each(("block", "rdma"), [(OPENMPI, None), (OPENMPI, OFED), (ANY, None)])
 def test_a_host_with_everything_gets_nothing_new(block: Hpc, rdma: Rdma | None) -> None:
     made = make(context(block, {} if block.mpi == "openmpi" else X, rdma))
     assert (made["install"], made["tasks"]) == ([], {"command": []})

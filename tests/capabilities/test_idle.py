@@ -19,6 +19,7 @@ from gpuprov.spec.model import HostSpec
 from tests.capabilities import contents_host
 from tests.capabilities.asking import CHECKS, facts, good
 from tests.capabilities.specs import SPECS
+from tests.rows import run_each
 
 UNIT, FILE = "nvidia-fabricmanager.service", "/usr/lib/systemd/system/nvidia-fabricmanager.service"
 SITE = f"/etc/systemd/system/{UNIT}.d/zz-site.conf"
@@ -32,7 +33,7 @@ def state(text: str, *unmet: str) -> contents.Contents:
     return contents.parse(Output("\n".join(lines), 0))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "words"),
     [
         ("[Service]\nType=oneshot\nExecStart=\nExecStart=/bin/true\n", "whose ExecStart is /bin/true"),
@@ -75,7 +76,7 @@ def test_conditions_and_faulty_files() -> None:
     assert "faulty" in explain_idle(unit._replace(load="bad-setting"), state(""), [])
 
 
-@pytest.mark.parametrize("folder", ["/etc/systemd/system", "/run/systemd/system"])
+@run_each("folder", ["/etc/systemd/system", "/run/systemd/system"])
 def test_a_unit_file_of_the_site_in_place_of_a_packages(folder: str) -> None:
     path = f"{folder}/{UNIT}"
     unit = Loaded("loaded", path, (), active="active", file="enabled")
@@ -112,7 +113,7 @@ def test_a_unit_of_the_sites_in_place_of_a_packages() -> None:
     assert not explain_idle(unit, known["/usr/bin/nv-fabricmanager"], [])
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("state", "active", "words"),
     [
         ("enabled", "inactive", "kept from running by foe.service, which conflicts with it and starts at a boot, too"),

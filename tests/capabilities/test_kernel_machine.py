@@ -144,7 +144,7 @@ def test_rules() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "governor"),
     [
         (frequency("performance", asked="performance", unit=ON), "performance"),

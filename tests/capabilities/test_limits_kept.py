@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from gpuprov.capabilities.base import Context, Outcome
 from gpuprov.capabilities.kernel.limits_kept import in_bytes
 from gpuprov.facts.probes.base import Output
@@ -14,6 +12,7 @@ from gpuprov.facts.probes.kernel.limits import LIMIT_SOURCES, parse
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec
 from tests.capabilities.asking import CHECKS, facts
+from tests.rows import run_each
 
 OWN = "file|/etc/systemd/system.conf.d/90-gpuprov.conf\nline|DefaultLimitMEMLOCK=infinity\n"
 LATER = "file|/etc/systemd/system.conf.d/99-site.conf\nline|DefaultLimitMEMLOCK="
@@ -25,7 +24,7 @@ def judge(text: str, **limits: int | str) -> Outcome:
     return CHECKS["kernel.limits_kept"].run(Context(host, block, facts(limit_sources=f"{text}read|\n")))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "limits", "status", "words"),
     [
         ("", {}, "n/a", ""),

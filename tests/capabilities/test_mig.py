@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.mig.fragment import Mig
@@ -220,7 +218,7 @@ def test_every_mig_device_is_in_the_specification() -> None:
     assert with_toolkit(CDI, mig=mh.state(complaint="x")).status == "fail"
 
 
-@pytest.mark.parametrize("check", [FITS, CLIENTS, RESETTABLE])
+@run_each("check", [FITS, CLIENTS, RESETTABLE])
 def test_a_driver_that_comes_with_the_same_apply_is_waited_for(check: str) -> None:
     answer = with_toolkit(check, mig=mh.state(complaint="no library"), loaded_driver="")
     assert (answer.status, "the driver is installed by the same apply" in answer.found) == ("skip", True)

@@ -103,7 +103,7 @@ def test_a_site_says_which_services_may_be_stopped() -> None:
     assert "--services gpuprov-persistence.service,mine.service\n" in unit
 
 
-@pytest.mark.parametrize(("model", "resets"), [("A100-SXM4-80GB", True), ("H100-SXM5-80GB", False)])
+@run_each(("model", "resets"), [("A100-SXM4-80GB", True), ("H100-SXM5-80GB", False)])
 def test_a_mode_changes_by_a_reset_on_ampere_alone(model: str, resets: bool) -> None:
     found = made({"mode": "disabled"}, a_gpu(model=model))
     assert found["resets"] is resets

@@ -105,7 +105,7 @@ def test_a_bad_spec(values: dict[str, Any], path: str, message: str, hint: str) 
     assert hint in found[0].hint
 
 
-@pytest.mark.parametrize(("values", "path", "message"), WARNED, ids=lambda value: str(value)[:60])
+@run_each(("values", "path", "message"), WARNED, ids=lambda value: str(value)[:60])
 def test_a_warning(values: dict[str, Any], path: str, message: str) -> None:
     (found,) = [problem for problem in told(values) if problem.path[:1] == ("mig",)]
     assert (found.severity, format_path(found.path), message in found.message, bool(found.hint)) == (

@@ -53,7 +53,7 @@ def test_nothing_is_said_of_what_can_be(block: Mps) -> None:
     assert found(block) == []
 
 
-@pytest.mark.parametrize("model", ["P100", "P4", "M60"])
+@run_each("model", ["P100", "P4", "M60"])
 def test_before_volta_mps_limits_nothing(model: str) -> None:
     old = GpuSpec(model=model, count=1)
     if gpus.find_gpu(model) is None:

@@ -234,7 +234,7 @@ def test_the_kernels_part_is_taken_back() -> None:
     assert TASKS.keys() == {"assert", "install", "configure", "service"}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("family", "names"),
     [
         ("debian", "libcuda1 nvidia-kernel-dkms glx-alternative-nvidia nvidia-dkms-580-server-open "
@@ -252,7 +252,7 @@ def test_packages_of_nvidias_software(family: str, names: str) -> None:
     assert [name for name in names.split() if not is_software(name, family)] == []
 
 
-@pytest.mark.parametrize("family", ["debian", "redhat", "suse"])
+@run_each("family", ["debian", "redhat", "suse"])
 def test_packages_of_others(family: str) -> None:
     names = (
         "dkms gcc make glx-diversions libxnvctrl0 nvidia-libXNVCtrl xserver-xorg-video-nouveau nvtop doca-ofed "

@@ -129,7 +129,7 @@ def test_the_bits_that_switch_it_off(value: Scalar, off: bool) -> None:
     assert refused(B200, value) is off
 
 
-@pytest.mark.parametrize(("flavour", "status"), [("open", "fail"), ("proprietary", "pass")])
+@run_each(("flavour", "status"), [("open", "fail"), ("proprietary", "pass")])
 def test_what_open_modules_show_is_not_in_force(flavour: str, status: str) -> None:
     """https://github.com/NVIDIA/open-gpu-kernel-modules/issues/820"""
     module = {"open": "nvidia_current_open", "proprietary": "nvidia_current"}[flavour]

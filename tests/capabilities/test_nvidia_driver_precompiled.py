@@ -148,7 +148,7 @@ def test_a_distribution_without_them_is_told() -> None:
         ask("nvidia_driver.packages", BUILT)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("driver", "told"),
     [
         (NvidiaDriver(build="precompiled", signing=Signing(key_file="/k", certificate_file="/c")),

@@ -275,7 +275,7 @@ def test_a_cuda_that_runs_by_compatibility_is_a_warning(driver: NvidiaDriver, to
     assert all(told in p.message and "a newer branch" in p.hint for p in found)
 
 
-@pytest.mark.parametrize("version", ["580", "any"])
+@run_each("version", ["580", "any"])
 def test_no_branch_is_offered_that_the_gpu_cannot_run(version: str) -> None:
     host = HostSpec(name="gpu1", gpu=GpuSpec(model="V100-SXM2", count=8))
     [found] = nvidia_driver.rules(host, NvidiaDriver(version=version, cuda="13.2"))

@@ -56,7 +56,7 @@ def ask(family: Family, text: str, wanted: Source = WANTED) -> Outcome:
     return judge_sources(told, wanted, family)
 
 
-@pytest.mark.parametrize("family", RELEASES)
+@run_each("family", RELEASES)
 def test_a_host_that_is_right(family: Family) -> None:
     outcome = ask(family, host(family))
     assert (outcome.status, outcome.found) == ("pass", f"{URL}, trusted by {made.GOOD_FINGERPRINT}")
@@ -171,7 +171,7 @@ def test_a_retired_key_in_apts_common_keyring(monkeypatch: pytest.MonkeyPatch) -
     assert outcome.found.startswith("/etc/apt/trusted.gpg trusts 7FA2AF80")
 
 
-@pytest.mark.parametrize("name", ["dcgm", "cuda_toolkit"])
+@run_each("name", ["dcgm", "cuda_toolkit"])
 def test_what_the_drivers_mirror_brings_is_resolved_when_it_is_there(name: str) -> None:
     mirror = Repository(url="https://mirror.example/cuda", key_url="https://mirror.example/k", fingerprint="A" * 40)
     driver = NvidiaDriver(version="580", source="mirror", repository=mirror)

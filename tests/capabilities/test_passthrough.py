@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities import passthrough
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.passthrough.desired import DESIRED
@@ -18,6 +16,7 @@ from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import PODMAN, Row, facts, judge
 from tests.capabilities.passthrough_host import CONFIG, FREE, HELD, NIC, PORT, PROBES, SWITCHES, USER, function, lent
 from tests.capabilities.specs import block
+from tests.rows import run_each
 
 HARDWARE, CLIENTS, GROUP, IOMMU, BOUND = (
     f"passthrough.{name}" for name in ("hardware", "clients", "group", "iommu", "bound")
@@ -95,7 +94,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@run_each("row", ROWS, ids=lambda row: row.name)
 def test_the_host(row: Row) -> None:
     judge(row)
 
@@ -142,7 +141,7 @@ SPECS: list[tuple[str, Passthrough, HostSpec, tuple[str, ...]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "asked", "spec", "expected"), SPECS, ids=[row[0] for row in SPECS])
+@run_each(("name", "asked", "spec", "expected"), SPECS, ids=[row[0] for row in SPECS])
 def test_the_spec(name: str, asked: Passthrough, spec: HostSpec, expected: tuple[str, ...]) -> None:
     found = [*rules(spec, asked)]
     assert len(found) == len(expected), found
@@ -188,7 +187,7 @@ def test_before_the_iommu_is_on_nothing_is_bound() -> None:
     assert values["on"] == ["gpuprov-passthrough.service"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     "asked",
     [
         Passthrough(driver="nvgrace-gpu-vfio-pci"),

@@ -13,6 +13,7 @@ from gpuprov.host_code.at_boot.passthrough import Config, Function, Move, State
 from gpuprov.host_code.at_boot.program import Refused
 from tests.capabilities.passthrough_host import FREE, HELD, NIC, PORT
 from tests.facts.probes import run_well
+from tests.rows import run_each
 
 ALL = Config(("all",))
 
@@ -104,7 +105,7 @@ def test_a_function_without_a_driver_is_probed(root: Path) -> None:
 LENT = Function(FREE, "10de:2330", driver="vfio-pci", override="vfio-pci", group="8", users=("qemu (pid 1)",))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("function", "config", "said"),
     [
         (LENT, ALL, []),

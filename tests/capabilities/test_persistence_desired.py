@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities import BY_NAME
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.persistence.desired import drop_in, offered
@@ -104,7 +102,7 @@ def test_what_ubuntus_unit_lacks() -> None:
     assert drop_in(()) == ""
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("ctx", "hint"),
     [
         (context("gpus|8\n", mode="daemon"), "enable contrib and non-free, or mode: auto"),

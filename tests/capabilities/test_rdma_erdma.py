@@ -178,7 +178,7 @@ def test_rxe_has_the_port_that_compat_mode_needs() -> None:
         assert "rdma link delete rxe0" in outcome.hint
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("images", "status", "found"),
     [
         ("", "pass", "no initramfs holds"),

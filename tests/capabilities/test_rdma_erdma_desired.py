@@ -44,7 +44,7 @@ def made(asked: Rdma, **texts: str) -> dict[str, Any]:
     return answer
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("asked", "text"),
     [({}, said()), ({"installer": "1.5.7"}, said(RAN)), ({"compat_mode": False}, said(kernels=(f"{GOOD[:-1]}0",)))],
 )

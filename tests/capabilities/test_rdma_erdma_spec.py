@@ -6,8 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.hpc.fragment import Hpc
 from gpuprov.capabilities.rdma.erdma import checks as erdma
@@ -132,9 +130,7 @@ def test_frames_of_two_sizes_are_a_warning() -> None:
     assert (name, message) == ("b", "warning: rdma.erdma.mtu is standard on b, and jumbo on a")
 
 
-@pytest.mark.parametrize(
-    "asked", [block(), block(compat_mode=False, mtu="standard", parameters={"default_cc": 2, "rand_qpn": True})]
-)
+@run_each("asked", [block(), block(compat_mode=False, mtu="standard", parameters={"default_cc": 2, "rand_qpn": True})])
 def test_the_roles_files_say_what_the_checks_expect(asked: Rdma) -> None:
     facts = Facts({"erdma": Output(said()), "rdma_devices": Output(devices())})
     made = at_boot(Context(HostSpec(name="gpu1"), asked, facts))

@@ -195,7 +195,7 @@ def test_boot_units_are_done_before_jobs_start(unit: str) -> None:
     assert {*(row.key for row in catalogue.read_rdma_file().daemons), *kubernetes} <= set(before)
 
 
-@pytest.mark.parametrize("unit", ["roce", "pcie"])
+@run_each("unit", ["roce", "pcie"])
 def test_every_adapter_is_there_before_any_is_set(unit: str) -> None:
     """rdma-hw.target is reached with the first one, and a spec without a count takes those that there are."""
     assert "\nExecStartPre=-/usr/bin/env udevadm settle --timeout=60\n" in UNITS[unit]

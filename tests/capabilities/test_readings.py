@@ -62,7 +62,7 @@ def test_readings(row: Row) -> None:
     judge(row)
 
 
-@pytest.mark.parametrize("block", [Readings(), Readings(every="daily", keep_days=7)])
+@run_each("block", [Readings(), Readings(every="daily", keep_days=7)])
 def test_export_reads_what_is_there(block: Readings) -> None:
     said = told()
     for mine, theirs in zip(files(Readings())[1].values(), files(block)[1].values(), strict=True):

@@ -11,6 +11,7 @@ from gpuprov.catalog.recipes import find_recipe, fitting_recipes, spec_of
 from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.specs import judge
 from gpuprov.spec.model import RawHost
+from tests.rows import run_each
 
 
 def spec(**changes: Any) -> dict[str, Any]:
@@ -25,12 +26,12 @@ def warnings(values: dict[str, Any]) -> list[tuple[str, str]]:
     return [(one.message, one.hint) for one in fleet.warnings if "recipe" in one.message]
 
 
-@pytest.mark.parametrize("version", ["580", "580.95.05", "580.178.04"])
+@run_each("version", ["580", "580.95.05", "580.178.04"])
 def test_a_version_of_the_recipes_branch_follows_it(version: str) -> None:
     assert warnings(spec(nvidia_driver={"version": version, "source": "nvidia", "kernel_modules": "open"})) == []
 
 
-@pytest.mark.parametrize("version", ["any", "595", "595.71.05"])
+@run_each("version", ["any", "595", "595.71.05"])
 def test_another_branch_is_told_with_both_values_and_the_source(version: str) -> None:
     ((message, hint),) = warnings(
         spec(nvidia_driver={"version": version, "source": "nvidia", "kernel_modules": "open"})
@@ -71,9 +72,7 @@ def test_a_spec_without_a_recipe_is_compared_with_none() -> None:
     assert warnings(values) == []
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"), [("aws-p50", '"aws-p5"'), ("", ""), ("qqqq", "gpuprov catalog recipes lists all")]
-)
+@run_each(("name", "hint"), [("aws-p50", '"aws-p5"'), ("", ""), ("qqqq", "gpuprov catalog recipes lists all")])
 def test_an_unknown_recipe_is_refused(name: str, hint: str) -> None:
     if not name:
         assert warnings(spec(recipe="")) == []

@@ -91,7 +91,7 @@ LOCK_ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in LOCK_ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in LOCK_ROWS])
 def test_locks_of_the_container_toolkit(row: Row) -> None:
     judge(row)
 

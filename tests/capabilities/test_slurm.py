@@ -25,6 +25,7 @@ from tests.capabilities import contexts, mig_host
 from tests.capabilities.asking import NO_GPU, Row, facts, judge, older
 from tests.capabilities.contents_host import unit
 from tests.capabilities.slurm_host import SETTINGS, told
+from tests.rows import run_each
 
 NODE, AUTODETECT, OWN, GRES, CONSTRAINED, ACTIVE, CHECKED, FILES = (
     f"slurm.{name}" for name in ("node", "autodetect", "own", "gres", "constrained", "active", "health_check", "files")
@@ -132,7 +133,7 @@ ROWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name) for row in ROWS])
+@run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_slurm(row: Row) -> None:
     judge(row)
 
@@ -229,7 +230,7 @@ ON: dict[str, Fragment] = {"mig": Mig(layout=())}
 OFF: dict[str, Fragment] = {"mig": Mig(mode="disabled")}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "others", "said"),
     [
         (Slurm(), {}, ""),
@@ -257,7 +258,7 @@ def test_rules(block: Slurm, others: dict[str, Fragment], said: str) -> None:
     assert not said or said in found[0], found
 
 
-@pytest.mark.parametrize(
+@run_each(
     "values",
     [
         {"gres": "rsmi"},

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
@@ -71,7 +69,7 @@ def test_blackwell_boards_have_another_library() -> None:
     assert outcome.status == "pass", "its file tells no version"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "dcgm", "changed"),
     [
         (FabricManager(), False, {}),

@@ -218,6 +218,6 @@ def no_links() -> Machine:
     return made
 
 
-@pytest.mark.parametrize("make", [Machine, no_links])
+@run_each("make", [Machine, no_links])
 def test_export_says_nothing_of_a_host_where_nothing_is_wired(make: Callable[[], Machine]) -> None:
     assert topology.export(facts(**make().texts)) is None

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.vgpu_guest import rules, token
 from gpuprov.capabilities.vgpu_guest.desired import DESIRED, HEADER
@@ -178,9 +176,7 @@ def told(block: VgpuGuest, spec: HostSpec | None = None) -> list[str]:
     return [f"{one.severity} {one.message}; {one.hint}" for one in rules(spec or host(), block)]
 
 
-@pytest.mark.parametrize(
-    ("seconds", "day"), [(1803859200, "2027-03-01"), (-(10**15), "1970-01-01"), (10**15, "9999-12-31")]
-)
+@run_each(("seconds", "day"), [(1803859200, "2027-03-01"), (-(10**15), "1970-01-01"), (10**15, "9999-12-31")])
 def test_a_token_may_name_a_day_that_no_calendar_has(seconds: int, day: str) -> None:
     assert token.day(seconds) == day
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from itertools import combinations_with_replacement
 
-import pytest
-
 from gpuprov.catalog.xids import Nvlink5, find_action, find_resolution, read_xids_file
 from tests.rows import run_each
 
@@ -41,7 +39,7 @@ def test_no_line_has_two_answers() -> None:
     assert told == []
 
 
-@pytest.mark.parametrize("form", ["before", "since"])
+@run_each("form", ["before", "since"])
 def test_a_line_of_each_row_gets_its_answer(form: str) -> None:
     for row in ROWS:
         info = int(getattr(row, form).replace("-", "0"), 2)

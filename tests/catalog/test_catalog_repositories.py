@@ -66,9 +66,7 @@ def test_arm_servers_have_a_folder_of_their_own(distribution: str, key: str) -> 
     assert str(found["fingerprint"]).endswith(key.upper())
 
 
-@pytest.mark.parametrize(
-    ("distribution", "machine"), [("leap15", "aarch64"), ("ubuntu1604", "x86_64"), ("rhel9", "riscv64")]
-)
+@run_each(("distribution", "machine"), [("leap15", "aarch64"), ("ubuntu1604", "x86_64"), ("rhel9", "riscv64")])
 def test_no_repository(distribution: str, machine: str) -> None:
     assert catalogue.find_cuda_repository(distribution, machine) is None
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.catalog import find_symptom
 from gpuprov.catalog.verdicts import judge_sxid
 from gpuprov.catalog.xids import find_resolution, read_xids_file
 from gpuprov.explain import explain, in_text
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("words", "key"),
     [
         ("802", "fabric-not-ready"),
@@ -74,7 +73,7 @@ def test_every_resolution_of_an_xid_is_known() -> None:
     assert len(named) == sum(len(one.xids) for one in read_xids_file().xids), "an Xid stands twice"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("words", "cause", "fix"),
     [
         ("SXid 12028", "SXid 12028, egress nonposted PRIV error.", "Restart the virtual machine"),
@@ -101,7 +100,7 @@ def test_each_sxid_has_one_row() -> None:
     assert {*known.always_fatal} <= known.names.keys()
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("number", "text", "action", "words"),
     [
         (11004, "Non-fatal, Link 3 ingress invalid ACL", "reboot", "Check the routes"),

@@ -13,6 +13,7 @@ import pytest
 
 from gpuprov.core import terminal
 from tests.commands import spawn as gpuprov
+from tests.rows import run_each
 from tests.test_cli import ROOT
 
 pytestmark = pytest.mark.install
@@ -76,7 +77,7 @@ def test_an_apply_goes_on_when_nobody_reads_it(tmp_path: Path) -> None:
     assert status == 0
 
 
-@pytest.mark.parametrize("words", ["catalog gpus", "explain 802", "schema", "--help", "catalog --help"])
+@run_each("words", ["catalog gpus", "explain 802", "schema", "--help", "catalog --help"])
 def test_a_closed_pipe_is_status_0_without_noise(words: str) -> None:
     command = f"{{ {sys.executable} -m gpuprov {words}; echo status $? >&2; }} | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False, cwd=ROOT)

@@ -14,6 +14,7 @@ import yaml
 from click.testing import CliRunner
 
 from gpuprov.cli import cli
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install  # other projects' programs
 
@@ -100,7 +101,7 @@ def test_a_script_is_one_and_bakes_by_options_that_exist(name: str, tmp_path: Pa
         command.make_context("bake", words[1:], parent=context)
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
+@run_each("name", SCRIPTS)
 def test_a_script_is_for_users_to_start(name: str) -> None:
     assert (FOLDER / name).stat().st_mode & 0o111
 

@@ -102,7 +102,7 @@ def test_another_spec_is_no_drift_of_the_host() -> None:
     assert "1 the spec has changed since" in purged.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("outputs", "state"),
     [
         ({"receipt": ""}, "never applied"),

@@ -138,7 +138,7 @@ def test_a_file_that_is_nested_deep_is_no_fault_of_ours() -> None:
     assert engine_files.with_default(deep, "crio", "crun") == deep
 
 
-@pytest.mark.parametrize("original", ["", "\n", "not toml ["])
+@run_each("original", ["", "\n", "not toml ["])
 def test_a_file_without_anything_to_keep_is_nvidia_ctks(original: str) -> None:
     assert engine_files.with_imports(original, "version = 2\n") == "version = 2\n"
 
@@ -175,7 +175,7 @@ def test_dockerd_starts_with_one_default_runtime_only() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("key", "flag", "told"),
     [
         ("hosts", "-H", "hosts, and docker.service gives dockerd -H: it does not start with both"),
@@ -264,7 +264,7 @@ monitor_path = "{}"
 """
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("monitor", "told"),
     [(CONMON, ["runtime nvidia has no monitor_path, which crun has"]), ("/usr/bin/conmon", []), ("conmon", [])],
 )
@@ -286,7 +286,7 @@ def test_crios_monitor_is_that_of_its_own_runtime(monitor: str, told: list[str])
     assert engine_files.with_needed({}, "crio", False, engines.runtimes("crio", engine)) == {}
 
 
-@pytest.mark.parametrize("plugin", engines.CRI)
+@run_each("plugin", engines.CRI)
 def test_the_runtime_is_found_in_every_version_of_the_configuration(plugin: str) -> None:
     section = {
         "enable_cdi": True,

@@ -3,10 +3,9 @@ one."""
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.catalog.symptoms import list_symptoms
 from gpuprov.explain import Explanation, explain, in_text
+from tests.rows import run_each
 
 REFUSED = "[5.55] NVRM: installed in this system requires use of the NVIDIA open kernel modules."
 JOINED = "NVRM: The NVIDIA GPU 0000:02:00.0 (PCI ID: 10de:2c58) " + REFUSED.partition("NVRM: ")[2]
@@ -29,7 +28,7 @@ def causes(lines: list[tuple[str, str]]) -> list[str]:
     return [text for title, text in lines if title in ("cause", "or")]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("message", "every"),
     [
         ("No devices found", STARTS_NONE),
@@ -60,7 +59,7 @@ def test_a_line_alone_has_every_cause(message: str, every: list[str]) -> None:
         assert all(text for title, text in lines if title in ("check", "fix"))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("log", "message", "cause", "fix"),
     [
         ([REFUSED, FAILED, NONE], NONE, "on Blackwell", "kernel_modules: open"),
@@ -97,7 +96,7 @@ def test_a_message_is_not_answered_by_another_that_has_its_words() -> None:
     assert [one.name for one in explain("No devices were found")] == ["No devices were found | No devices found"]
 
 
-@pytest.mark.parametrize("message", ["No devices found", "No NVIDIA GPU found"])
+@run_each("message", ["No devices found", "No NVIDIA GPU found"])
 def test_a_line_of_missing_gpus_is_told_with_what_decides(message: str) -> None:
     checks = [text for title, text in told(explain(message), message) if title == "check"]
     assert "lspci -nn -d 10de:" in checks[0]

@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 import tracemalloc
 
-import pytest
-
 from gpuprov.catalog.context import fold
 from gpuprov.catalog.signatures import find_held, list_signatures
 from gpuprov.catalog.symptoms import list_symptoms
@@ -14,6 +12,7 @@ from gpuprov.explain import in_stream
 from gpuprov.explain.choosing import BLOCK, chosen
 from gpuprov.explain.messages import symptoms_in
 from tests.explain.corpus import lines
+from tests.rows import run_each
 
 FILLER = b"Nov 28 10:00:00 node1 systemd[1]: Started Session 17 of user root.\n"
 LOST = b"NVRM: Xid (PCI:0000:3b:00): 79, pid=0, GPU has fallen off the bus.\n"
@@ -41,7 +40,7 @@ def test_a_log_is_read_in_little_memory_and_to_its_end() -> None:
     assert peak < 1 << 19
 
 
-@pytest.mark.parametrize("before", [0, 1, BLOCK // len(FILLER) - 1, BLOCK // len(FILLER), 3 * BLOCK // len(FILLER)])
+@run_each("before", [0, 1, BLOCK // len(FILLER) - 1, BLOCK // len(FILLER), 3 * BLOCK // len(FILLER)])
 def test_each_message_is_counted_once_wherever_it_stands(before: int) -> None:
     log = (FILLER * before + LOST) * 3 + FILLER * 100
     (xid, *_) = symptoms_in(io.BytesIO(log))

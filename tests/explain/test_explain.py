@@ -17,6 +17,7 @@ from gpuprov.explain import Explanation, _symptom, explain, fields, in_stream, i
 from gpuprov.explain.messages import symptoms_in
 from gpuprov.facts.probes.kernel.kernel_log import Event
 from tests.explain.test_threads import THREADS
+from tests.rows import run_each
 
 
 def only(kind: str, words: str) -> Explanation:
@@ -24,7 +25,7 @@ def only(kind: str, words: str) -> Explanation:
     return found
 
 
-@pytest.mark.parametrize("name", list(BY_NAME))
+@run_each("name", list(BY_NAME))
 def test_capabilities(name: str) -> None:
     answer = only("capability", name)
     lines = dict(answer.lines)
@@ -36,7 +37,7 @@ def test_capabilities(name: str) -> None:
         assert lines[f"check {check.id}"] == check.description
 
 
-@pytest.mark.parametrize("name", list(BY_NAME))
+@run_each("name", list(BY_NAME))
 def test_fields(name: str) -> None:
     for field in fields.fields(name):
         answer = only("field", ".".join(field.path))
@@ -61,7 +62,7 @@ def paths(kind: shape.Type) -> set[tuple[str, ...]]:
     return found
 
 
-@pytest.mark.parametrize("name", list(BY_NAME))
+@run_each("name", list(BY_NAME))
 def test_no_field_of_the_model_is_left_out(name: str) -> None:
     assert {field.path[1:] for field in fields.fields(name)} == paths(shape.type_info(BY_NAME[name].fragment))
 
@@ -69,7 +70,7 @@ def test_no_field_of_the_model_is_left_out(name: str) -> None:
 PROVE_ROCE = "rdma.roce_settings, rdma.roce_alone, rdma.roce_ways, rdma.files, rdma.enabled, rdma.active"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("words", "name", "told"),
     [
         ("rdma.roce.pfc", "rdma.roce.pfc", {"allowed": "a list: 0, 1, 2, 3, 4, 5, 6, 7, none", "default": "[]"}),
@@ -104,7 +105,7 @@ def test_a_name_that_several_blocks_have_gets_all_answers_the_least_deep_first()
     assert "nvidia_driver.version" in names[:-1]
 
 
-@pytest.mark.parametrize("name", list(BY_NAME))
+@run_each("name", list(BY_NAME))
 def test_checks(name: str) -> None:
     for check in BY_NAME[name].checks:
         lines = dict(only("check", check.id).lines)
@@ -128,7 +129,7 @@ def test_a_cause_that_is_inferred_says_so() -> None:
         assert bool(marked[one.key]) is (one.confidence != "confirmed"), one.key
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("words", "cause"),
     [
         ("802", "NVSwitch fabric"),
@@ -150,7 +151,7 @@ def test_symptoms(words: str, cause: str) -> None:
     assert lines["fix"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("words", "causes"),
     [
         ("Unknown symbol ib_register_peer_memory_client", ["has no peer memory", "against another OFED"]),
@@ -174,7 +175,7 @@ def test_what_the_kernel_says_of_peer_memory_means_what_verify_says(words: str, 
         assert lines["check"]
 
 
-@pytest.mark.parametrize("message", read_gpudirect_file().messages, ids=lambda message: message.key)
+@run_each("message", read_gpudirect_file().messages, ids=lambda message: message.key)
 def test_explain_and_verify_find_the_same_message_in_a_log_line(message: Message) -> None:
     for signature in message.signatures:
         line = f"[   12.345678] nvidia_peermem: {signature}"
@@ -182,7 +183,7 @@ def test_explain_and_verify_find_the_same_message_in_a_log_line(message: Message
         assert [answer.name for answer in explain(line)] == [" | ".join(message.signatures)]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("pasted", "cause"),
     [
         ("RuntimeError: CUDA error: system not yet initialized", "NVSwitch fabric"),
@@ -205,7 +206,7 @@ def test_what_people_paste(pasted: str, cause: str) -> None:
     assert cause in dict(first.lines)["cause"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("number", "action"),
     [
         (79, "RESTART_BM: restart the host"),
@@ -278,7 +279,7 @@ def test_a_field_is_found_in_capitals() -> None:
     assert [answer.name for answer in explain("ACS")] == [answer.name for answer in explain("acs")] == ["pcie.acs"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("words", "hint"),
     [
         ("kernl", "did you mean kernel, rdma.kernel, kernel.files"),
@@ -323,9 +324,7 @@ def test_a_message_of_one_word_is_found_in_a_line_and_in_a_log() -> None:
         assert [one.name for one in explain(line)] == names, word
 
 
-@pytest.mark.parametrize(
-    "word", ["XncclSystemError", "ncclSystemErrors", "FI_EFA_FORK_SAFE=1", "export FI_EFA_FORK_SAFE=1"]
-)
+@run_each("word", ["XncclSystemError", "ncclSystemErrors", "FI_EFA_FORK_SAFE=1", "export FI_EFA_FORK_SAFE=1"])
 def test_a_part_of_a_word_and_a_setting_are_no_message(word: str) -> None:
     with pytest.raises(GpuprovError):
         explain(f"worker 3: {word}")
@@ -340,7 +339,7 @@ def test_a_line_has_the_same_causes_by_itself_and_in_a_log() -> None:
         assert {one.name for one in in_text(line, "a log")} <= {one.name for one in explain(line)}, line
 
 
-@pytest.mark.parametrize(
+@run_each(
     "words",
     [
         "Authorization: Bearer {}",
@@ -381,7 +380,7 @@ NVLINK5 = [
 ]
 
 
-@pytest.mark.parametrize(("said", "asks"), NVLINK5)
+@run_each(("said", "asks"), NVLINK5)
 def test_line_of_nvlink5_says_itself_what_it_asks_for(said: str, asks: str) -> None:
     """As an argument, piped, and in a record; and nothing else stands beside it."""
     line = f"NVRM: Xid (PCI:0000:00:00): 149, {said}"

@@ -11,6 +11,7 @@ from gpuprov.catalog.symptoms import list_symptoms
 from gpuprov.core.errors import GpuprovError
 from gpuprov.explain import explain, in_text
 from gpuprov.explain.messages import symptoms_in
+from tests.rows import run_each
 
 FOREIGN = """\
 arecord: main:831: audio open error / capture device error: No such file or directory
@@ -158,7 +159,7 @@ def found(text: str) -> list[str]:
     return [one.key for one in find_symptom(text)] + [one.symptom.key for one in symptoms_in(text)]
 
 
-@pytest.mark.parametrize("before", ["{}", "Nov 28 10:00:00 gpu01 {}", "2026-11-28T10:00:00+00:00 nvidia-a100-3 {}"])
+@run_each("before", ["{}", "Nov 28 10:00:00 gpu01 {}", "2026-11-28T10:00:00+00:00 nvidia-a100-3 {}"])
 def test_a_foreign_line_is_unknown(before: str) -> None:
     lines = [before.format(line) for line in FOREIGN if before == "{}" or ": " in line]
     assert {line: keys for line in lines if (keys := found(line))} == {}
@@ -169,7 +170,7 @@ def test_a_foreign_line_is_unknown(before: str) -> None:
             in_text(line, "a log")
 
 
-@pytest.mark.parametrize("name", TEXTS)
+@run_each("name", TEXTS)
 def test_a_text_of_other_matters_is_unknown(name: str) -> None:
     assert [one.symptom.key for one in symptoms_in(TEXTS[name])] == []
 
@@ -203,7 +204,7 @@ def test_a_gpu_by_its_address_is_one_whoever_has_it() -> None:
     assert "gpu-lost" in found(lost.replace("vfio-pci", "nvidia"))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("line", "key"),
     [
         ("2024/01/04 07:43:58 Incompatible platform detected", "kubernetes-nvml"),
@@ -217,7 +218,7 @@ def test_a_message_that_is_the_whole_line_needs_nothing_beside_it(line: str, key
     assert set(found(line)) == {key}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "old", "new", "key"),
     [
         ("a healthy upgrade of a kernel", "...done.", "...fail!", "dkms-build-failed"),

@@ -7,6 +7,7 @@ import pytest
 from gpuprov.catalog.instances import index_by_type
 from gpuprov.core.errors import GpuprovError
 from gpuprov.explain import Explanation, explain
+from tests.rows import run_each
 
 
 def explain_one(word: str) -> Explanation:
@@ -32,7 +33,7 @@ def test_every_instance_type_is_known() -> None:
     assert {name for name in index_by_type() if explain_one(name).kind != "instance type"} == set()
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("word", "kind", "name"),
     [
         ("NVIDIA-H100-80GB-HBM3", "GPU", "H100-SXM5-80GB"),
@@ -61,7 +62,7 @@ def test_each_answer_says_where_to_go_on() -> None:
     assert 'gpuprov explain "Xid 79"' in dict(explain_one("xid").lines)["means"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("word", "hint"),
     [
         ("p4d.24xlarg", "did you mean p4d.24xlarge"),

@@ -14,6 +14,7 @@ import yaml
 from gpuprov.explain import explain
 from gpuprov.explain.messages import symptoms_in
 from tests.explain import whole_logs
+from tests.rows import run_each
 
 
 class HealthyLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -38,7 +39,7 @@ def test_there_are_many_kinds_each_with_its_address() -> None:
     assert all(one.source.startswith("https://") for one in LOGS)
 
 
-@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.name)
+@run_each("log", LOGS, ids=lambda log: log.name)
 def test_a_log_of_a_program_that_is_well_is_silent(log: HealthyLog) -> None:
     assert keys("\n".join(log.lines)) == []
 
@@ -47,7 +48,7 @@ def test_all_of_them_together_are_silent() -> None:
     assert keys("\n".join(line for log in LOGS for line in log.lines)) == []
 
 
-@pytest.mark.parametrize("log", LOGS, ids=lambda log: log.name)
+@run_each("log", LOGS, ids=lambda log: log.name)
 def test_a_message_of_a_host_that_is_well_is_answered_by_itself_only(log: HealthyLog) -> None:
     """It is silent with a line beside it, and says then, too, what a line beside it reports."""
     other = "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus."

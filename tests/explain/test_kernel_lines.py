@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.catalog import find_symptom
 from gpuprov.explain import in_text
 from gpuprov.explain.choosing import _words as words
 from gpuprov.explain.messages import symptoms_in
 from tests.capabilities.asking import ask
 from tests.capabilities.health_host import BOOT, NOW, log
+from tests.rows import run_each
 
 PORT = "pcieport 0000:00:01.0: "
 PCIE, KERNEL = "health.pcie_errors", "health.kernel"
@@ -47,13 +46,13 @@ EXPLAINED = [
 ]
 
 
-@pytest.mark.parametrize(("line", "key"), EXPLAINED)
+@run_each(("line", "key"), EXPLAINED)
 def test_a_line_is_explained_by_itself_and_in_a_log(line: str, key: str) -> None:
     assert [found.key for found in find_symptom(line)] == [key]
     assert [seen.symptom.key for seen in symptoms_in(f"Dec 02 09:56:04 node1 kernel: {line}\n")] == [key]
 
 
-@pytest.mark.parametrize(("line", "check", "key"), JUDGED)
+@run_each(("line", "check", "key"), JUDGED)
 def test_it_has_the_advice_of_the_check_that_judges_it(line: str, check: str, key: str) -> None:
     outcome = ask(check, None, kernel_log=log(line, first=BOOT + 2, at=NOW - 3600))
     assert outcome.status == "fail"

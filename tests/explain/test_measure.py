@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from gpuprov.catalog.context import fold
 from gpuprov.catalog.signatures import MANY, find_held
 from gpuprov.catalog.symptoms import list_symptoms
@@ -14,6 +12,7 @@ from gpuprov.explain import explain
 from gpuprov.explain.messages import symptoms_in
 from tests.explain.corpus import Line, lines, may_be_held_out
 from tests.explain.measure import PARTS, judge, summarize
+from tests.rows import run_each
 
 WRITTEN, ASIDE, FRESH, THIN, NEWEST, KINDS, SOURCES, FIRST, LATEST, FAMILIES, FORUMS = PARTS.values()
 LIMITS = Path(__file__).parents[2] / "docs/explanation/limits.md"
@@ -44,14 +43,14 @@ def test_lines_by_which_the_catalogue_is_written_have_answers_that_it_has() -> N
     assert [(line.line, line.answer) for line in WRITTEN if not known & set(line.answer)] == []
 
 
-@pytest.mark.parametrize("piped", [False, True])
+@run_each("piped", [False, True])
 def test_the_figure_of_those_set_aside(piped: bool) -> None:
     found = verdicts(ASIDE, piped=piped)
     assert found["right"] / len(ASIDE) >= 0.94
     assert found["wrong"] / len(ASIDE) <= 0.01
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("those", "right", "wrong"),
     [
         (FRESH, 0.83, 0.012),
@@ -94,7 +93,7 @@ def test_a_message_that_names_what_another_leaves_open_is_answered() -> None:
     assert [(row.symptom.key, "*" in row.signature.text) for row in other] == [("module-not-found", True)]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("line", "key"),
     [
         ("RuntimeError: CUDA driver error: 209", "cuda-no-kernel-image"),
@@ -109,7 +108,7 @@ def test_an_error_of_cuda_is_known_in_the_words_of_any_program(line: str, key: s
     assert find_held(fold(line))[0].symptom.key == key
 
 
-@pytest.mark.parametrize(
+@run_each(
     "line",
     ["app: error 209: out of memory", "Nov 28 10:00:00 gpu01 app: operation not permitted", "cuda 12.4 installed: 2"],
 )
@@ -137,7 +136,7 @@ def test_lines_that_only_follow_from_others_come_last_in_a_log() -> None:
     assert any(found)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("line", "words"),
     [
         ("[launch.py:322:sigkill_handler] ['/usr/bin/python3'] exits with return code = -9", "killed by signal 9"),
@@ -157,7 +156,7 @@ def test_a_line_decides_which_cause_of_its_message_comes_first(line: str, words:
     assert lines["or"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("line", "key"),
     [
         ("failed call to cuInit: CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected", "cuda-no-device"),

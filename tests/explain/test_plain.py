@@ -14,6 +14,7 @@ from gpuprov.catalog.symptoms import list_symptoms
 from gpuprov.explain import explain, in_text
 from gpuprov.explain.messages import symptoms_in
 from gpuprov.explain.plain import read_plain
+from tests.rows import run_each
 
 LINES = {
     "libibverbs: Warning: couldn't stat '/sys/class/infiniband/mlx5_7'.": "rdma-no-devices",
@@ -47,7 +48,7 @@ def test_a_coloured_line_is_known_pasted_and_in_a_log(line: str, form: str) -> N
     assert first(FORMS[form].format(line)) == {keys(line)[0]}
 
 
-@pytest.mark.parametrize("line", LINES)
+@run_each("line", LINES)
 def test_a_line_in_json_or_of_a_web_page_is_known(line: str) -> None:
     known = {keys(line)[0]}
     record = json.dumps({"log": f"\x1b[31m{line}\n", "stream": "stderr"})
@@ -71,7 +72,7 @@ def test_a_line_that_a_terminal_broke_is_known_by_the_whole() -> None:
         assert {explain("\n".join(pieces))[0].name} == known
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("line", "english"),
     [
         ("bash: nvidia-smi: Kommando nicht gefunden.", "bash: nvidia-smi: command not found"),

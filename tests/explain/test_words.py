@@ -8,20 +8,21 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog.terms import read_terms_file
 from gpuprov.core.errors import GpuprovError
 from gpuprov.explain import explain
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize("name", list(BY_NAME))
+@run_each("name", list(BY_NAME))
 def test_a_capability_is_known_in_any_case(name: str) -> None:
     for word in (name.upper(), name.title()):
         assert ("capability", name) in [(one.kind, one.name) for one in explain(word)]
 
 
-@pytest.mark.parametrize("word", ["cGPU", "MIG", "MPS"])
+@run_each("word", ["cGPU", "MIG", "MPS"])
 def test_a_capability_as_people_write_it(word: str) -> None:
     assert explain(word)[0].kind == "capability"
 
 
-@pytest.mark.parametrize("term", read_terms_file().terms, ids=lambda term: term.key)
+@run_each("term", read_terms_file().terms, ids=lambda term: term.key)
 def test_a_term_is_known_in_any_case_and_is_nothing_else(term) -> None:  # type: ignore[no-untyped-def]
     for word in (term.key, term.key.lower(), *term.also):
         answer = explain(word)[0]
@@ -31,7 +32,7 @@ def test_a_term_is_known_in_any_case_and_is_nothing_else(term) -> None:  # type:
         assert not [one for one in explain(word) if one.kind == "symptom"], word
 
 
-@pytest.mark.parametrize("word", ["on", "failed", "open", "error", "device", "transport", "nvidia-smi topo -m"])
+@run_each("word", ["on", "failed", "open", "error", "device", "transport", "nvidia-smi topo -m"])
 def test_a_word_and_a_command_that_are_no_message_are_unknown(word: str) -> None:
     with pytest.raises(GpuprovError, match="nothing is known of"):
         explain(word)

@@ -96,7 +96,7 @@ def test_only_what_differs_from_the_defaults_is_written() -> None:
     assert spec["nvidia_driver"] == {"version": "535.261.03", "kernel_modules": "open", "hold": False}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("functions", "message"),
     [
         (H100 + B200, "gpu: 2 GPUs of several or unknown models; a spec names one"),

@@ -12,6 +12,7 @@ from gpuprov.host_code.driver import aside, dkms, in_place
 from gpuprov.host_code.driver.dkms import Failed, Source
 from tests import here
 from tests.host_code.modules import on_host, step
+from tests.rows import run_each
 
 KERNEL = "6.8.0-999-gpuprov"
 NAME = f"linux-modules-nvidia-580-server-{KERNEL}"
@@ -265,7 +266,7 @@ def test_check_mode_says_which_kernels_lack_modules(host: Path, ask: Any) -> Non
         assert not ask(state, check=True)["changed"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("message", "fix"),
     [
         ("write error: No space left on device", "df -h /tmp"),

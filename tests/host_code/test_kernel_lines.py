@@ -6,8 +6,6 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from gpuprov.host_code.kernel_lines import JOINED, join_messages
 from tests.rows import run_each
 
@@ -76,7 +74,7 @@ def test_what_is_no_such_message_stays(text: str) -> None:
     assert list(join_messages(text.splitlines())) == text.splitlines()
 
 
-@pytest.mark.parametrize("awk", [row for row in SHELLS if shutil.which(row[0])], ids=" ".join)
+@run_each("awk", [row for row in SHELLS if shutil.which(row[0])], ids=" ".join)
 def test_the_shell_reads_them_alike(awk: list[str]) -> None:
     for text in (*(row[0] for row in ROWS), *APART):
         command = JOINED.replace("awk", " ".join(awk), 1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.host_code import source_files, sources
 from tests.rows import run_each
 
@@ -72,7 +70,7 @@ def test_what_we_write_is_what_we_read() -> None:
     assert rows(gpuprov_cuda_sources=suites)[0].components == ["main", "extra"]
 
 
-@pytest.mark.parametrize(("signed", "packages", "index"), [("packages", 1, 0), ("index", 0, 1), ("both", 1, 1)])
+@run_each(("signed", "packages", "index"), [("packages", 1, 0), ("index", 0, 1), ("both", 1, 1)])
 def test_a_dnf_source_always_checks_something(signed: str, packages: int, index: int) -> None:
     text = sources.format_text({**DNF, "signed": signed}, "redhat")
     assert (
@@ -160,7 +158,7 @@ def test_a_host_that_has_it_needs_nothing() -> None:
     assert planned["source"]["before"] == planned["source"]["text"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     "changed", [{"key": "NEW\n"}, {"url": "https://mirror.example/"}, {"suite": "stable", "components": ["main"]}]
 )
 def test_a_host_that_has_something_else_gets_it(changed: sources.Source) -> None:
@@ -183,9 +181,7 @@ def test_two_capabilities_share_one_file() -> None:
     assert "gpuprov-cuda.sources has" in other["problem"]
 
 
-@pytest.mark.parametrize(
-    ("line", "imports"), [("", True), ("@rpmkey 63bf863cc-1\n", True), ("@rpmkey 3bf863cc-62589a51\n", False)]
-)
+@run_each(("line", "imports"), [("", True), ("@rpmkey 63bf863cc-1\n", True), ("@rpmkey 3bf863cc-62589a51\n", False)])
 def test_rpm_must_know_the_key(line: str, imports: bool) -> None:
     fingerprint = "EB693B3035CD5710E231E123A4B469963BF863CC"
     planned = sources.plan(line + has(DNF, "redhat"), DNF, "KEY\n", [fingerprint], "redhat")

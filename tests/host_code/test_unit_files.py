@@ -22,7 +22,7 @@ from tests.rows import run_each
 UNIT = "[Unit]\nDescription=x\n[Service]\nExecStart=/usr/bin/python3 -B -m mig boot\nEnvironment=A=1\n"
 
 
-@pytest.mark.parametrize(("wanted_by", "state"), [("multi-user.target", "enabled"), ("", "disabled")])
+@run_each(("wanted_by", "state"), [("multi-user.target", "enabled"), ("", "disabled")])
 def test_an_init_script_starts_at_a_boot_where_a_target_wants_its_unit(wanted_by: str, state: str) -> None:
     """systemctl shows its unit as generated in either case; is-enabled asks the links in /etc/rc?.d, and so does the
     generator."""

@@ -20,6 +20,7 @@ from gpuprov.export import Exported
 from gpuprov.init import Draft, Group, hosts, judged, questions
 from gpuprov.init.written import written
 from tests.export.test_export import FULL, exported
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install
 SAMPLES = Path(__file__).parent / "samples"
@@ -211,7 +212,7 @@ def test_each_block_has_its_meaning_above_it_and_notes_stay_comments() -> None:
     assert len(lines) < 300
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("given", "model", "count"),
     [("ecs.gn7-c13g1.13xlarge", "A100-SXM4-40GB", 4), ("p5.48xlarge", "H100-SXM5-80GB", 8), ("L40S", "L40S", 1)],
 )
@@ -220,7 +221,7 @@ def test_an_instance_type_brings_its_count(given: str, model: str, count: int) -
     assert group.spec["gpu"] == {"model": model, "count": count}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("words", "gpu"),
     [
         (("--gpu", "GeForce RTX 3090:4"), {"model": "RTX3090", "count": 4}),

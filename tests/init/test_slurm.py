@@ -10,6 +10,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import Unreadable
 from gpuprov.init import judged, slurm
 from gpuprov.init.hostlist import expanded
+from tests.rows import run_each
 
 SAMPLES = Path(__file__).parent / "samples"
 
@@ -109,7 +110,7 @@ def test_names_are_data(tmp_path: Path) -> None:
     assert len(judged(draft)[1].pairs) == 1
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "names"),
     [
         ("gpu[01-03,7]", ["gpu01", "gpu02", "gpu03", "gpu7"]),
@@ -122,7 +123,7 @@ def test_lists_of_hosts(text: str, names: list[str]) -> None:
     assert expanded(text) == names
 
 
-@pytest.mark.parametrize("text", ["a[1-", "a[1-999999]", "a[3-1]", "a[x]", "a[0-999][0-999]", "a[1][1][1][1]"])
+@run_each("text", ["a[1-", "a[1-999999]", "a[3-1]", "a[x]", "a[0-999][0-999]", "a[1][1][1][1]"])
 def test_lists_that_are_none_or_too_long(text: str) -> None:
     with pytest.raises(Unreadable):
         expanded(text)

@@ -16,6 +16,7 @@ from gpuprov.inventory import load
 from gpuprov.inventory.sources import MOST_FILES, explain_wrong_folder
 from gpuprov.spec.problem import SpecError
 from tests.inventory.files import GOOD, lay
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install
 
@@ -61,7 +62,7 @@ def test_the_home_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not (tmp_path / "mark").exists()
 
 
-@pytest.mark.parametrize("path", "/ /etc /usr /usr/bin /bin /sbin /var /var/lib /dev /proc /sys /tmp /home".split())
+@run_each("path", "/ /etc /usr /usr/bin /bin /sbin /var /var/lib /dev /proc /sys /tmp /home".split())
 def test_folders_of_the_system_are_no_inventories(path: str) -> None:
     assert explain_wrong_folder(path) == "it is a folder of the system"
 

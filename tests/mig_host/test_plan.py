@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.host_code.mig.layout import Instance, Target
 from tests.mig_host.on_host import A100, H100, card, plan, present, user
 from tests.rows import run_each
@@ -121,7 +119,7 @@ def test_places_that_are_not_known_before_mig_is_on() -> None:
     assert made.steps()[1].endswith("create its instances")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("instances", "text"),
     [
         ((Instance("3g.20gb"),), "has no MIG profile 3g.20gb; it has: 1g.10gb"),

@@ -357,7 +357,7 @@ def test_a_long_message_keeps_its_fix() -> None:
     assert len(failure.message) <= 700
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("said", "told"),
     [
         ("", "the connection was cut: ssh, its sshd or its shell there was ended"),

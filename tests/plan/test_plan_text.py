@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-import pytest
 
 from gpuprov import plan as planning
 from gpuprov.capabilities.mig.partitions import Partition
@@ -251,7 +250,7 @@ def test_a_pipe_gets_whole_lines() -> None:
     assert f"  nvidia_driver: {why}\n" in told, "so that grep finds what it is asked for"
 
 
-@pytest.mark.parametrize("width", [40, 80])
+@run_each("width", [40, 80])
 def test_no_word_is_broken(width: int) -> None:
     names_ = [f"libnvidia-{part}-580-server" for part in ("cfg1", "compute", "decode", "encode", "extra", "gl")]
     changes = tuple(Item(kind="package", name=name, before="580.1-1", after="570.2-1") for name in names_)

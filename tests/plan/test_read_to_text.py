@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from gpuprov import plan as planning
 from gpuprov.capabilities import BY_NAME
 from gpuprov.facts.probes.base import Facts, Output
@@ -22,6 +20,7 @@ from tests.capabilities import mig_host as mh
 from tests.capabilities.asking import facts, good
 from tests.capabilities.test_fabric_manager_desired import MISSING
 from tests.capabilities.test_host import CENTOS, FOCAL
+from tests.rows import run_each
 
 NOW = datetime(2026, 1, 3, 1, 0, tzinfo=UTC)
 SEVEN = {"layout": [{"gpus": "all", "instances": {"1g.10gb": 7}}]}
@@ -57,9 +56,7 @@ def test_a_plan_beside_a_driver_that_stays_names_the_fabric_managers_package() -
     assert "    + 2 packages: nvidia-fabricmanager-535 535.261.03-1, nvidia-modprobe newest\n" in told
 
 
-@pytest.mark.parametrize(
-    ("release", "name"), [(FOCAL, "Ubuntu 20.04.6 LTS, which gpuprov reads"), (CENTOS, "CentOS Linux 7 (Core)")]
-)
+@run_each(("release", "name"), [(FOCAL, "Ubuntu 20.04.6 LTS, which gpuprov reads"), (CENTOS, "CentOS Linux 7 (Core)")])
 def test_a_host_that_is_only_read_is_refused_by_one_message(release: str, name: str) -> None:
     """Whatever else its old Python and its packages would be refused for."""
     told = planned({"nvidia_driver": {}, "kernel": {}}, os_release=release, python="")

@@ -28,6 +28,7 @@ from gpuprov.jobs.model import HostResult, Job
 from gpuprov.pull import bundles, cloud_init, program
 from tests.here import PLUGINS
 from tests.pull.site import Site
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install
 
@@ -145,7 +146,7 @@ def test_the_oldest_python_is_that_of_the_project() -> None:
     assert told == ">={}.{}".format(*bundles.OLDEST_PYTHON)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "fits"),
     [
         ("a-1-py3-none-any.whl", True),

@@ -21,6 +21,7 @@ from gpuprov.verify.evaluate import ResultStatus
 from tests import documents
 from tests.rehearse import stage
 from tests.rehearse.stage import Noting, pair, scripted
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install
 
@@ -72,7 +73,7 @@ CASES: list[tuple[str, list[tuple[str, ResultStatus, dict[str, Any]]], str, str,
 ]
 
 
-@pytest.mark.parametrize(("name", "results", "act", "verdict", "code"), CASES, ids=[case[0] for case in CASES])
+@run_each(("name", "results", "act", "verdict", "code"), CASES, ids=[case[0] for case in CASES])
 def test_what_goes_wrong_is_told_at_its_act(
     name: str, results: list[tuple[str, ResultStatus, dict[str, Any]]], act: str, verdict: str, code: int
 ) -> None:

@@ -3,13 +3,12 @@ known."""
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.catalog.recipes import Recipe, recipes, spec_of
 from gpuprov.fleet.specs import judge
 from gpuprov.rehearse.model import Options
 from gpuprov.rehearse.shape import plan_shapes
 from gpuprov.spec.model import RawHost
+from tests.rows import run_each
 
 SYSCTL = "kernel.sysctl "
 ACS = "pcie.acs rdma_topo"
@@ -48,7 +47,7 @@ WARNED = {key: [("gpudirect_rdma", "topology_check")] for key in ("gb300-nvl72-i
 """Some such machines need topology_check: allow, and no source says that these do."""
 
 
-@pytest.mark.parametrize("recipe", recipes(), ids=lambda recipe: recipe.key)
+@run_each("recipe", recipes(), ids=lambda recipe: recipe.key)
 def test_a_recipe_can_be_rehearsed(recipe: Recipe) -> None:
     fleet = judge([RawHost(name="node01", values=spec_of(recipe))])
     assert [warning.path for warning in fleet.warnings] == WARNED.get(recipe.key, [])

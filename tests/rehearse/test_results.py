@@ -7,8 +7,6 @@ from pathlib import Path
 from unittest import mock
 from xml.etree import ElementTree
 
-import pytest
-
 import gpuprov.simulate.hosts  # which the command imports late
 import gpuprov.simulate.tools  # noqa: F401
 from gpuprov.capabilities.rdma.fragment import Rdma
@@ -22,6 +20,7 @@ from gpuprov.report import html, junit
 from gpuprov.spec.kernel import Kernel
 from gpuprov.verify.verify import verdict
 from tests.rehearse.stage import Noting, pair, scripted
+from tests.rows import run_each
 
 
 def rehearsed(*names: str) -> Rehearsed:
@@ -48,7 +47,7 @@ def test_a_failed_apply_is_on_the_page_and_in_the_test_cases() -> None:
     assert "unchanged" not in text
 
 
-@pytest.mark.parametrize(("name", "check"), [("broken", "rehearsal.bring_up"), ("lost", "rehearsal.reboot")])
+@run_each(("name", "check"), [("broken", "rehearsal.bring_up"), ("lost", "rehearsal.reboot")])
 def test_a_host_that_does_not_come_up_is_unreachable(name: str, check: str) -> None:
     told = list_results(rehearsed(name))
     assert [one.check for one in told if one.status == "unreachable"] == [check]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpuprov.capabilities.cgpu.fragment import Cgpu
 from gpuprov.capabilities.hpc.fragment import Hpc
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
@@ -26,6 +24,7 @@ from gpuprov.simulate.host import NAME
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import GpuSpec
 from tests.rehearse.stage import pair
+from tests.rows import run_each
 
 EXAMPLE = Path(__file__).parents[2] / "inventories" / "example" / "inventory.yaml"
 
@@ -83,7 +82,7 @@ def test_more_gpus_than_the_mock_has() -> None:
     assert any("8 of 16 GPUs" in note for note in shape.notes)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("model", "count", "nvswitch", "gpus"),
     [
         ("H100-SXM5-80GB", 4, 0, 4),
@@ -100,7 +99,7 @@ def test_gpus_and_their_switches(model: str, count: int | None, nvswitch: int, g
     assert found.gpu.count == gpus
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("version", "distribution", "driver"),
     [("535", "debian12", ""), ("any", "debian12", ""), ("580", "debian12", "580"), ("535", "debian13", "535"),
      ("550", "debian13", ""), ("570.133.20", "debian12", "570.133.20")],
@@ -109,7 +108,7 @@ def test_a_driver_that_the_distribution_lacks_is_a_stand_in(version: str, distri
     assert described(gpu("L40S", 1, version), distribution=distribution).driver == driver
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("source", "distribution", "repositories"),
     [
         ("nvidia", "debian12", ("distribution", "nvidia")),
@@ -143,7 +142,7 @@ def test_the_inventory_and_the_command_line_have_the_last_word() -> None:
     assert described(given, kind="container").kind == "container"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("variable", "message", "hint"),
     [
         ({"hca": 8}, "gpu01: simulated_host: Object contains unknown field `hca`", "hcas"),
@@ -190,7 +189,7 @@ def test_a_gpu_that_the_driver_can_run_stands_in() -> None:
     assert described(pair("gpu01", capabilities={"persistence": Persistence()})).gpu
 
 
-@pytest.mark.parametrize("host", ["GPU_01.example.com", "x" * 80, "10.0.0.1", "gpu@rack+3", "-"])
+@run_each("host", ["GPU_01.example.com", "x" * 80, "10.0.0.1", "gpu@rack+3", "-"])
 def test_names_are_host_names_and_unique(host: str) -> None:
     other = f"{host}%other"
     made = plan_shapes(
@@ -201,7 +200,7 @@ def test_names_are_host_names_and_unique(host: str) -> None:
     assert all(NAME.fullmatch(name) for name in names), names
 
 
-@pytest.mark.parametrize("model", STAND_INS)
+@run_each("model", STAND_INS)
 def test_stand_ins_are_in_the_catalogue(model: str) -> None:
     assert find_gpu(model)
 
@@ -225,7 +224,7 @@ def test_what_no_simulated_host_has_is_left_out() -> None:
         assert any(entry.startswith(words) for entry in made.left_out), words
 
 
-@pytest.mark.parametrize(("kind", "kept"), [("container", 2), ("machine", 4)])
+@run_each(("kind", "kept"), [("container", 2), ("machine", 4)])
 def test_settings_of_the_machine_below_a_container_are_left_out(kind: Kind, kept: int) -> None:
     sysctl: dict[str, int | str] = {"net.ipv4.tcp_rmem": "4096 1 2", "net.core.somaxconn": 4096}
     sysctl |= {"vm.swappiness": 10, "net.core.rmem_max": 536870912}
@@ -246,7 +245,7 @@ def test_modules_of_a_build_host_are_built_by_the_simulated_host_itself() -> Non
     )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("model", "cpu", "kept"),
     [("GB200", "auto", Pcie()), ("H100-SXM5-80GB", "amd", Pcie(iommu="passthrough")), ("L40S", "arm", Pcie())],
 )

@@ -19,6 +19,7 @@ from gpuprov.simulate.engines_built import RELEASES
 from gpuprov.simulate.parts import engines
 from gpuprov.spec.model import Fragment, GpuSpec
 from tests.rehearse.stage import pair
+from tests.rows import run_each
 
 
 def toolkit(connection: dict[str, object] | None = None, **block: Any) -> Pair:
@@ -33,7 +34,7 @@ def one(given: Pair, **options: Any) -> Shape:
     return shape
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("runtimes", "containerd", "packaged"),
     [
         ([], RELEASES[0], ()),
@@ -65,7 +66,7 @@ def test_the_inventory_has_the_last_word_and_other_specs_get_none() -> None:
     assert (plain.containerd, plain.engines) == ("", ())
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "kept", "left"),
     [
         ({"runtimes": ["crio"]}, None, "container_toolkit: runtimes crio: no simulated host has it"),

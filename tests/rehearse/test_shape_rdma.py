@@ -22,6 +22,7 @@ from gpuprov.simulate import image
 from gpuprov.simulate.description import Description, Gpus
 from gpuprov.spec.model import Fragment, GpuSpec
 from tests.rehearse.stage import pair
+from tests.rows import run_each
 
 
 def given(block: Rdma, **more: Any) -> Pair:
@@ -34,7 +35,7 @@ def shape(of: Pair, **options: Any) -> Shape:
     return made
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "shown"),
     [
         (Rdma(fabric="infiniband"), (8, "infiniband", 400)),
@@ -106,7 +107,7 @@ def test_the_inventory_has_the_last_word() -> None:
     assert (made.description.hcas, made.description.rate) == (2, 800)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "kind", "why"),
     [
         (Rdma(fabric="soft"), "container", "it needs a kernel of the host's own; --kind machine"),
@@ -171,7 +172,7 @@ def test_hcas_bring_a_gpu_where_the_spec_names_none() -> None:
     assert made.description.hcas == 2
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "hcas"),
     [(Topology(hcas=4), 4), (Topology(rails="matched"), 8), (Topology(same_socket=True), 8), (Topology(), 0)],
 )

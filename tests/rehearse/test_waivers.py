@@ -28,6 +28,7 @@ from gpuprov.verify.evaluate import evaluate, probes_of
 from tests.capabilities import mig_host
 from tests.capabilities.asking import B200, BARE, H100, NO_GPU, NVSWITCH, PODMAN, facts, good, units
 from tests.rehearse.stage import result
+from tests.rows import run_each
 
 KNOWN = (
     Waiver(check="nouveau.running", kind="container", reason="the kernel is shared"),
@@ -41,7 +42,7 @@ def row(check: str, status: str, found: str = "found") -> Row:
     return Row(host="h", check=check, status=status, found=found, hint="fix it")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("given", "kind", "gpu", "part"),
     [
         (row("nouveau.running", "skip"), "container", True, "waived"),
@@ -82,14 +83,14 @@ def test_the_fix_of_what_is_not_proved_is_the_specs_where_there_is_one() -> None
     assert told[place + 1] == "  fix: fabric_manager: {} in the spec, unless another runs the Fabric Manager"
 
 
-@pytest.mark.parametrize("rows", [[], [row("nouveau.running", "skip")]])
+@run_each("rows", [[], [row("nouveau.running", "skip")]])
 def test_where_nothing_is_proved_nothing_is_green(rows: list[Row]) -> None:
     judged = judge(rows, "container", known=KNOWN)
     assert not judged.green
     assert list(waivers.complaints(judged)) == ["nothing was proved: no check passed"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("check", "status", "unproved"),
     [
         ("rdma.any", "n/a", 0),

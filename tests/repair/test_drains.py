@@ -85,7 +85,7 @@ def test_jobs_are_waited_for(
     assert scheduler.calls[-1] == "return gpu1 r1 True"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("by", "more"),
     [("slurm", ""), ("kubernetes", "--context 'site a' "), ("command", "--command '/opt/drain $GPUPROV_HOST' ")],
 )

@@ -56,9 +56,7 @@ def reached(*results: Result, lines: str = "", **answers: Answer) -> Reached:
     return Reached({"gpu1": host}, results=results or (of_log(),), lines=lines or log(GSP, at=CAME))
 
 
-@pytest.mark.parametrize(
-    ("text", "at"), [("now", NOW), ("10m", NOW - 600), ("2025-11-23T12:00:00+00:00", 1_763_899_200)]
-)
+@run_each(("text", "at"), [("now", NOW), ("10m", NOW - 600), ("2025-11-23T12:00:00+00:00", 1_763_899_200)])
 def test_a_reset_is_recorded_at_its_time_for_the_gpus_that_asked(text: str, at: int) -> None:
     hosts = reached()
     assert record_resets(["gpu1"], hosts, text)["gpu1"].at == at
@@ -73,16 +71,14 @@ def test_what_is_recorded_ends_the_xid_and_a_later_one_stands() -> None:
     assert standing(parse(Output(log(GSP, GSP, at=int(at) - 30) + row))) != []
 
 
-@pytest.mark.parametrize("given", ["0000:3B:00", "3b:00.0", "00000000:3B:00.0"])
+@run_each("given", ["0000:3B:00", "3b:00.0", "00000000:3B:00.0"])
 def test_only_the_gpu_that_was_named(given: str) -> None:
     hosts = reached(of_log(devices=(GPU, OTHER)), lines=log(GSP, xid(119, bus="0000:3b:00"), at=CAME))
     record_resets(["gpu1"], hosts, "now", [given])
     assert hosts.noted[0][2] == (OTHER,)
 
 
-@pytest.mark.parametrize(
-    "result", [of_log("health.sxid"), of_log(devices=())], ids=["of the fabric", "of a GPU that nobody names"]
-)
+@run_each("result", [of_log("health.sxid"), of_log(devices=())], ids=["of the fabric", "of a GPU that nobody names"])
 def test_all_gpus_where_the_fabric_asks_or_nobody_knows_which(result: Result) -> None:
     sxid = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 28 LTSSM Fault Up"
     hosts = reached(result, lines=log(GSP, sxid, at=CAME))

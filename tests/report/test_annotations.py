@@ -12,6 +12,7 @@ import pytest
 from gpuprov.report.annotations import as_github, as_sarif
 from gpuprov.spec.problem import Origin, Problem
 from tests.commands import run_main
+from tests.rows import run_each
 
 PLACED = Problem(
     path=("mig", "mode"), message='mig.mode is "100%\r\nx"', hint="allowed: a, b", origin=Origin("a,b:c.yaml", 3, 7)
@@ -74,7 +75,7 @@ def test_sarif_without_problems_is_a_run_all_the_same() -> None:
     assert document["runs"][0]["results"] == []
 
 
-@pytest.mark.parametrize(("file", "uri"), [("/srv/x y.yaml", "file:///srv/x%20y.yaml"), ("in/v.yaml", "in/v.yaml")])
+@run_each(("file", "uri"), [("/srv/x y.yaml", "file:///srv/x%20y.yaml"), ("in/v.yaml", "in/v.yaml")])
 def test_sarif_names_files_as_uris_and_no_region_without_a_line(file: str, uri: str) -> None:
     document = json.loads(as_sarif([Problem(message="m", origin=Origin(file))]))
     place = document["runs"][0]["results"][0]["locations"][0]["physicalLocation"]

@@ -15,6 +15,7 @@ from gpuprov.report.outputs import ReportFiles
 from gpuprov.report.results import show
 from gpuprov.verify.evaluate import Result, ResultStatus
 from tests import documents
+from tests.rows import run_each
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "monitoring.md"
 ODD = 'a"b\\c\nd'
@@ -104,7 +105,7 @@ def test_every_metric_is_documented() -> None:
     assert [name for name in prometheus.METRICS if f"`{name}" not in page] == []
 
 
-@pytest.mark.parametrize("verbose", [True, False])
+@run_each("verbose", [True, False])
 def test_the_document_is_as_its_schema_says(verbose: bool) -> None:
     for rows in (ROWS, ROWS[:3], []):
         documents.read_document(as_json.build_document(rows, TOOK, 61.0, verbose=verbose))

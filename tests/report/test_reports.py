@@ -26,6 +26,7 @@ from gpuprov.verify import Result
 from gpuprov.verify.evaluate import ResultStatus
 from gpuprov.verify.verify import unreachable
 from tests import documents
+from tests.rows import run_each
 
 NASTY = "<script>alert(1)</script> & \"quotes\" 'single' {{ 7 * 7 }} ]]> \x1b[31m\x00 é"
 
@@ -169,7 +170,7 @@ def test_text_tells_a_failure_once_with_all_its_hosts() -> None:
     assert shown.index("UNREACHABLE") < shown.index("FAIL") < shown.index("ERROR")
 
 
-@pytest.mark.parametrize("colour", [False, True])
+@run_each("colour", [False, True])
 def test_long_lines_of_hosts_and_counts_end_at_a_comma(colour: bool) -> None:
     """A terminal would end them inside a word."""
     scattered = [f"gpu{number:03}" for number in range(1, 60, 2)]
@@ -298,7 +299,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "report.xml"]
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@run_each("width", [80, 120])
 def test_no_name_is_broken_at_its_hyphens(width: int) -> None:
     packages = [f"libnvidia-{part}-pkcs11-openssl3" for part in ("cfg1", "compute", "decode", "encode", "extra", "gl")]
     told = f"not installed: {' '.join(packages)}"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.catalog import fabric
 from gpuprov.catalog.distributions import find_distribution
 from gpuprov.catalog.drivers.sets import find_packages, list_sources, pick_source
 from gpuprov.catalog.platforms import index_platforms
 from gpuprov.rules import package_lists, resolve
 from tests.resolve.test_distributions import decide, names
+from tests.rows import run_each
 
 # What AWS's archive has of the driver:
 # https://docs.aws.amazon.com/linux/al2023/release-notes/relnotes-2023.10.20260302.html
@@ -50,7 +49,7 @@ def test_what_it_is_called() -> None:
     assert find_distribution("amzn", "2") is None
 
 
-@pytest.mark.parametrize("flavour", ["open", "proprietary"])
+@run_each("flavour", ["open", "proprietary"])
 def test_the_archive_of_aws_has_the_whole_set(flavour: str) -> None:
     answer = decide(
         names("amzn", "2023"), "580", modules=flavour, index=index(OF_AWS), beside=[fabric.build_rules("amzn", "2023")]

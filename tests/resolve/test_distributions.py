@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.catalog import cuda, fabric
 from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
 from gpuprov.rules import resolve
@@ -85,7 +83,7 @@ def test_headless_no_x_and_no_gl() -> None:
                 assert not [n for n in resolve.fitting(rules, branch) if "xorg" in n or "-gl" in n or "settings" in n]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("packages", "old", "new", "left"),
     [
         (UBUNTU, U570, U580, "nvidia-firmware-570-server-570.195.03"),

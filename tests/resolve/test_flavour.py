@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gpuprov.catalog.drivers.sets import build_kernel_module_table
 from gpuprov.rules import resolve
 from gpuprov.rules.package_rules import Rule
@@ -79,7 +77,7 @@ def test_a_flavour_that_cannot_be_ends_the_decision() -> None:
     assert "kernel_modules at auto" in answer["hint"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("installed", "index", "flavour"),
     [
         ({"nvidia-open": "580.95.05-1"}, {"nvidia-open": ["535.261.03-1"]}, "open"),
@@ -96,7 +94,7 @@ def test_any_version_takes_its_branch_from_the_host(
     )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("flavour", "version"), [("proprietary", "615.71.09-0ubuntu0.24.04.2"), ("open", "525.147.05-0ubuntu0.22.04.1")]
 )
 def test_a_branch_without_modules_of_the_flavour_is_none(flavour: str, version: str) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.catalog import fabric, repositories
 from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.catalog.platforms import index_platforms
@@ -76,7 +74,7 @@ def test_the_listing_is_resolved(wanted: str, modules: str, version: str, names:
     assert ("libnvidia-ml" in found["packages"]) == (580 <= int(wanted[:3]) < 610)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("wanted", "modules", "why"),
     [
         ("570", "open", "no driver version matches"),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.host_code.packages import lists
 from gpuprov.rules import resolve
@@ -88,7 +86,7 @@ def test_installed_leaves_out_what_is_only_known_or_configured() -> None:
     assert sorted(lists.parse_installed(text)) == ["libcuda1", "nvidia-open-kernel-dkms", "nvidia-smi"]
 
 
-@pytest.mark.parametrize("wanted", ["any", "535", "535.309.01"])
+@run_each("wanted", ["any", "535", "535.309.01"])
 def test_the_newest_whole_set_is_taken(wanted: str) -> None:
     answer = decide(wanted)
     assert (answer["version"], answer["flavour"], answer["kept"]) == ("535.309.01", "proprietary", False)
@@ -96,7 +94,7 @@ def test_the_newest_whole_set_is_taken(wanted: str) -> None:
     assert answer["problem"] == ""
 
 
-@pytest.mark.parametrize("wanted", ["any", "535", "535.261.03"])
+@run_each("wanted", ["any", "535", "535.261.03"])
 def test_bookworm_has_the_open_modules_whole_only_at_261(wanted: str) -> None:
     answer = decide(wanted, "open")
     assert answer["packages"] == whole(OLD, "open")
@@ -134,13 +132,13 @@ def test_an_empty_index_names_the_components() -> None:
     assert answer["hint"] == resolve.NO_DRIVER
 
 
-@pytest.mark.parametrize("wanted", ["any", "535", "535.261.03"])
+@run_each("wanted", ["any", "535", "535.261.03"])
 def test_an_installed_whole_set_is_kept(wanted: str) -> None:
     answer = decide(wanted, installed=whole(OLD))
     assert (answer["version"], answer["kept"]) == ("535.261.03", True)
 
 
-@pytest.mark.parametrize(("wanted", "target"), [("535.309.01", NEW), ("535.216.03", "535.216.03-2~bpo12+1")])
+@run_each(("wanted", "target"), [("535.309.01", NEW), ("535.216.03", "535.216.03-2~bpo12+1")])
 def test_another_exact_version_moves_the_set_both_ways(wanted: str, target: str) -> None:
     answer = decide(wanted, installed=whole(OLD))
     assert (answer["packages"], answer["kept"]) == (whole(target), False)

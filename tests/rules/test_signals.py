@@ -14,6 +14,7 @@ import pytest
 
 from gpuprov.core.signals import ENDING, ended_politely, handled
 from gpuprov.plan.interrupt import interruptible
+from tests.rows import run_each
 
 
 @pytest.fixture(params=ENDING)
@@ -49,7 +50,7 @@ def test_who_handles_them_already_goes_on_doing_so() -> None:
         assert {signal.getsignal(one) for one in ENDING} == {handler}
 
 
-@pytest.mark.parametrize("word", ["nohup", "env"])
+@run_each("word", ["nohup", "env"])
 def test_a_terminal_that_closes(word: str) -> None:
     told = "import os, signal\nfrom gpuprov.core.signals import ended_politely\n"
     told += "with ended_politely():\n os.kill(os.getpid(), signal.SIGHUP)\n print('to its end')\n"

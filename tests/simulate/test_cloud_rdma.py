@@ -22,6 +22,7 @@ from gpuprov.simulate.parts import cloud_rdma, efa, erdma
 from gpuprov.simulate.parts.cloud_rdma_files import cloud_rdma_container as program
 from gpuprov.simulate.standins import efa as standins_efa
 from gpuprov.simulate.standins import installers
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install  # programs, started again and again
 
@@ -97,7 +98,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
     return lambda description: Host(tmp_path, description, monkeypatch)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("values", "said"),
     [
         ({"erdma": True}, "erdma is true and there is no gpu: eRDMA is simulated as files"),
@@ -166,9 +167,7 @@ def test_efas_installer_is_one_to_the_program_that_runs_it(tmp_path: Path) -> No
         assert "gpuprov stand-in" in (folder / "packages" / name / "DEBIAN/control").read_text()
 
 
-@pytest.mark.parametrize(
-    "file", sorted(one for one in installers.FILES.rglob("*") if one.is_file() and one.suffix != ".pyc"), ids=str
-)
+@run_each("file", sorted(one for one in installers.FILES.rglob("*") if one.is_file() and one.suffix != ".pyc"), ids=str)
 def test_each_file_says_that_it_stands_in(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert "stand-in" in text or "gpuprov simulat" in text or file.name in ("__init__.py", "postinst", "prerm")

@@ -13,6 +13,7 @@ import pytest
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.simulate import engine, engine_choice, tools
+from tests.rows import run_each
 
 NO_DAEMON = "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?"
 DENIED = "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock"
@@ -137,7 +138,7 @@ def test_a_container_that_ends_while_it_is_killed_is_removed_at_the_next_try(
     assert calls == [("rm", "--force", "--time", "0", "gpuprov-sim-a")] * tries
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("described", "networks"),
     [
         ({"Config": {"Labels": None}, "NetworkSettings": {"Networks": None}}, 0),

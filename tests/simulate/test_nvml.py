@@ -14,6 +14,7 @@ from gpuprov.simulate import nvml_models
 from gpuprov.simulate.description import Description, convert
 from gpuprov.simulate.devices import devices
 from gpuprov.simulate.parts import nvml
+from tests.rows import run_each
 from tests.simulate.nvml_host import VERSION, Host, pynvml
 
 H100 = "H100-SXM5-80GB"
@@ -58,7 +59,7 @@ def test_every_model_answers(tmp_path: Path, model: str) -> None:
             client.nvmlDeviceGetFanSpeed(handle)
 
 
-@pytest.mark.parametrize("model", list(nvml_models.UNPUBLISHED))
+@run_each("model", list(nvml_models.UNPUBLISHED))
 def test_numbers_of_another_model_are_said_to_be_its(model: str) -> None:
     like, fields = nvml_models.UNPUBLISHED[model]
     for field in fields:

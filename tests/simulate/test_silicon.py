@@ -15,6 +15,7 @@ from gpuprov.simulate.description import Description, Gpus
 from gpuprov.simulate.devices import devices
 from gpuprov.simulate.parts import silicon
 from gpuprov.simulate.parts.silicon_files import silicon_container as program
+from tests.rows import run_each
 
 HGX = Description(gpu=Gpus(model="H100-SXM5-80GB", count=2), nvswitch=4, hcas=1)
 FLAVOURS: tuple[silicon.Flavour, ...] = ("proprietary", "open")
@@ -40,7 +41,7 @@ def test_a_machine_gets_its_functions_from_qemu_in_the_initramfs() -> None:
     assert script.mode == 0o755
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@run_each("flavour", FLAVOURS)
 def test_every_stand_in_says_so(flavour: silicon.Flavour) -> None:
     sources = silicon.dkms_source("550.163.01", flavour)
     for name, content in sources.items():
@@ -48,7 +49,7 @@ def test_every_stand_in_says_so(flavour: silicon.Flavour) -> None:
             assert b'MODULE_DESCRIPTION("gpuprov stand-in for ' in content, name
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@run_each("flavour", FLAVOURS)
 def test_version_line_is_read_as_the_real_one(flavour: silicon.Flavour) -> None:
     header = silicon.dkms_source("580.95.05", flavour)["stand-in.h"].decode()
     line = re.search(r'NV_VERSION_LINE "(.*)"', header)

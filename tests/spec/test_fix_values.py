@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import pytest
 from msgspec import inspect as shape
 
 from gpuprov.capabilities.nouveau import Nouveau
@@ -18,7 +17,7 @@ from gpuprov.spec.text_fixes import Unknown
 from tests.rows import run_each
 
 
-@pytest.mark.parametrize("kind", [GpuSpec, tuple[str, ...]])
+@run_each("kind", [GpuSpec, tuple[str, ...]])
 def test_a_number_that_was_a_word_makes_no_block_and_no_list(kind: Any) -> None:
     assert fix_for(1.5, shape.type_info(kind)) is None
     assert "write" not in explain(1.5, shape.type_info(kind))

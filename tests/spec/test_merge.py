@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import pytest
 
 from gpuprov.spec.across import report_conflict
 from gpuprov.spec.kernel import Conflict, Contribution, Kernel, merge
@@ -89,7 +88,7 @@ def test_values_that_must_agree(
     assert getattr(kernel, room) == first, "the first stands; a third that agrees with it is no conflict"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("setting", "first", "path"),
     [
         ("module_options.nvidia-current.NVreg_X", "kernel", ("kernel", "module_options", "nvidia-current", "NVreg_X")),

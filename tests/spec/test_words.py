@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
-import pytest
 from msgspec import inspect as shape
 
 from gpuprov.capabilities import CAPABILITIES
@@ -101,7 +100,7 @@ class Outermost(Fragment, frozen=True):
     outer: Outer = Outer(at_most=2)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("value", "typed"),
     [
         ({"outer": False, "needed": {}}, Outermost(needed=Outer())),
@@ -134,7 +133,7 @@ def test_show(value: object, shown: str) -> None:
     assert show(value) == shown
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("path", "text"),
     [
         ((), ""),

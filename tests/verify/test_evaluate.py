@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, check, fail, ok, skip
 from gpuprov.core.errors import UnreachableError
@@ -113,7 +112,7 @@ def test_a_failure_carries_changes_and_reboot_and_own_evidence_wins() -> None:
     assert results["host.name"].evidence == "hostname"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("facts", "found"),
     [(Facts({}), "colour was not read on the host"), (Facts({"colour": Output("", 1)}), "the colour cannot be seen")],
 )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from gpuprov.capabilities.health import firmware
 from gpuprov.capabilities.health.fragment import FirmwareVersions, Health
 from gpuprov.facts.captures import Record
@@ -120,7 +118,7 @@ def test_the_three_of_many_stand_in_text_page_and_document() -> None:
     assert f"37 of 40 hosts have {NEW}" in html.render(results, "firmware")
 
 
-@pytest.mark.parametrize("probes", [("gpu_health", "board_firmware"), ("gpu_health",)])
+@run_each("probes", [("gpu_health", "board_firmware"), ("gpu_health",)])
 def test_records_are_compared_as_hosts_are(probes: tuple[str, ...]) -> None:
     """A bug report holds no firmware of adapters: what it holds is compared, and the rest is not proven."""
     pairs, records = [], []

@@ -101,7 +101,7 @@ def test_files_and_their_units_go_and_a_package_s_unit_stays() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("contents", "stays"),
     [
         (file(MPS, OTHER), "changed by others since it was applied"),
@@ -124,7 +124,7 @@ def test_a_unit_that_is_off_is_not_named() -> None:
     assert [one.name for one in found if one.kind == "unit"] == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("facts_", "why"),
     [
         (facts(receipt=BROUGHT, os_release=OS), "contents was not read"),
@@ -188,7 +188,7 @@ def test_facts_that_a_capability_of_the_spec_lacks_now_make_nothing_unmanaged() 
     assert find_unmanaged(spec, there, {"mps": {}}) == ()
 
 
-@pytest.mark.parametrize("remembered", ["", "{"])
+@run_each("remembered", ["", "{"])
 def test_nothing_is_named_without_a_receipt(remembered: str) -> None:
     assert find_unmanaged(HOST, known(remembered, *THERE)) == ()
 
@@ -416,7 +416,7 @@ def test_with_prune_they_are_changes_and_what_stays_is_said() -> None:
     assert sentence([plan]) == "1 host: 1 hold, 2 files, 1 unit"
 
 
-@pytest.mark.parametrize(("after", "named"), [("removed", 0), ("restarted", 1)])
+@run_each(("after", "named"), [("removed", 0), ("restarted", 1)])
 def test_a_unit_that_goes_with_its_package_is_named_once(after: str, named: int) -> None:
     change = Change(kind="service", name="nvidia-fabricmanager.service", before="active", after=after)
     found = Result(
@@ -447,7 +447,7 @@ BLOCK: sources.Source = {
 }
 
 
-@pytest.mark.parametrize(("there", "name"), [("nvidia", "nvidia"), ("", "container-toolkit")])
+@run_each(("there", "name"), [("nvidia", "nvidia"), ("", "container-toolkit")])
 def test_a_package_source_is_listed_by_the_name_that_it_has_on_the_host(there: str, name: str) -> None:
     """Two capabilities with one repository share a file under the first one's name: it is not taken from under the
     second."""

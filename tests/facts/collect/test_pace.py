@@ -19,6 +19,7 @@ from gpuprov.facts.collect.reasons import Login, reason
 from gpuprov.facts.probes.base import Facts, Probe
 from gpuprov.spec.model import RawHost
 from tests.facts.collect.sshd import Sshd
+from tests.rows import run_each
 
 HELLO = Probe("hello", "echo hello", lambda output: output.text)
 RESET = "kex_exchange_identification: read: Connection reset by peer\nConnection reset by 192.0.2.7 port 22\n"
@@ -155,13 +156,13 @@ def test_one_real_sshd_is_shared_by_many_hosts(sshd: Sshd, capsys: pytest.Captur
     )
 
 
-@pytest.mark.parametrize("said", [RESET, CLOSED, BEHIND, OLD, PARAMIKO])
+@run_each("said", [RESET, CLOSED, BEHIND, OLD, PARAMIKO])
 def test_what_sshd_says_to_those_who_are_too_many(said: str) -> None:
     kind = "paramiko" if said == PARAMIKO else "ssh"
     assert reason(Login(kind=kind), b"", said.encode(), 255).dropped
 
 
-@pytest.mark.parametrize(
+@run_each(
     "said",
     [
         "nc: connect to 192.0.2.9 port 22 (tcp) failed: Connection refused\n" + CLOSED,

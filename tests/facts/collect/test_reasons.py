@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import pytest
-
 from gpuprov.facts.collect.reasons import LOGGED_IN, Login, reason
 from gpuprov.facts.collect.unreached import Unreached, without_host
+from tests.rows import run_each
 
 NOISE = (
     "Warning: Permanently added '192.0.2.7' (ED25519) to the list of known hosts.\n"
@@ -251,7 +250,7 @@ def test_a_key_file_that_is_missing_here_is_named() -> None:
     assert found.advice == "correct ansible_ssh_private_key_file, or set ansible_password"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("error", "status", "said"),
     [
         ("", -9, "ssh was ended by SIGKILL, on this machine"),
@@ -298,7 +297,7 @@ def test_what_the_system_says_of_an_ansible_that_does_not_start() -> None:
     assert reason(Login(user="ops", sudo="su", kind="ansible"), b"", told, None).message == told.decode()
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("kind", "error", "said", "advice"),
     [
         (

@@ -16,6 +16,7 @@ from gpuprov.facts.collect.settings import _OPTIONS as OPTIONS
 from gpuprov.facts.collect.settings import Settings
 from gpuprov.spec.model import RawHost
 from tests.here import program
+from tests.rows import run_each
 
 
 def settings(**connection: object) -> Settings:
@@ -120,7 +121,7 @@ def test_a_script_of_any_size_goes_through_sudo_with_a_password(size: int, tmp_p
         assert (done.stdout, done.returncode) == said
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("connection", "kind"),
     [
         ({}, "ssh"),
@@ -182,7 +183,7 @@ SSH = {
 SUDO = {"become_user": "become_user", "become_exe": "become_exe", "become_password": "become_pass"}
 
 
-@pytest.mark.parametrize(("plugin", "names"), [("connection.ssh", SSH), ("become.sudo", SUDO)])
+@run_each(("plugin", "names"), [("connection.ssh", SSH), ("become.sudo", SUDO)])
 def test_options_are_set_by_what_the_installed_ansible_reads_for_them_and_the_same_one_wins(
     plugin: str, names: dict[str, str]
 ) -> None:

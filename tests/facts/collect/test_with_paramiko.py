@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 
 import paramiko
-import pytest
 
 from gpuprov.facts.collect.with_paramiko import proxy_command
+from tests.rows import run_each
 
 CONFIG = """
 Host lone
@@ -26,7 +26,7 @@ Host *
 """
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "command"),
     [
         ("lone", ""),

@@ -10,6 +10,7 @@ import pytest
 
 from gpuprov.core import safe_parse
 from gpuprov.fleet.drain.slurm.node import Node, of_json, of_text
+from tests.rows import run_each
 
 DATA = Path(__file__).parent / "data"
 ADMIN = "bad HCA\n second line [x@y] State=IDLE "
@@ -28,7 +29,7 @@ def test_the_text_form(version: str, name: str) -> None:
     assert of_text(text, "gpu9") is None, "an answer of another node is none"
 
 
-@pytest.mark.parametrize("name", list(HELD))
+@run_each("name", list(HELD))
 def test_json_says_the_same(name: str) -> None:
     text = (DATA / f"node-24.11-{name}.json").read_bytes()
     assert of_json(text, name) == HELD[name]
@@ -59,7 +60,7 @@ LINES = {
 }
 
 
-@pytest.mark.parametrize("text", list(LINES))
+@run_each("text", list(LINES))
 def test_lines_of_other_versions(text: str) -> None:
     node = of_text(text, "gpu1")
     assert node is not None
@@ -74,7 +75,7 @@ def test_states_of_json_before_lists() -> None:
     assert of_json(json.dumps(told).encode(), "gpu1") == Node("gpu1", frozenset({"IDLE", "DRAIN"}), "x")
 
 
-@pytest.mark.parametrize(
+@run_each(
     "text",
     [
         "",
@@ -90,9 +91,7 @@ def test_damaged_text_is_refused(text: str) -> None:
         of_text(text, "gpu1")
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"{", b"[]", b"{}", b'{"nodes": 1}', b'{"nodes": [{"name": "gpu1"}]}', b"[" * 100_000]
-)
+@run_each("text", [b"", b"{", b"[]", b"{}", b'{"nodes": 1}', b'{"nodes": [{"name": "gpu1"}]}', b"[" * 100_000])
 def test_damaged_json_is_refused(text: bytes) -> None:
     with pytest.raises(safe_parse.Unreadable):
         of_json(text, "gpu1")

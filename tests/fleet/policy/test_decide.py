@@ -120,7 +120,7 @@ def end(one: World, *ends: events.HostEnd) -> list[decide.Action]:
     return decide.following(one.state, one.now)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("more", "why"),
     [
         ("", "waits for a reboot that is not permitted (reboot: if-needed permits it)"),

@@ -102,7 +102,7 @@ def test_another_file_is_told_apart(text: str) -> None:
         policies.read(text, "p.yaml")
 
 
-@pytest.mark.parametrize("text", ["[" * 3000, "a: &a [*a]", "gpuprov_rollout: " + "1" * 5000])
+@run_each("text", ["[" * 3000, "a: &a [*a]", "gpuprov_rollout: " + "1" * 5000])
 def test_no_text_is_too_much(text: str) -> None:
     with pytest.raises(SpecError):
         policies.read(text, "p.yaml")

@@ -80,13 +80,13 @@ def test_what_is_no_name(text: str) -> None:
         parse_profile(text)
 
 
-@pytest.mark.parametrize("text", ["mig-1g.10gb", "nvidia.com/mig-1g.10gb", "1G.10GB", "1g10gb"])
+@run_each("text", ["mig-1g.10gb", "nvidia.com/mig-1g.10gb", "1G.10GB", "1g10gb"])
 def test_a_profile_by_another_name_is_answered_with_its_own(text: str) -> None:
     with pytest.raises(LayoutError, match=r"is no MIG profile; write 1g\.10gb; "):
         parse_profile(text)
 
 
-@pytest.mark.parametrize("text", ["0g.5gb", "0c.1g.5gb", "2c.1g.5gb"])
+@run_each("text", ["0g.5gb", "0c.1g.5gb", "2c.1g.5gb"])
 def test_impossible_sizes(text: str) -> None:
     with pytest.raises(LayoutError, match="has 1 to all slices of its GPU instance"):
         parse_profile(text)
@@ -234,7 +234,7 @@ def test_later_entries_win() -> None:
     }
 
 
-@pytest.mark.parametrize("module", [mig_layout, mig_fit])
+@run_each("module", [mig_layout, mig_fit])
 def test_hosts_can_run_it(module: Any) -> None:
     text = Path(module.__file__).read_text(encoding="utf-8")
     ast.parse(text, feature_version=(3, 8))

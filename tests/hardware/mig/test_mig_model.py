@@ -71,7 +71,7 @@ def test_a_model_of_which_two_guides_tell_two_tables_takes_the_profiles_of_eithe
     assert model_of(gpu("RTX-PRO-5000-72GB")).profiles == (), "the 72 GB card's are in no guide"
 
 
-@pytest.mark.parametrize("key", ["RTX-PRO-4500"])
+@run_each("key", ["RTX-PRO-4500"])
 def test_where_placements_are_not_known_names_counts_and_slices_are(key: str) -> None:
     small, large = find(key).profiles[0].name, next(one.name for one in find(key).profiles if one.slices == 2)
     assert reason(key, {small: 2}) == ""
@@ -98,7 +98,7 @@ def test_what_fits_instead_in_words() -> None:
     assert instead(model, odd, judge(model, odd)) == "gpuprov mig layouts --gpu A100-SXM4-80GB"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("key", "driver", "message", "hint"),
     [
         ("B300", "570", "MIG on B300 needs driver 580.82.07 or newer, and the driver is 570", "a branch from 580 on"),
@@ -116,7 +116,7 @@ def test_drivers_that_have_no_mig_for_the_gpu(key: str, driver: str, message: st
     assert list(of_model(model, "580.95.05")) == list(of_model(model, "")) == []
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("profiles", "driver", "message", "hint"),
     [
         (["1g.10gb"], "515", "1g.10gb needs driver branch 525 or newer, and the driver is 515", "525"),

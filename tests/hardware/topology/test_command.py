@@ -252,7 +252,7 @@ def test_text_in_ascii_where_asked(make: Callable[[], Machine]) -> None:
     assert not [line for line in text.splitlines() if line != line.rstrip()]
 
 
-@pytest.mark.parametrize("width", [80, 120])
+@run_each("width", [80, 120])
 def test_no_line_is_wider_than_the_terminal_and_no_word_is_broken(width: int) -> None:
     wiring = hgx_h100(misplaced=True, narrow=True).read()
     whole = format_text("gpu1", wiring, list_findings(wiring), plain=False)

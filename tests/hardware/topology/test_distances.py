@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from gpuprov.hardware.topology.model import Gpu, Hca, Wiring, parse_place
 from gpuprov.hardware.topology.text import format_cell
 from tests.hardware.topology.machines import Machine, hgx_h100
@@ -79,7 +77,7 @@ def test_devices_of_unknown_numa_nodes_are_far_where_there_are_several() -> None
     assert far(wiring, 0).split()[8:] == ["PIX", *["SYS"] * 7]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("machine", "rows"),
     [
         (

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
-import pytest
 
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.facts.probes.base import Output
@@ -29,7 +28,7 @@ def own(wiring: Wiring) -> dict[str, str]:
     return {gpu.name: assign_hcas(wiring)[gpu.index].name for gpu in wiring.gpus}
 
 
-@pytest.mark.parametrize("make", [hgx_h100, hgx_b200, dgx_a100])
+@run_each("make", [hgx_h100, hgx_b200, dgx_a100])
 def test_nothing_is_told_of_a_sound_machine(make: Callable[[], Machine]) -> None:
     assert told(make()) == ([], [])
     assert build_rails(make().read()).matched
@@ -250,7 +249,7 @@ def test_an_adapter_that_does_not_answer_with_and_without_its_rdma_device() -> N
         assert not notes
 
 
-@pytest.mark.parametrize("hcas", [0, 2])
+@run_each("hcas", [0, 2])
 def test_a_host_without_gpus(hcas: int) -> None:
     machine = Machine()
     for number in range(hcas):

@@ -22,6 +22,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.policy import windows
 from tests.contracts.test_imports import loaded_by
 from tests.rollout.temporal import lab
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install  # programs, started again and again
 
@@ -32,7 +33,7 @@ def test_nothing_imports_the_sdk_until_it_is_asked_for() -> None:
     assert "temporalio" not in loaded_by("import gpuprov.cli, gpuprov.rollout.command, gpuprov.rollout.embedded")
 
 
-@pytest.mark.parametrize("words", [["fleet", "worker"], ["rollout", "status", "--engine", "temporal"]])
+@run_each("words", [["fleet", "worker"], ["rollout", "status", "--engine", "temporal"]])
 def test_without_the_extra_it_says_what_to_install(words: list[str]) -> None:
     code = "import sys; sys.modules['temporalio'] = None; import importlib.util as u; "
     code += (
@@ -59,7 +60,7 @@ def test_a_server_that_is_not_there_is_told(tmp_path: Path) -> None:
     assert (done.returncode, "is not reached" in done.stderr) == (4, True), done.stderr
 
 
-@pytest.mark.parametrize("name", ["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "UTC"])
+@run_each("name", ["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", "UTC"])
 def test_a_pinned_zone_is_the_zone(name: str) -> None:
     zone = windows.zone(name)
     assert zone

@@ -26,9 +26,7 @@ def test_version_and_flavour_of_the_loaded_module(case: str, driver: LoadedDrive
     assert nvidia.parse_loaded(captured("loaded_driver", case)) == driver
 
 
-@pytest.mark.parametrize(
-    "text", ["", "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14) \n", "NVRM version: damaged\n"]
-)
+@run_each("text", ["", "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14) \n", "NVRM version: damaged\n"])
 def test_no_version_is_no_driver(text: str) -> None:
     assert nvidia.parse_loaded(Output(text)) == LoadedDriver("", False)
 
@@ -65,7 +63,7 @@ def test_smi_rows() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("case", "status", "complaint", "gpus"),
     [
         ("no_module", 9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.", 0),

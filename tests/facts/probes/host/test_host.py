@@ -30,7 +30,7 @@ def test_platform() -> None:
     assert (platform.system, platform.kernel, platform.machine) == ("Linux", "6.1.0-47-amd64", "x86_64")
 
 
-@pytest.mark.parametrize("text", ["", "Linux\n", "sh: uname: not found extra words\n"])
+@run_each("text", ["", "Linux\n", "sh: uname: not found extra words\n"])
 def test_a_platform_that_cannot_be_read_fails(text: str) -> None:
     with pytest.raises(ProbeFailed, match="uname printed"):
         Facts({"platform": Output(text)}).get(system.PLATFORM)
@@ -47,7 +47,7 @@ def test_clock() -> None:
     assert system.parse_clock(Output("1790000000\n")) == 1790000000
 
 
-@pytest.mark.parametrize("probe", [system.CLOCK, system.SPACE])
+@run_each("probe", [system.CLOCK, system.SPACE])
 def test_what_is_no_number_fails(probe: Probe[object]) -> None:
     with pytest.raises(ProbeFailed, match=f"{probe.name} cannot be read"):
         Facts({probe.name: Output("Permission denied\n")}).get(probe)
@@ -160,7 +160,7 @@ def test_the_key_that_dkms_signs_with(text: str, key: house.SigningKey) -> None:
     assert bool(found) is key.enrolled
 
 
-@pytest.mark.parametrize(("case", "on"), [("on", True), ("off", False)])
+@run_each(("case", "on"), [("on", True), ("off", False)])
 def test_secure_boot(case: str, on: bool) -> None:
     assert house.parse_secure_boot(captured("secure_boot", case)) is on
 

@@ -64,14 +64,14 @@ def test_a_lent_gpu_is_nobodys_defect(row: Row, driver: str) -> None:
     judge(row._replace(changed={**row.changed, "nvidia_functions": functions.replace("vfio-pci", driver)}))
 
 
-@pytest.mark.parametrize("driver", LENDERS)
+@run_each("driver", LENDERS)
 def test_a_lent_gpu_in_a_report_is_told_as_on_the_host(driver: str) -> None:
     shown = f"09:01.0 3D controller [0302]: NVIDIA Corporation GH100 [10de:2342]\n\tKernel driver in use: {driver}\n"
     pieces = Pieces(commands={"lspci -nnk": shown, SMI: "Driver Version : 580.1\n"})
     assert str(adapt.PROBES["gpu_health"](pieces)).splitlines()[:2] == ["@present 0", "@given 1"]
 
 
-@pytest.mark.parametrize("driver", LENDERS)
+@run_each("driver", LENDERS)
 def test_without_a_gpu_of_its_own_the_host_needs_no_driver(driver: str) -> None:
     """But for NVSwitches, which it runs for virtual machines that share them."""
     lent = GIVEN.replace("vfio-pci", driver)

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host.slurm import HEALTH, SLURM, Gres, Judged, Slurm, parse
 from tests.facts.probes import run_well
+from tests.rows import run_each
 
 MIG = "/dev/nvidia1,/dev/nvidia-caps/nvidia-cap156,/dev/nvidia-caps/nvidia-cap157"
 SAID = f"""\
@@ -84,7 +83,7 @@ def test_the_health_check_is_asked_as_a_prolog_which_drains_nothing(tmp_path: Pa
     assert judged.status == 0
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("line", "complaint"),
     [
         (

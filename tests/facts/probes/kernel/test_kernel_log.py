@@ -37,7 +37,7 @@ def test_a_line_of_the_journal_has_its_own() -> None:
     assert log.missing() == BOOT + 900
 
 
-@pytest.mark.parametrize("off", [-28800, 28800])
+@run_each("off", [-28800, 28800])
 def test_a_clock_that_is_wrong_at_boot_puts_nothing_in_the_past_and_cuts_no_log_off(off: int) -> None:
     """Until chrony has set it; /proc/stat tells the boot by the right time."""
     head = f"source|journal\nfirst|{BOOT + off}.000000 gpu1 kernel: Linux version 6.1.0-47-amd64\n"
@@ -58,7 +58,7 @@ def test_what_is_older_than_asked_for_is_left_out() -> None:
     assert [one.count for one in xids(read(*lines, head=since))] == [1]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "file", "found"),
     [
         ("row-remap-xid63", "dmesg.txt", {("0000:10:1c", 63, 1)}),
@@ -73,7 +73,7 @@ def test_xids_of_real_hosts(name: str, file: str, found: set[tuple[str, int, int
     assert {(one.device, one.number, one.count) for one in xids(log)} == found
 
 
-@pytest.mark.parametrize("instance", ["", " GPU-I:05", " GPU-I:05 GPU-CI:00"])
+@run_each("instance", ["", " GPU-I:05", " GPU-I:05 GPU-CI:00"])
 def test_an_xid_of_a_mig_instance_is_one_of_its_gpu(instance: str) -> None:
     """As kernel_rc.c of NVIDIA's open modules prints it; the example is that of its error containment."""
     log = read(
@@ -110,7 +110,7 @@ def test_times(since: str, told: str) -> None:
     assert seconds(since, NOW) == told
 
 
-@pytest.mark.parametrize("since", ["2025-13-40", "2999-01-01"])
+@run_each("since", ["2025-13-40", "2999-01-01"])
 def test_no_times(since: str) -> None:
     with pytest.raises(ValueError, match=r"month|future"):
         seconds(since, NOW)

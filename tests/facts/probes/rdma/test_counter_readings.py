@@ -6,6 +6,7 @@ import pytest
 
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.rdma.counter_readings import parse
+from tests.rows import run_each
 
 CLOCK = "@clock 2026-11-30T09:00:00Z\n"
 EARLIER = '{"at": "2026-11-30T08:00:00Z", "ports": {"mlx5_0/1": {"symbol_error": 3}}}\n'
@@ -18,9 +19,7 @@ def test_readings_are_in_the_order_of_their_times_and_none_is_of_the_future() ->
     assert read.readings[0].ports == {"mlx5_0/1": {"symbol_error": 3}}
 
 
-@pytest.mark.parametrize(
-    "line", ["{", '{"at": 7}', '{"at": "now", "ports": {}}', '{"at": "", "ports": {"a": "b"}}', "[]"]
-)
+@run_each("line", ["{", '{"at": 7}', '{"at": "now", "ports": {}}', '{"at": "", "ports": {"a": "b"}}', "[]"])
 def test_a_line_that_cannot_be_read_is_left_out(line: str) -> None:
     assert len(parse(Output(f"{CLOCK}{line}\n{EARLIER}")).readings) == 1
 

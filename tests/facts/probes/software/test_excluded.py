@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from gpuprov.capabilities.nvidia_driver.decision import repository
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.software import excluded
@@ -14,6 +12,7 @@ from gpuprov.facts.probes.software.excluded import Excluded, find_excluded
 from tests.capabilities import contexts
 from tests.capabilities.asking import ask
 from tests.capabilities.test_nvidia_driver_source import LEAP, R580, ROCKY, repoquery, rpm
+from tests.rows import run_each
 
 NAME = "kmod-nvidia-open-dkms"
 AWAY = f"away|/etc/dnf/dnf.conf|main|{NAME} kernel*\n"
@@ -33,7 +32,7 @@ def test_settings_are_read_with_their_sections_and_continued_lines(tmp_path: Pat
     assert found == (*main, Excluded("dkms", "cuda", f"{tmp_path}/yum.repos.d/cuda.repo"))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("pattern", "hidden"),
     [
         (NAME, True),

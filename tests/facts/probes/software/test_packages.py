@@ -105,9 +105,7 @@ def test_audit(output: Output, complaint: str) -> None:
     assert bool(found) == bool(complaint)
 
 
-@pytest.mark.parametrize(
-    ("said", "busy"), [("metadata already locked by 7071", True), ("Error: cache is empty", False)]
-)
+@run_each(("said", "busy"), [("metadata already locked by 7071", True), ("Error: cache is empty", False)])
 def test_an_index_that_another_dnf_holds_is_not_an_empty_one(said: str, busy: bool) -> None:
     index = packages.parse_index(Output("", 1, f"{said}\n"))
     assert (index.complaint, index.busy) == (said, busy)
@@ -139,7 +137,7 @@ def test_two_versions_of_one_package_are_not_whole() -> None:
     assert (found.whole, found.held) == (True, True), "two architectures of one version"
 
 
-@pytest.mark.parametrize("locked", ["580.95.05", "580.105.08"])
+@run_each("locked", ["580.95.05", "580.105.08"])
 def test_a_lock_of_one_version_does_not_hold_the_other(locked: str) -> None:
     row = "rpm|nvidia-driver-libs|3|{}|1.el9|{}|nvidia-driver-{}-1.el9.src.rpm\n"
     both = "".join(row.format(v, arch, v) for v, arch in (("580.95.05", "i686"), ("580.105.08", "x86_64")))
@@ -335,7 +333,7 @@ def test_words_for_hints() -> None:
     assert family.words(system.parse_os_release(Output("ID=debian\n"))).hold == "apt-mark hold"
 
 
-@pytest.mark.parametrize(("index", "streams"), [(packages.INDEX, True), (mps.INDEX, False), (dcgm.INDEX, False)])
+@run_each(("index", "streams"), [(packages.INDEX, True), (mps.INDEX, False), (dcgm.INDEX, False)])
 def test_dnf_is_asked_for_streams_that_are_not_enabled_where_one_of_them_can_be(index: Any, streams: bool) -> None:
     assert "repoquery" in index.script
     assert ("--disable-modular-filtering" in index.script) == streams, "dnf would find nothing to install"
