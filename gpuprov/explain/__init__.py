@@ -187,7 +187,8 @@ def _fields(text: str) -> list[Explanation]:
 
 def _checks(text: str) -> list[Explanation]:
     answers, name = [], text.casefold()
-    for check in all_checks():
+    capability = BY_NAME.get(name.partition(".")[0])
+    for check in capability.checks if capability else ():
         if check.id == name:
             lines = (
                 ("asks", check.description),

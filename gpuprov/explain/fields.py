@@ -55,11 +55,21 @@ def named(words: str) -> list[Field]:
     if any(map(str.isspace, words)):
         return []
     target = _split(words.casefold())
-    every = [field for name in BY_NAME for field in fields(name)]
+    every = [field for field, last in _list_last_words() if "NAME" in last or target[-1] in last]
     exact = [field for field in every if target in (field.path, _split(field.name.casefold()))]
     exact = exact or [field for field in every if _is_named(field, target)]
     ending = (field for field in every if field.path[1:][-len(target) :] == target)
     return exact or sorted(ending, key=lambda field: len(field.path))
+
+
+@cache
+def _list_last_words() -> tuple[tuple[Field, frozenset[str]], ...]:
+    """Return each field, and the last word of each of its names: a name that ends otherwise is not the field's."""
+    every = (field for name in BY_NAME for field in fields(name))
+    return tuple(
+        (field, frozenset({field.path[-1], *(_split(name)[-1] for name in (field.name, field.name.casefold()))}))
+        for field in every
+    )
 
 
 def _split(name: str) -> tuple[str, ...]:
