@@ -20,39 +20,41 @@ SILENCES: Mapping[str, Output] = {
 
 
 class Listening(Facts):
-    """Facts that note which probes were read."""
+    """A host's facts, with some probes silent; they note whether one of those was read."""
 
-    def __init__(self, outputs: dict[str, Output], read_at: float) -> None:
-        super().__init__(outputs)
-        self.read_at = read_at
-        self.read: set[str] = set()
+    def __init__(self, facts: Facts, silent: dict[str, Output]) -> None:
+        super().__init__(facts.outputs() | silent)
+        self.read_at = facts.read_at
+        self.facts, self.silent = facts, silent
+        self.heard = False
 
     def get(self, probe: Probe[T]) -> T:
+        if probe.name not in self.silent:
+            return self.facts.get(probe)  # parsed already
         fact = super().get(probe)
-        self.read.add(probe.name)
+        self.heard = True
         return fact
 
 
-def green(check: Check, ctx: Context[Any], outputs: dict[str, Output], silent: set[str]) -> Outcome | None:
+def green(check: Check, ctx: Context[Any], silent: dict[str, Output]) -> Outcome | None:
     """What the check answers, if it passes after it has read one of the silent probes."""
-    heard = Listening(outputs, ctx.facts.read_at)
+    heard = Listening(ctx.facts, silent)
     try:
         outcome = check.run(Context(ctx.host, ctx.fragment, heard))
     except ProbeFailed:
         return None
-    return outcome if outcome.status == "pass" and heard.read & silent else None
+    return outcome if outcome.status == "pass" and heard.heard else None
 
 
 def greens(check: Check, ctx: Context[Any]) -> Iterator[tuple[str, str, str]]:
     """(probe, silence, what is found) of each silence with which the check still passes; `*`: all of its probes are
     silent."""
-    outputs = ctx.facts.outputs()
-    mine = {probe.name for probe in check.probes if probe.name in outputs}
+    mine = sorted({probe.name for probe in check.probes} & ctx.facts.outputs().keys())
     for silence, said in SILENCES.items():
-        for name in sorted(mine):
-            if outcome := green(check, ctx, {**outputs, name: said}, {name}):
+        for name in mine:
+            if outcome := green(check, ctx, {name: said}):
                 yield name, silence, outcome.found
-        if outcome := green(check, ctx, {**outputs, **dict.fromkeys(mine, said)}, mine):
+        if outcome := green(check, ctx, dict.fromkeys(mine, said)):
             yield "*", silence, outcome.found
 
 
