@@ -33,10 +33,18 @@ def read_enabled() -> Enabled:
     return Enabled(names, tuple(name for name in names if place and _load(name) is None), place)
 
 
-def load_plugins() -> list[Any]:
-    """Return the enabled plugins that exist, in their order."""
+def load_plugins(only: str = "") -> list[Any]:
+    """Return the enabled plugins that exist, in their order. `only`: the one of Ansible's own with this name, if it is
+    among them; the others are not even imported."""
     enabled = read_enabled()
-    return [plugin for name in enabled.names if name not in enabled.unknown and (plugin := _load(name))]
+    names = [name for name in enabled.names if name not in enabled.unknown]
+    own = {only, f"ansible.builtin.{only}", f"ansible.legacy.{only}"} if only else set()
+    chosen = [name for name in names if name in own]
+    return _load_all(chosen) or _load_all(names)
+
+
+def _load_all(names: list[str]) -> list[Any]:
+    return [plugin for name in names if (plugin := _load(name))]
 
 
 def judge_enabled() -> Problem | None:

@@ -118,14 +118,13 @@ class Manager(InventoryManager):  # type: ignore[misc]
 
     def _fetch_inventory_plugins(self) -> list[Any]:
         """Return all enabled plugins, or only the one for this source: the others would misread it."""
-        plugins = load_plugins()
+        plugins = load_plugins(self._only)
         for plugin in plugins:
             if getattr(plugin, "_load_name", "") in ("script", "ansible.builtin.script"):
                 limit_scripts(
                     plugin, lambda out: self.scripted.update(dict.fromkeys(list_hosts_with_specs(out), self._source))
                 )
-        names = (self._only, f"ansible.builtin.{self._only}")
-        return [plugin for plugin in plugins if getattr(plugin, "_load_name", "") in names] or plugins
+        return plugins
 
     def _try(self, source: str) -> bool:
         try:
