@@ -11,7 +11,7 @@ from gpuprov.catalog.kernel import Context, KernelLine, kernel_file
 from gpuprov.catalog.nics import NicLine, read_nics_file
 from gpuprov.catalog.rdma.gpudirect import Message, read_gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
-from gpuprov.catalog.xids import Xid, describe_sxid, find_action, find_resolution, read_xids_file
+from gpuprov.catalog.xids import Xid, describe_sxid, find_action, find_investigation, find_resolution, read_xids_file
 from gpuprov.core.fill import fill
 
 SXIDS = "nvswitch-sxid"
@@ -152,7 +152,10 @@ def resolve_for_line(symptom: Symptom, number: int, line: str) -> Symptom:
     known = find_resolution(find_action(number, line))
     if known is None:
         return _put_first(symptom, line)
-    return msgspec.structs.replace(symptom, fix=known.words, action=f"{known.key}: {known.words}")
+    look = find_investigation(number, line)
+    fix = f"{known.words}; {look.words}" if look else known.words
+    action = f"{known.key}: {known.words}" + (f"; {look.key}: {look.words}" if look else "")
+    return msgspec.structs.replace(symptom, fix=fix, action=action)
 
 
 def _make_dcgm_symptom(symptom: Symptom, error: DcgmError) -> Symptom:

@@ -20,6 +20,7 @@ from gpuprov.catalog.xids import (
     XID,
     Action,
     find_action,
+    find_investigation,
     find_resolution,
     find_sxid_course,
     find_xid,
@@ -87,6 +88,8 @@ def judge_xid(number: int, text: str, device: str = "") -> Verdict:
         words = "NVIDIA's catalogue names nothing that is to be done"
         return _make_xid_verdict(key, number, text, device, "none", words=words, named=False)
     words = f"{resolution.key}, {resolution.words}" if resolution.named else resolution.words
+    if investigation := find_investigation(number, text):
+        words = f"{words}; {investigation.key}, {investigation.words}"
     return _make_xid_verdict(key, number, text, device, resolution.action, words=words, named=resolution.named)
 
 

@@ -34,6 +34,14 @@ class Resolution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     named: bool = True
 
 
+class Investigation(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where NVIDIA looks for a cause; `elsewhere`: at the other end of the link, or at another error."""
+
+    key: str
+    words: str
+    elsewhere: bool = False
+
+
 class Nvlink5(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The action for a line of Xid 144 to 150."""
 
@@ -46,8 +54,8 @@ class Nvlink5(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     status: tuple[int, ...]
     severity: Literal["Fatal", "Nonfatal"]
     nvidia: str
-    # NVIDIA looks for the cause at the other end of the link, or at another error.
-    follows: bool = False
+    # Key of the investigation that follows; empty if none does.
+    look: str = ""
 
 
 class Recovery(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -111,6 +119,7 @@ class XidsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """data/xids.yaml"""
 
     resolutions: tuple[Resolution, ...]
+    investigations: tuple[Investigation, ...]
     nvlink5: tuple[Nvlink5, ...]
     recoveries: tuple[Recovery, ...]
     sxids: SXids
@@ -166,8 +175,15 @@ def find_nvlink5_resolution(number: int, text: str) -> str:
 def blames_peer(number: int, text: str) -> bool:
     """True if a line of Xid 144 to 150 says that its error began elsewhere: at the other end of the link, or with
     another error."""
-    rows = _match_rows(number, text)
-    return bool(rows) and all(row.follows for row in rows)
+    investigation = find_investigation(number, text)
+    return investigation is not None and investigation.elsewhere
+
+
+def find_investigation(number: int, text: str) -> Investigation | None:
+    """Return where NVIDIA looks for the cause of a line of Xid 144 to 150; None where its table does not say."""
+    named = {row.look for row in _match_rows(number, text)} if number in NVLINK5 else set()
+    known = read_xids_file().investigations
+    return next((entry for entry in known if named == {entry.key}), None)
 
 
 def _is_fatal(text: str) -> bool:

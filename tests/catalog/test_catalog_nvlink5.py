@@ -5,7 +5,9 @@ from __future__ import annotations
 
 from itertools import combinations_with_replacement
 
-from gpuprov.catalog.xids import Nvlink5, find_action, find_resolution, read_xids_file
+import pytest
+
+from gpuprov.catalog.xids import Nvlink5, find_action, find_investigation, find_resolution, read_xids_file
 from tests.rows import run_each
 
 ROWS = read_xids_file().nvlink5
@@ -34,7 +36,7 @@ def test_no_line_has_two_answers() -> None:
     told = [
         (one, other)
         for one, other in combinations_with_replacement(ROWS, 2)
-        if same(one, other) and one.nvidia != other.nvidia
+        if same(one, other) and (one.nvidia, one.look) != (other.nvidia, other.look)
     ]
     assert told == []
 
@@ -64,3 +66,22 @@ def test_a_line_of_each_row_gets_its_answer(form: str) -> None:
 )
 def test_lines_of_hosts_and_those_that_no_row_knows(number: int, text: str, answer: str) -> None:
     assert find_action(number, text) == answer
+
+
+@run_each(
+    ("text", "look"),
+    [
+        ("NETIR_LINK_EVT Fatal XC0 i0 Link 09 (0x025025c6 0x0 0x0 0x0 0x0 0x0)", "INVESTIGATE_PEER_DEVICE"),
+        ("NETIR_LINK_EVT Fatal XC0 i0 Link 16 (0x004505c6 0x00000000)", "INVESTIGATE_LINK_SI"),
+        ("NETIR_LINK_DOWN Fatal XC0 i0 Link 16 (0x02a00011 0x00000000)", "INVESTIGATE_LINK_SI_AND_CABLES"),
+        ("NETIR_LINK_EVT Fatal XC0 i0 Link 16 (0x000005c6 0x00000000)", "SYMPATHETIC_REPORT_SOLO"),
+        ("NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x00000226 0x00000002)", "INVESTIGATE_LINK_SI_AND_CABLES"),
+        ("NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x0)", ""),
+    ],
+)
+def test_a_line_says_where_nvidia_looks_for_its_cause(text: str, look: str) -> None:
+    """The peer, the cable, software: by the bits of the line (leptonai/gpud, matcher_test.go)."""
+    found = find_investigation(149, text)
+    assert (found.key if found else "") == look
+    known = {entry.key for entry in read_xids_file().investigations}
+    assert {row.look for row in ROWS} - {""} == known
