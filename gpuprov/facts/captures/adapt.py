@@ -115,16 +115,17 @@ _convert_functions = _read_from_bus(lspci.convert_functions)
 
 
 def _convert_gpu_health(pieces: Pieces) -> str | None:
-    """Convert GPU health: without the PCI bus, too, though nvidia-smi says nothing of GPUs that it does not show."""
+    """Convert GPU health: without the PCI bus, too, though nvidia-smi says nothing of GPUs that it does not show; of
+    the bus alone that a GPU on it does not answer."""
     functions, shown = _convert_functions(pieces), pieces.commands.get(SMI)
-    if shown is None or (functions is None and "Driver Version" not in shown):
-        return None
     if functions is None:
-        return f"@smi\n{shown}"
+        return f"@smi\n{shown}" if shown and "Driver Version" in shown else None
     gpus = [gpu for gpu in pci.parse(Output(functions)) if gpu.pci_class[:4] in ("0300", "0302")]
     ours = [gpu for gpu in gpus if not pci.is_lent(gpu.driver)]
     gone = "".join(f"@gone {gpu.address}\n" for gpu in ours if gpu.gone)
-    return f"@present {len(ours)}\n@given {len(gpus) - len(ours)}\n{gone}@smi\n{shown}"
+    if shown is None and not gone:
+        return None
+    return f"@present {len(ours)}\n@given {len(gpus) - len(ours)}\n{gone}@smi\n{shown or ''}"
 
 
 def _convert_nvlink_errors(pieces: Pieces) -> str | None:

@@ -24,7 +24,7 @@ _LINK = _GPU + r"Link \d{1,3}: "
 _INACTIVE = "NVML: Unable to retrieve Nvlink information as all links are inActive"
 _ADDRESS, _ID = r"(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d", "[0-9a-f]{4}"
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (NVLINK_ERRORS, re.compile(rf"{_LINK}[\w ]+ ?(?:Errors|BER|events)[\w ]*: ", re.MULTILINE)),
+    (NVLINK_ERRORS, re.compile(rf"{_LINK}(?:Tx packets|[\w ]+ ?(?:Errors|BER|events)[\w ]*): ", re.MULTILINE)),
     (NVLINK_STATUS, re.compile(rf"{_LINK}(?:[0-9.]+ [GM]B/s|<?in[aA]ctive)|{_GPU}{_INACTIVE}", re.MULTILINE)),
     (IBSTAT, re.compile(r"^\s*CA '[\w.-]{1,60}'\s*\n\s+CA type:", re.MULTILINE)),
     (LSPCI, re.compile(rf"^{_ADDRESS} .*\[{_ID}\]: .*\[{_ID}:{_ID}\]", re.MULTILINE)),

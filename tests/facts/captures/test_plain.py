@@ -215,6 +215,27 @@ def test_lspci_proves_that_an_adapter_or_a_switch_does_not_answer(
     assert found(path)["health.pcie_links"].status == "skip"
 
 
+def test_lspci_alone_proves_that_a_gpu_does_not_answer(tmp_path: Path) -> None:
+    path = tmp_path / "lspci.txt"
+    gpu = "{}:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100 SXM4 40GB] [10de:20b0] (rev {})\n"
+    path.write_text(gpu.format("3b", "a1") + gpu.format("86", "ff"))
+    result = found(path)["health.gpus"]
+    assert (result.status, result.action) == ("fail", "reboot")
+    assert result.found == "0000:86:00.0 on the bus, and does not answer (rev ff)"
+    path.write_text(gpu.format("3b", "a1"))
+    assert found(path)["health.gpus"].status == "skip"
+
+
+def test_errors_of_nvlinks_are_read_where_packets_come_first(tmp_path: Path) -> None:
+    path = tmp_path / "links.txt"
+    counters = ("Tx packets: 1000", "Tx bytes: 48000", "Rx packets: 1000", "Malformed packet Errors: 0")
+    more = ("Link recovery successful events: 3", "Total link recovery events: 3", "Effective BER: 15e-255")
+    shown = "".join(f"\t Link 0: {counter}\n" for counter in (*counters, *more))
+    path.write_text(f"GPU 0: NVIDIA GB200 (UUID: GPU-00000001-0000-0000-0000-000000000000)\n{shown}")
+    result = found(path)["health.nvlink_errors"]
+    assert (result.status, "3 recoveries" in result.found) == ("fail", True)
+
+
 def test_ports_of_ibstat_are_up_where_the_spec_has_rdma(tmp_path: Path) -> None:
     path = tmp_path / "ibstat.txt"
     path.write_text(IBSTAT.replace("State: Active\n", "State: Initializing\n"))
