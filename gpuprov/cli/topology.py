@@ -28,14 +28,14 @@ def topology(host: str, inventory: options.InventoryOptions, svg: Path | None, t
     """
     from gpuprov.facts.collect import gather
     from gpuprov.hardware.topology import command
-    from gpuprov.hardware.topology.model import PROBES
+    from gpuprov.hardware.topology.model import CABLED
     from gpuprov.report.files import check_writable, write_atomic
 
     hosts = of_host(host, inventory, options.raw_hosts)
     check_writable(svg)
     if svg:
         command.require_one_host([raw.name for raw in hosts])
-    gathered = gather([(raw, PROBES) for raw in hosts], timeout=timeout, pace=options.pace(inventory))
+    gathered = gather([(raw, CABLED) for raw in hosts], timeout=timeout, pace=options.pace(inventory))
     code, picture = command.show(gathered, as_json=as_json)
     if svg and picture:
         write_atomic(svg, picture)

@@ -9,7 +9,8 @@ from gpuprov.core.locales import is_plain
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.hardware.topology import document
 from gpuprov.hardware.topology.judge import list_findings
-from gpuprov.hardware.topology.model import read_and_told
+from gpuprov.hardware.topology.leaves import find_crossed
+from gpuprov.hardware.topology.model import Wiring, read_and_told
 from gpuprov.hardware.topology.svg import draw_svg
 from gpuprov.hardware.topology.text import format_text
 
@@ -21,6 +22,7 @@ def show(gathered: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> 
     hosts: dict[str, document.Host] = {}
     texts: list[str] = []
     unread: dict[str, str] = {}
+    wirings: dict[str, Wiring] = {}
     for name, facts in gathered.items():
         if isinstance(facts, UnreachableError):
             terminal.progress(str(facts))
@@ -28,8 +30,14 @@ def show(gathered: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> 
             outcomes.add("unreachable")
             continue
         try:
-            wiring = read_and_told(facts)
-            told_of = list_findings(wiring)
+            wirings[name] = read_and_told(facts)
+        except Exception as error:
+            unread[name] = report_unread(name, error)
+            outcomes.add("not proven")
+    crossed = find_crossed(wirings)
+    for name, wiring in wirings.items():
+        try:
+            told_of = list_findings(wiring, crossed.get(name, ()))
             space = terminal.room(sys.stdout)
             data, text = (
                 document.build_host(wiring, told_of),
@@ -37,9 +45,7 @@ def show(gathered: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> 
             )
             picture = draw_svg(name, wiring, told_of)
         except Exception as error:
-            why = str(error) if isinstance(error, ProbeFailed) else "; ".join(defect("the topology", error))
-            terminal.progress(f"{name}: {why}")
-            unread[name] = why
+            unread[name] = report_unread(name, error)
             outcomes.add("not proven")
             continue
         hosts[name] = data
@@ -49,6 +55,13 @@ def show(gathered: Mapping[str, Facts | UnreachableError], *, as_json: bool) -> 
     elif texts:
         terminal.result("\n\n".join(texts))
     return choose_code(outcomes, "ok"), picture
+
+
+def report_unread(name: str, error: Exception) -> str:
+    """Print and return why a host's wiring is not known."""
+    why = str(error) if isinstance(error, ProbeFailed) else "; ".join(defect("the topology", error))
+    terminal.progress(f"{name}: {why}")
+    return why
 
 
 def require_one_host(names: list[str]) -> None:

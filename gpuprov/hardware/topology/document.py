@@ -47,8 +47,15 @@ class Port(msgspec.Struct, kw_only=True):
     rate: float | None
 
 
+class End(msgspec.Struct, kw_only=True):
+    """The other end of a cable: a switch, or a host, and its port; empty if not known."""
+
+    switch: str
+    port: str
+
+
 class Hca(msgspec.Struct, kw_only=True):
-    """An RDMA device that is a PCI function."""
+    """An RDMA device that is a PCI function. `ends`: where its cables lead, if lldpd or the port itself says so."""
 
     name: str
     address: str
@@ -59,6 +66,7 @@ class Hca(msgspec.Struct, kw_only=True):
     bridges: tuple[str, ...]
     link: str
     ports: tuple[Port, ...]
+    ends: tuple[End, ...]
 
 
 class Told(msgspec.Struct, kw_only=True):
@@ -153,4 +161,5 @@ def _convert_hca(wiring: Wiring, hca: model.Hca) -> Hca:
             )
             for port in hca.device.ports
         ),
+        ends=tuple(End(switch=end.switch, port=end.port) for end in wiring.find_ends(hca)),
     )

@@ -28,9 +28,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[str, ...] = ()
 
 
-def list_findings(wiring: Wiring) -> tuple[Finding, ...]:
-    """List everything that a person should look at, faults first."""
+def list_findings(wiring: Wiring, crossed: Iterable[Finding] = ()) -> tuple[Finding, ...]:
+    """List everything that a person should look at, faults first. `crossed`: cables that only other hosts show to be in
+    the wrong switch."""
     findings = [
+        *crossed,
         *_check_nccl_file(wiring),
         *_check_rails(wiring),
         *_check_sockets(wiring),

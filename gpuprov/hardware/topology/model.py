@@ -18,6 +18,7 @@ from gpuprov.facts.probes.gpus.nvlink import NVLINKS, LinkedGpu, NvLinks
 from gpuprov.facts.probes.gpus.topology import PCI, Function, PciTree
 from gpuprov.facts.probes.host.virtualization import MACHINE
 from gpuprov.facts.probes.rdma import DEVICES, RdmaDevice
+from gpuprov.facts.probes.rdma.far_ends import FAR_ENDS, FarEnd, FarEnds
 from gpuprov.facts.probes.rdma.nccl_topology import NCCL_TOPOLOGY, TopologyFile
 from gpuprov.hardware.topology.ports import is_rate_known
 from gpuprov.host_code.at_boot.devices import DATA_DIRECT
@@ -27,6 +28,8 @@ Distance = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
 DISTANCES: tuple[Distance, ...] = ("PIX", "PXB", "PHB", "NODE", "SYS")
 """From near to far."""
 PROBES = (PCI, DEVICES, NVLINKS, MACHINE, NCCL_TOPOLOGY)
+CABLED = (*PROBES, FAR_ENDS)
+"""With the other ends of cables."""
 BUS = (PCI, DEVICES, MACHINE)
 """Probes of `read_bus`: they read sysfs alone."""
 
@@ -95,6 +98,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     devices: tuple[RdmaDevice, ...] = ()
     nvlinks: NvLinks = NvLinks()
     told_nccl: tuple[str, ...] = ()
+    ends: FarEnds = FarEnds()
 
     @cached_property
     def switched(self) -> bool:
@@ -141,6 +145,12 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         joined = min([joined, *(gpu.nvlink.active for gpu in (first, other) if gpu.nvlink and gpu.nvlink.active)])
         return f"NV{joined}" if joined else self.distance(first.function, other.function)
 
+    def find_ends(self, hca: Hca) -> tuple[FarEnd, ...]:
+        """Return the other ends of an HCA's cables, as far as they are known."""
+        ports = [self.ends.ports.get(f"{hca.name}/{port.number}") for port in hca.device.ports]
+        netdevs = [self.ends.netdevs.get(name) for name in hca.device.netdevs]
+        return tuple(dict.fromkeys(end for end in (*ports, *netdevs) if end))
+
     def near(self, gpu: Gpu) -> tuple[Distance | None, tuple[Hca, ...]]:
         """Return the distance of the nearest HCA, and all HCAs at that distance; None and an empty tuple without
         HCAs."""
@@ -164,9 +174,10 @@ def read_bus(facts: Facts) -> Wiring:
 
 
 def read_and_told(facts: Facts) -> Wiring:
-    """Build the wiring as `read` does, with defects of NCCL's topology file. Raises ProbeFailed."""
-    bus = read(facts)
-    return msgspec.structs.replace(bus, told_nccl=list_nccl_defects(facts.get(NCCL_TOPOLOGY), bus))
+    """Build the wiring as `read` does, with defects of NCCL's topology file, and the other ends of cables. Raises
+    ProbeFailed."""
+    bus, ends = read(facts), facts.known(FAR_ENDS) or FarEnds()
+    return msgspec.structs.replace(bus, told_nccl=list_nccl_defects(facts.get(NCCL_TOPOLOGY), bus), ends=ends)
 
 
 def list_nccl_defects(file: TopologyFile, host_wiring: Wiring) -> tuple[str, ...]:

@@ -79,14 +79,15 @@ def _format_node(node: Node, room: int) -> str:
 def format_nearest(wiring: Wiring) -> list[str]:
     """Format the table of GPUs with their nearest HCAs, and the GPU's own among them."""
     best = assign_hcas(wiring)
-    rows = [("GPU", "nearest HCA", "distance", "netdev")]
+    rows = [("GPU", "nearest HCA", "distance", "netdev", "other end")]
     for gpu in wiring.gpus:
         distance, hcas = wiring.near(gpu)
         others = len(hcas) - 1
         more = f" (and {others} as near)" if others else ""
         hca = best[gpu.index]
-        rows.append((gpu.name, f"{hca.name}{more}", str(distance), " ".join(hca.device.netdevs)))
-    return format_table(rows)
+        ends = ", ".join(map(str, wiring.find_ends(hca)))
+        rows.append((gpu.name, f"{hca.name}{more}", str(distance), " ".join(hca.device.netdevs), ends))
+    return format_table(rows if any(row[-1] for row in rows[1:]) else [row[:-1] for row in rows])
 
 
 def _format_matrices(wiring: Wiring, width: int) -> Iterator[str]:

@@ -81,7 +81,8 @@ def _list_gpus(wiring: Wiring) -> list[tuple[Node, Function]]:
 def _list_hcas(wiring: Wiring) -> list[tuple[Node, Function]]:
     nodes = []
     for hca in wiring.hcas:
-        words = tuple(filter(None, (hca.port, *hca.device.netdevs)))
+        ends = [f"to {end}" for end in wiring.find_ends(hca)]
+        words = tuple(filter(None, (hca.port, *hca.device.netdevs, *ends)))
         function = hca.function
         node = Node(kind="hca", name=hca.name, address=function.address, link=_format_link(function), words=words)
         nodes.append((node, function))

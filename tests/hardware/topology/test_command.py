@@ -49,6 +49,7 @@ def ask(
                 "topology_nvlinks",
                 "nccl_topology",
                 "machine",
+                "far_ends",
             }
             told = (
                 texts
