@@ -11,6 +11,7 @@ from gpuprov.facts.probes.host.family import words
 from gpuprov.facts.probes.software.packages import LOCKING, NO_LOCK_PLUGIN, Package
 from gpuprov.hardware.environment import list_obstacles
 from gpuprov.host_code.packages.dnf import LOCK_PLUGIN
+from gpuprov.host_code.wanted_units import BRIEFLY, MASKED
 
 APPLY = "gpuprov apply"
 HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
@@ -60,7 +61,7 @@ def list_holds(names: Iterable[str], word: str = HELD, other: str = NOT_HELD) ->
 
 # Output of `systemctl is-enabled` for units that have something to enable:
 # https://www.freedesktop.org/software/systemd/man/systemctl.html
-CAN_BE_ENABLED = ("disabled", "indirect", "linked", "linked-runtime", "enabled-runtime", "masked", "masked-runtime")
+CAN_BE_ENABLED = ("disabled", "indirect", "linked", "linked-runtime", "enabled-runtime", MASKED, BRIEFLY)
 
 
 def enabling(units: Mapping[str, str]) -> str:
@@ -68,11 +69,15 @@ def enabling(units: Mapping[str, str]) -> str:
     to enable."""
     if not units or not set(units.values()) <= set(CAN_BE_ENABLED):
         return APPLY
-    masked = [name for name, state in units.items() if state == "masked"]
-    briefly = [name for name, state in units.items() if state == "masked-runtime"]
+    return "; ".join(filter(None, [unmasking(units), f"systemctl enable --now {' '.join(units)}"]))
+
+
+def unmasking(units: Mapping[str, str]) -> str:
+    """Return how to unmask those of these units that are masked, by name and by systemd's state; empty if none is."""
+    masked = [name for name, state in units.items() if state == MASKED]
+    briefly = [name for name, state in units.items() if state == BRIEFLY]
     steps = [f"systemctl unmask {' '.join(masked)}"] * bool(masked)
-    steps += [f"systemctl unmask --runtime {' '.join(briefly)}"] * bool(briefly)
-    return "; ".join([*steps, f"systemctl enable --now {' '.join(units)}"])
+    return "; ".join([*steps, *[f"systemctl unmask --runtime {' '.join(briefly)}"] * bool(briefly)])
 
 
 def by_unit(load: str, hint: str) -> str:

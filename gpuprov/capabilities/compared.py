@@ -186,10 +186,12 @@ def fold_devices(devices: Iterable[str]) -> str:
 
 
 def list_changes(differences: Iterable[Difference], files: Mapping[str, str] = {}) -> list[Change]:
-    """Return what apply would make of differences; those of one file together, with the text that it gets where that is
-    known."""
+    """Return what apply would make of differences, without those that it cannot change; those of one file together,
+    with the text that it gets where that is known."""
     merged: dict[tuple[str, str], list[Difference]] = {}
     for difference in differences:
+        if difference.outdone:
+            continue
         merged.setdefault((difference.kind, difference.path), []).append(difference)
     return [
         Change(

@@ -7,8 +7,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gpuprov.capabilities.answers import APPLY, by_unit, enabling
+from gpuprov.capabilities.answers import APPLY, by_unit, enabling, unmasking
 from gpuprov.capabilities.base import Capability, Change, Check, Context, Moment, Outcome, fail, not_asked, ok, skip
+from gpuprov.capabilities.masks import UNMASKED, judge_masks
 from gpuprov.capabilities.read_files import asks_reads, bind_reads, judge_age, list_idle, list_restarts, list_unread
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Probe, ProbeFailed
@@ -131,8 +132,7 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     """Compare the units of the capability with the host's: at the next boot, or now."""
     boot = moment == wanted_units.NEXT_BOOT
     known, resources = ctx.facts.get(contents.CONTENTS), capability.resources
-    own = resources.states(ctx) if resources and resources.states else {}
-    states = {**own, **known.units}
+    states = _states(capability, ctx, known)
     newer = ctx.facts.get(READS) if resources and resources.reads and not boot else {}
     units = [judge_age(resource, newer) for resource in desired(capability, ctx) if isinstance(resource, Unit)]
     managed = [
@@ -164,6 +164,16 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     return _report_units(expected, wrong, {unit.name: unit for unit in managed}, known.messages)
 
 
+def _states(capability: Capability, ctx: Context[Any], known: contents.Contents) -> dict[str, Loaded]:
+    own = capability.resources.states(ctx) if capability.resources and capability.resources.states else {}
+    return {**own, **known.units}
+
+
+def _judge_masks(capability: Capability, ctx: Context[Any]) -> Outcome:
+    known = ctx.facts.get(contents.CONTENTS)
+    return judge_masks(desired(capability, ctx, coming=True), known, _states(capability, ctx, known))
+
+
 def _report_units(
     expected: str,
     wrong: Sequence[wanted_units.Difference],
@@ -175,11 +185,16 @@ def _report_units(
     changes = [
         Change(kind="service", name=each.name, before=each.before, after=each.after)
         for each in wrong
-        if each.after != WORKING and not each.after.startswith(WITHOUT)
+        if each.after != WORKING and not each.after.startswith(WITHOUT) and not is_masked(each)
     ]
     hint = f"{APPLY}, then a reboot" if reboots else _fix(wrong, units)
     shown = f"systemctl status {' '.join(each.name for each in wrong)}"
     return fail(expected, "; ".join(differs), hint, changes=changes, reboot="; ".join(reboots), evidence=shown)
+
+
+def is_masked(difference: wanted_units.Difference) -> bool:
+    """Return whether a mask is in the way, which apply leaves."""
+    return difference.before.startswith(wanted_units.MASKED) and difference.after in ("enabled", "active")
 
 
 def _only_reads(unit: Unit, states: Mapping[str, Loaded]) -> bool:
@@ -201,10 +216,12 @@ def _fix(wrong: Sequence[wanted_units.Difference], units: Mapping[str, Unit]) ->
         return "; ".join(dict.fromkeys(missing))
     off = [difference.name for difference in wrong if difference.after == "disabled"]
     on = {difference.name: difference.before for difference in wrong if difference.after == "enabled"}
+    masked = {each.name: each.before for each in wrong if is_masked(each) and each.name not in on}
     stopped = [difference.name for difference in wrong if difference.after == "inactive"]
-    still = [difference for difference in wrong if difference.after in ("active", "started anew")]
+    still = [each for each in wrong if each.after in ("active", "started anew") and not is_masked(each)]
     steps = [f"systemctl disable --now {' '.join(off)}"] * bool(off)
     steps += [enabling(on)] * bool(on)
+    steps += [unmasking(masked)] * bool(masked)
     steps += [
         f"systemctl cat {difference.name}, and take that setting out"
         for difference in wrong
@@ -276,6 +293,7 @@ def _make_checks(capability: Capability, probe: Probe[Any], reads: Probe[Any]) -
     words = FILES + (LINES if resources.lines else "")
     yield made(resources.files_check, words, lambda ctx: judge_files(capability, ctx), "next-boot", house.RECEIPT)
     if resources.units:
+        yield made("unmasked", UNMASKED, lambda ctx: _judge_masks(capability, ctx), "preflight")
         yield made("enabled", ENABLED, lambda ctx: judge_units(capability, ctx, "next-boot"), "next-boot")
     if resources.units or resources.reads:
         more, words = ((reads,), ACTIVE + READ) if resources.reads else ((), ACTIVE)

@@ -46,7 +46,9 @@ def list_unread(units: Iterable[Unit], resources: Iterable[Resource], contents: 
     own files the check of files says so."""
     own = {resource.path for resource in resources if isinstance(resource, File)}
     for unit in units:
-        if unit.enabled and not is_among(unit.name, own) and contents.units.get(unit.name, Loaded()).stale:
+        state = contents.units.get(unit.name, Loaded())
+        stale = state.stale and not state.file.startswith(wanted_units.MASKED)
+        if unit.enabled and stale and not is_among(unit.name, own):
             yield unit.name
 
 

@@ -56,7 +56,8 @@ HARMLESS = (
 
 class Loaded(NamedTuple):
     """A unit as loaded by systemd: LoadState, FragmentPath, DropInPaths in the order in which they are read,
-    ActiveState, and as `file` the output of `systemctl is-enabled`."""
+    ActiveState, and as `file` the output of `systemctl is-enabled`. `stale`: its files have changed since systemd read
+    them. `wanted`: units want it, which start at a boot or do not."""
 
     load: str = "not-found"
     fragment: str = ""
@@ -65,6 +66,7 @@ class Loaded(NamedTuple):
     stale: bool = False
     active: str = "inactive"
     file: str = ""
+    wanted: bool = False
 
 
 def parse_show(text: str) -> dict[str, Loaded]:
@@ -80,6 +82,7 @@ def parse_show(text: str) -> dict[str, Loaded]:
                 values.get("NeedDaemonReload") == "yes",
                 values.get("ActiveState", "inactive"),
                 find_file_state(values),
+                bool(values.get("WantedBy")),
             )
     return loaded
 

@@ -12,6 +12,8 @@ RUNS = ("active", "reloading")
 STARTS = ("enabled", "alias", "generated")
 """States of `systemctl is-enabled` in which a unit starts at boot. Not enabled-runtime, which is lost then, nor static
 or indirect, which start if another unit wants them."""
+MASKED, BRIEFLY = "masked", "masked-runtime"
+"""States of a unit that nothing can start: for good, and until the next boot, which finds /run empty."""
 NOW, NEXT_BOOT = "now", "next-boot"
 VERBS = {"enabled": "enable", "disabled": "disable", "inactive": "stop"}
 """systemctl's command by the desired state."""
@@ -40,13 +42,15 @@ class Difference(NamedTuple):
 def compare(desired: Wanted, actual: Loaded) -> Iterator[Difference]:
     """Compare one unit. A unit without a file does not start at boot, and may still run."""
     known = actual.load != "not-found"
-    if desired.enabled and not (known and actual.file in STARTS):
+    briefly = actual.file == BRIEFLY
+    returns = briefly and actual.wanted
+    if desired.enabled and not (known and (actual.file in STARTS or returns)):
         yield Difference(desired.name, NEXT_BOOT, (known and actual.file) or actual.load, "enabled")
-    elif desired.enabled is False and known and actual.file.startswith("enabled"):
+    elif desired.enabled is False and known and (actual.file.startswith("enabled") or returns):
         yield Difference(desired.name, NEXT_BOOT, actual.file, "disabled")
     runs = actual.active in RUNS
-    if desired.active and not runs:
-        yield Difference(desired.name, NOW, actual.active if known else actual.load, "active")
+    if desired.active and (briefly or not runs):
+        yield Difference(desired.name, NOW, BRIEFLY if briefly else actual.active if known else actual.load, "active")
     elif runs and desired.active is not False and desired.outdated:
         yield Difference(desired.name, NOW, desired.outdated, "started anew")
     elif desired.active is False and runs:
@@ -86,8 +90,8 @@ def list_unread(names: Sequence[str], own: Collection[str]) -> list[str]:
 
 def _have(verb: str, name: str) -> None:
     status, _, errors = systemd.systemctl(verb, "--", name)
-    if status and (mask := systemd.systemctl("is-enabled", "--", name)[1]).startswith("masked"):
-        briefly = " --runtime" if mask == "masked-runtime" else ""
+    if status and (mask := systemd.systemctl("is-enabled", "--", name)[1]).startswith(MASKED):
+        briefly = " --runtime" if mask == BRIEFLY else ""
         raise OSError(
             f"{name} is masked, and a mask is a person's. Fix: systemctl unmask{briefly} {name}, then apply again"
         )

@@ -26,3 +26,5 @@ class Difference(msgspec.Struct, frozen=True):
     reboot: str = ""
     # What to do about it; empty: apply.
     fix: str = ""
+    # A file of others decides it, whatever apply does.
+    outdone: bool = False

@@ -23,7 +23,7 @@ class KernelModule(msgspec.Struct, frozen=True, kw_only=True):
     """A module. `loaded`: whether it is; None: either is right. `at_boot`: it is loaded at each boot, `kept_out`:
     nothing loads it by an alias, `options`: its parameters as modprobe gives them, all by gpuprov's own files. `label`:
     its name in messages. `outdated`: which module is loaded in place of the right one, `right`. `reboot`: why only a
-    reboot brings it. `fix`: what to do where it is not loaded."""
+    reboot brings it. `fix`: what to do where it is not loaded. `outdone`: parameters that files of others decide."""
 
     name: str
     loaded: bool | None = None
@@ -35,6 +35,7 @@ class KernelModule(msgspec.Struct, frozen=True, kw_only=True):
     right: str = "that on disk"
     reboot: str = ""
     fix: str = ""
+    outdone: Collection[str] = ()
 
     @property
     def kernel_name(self) -> str:
@@ -50,7 +51,8 @@ class KernelModule(msgspec.Struct, frozen=True, kw_only=True):
         for key, value in self.options.items():
             if options.get(key) != value:
                 before = f"{label}: {key}={options.get(key, 'missing')}"
-                yield Difference(MODPROBE_FILE, before, f"{label}: {key}={value}", device=name, words=before)
+                after, outdone = f"{label}: {key}={value}", key in self.outdone
+                yield Difference(MODPROBE_FILE, before, after, device=name, words=before, outdone=outdone)
         if self.at_boot and name not in modules.at_boot:
             yield Difference(MODULES_FILE, "", name, device=name, words="not in modules-load.d: {devices}")
         is_loaded = name in modules.loaded

@@ -43,6 +43,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     clients: bool = False
     # What to do where it differs; empty: apply.
     fix: str = ""
+    # A file of others decides it, whatever apply does.
+    outdone: bool = False
 
     @property
     def label(self) -> str:
@@ -71,6 +73,7 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
             moment=self.moment,
             reboot=self.reboot,
             fix=self.fix,
+            outdone=self.outdone,
         )
 
 

@@ -68,7 +68,8 @@ def test_the_script_follows_includes_and_the_order_of_files(tmp_path: Path) -> N
         "etc/ssh/sshd_config": "#UsePAM yes\nUsePAM no\n",
         "etc/systemd/system.conf": "[Manager]\nDefaultLimitMEMLOCK=1K\n#DefaultLimitNOFILE=5\n",
         "etc/systemd/system.conf.d/90-gpuprov.conf": "[Manager]\nDefaultLimitMEMLOCK=infinity\n",
-        "run/systemd/system.conf.d/99-zz.conf": "[Manager]\n DefaultLimitMEMLOCK = 64K\n",
+        "etc/systemd/system.conf.d/99-zz.conf": "[Manager]\n DefaultLimitMEMLOCK = 64K\n",
+        "run/systemd/system.conf.d/99-zzz.conf": "[Manager]\n DefaultLimitMEMLOCK = 32K\n",
         "usr/lib/systemd/system.conf.d/90-gpuprov.conf": "[Manager]\nDefaultLimitMEMLOCK=5\n",
     }
     for name, text in files.items():
@@ -77,7 +78,7 @@ def test_the_script_follows_includes_and_the_order_of_files(tmp_path: Path) -> N
     known = read(tmp_path)
     assert known == parse(
         Output(
-            "file|/run/systemd/system.conf.d/99-zz.conf\nline|DefaultLimitMEMLOCK=64K\nwithout|login\npam|no\nread|\n",
+            "file|/etc/systemd/system.conf.d/99-zz.conf\nline|DefaultLimitMEMLOCK=64K\nwithout|login\npam|no\nread|\n",
             0,
         )
     )

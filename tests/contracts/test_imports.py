@@ -50,6 +50,7 @@ SHARED = {
     "compared",
     "computing",
     "driver",
+    "masks",
     "package_sources",
     "read_files",
     "steps",

@@ -10,13 +10,14 @@ from gpuprov.capabilities.at_boot import files as at_boot
 from gpuprov.capabilities.base import Context, Desired, Resources
 from gpuprov.capabilities.kernel.machine import elsewhere, hugepage_settings
 from gpuprov.capabilities.kernel.next_boot import parameters
-from gpuprov.capabilities.kernel.now import IN_KIB, LOGIN_FILE, as_text, loaded_modules, sysctls
+from gpuprov.capabilities.kernel.now import IN_KIB, SERVICE_FILE, as_text, loaded_modules, sysctls
 from gpuprov.capabilities.kernel.tasks import TASKS
 from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import cpu, system, virtualization
 from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.kernel import boot, initramfs
+from gpuprov.facts.probes.kernel.boot import LOGIN_FILE
 from gpuprov.host_code.at_boot.governor import select_differing
 from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.running_kernel import SYSCTL_FILE
@@ -25,7 +26,6 @@ from gpuprov.resources.kernel_module import MODPROBE_FILE, MODULES_FILE
 from gpuprov.spec.kernel import Kernel
 
 DRACUT_FILE = "/etc/dracut.conf.d/90-gpuprov.conf"
-SERVICE_FILE = "/etc/systemd/system.conf.d/90-gpuprov.conf"
 GRUB_FILE = "/etc/default/grub.d/90-gpuprov.cfg"
 UNIT = "gpuprov-cpu-governor.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"

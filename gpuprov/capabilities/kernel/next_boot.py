@@ -88,7 +88,15 @@ def boot_entries(ctx: Context[Kernel]) -> Group | Outcome:
             f"the next kernel's entry would lack {words}: {path}"
             for path, words in _list_lacking(known.templates, desired).items()
         ),
-        changed=file,
+        changed="" if _is_outdone(known.templates, desired) else file,
+    )
+
+
+def _is_outdone(templates: Mapping[str, boot.BootEntry], desired: Mapping[str, str]) -> bool:
+    """Return whether a file of the site's, which GRUB's defaults read last, sets the line without gpuprov's words."""
+    return any(
+        path.startswith("/etc/default/grub.d/") and path != ENTRIES["debian"][0]
+        for path in _list_lacking(templates, desired)
     )
 
 

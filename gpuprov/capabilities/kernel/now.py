@@ -1,7 +1,8 @@
 """The kernel's current configuration: blacklists, module options, modules, sysctls, limits. What is wanted, and its
 checks."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -12,6 +13,7 @@ from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import system, systemd
 from gpuprov.facts.probes.kernel import boot, modules
+from gpuprov.facts.probes.kernel.limits import LIMIT_SOURCES
 from gpuprov.facts.probes.kernel.modules import underscored
 from gpuprov.host_code.lasting import BOOT
 from gpuprov.host_code.running_kernel import SYSCTL_FILE
@@ -21,7 +23,7 @@ from gpuprov.spec.kernel import Kernel, Scalar
 
 # Limits that limits.conf(5) counts in KiB, and systemd in bytes.
 IN_KIB = ("core", "data", "fsize", "memlock", "stack")
-LOGIN_FILE = "/etc/security/limits.d/90-gpuprov.conf"
+SERVICE_FILE = "/etc/systemd/system.conf.d/90-gpuprov.conf"
 WORDS = {of: f"{of} {{key}}={{before}}" for of in ("login", "service")}
 """Words for a limit that differs: of login sessions, and of services."""
 KEPT = "next boot"
@@ -53,7 +55,10 @@ def module_options(ctx: Ctx) -> Group | Outcome:
     texts = {name: {key: as_text(value) for key, value in options.items()} for name, options in declared.items()}
     known = ctx.facts.get(modules.MODPROBE)
     return Group(
-        tuple(KernelModule(name=name, options=options, label=name) for name, options in texts.items()),
+        tuple(
+            KernelModule(name=name, options=options, label=name, outdone=known.list_outdone(name, options))
+            for name, options in texts.items()
+        ),
         modules=Modules(options=known.options),
         expected="; ".join(f"{name}: {listed(options)}" for name, options in texts.items()),
         fix="; ".join([f"{APPLY} writes {MODPROBE_FILE}", *known.list_moves(texts)]),
@@ -103,9 +108,9 @@ def _find_kept_out(facts: Facts, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         if name in built_in:
             continue
-        if name in known.blacklist:
+        if name in known.blacklist and not known.is_brief("blacklist", name):
             yield f"{name} is blacklisted ({known.show_places('blacklist', name)}), so that no boot loads it"
-        elif modules.loads_nothing(known.install.get(name, "")):
+        elif modules.loads_nothing(known.install.get(name, "")) and not known.is_brief("install", name):
             yield (
                 f"install {name} {known.install[name]} ({known.show_places('install', name)}), so that no boot loads it"
             )
@@ -131,9 +136,11 @@ def sysctl(ctx: Ctx) -> Group | Outcome:
             value, path = kept[setting.key]
             values[KEPT, setting.key] = value if value == setting.value else f"{value} ({path})"
     right = [setting for setting in expected if not setting.compare(values)]
+    after = {key for key, (_, path) in kept.items() if os.path.basename(path) > os.path.basename(SYSCTL_FILE)}
+    words = "right now, but not kept: {values}"
     later = [
-        msgspec.structs.replace(setting, device=KEPT, moment="next-boot", words="right now, but not kept: {values}")
-        for setting in right
+        msgspec.structs.replace(each, device=KEPT, moment="next-boot", words=words, outdone=each.key in after)
+        for each in right
     ]
     listing = listed({setting.key: setting.value for setting in expected})
     others = {
@@ -164,22 +171,40 @@ def service_limits(facts: Facts, keys: Iterable[str]) -> dict[str, str]:
     }
 
 
-def limit_settings(kernel: Kernel) -> tuple[Setting, ...]:
-    """Return each limit, of login sessions and of services, in the units of limits.conf(5)."""
+def limit_settings(kernel: Kernel, outdone: Collection[tuple[str, str]]) -> tuple[Setting, ...]:
+    """Return each limit, of login sessions and of services, in the units of limits.conf(5). outdone: those that files
+    of others decide."""
     return tuple(
-        Setting(kind=f"{of} limits", device=of, key=key, name=f"{of} {key}", value=str(value), words=WORDS[of])
+        Setting(
+            kind=f"{of} limits",
+            device=of,
+            key=key,
+            name=f"{of} {key}",
+            value=str(value),
+            words=WORDS[of],
+            outdone=(of, key) in outdone,
+        )
         for of in WORDS
         for key, value in kernel.limits.items()
     )
 
 
-@compared("kernel.limits", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, fields=("limits",))
+def _list_outdone(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield the limits, of login sessions and of services, that files after gpuprov's set."""
+    logins = facts.get(boot.LOGIN_LIMITS)
+    yield from (("login", key) for key in logins if logins.find_later(key))
+    for name, (_, path) in facts.get(LIMIT_SOURCES).services.items():
+        if os.path.basename(path) > os.path.basename(SERVICE_FILE):
+            yield "service", name.removeprefix("DefaultLimit").lower()
+
+
+@compared("kernel.limits", boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, LIMIT_SOURCES, fields=("limits",))
 def limits(ctx: Ctx) -> Group | Outcome:
     """Each limit holds for login sessions (pam_limits), also of root and of groups with lines of their own, and for
     services (systemd). Lower limits of single users are shown."""
-    expected = limit_settings(ctx.fragment)
-    if not expected:
+    if not ctx.fragment.limits:
         return not_asked()
+    expected = limit_settings(ctx.fragment, {*_list_outdone(ctx.facts)})
     login, services = ctx.facts.get(boot.LOGIN_LIMITS), service_limits(ctx.facts, ctx.fragment.limits)
     values = {("login", key): value for key, value in login.items()}
     declared: dict[str, str] = {key: str(value) for key, value in ctx.fragment.limits.items()}
@@ -203,7 +228,7 @@ def _list_lines_out(login: boot.LoginLimits, declared: Mapping[str, str]) -> Ite
     for (who, key), path in login.places.items():
         value = declared.get(key, "")
         lower = who != "*" and login.list_lower(key, value)
-        other = who == "*" and path > LOGIN_FILE and login[key] != value
+        other = who == "*" and login.find_later(key) and login[key] != value
         if value and path and (other or any(text.startswith(f"{who} has") for text in lower or ())):
             yield f"take {key} of {who} out of {path}"
 

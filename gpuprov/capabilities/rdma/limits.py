@@ -86,7 +86,9 @@ def memlock(ctx: Ctx) -> Outcome:
         hints.append("take memlock of a single user or group out of that file: it goes before that of everyone")
     if not all(enough(part, limit, unit=1024) for part in login.split(":")):
         texts.append(f"login sessions: {login}")
-        hints.append(f"{APPLY} writes /etc/security/limits.d, which counts from the next login on")
+        later = logins.find_later("memlock")
+        written = f"{APPLY} writes /etc/security/limits.d, which counts from the next login on"
+        hints.append(f"take memlock of * out of {later}" if later else written)
     default = ctx.facts.get(systemd.DEFAULT_LIMITS).get("memlock", "unset")
     if not enough(default, limit):
         texts.append(f"services: {default} bytes")

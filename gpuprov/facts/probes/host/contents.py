@@ -30,7 +30,8 @@ class Contents(msgspec.Struct, frozen=True):
     path, also of the units that have some, `texts`: text of files in which lines are set. `pythons`: by unit file the
     interpreters of its commands; `sound`: interpreters that root alone can change. `said`: by failed unit, the last
     output of its program. `unmet`: conditions that drop-ins set and that are not met, by path. `rivals`: by unit those
-    that cannot run beside it, by the files of either; `others`: the states of these."""
+    that cannot run beside it, by the files of either; `others`: the states of these. `unmasking`: units whose masks come from the
+    removal of a package by dpkg, and go when it is installed."""
 
     entries: Mapping[str, Entry]
     missing: frozenset[str]
@@ -43,6 +44,7 @@ class Contents(msgspec.Struct, frozen=True):
     unmet: Mapping[str, tuple[str, ...]] = {}
     rivals: Mapping[str, tuple[str, ...]] = {}
     others: Mapping[str, Loaded] = {}
+    unmasking: frozenset[str] = frozenset()
 
 
 def parse(output: Output) -> Contents:
@@ -81,6 +83,7 @@ def parse(output: Output) -> Contents:
         _group_by_path(rows["unmet"]),
         dict(_list_rivals(rows["unit"])),
         parse_show("\n".join(rows["other"])),
+        frozenset(rows["dpkg"]),
     )
 
 
@@ -111,6 +114,8 @@ INSTANCES = (
     "find /etc/systemd /run/systemd -mindepth 2 -maxdepth 2 -name 'gpuprov-*@?*.service.d' | sed 's#.*/##; s/\\.d$//'"
 )
 """Lists the instances of gpuprov's templates that have drop-ins of their own."""
+MASKS = "/var/lib/systemd/deb-systemd-helper-masked"
+"""Where deb-systemd-helper notes the units that it has masked: deb-systemd-helper(1p)."""
 JOURNAL = "journalctl -q --no-pager -o cat -n 8"
 """Journal lines of a unit's own processes, without systemd's about them."""
 # Reads $paths and everything in $folders, the texts of $lines, and systemd's state of $units; also the paths in the
@@ -148,6 +153,7 @@ echo "$s" | sed 's/^/unit|/'
 o=$(echo "$s" | sed -nE 's/^({"|".join(RIVALS)})=(.)/\\2/p' | tr ' ' '\\n' |
   grep -E '[.](service|timer|path|socket|mount)$' | sort -u)
 [ -z "$o" ] || systemctl {" ".join(SHOW)} $o | sed 's/^/other|/'
+ls {MASKS} | sed 's/^/dpkg|/'
 for d in $(echo "$s" | sed -n '{DROP_INS}' | tr ' ' '\\n' | sort -u); do
 [ ! -f "$d" ] || {{ echo "dropin|$d"; head -c 65536 -- "$d" | sed 's/^/text|/'; echo; }}
 case $d in *.conf|/etc/*|/run/*) sed -nE 's/^((Condition|Assert)[A-Za-z]+=[^|%].*)/\\1/p' "$d" | while read -r c; do

@@ -12,6 +12,8 @@ from gpuprov.host_code import first_boot_judge
 from gpuprov.spec.kernel import NUMA_SYSCTL
 
 MODULE = re.compile(r"[\w.+-]+", re.ASCII)
+LOGIN_FILE = "/etc/security/limits.d/90-gpuprov.conf"
+"""gpuprov's limits of login sessions."""
 # sysctl.d(5) takes a name with slashes as well, where a dot belongs to an interface:
 #     net/ipv4/conf/eth0.100/rp_filter = 0
 SYSCTL_NAME = re.compile(r"[\w-]+(\.[\w:/@+-]+)+", re.ASCII)
@@ -152,6 +154,11 @@ class LoginLimits(dict[str, str]):
     # The last file that sets a limit, by who and item.
     places: Mapping[tuple[str, str], str] = {}
 
+    def find_later(self, item: str) -> str:
+        """Return the file after gpuprov's that sets this limit for everyone; empty if none does."""
+        path = self.places.get(("*", item), "")
+        return path if path > LOGIN_FILE else ""
+
     def list_lower(self, item: str, value: str, *, users: bool = False) -> list[str]:
         """List root and the groups whose own limit is lower than this value, or with `users` the other users, each with
         the file that says so."""
@@ -259,10 +266,11 @@ SYSCTL_FILES = Probe(
     parse_sysctl,
     "cat /etc/sysctl.d/90-gpuprov.conf",
 )
-# What a boot sets: the files of all folders by their names, of one name that in the first folder. sysctl.d(5)
+# What a boot sets: the files of all folders by their names, of one name that in the first folder, sysctl.d(5); those of
+# /run are gone then.
 SYSCTL_AT_BOOT = Probe(
     "sysctl_at_boot",
-    """for f in /etc/sysctl.d/*.conf /run/sysctl.d/*.conf /usr/local/lib/sysctl.d/*.conf /usr/lib/sysctl.d/*.conf; do
+    """for f in /etc/sysctl.d/*.conf /usr/local/lib/sysctl.d/*.conf /usr/lib/sysctl.d/*.conf; do
   [ -e "$f" ] && echo "${f##*/}|$f"
 done | LC_ALL=C sort -s -u -t'|' -k1,1 | { IFS='
 '; set -f; grep '^[[:space:]]*[^#;[:space:]].*=' /dev/null $(cut -d'|' -f2-) 2>/dev/null; } |

@@ -41,7 +41,7 @@ LIMIT_SOURCES = Probe(
     r"""for p in cat grep head sed sort tail; do command -v $p >/dev/null || exit 127; done
 {
 for f in /usr/lib/systemd/system.conf /etc/systemd/system.conf; do [ -e "$f" ] && echo "|$f"; done | tail -n 1
-for f in /etc/systemd /run/systemd /usr/local/lib/systemd /usr/lib/systemd; do
+for f in /etc/systemd /usr/local/lib/systemd /usr/lib/systemd; do
   for f in "$f"/system.conf.d/*.conf; do [ -e "$f" ] && echo "${f##*/}|$f"; done
 done | LC_ALL=C sort -s -u -t'|' -k1,1
 } | { IFS='

@@ -1,7 +1,7 @@
 """Kernel modules: those loaded, the configuration of modprobe, and those of each installed kernel."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -28,6 +28,17 @@ class Modprobe(msgspec.Struct, frozen=True):
     def show_places(self, kind: str, name: str) -> str:
         """Return the files that blacklist a module, or install a command in its place."""
         return ", ".join(self.places.get((kind, name), ["modprobe.d"]))
+
+    def is_brief(self, kind: str, name: str) -> bool:
+        """Return whether only files below /run blacklist a module, or install a command in its place: a boot finds none
+        there."""
+        places = self.places.get((kind, name), [])
+        return bool(places) and all(path.startswith("/run/") for path in places)
+
+    def list_outdone(self, module: str, keys: Iterable[str]) -> frozenset[str]:
+        """Return the options of a module that a file after gpuprov's sets, whose value counts."""
+        last = {key: self.places.get(("options", underscored(module), key), [""])[-1] for key in keys}
+        return frozenset(key for key, path in last.items() if path.rpartition("/")[2] > "gpuprov.conf")
 
     def list_moves(self, declared: Mapping[str, Mapping[str, str]]) -> list[str]:
         """List what is to be taken out of files that are not gpuprov's: options with another value than the declared

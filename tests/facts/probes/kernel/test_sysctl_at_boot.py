@@ -14,9 +14,10 @@ def test_files_in_the_order_of_a_boot(tmp_path: Path) -> None:
         "usr/lib/sysctl.d/50-default.conf": "vm.dirty_ratio=2\nnet.ipv4.conf.*.rp_filter = 2\n",
         "etc/sysctl.d/90-gpuprov.conf": "vm.swappiness = 3\nvm.dirty_ratio = 3\nkernel.numa_balancing=0\n",
         "etc/sysctl.d/50-default.conf": "# vm.dirty_ratio=4\n; kernel.panic=4\n",
-        "run/sysctl.d/95-run.conf": "  -net/ipv4/conf/eth0.100/rp_filter = 0\nkernel.numa_balancing  =\t 1  "
+        "usr/local/lib/sysctl.d/95-run.conf": "  -net/ipv4/conf/eth0.100/rp_filter = 0\nkernel.numa_balancing  =\t 1  "
         "\n-vm.nothing\n",
     }
+    files["run/sysctl.d/98-gone-then.conf"] = "vm.swappiness = 9\n"
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -33,6 +34,6 @@ def test_files_in_the_order_of_a_boot(tmp_path: Path) -> None:
     assert {name: (value, path.removeprefix(str(tmp_path))) for name, (value, path) in values.items()} == {
         "vm.swappiness": ("3", "/etc/sysctl.d/90-gpuprov.conf"),
         "vm.dirty_ratio": ("5", "/etc/sysctl.d/99-sysctl.conf"),
-        "kernel.numa_balancing": ("1", "/run/sysctl.d/95-run.conf"),
-        "net.ipv4.conf.eth0/100.rp_filter": ("0", "/run/sysctl.d/95-run.conf"),
+        "kernel.numa_balancing": ("1", "/usr/local/lib/sysctl.d/95-run.conf"),
+        "net.ipv4.conf.eth0/100.rp_filter": ("0", "/usr/local/lib/sysctl.d/95-run.conf"),
     }
