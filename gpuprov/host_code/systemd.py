@@ -7,6 +7,9 @@ import subprocess
 FILES = "/etc/systemd/system/"
 """Folder of gpuprov's units and drop-ins: systemd has to reload them when they change."""
 
+SETTINGS = "/etc/systemd/system.conf.d/"
+"""Folder of the site's settings of systemd itself."""
+
 
 def systemctl(*words: str) -> tuple[int, str, str]:
     """Return exit status, output and errors of systemctl, as text."""

@@ -11,7 +11,7 @@ description:
   - Writes files of root's whole, each beside its place and renamed into it, and removes those that should not be there.
   - Missing folders are made. A path that holds a link or a folder is refused.
   - Of a file with lines KEY=VALUE that something else brings, single lines can be set.
-  - Where a file of systemd's changes, systemd reads its files anew.
+  - Where a file of systemd's changes, systemd reads its files anew; its own settings too, where one of these goes.
 author: gpuprov
 options:
   capability:
@@ -237,7 +237,9 @@ def _bring_about(params: Mapping[str, Any], desired: list[Wanted], *, check: boo
     aside = unit_files.set_aside(texts_of, check=check)
     changed = list_differences(desired) if check else _write(desired)
     moved = [change.path for change in changed] + aside
-    if not check and (late or aside or any(map(unit_files.derive_unit, moved))):
+    if not check and any(path.startswith(systemd.SETTINGS) and not os.path.lexists(path) for path in moved):
+        systemd.systemctl("daemon-reexec")  # daemon-reload keeps default limits that no file sets any more
+    elif not check and (late or aside or any(map(unit_files.derive_unit, moved))):
         systemd.systemctl("daemon-reload")
     on = [Unit(name, enabled=True) for name in params["enabled"]]
     turned = [*dict.fromkeys(turned), *(unit.name for unit in wanted_units.ensure(on, check=check))]

@@ -220,6 +220,13 @@ def test_systemd_reads_its_files_anew_where_one_of_them_changed(
     assert told.count(("daemon-reload",)) == 1
     ran(capsys, "gpuprov_files", absent=[unit])
     assert told.count(("daemon-reload",)) == 2
+    monkeypatch.setattr(systemd, "SETTINGS", f"{tmp_path}/system.conf.d/")
+    limits = f"{tmp_path}/system.conf.d/90-gpuprov.conf"
+    ran(capsys, "gpuprov_files", files={limits: "[Manager]\n"})
+    ran(capsys, "gpuprov_files", absent=[limits], check=True)
+    assert ("daemon-reexec",) not in told, "step running_kernel does that, where a limit differs"
+    ran(capsys, "gpuprov_files", absent=[limits])
+    assert told.count(("daemon-reexec",)) == 1
 
 
 @pytest.mark.install
