@@ -12,6 +12,7 @@ from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.software import packages
+from gpuprov.facts.probes.software.excluded import explain_excluded
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from gpuprov.host_code import sources
 from gpuprov.host_code.json_members import Json
@@ -44,6 +45,9 @@ def decide(ctx: Ctx) -> Decision:
     source = coming(ctx)
     if not resolution["problem"]:
         return Decision(version=resolution["version"], packages=resolution["packages"], source=source)
+    problem, hint = explain_excluded(index.excluded, needed)
+    if problem:
+        return Decision(problem=problem, hint=hint)
     hint = resolution["hint"] if any(name in index for name in needed) else _suggest_repository(facts)
     return Decision(problem=resolution["problem"].replace("driver version", "version"), hint=hint, source=source)
 

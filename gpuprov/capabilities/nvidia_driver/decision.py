@@ -28,7 +28,7 @@ from gpuprov.facts.probes.driver.precompiled import PRECOMPILED
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.kernel import modules
-from gpuprov.facts.probes.software.excluded import find_excluded
+from gpuprov.facts.probes.software.excluded import explain_excluded
 from gpuprov.facts.probes.software.packages import INDEX, LOCKING, Index
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from gpuprov.host_code import sources
@@ -77,18 +77,16 @@ def decided(ctx: Ctx) -> Decision:
     """Return the driver that this host should have, out of its package index."""
     built = ctx.facts.get(PRECOMPILED) if ctx.fragment.build == "precompiled" else None
     decision = decide(ctx.fragment, ctx.facts, seen(ctx.fragment, ctx.facts), followers(ctx.host, ctx.facts), built)
-    if decision.problem and (places := explain_excluded(ctx)):
-        problem, hint = f"dnf does not see {places}", "take it out there: gpuprov holds the packages of the set itself"
+    problem, hint = find_hidden(ctx) if decision.problem else ("", "")
+    if problem:
         return msgspec.structs.replace(decision, problem=problem, hint=hint)
     return decision
 
 
-def explain_excluded(ctx: Ctx) -> str:
-    """Return the packages of the set that the site keeps out of dnf's sight, with the places; empty if there are
-    none."""
+def find_hidden(ctx: Ctx) -> tuple[str, str]:
+    """Return the problem and the hint where the site keeps packages of the set out of dnf's sight; empty if none is."""
     rules = [rule for each in package_names(ctx.fragment, ctx.facts).sets.values() for rule in each]
-    places = find_excluded(ctx.facts.get(INDEX).excluded, dict.fromkeys(rule["name"] for rule in rules))
-    return ", ".join(f"{name} ({place})" for name, place in places.items())
+    return explain_excluded(ctx.facts.get(INDEX).excluded, dict.fromkeys(rule["name"] for rule in rules))
 
 
 def is_offered(driver: NvidiaDriver, facts: Facts) -> bool:
@@ -105,7 +103,7 @@ def repository(ctx: Ctx) -> sources.Source:
     if requested is None or kind is None:
         return {}
     repo_state = ctx.facts.get(REPOSITORIES)
-    if not ctx.fragment.repository.url and explain_excluded(ctx):
+    if not ctx.fragment.repository.url and any(find_hidden(ctx)):
         return {}  # no source would bring them
     if not ctx.fragment.repository.url and is_offered(ctx.fragment, ctx.facts):
         own = sources.derive_path(SOURCE, kind) in repo_state["files"]
@@ -141,7 +139,7 @@ def _find_signing_key(repo_state: sources.Host, address: str, suite: str) -> str
 
 def waits_for(ctx: Ctx, decision: Decision) -> str:
     """Return what must come before the driver can be resolved; empty if it can be resolved now."""
-    if ctx.fragment.source == "runfile" or (decision.problem and explain_excluded(ctx)):
+    if ctx.fragment.source == "runfile" or (decision.problem and any(find_hidden(ctx))):
         return ""
     index = ctx.facts.get(INDEX)
     # A source that is still to come may have packages under the names of one that is there (Debian's non-free,

@@ -1,34 +1,56 @@
-"""Packages that the site keeps out of dnf's sight: https://dnf.readthedocs.io/en/latest/conf_ref.html, excludepkgs."""
+"""Packages that the site keeps out of dnf's sight: https://dnf.readthedocs.io/en/latest/conf_ref.html, excludepkgs and
+includepkgs."""
 
 import fnmatch
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 
 class Excluded(msgspec.Struct, frozen=True):
-    """A pattern of excludepkgs, with the file and the section that have it. `main` counts for every repository."""
+    """A pattern of excludepkgs, or `only`: all patterns of an includepkgs, with the file and the section that have it.
+    `main` counts for every repository."""
 
     pattern: str
     section: str
     file: str
+    only: bool = False
 
     @property
     def place(self) -> str:
-        return f"excludepkgs={self.pattern} in {self.file}" + (f" [{self.section}]" if self.section != "main" else "")
+        key = "includepkgs" if self.only else "excludepkgs"
+        return f"{key}={self.pattern} in {self.file}" + (f" [{self.section}]" if self.section != "main" else "")
+
+    def hides(self, name: str) -> bool:
+        """Return whether dnf does not see this package by it. An includepkgs counts where it is everybody's, or of a
+        repository that is NVIDIA's by its name: others lack these packages anyway."""
+        found = any(fnmatch.fnmatchcase(name, each) or _is_of(name, each) for each in self.pattern.split())
+        if self.only:
+            return (
+                not found and re.search("nvidia|cuda|main$", f"{self.file} {self.section}", re.IGNORECASE) is not None
+            )
+        return found
 
 
-def parse(lines: Iterable[str]) -> tuple[Excluded, ...]:
-    """Parse the rest of each line that SCRIPT prints."""
-    rows = (line.split("|", 2) for line in lines)
-    return tuple(
-        Excluded(pattern, section, file)
-        for file, section, text in rows
-        # excludepkgs = nvidia* , cuda*, and more patterns on indented lines below
-        for pattern in re.split(r"[\s,]+", text)
-        if pattern
-    )
+def parse(rows: Mapping[str, Iterable[str]]) -> tuple[Excluded, ...]:
+    """Parse the lines that SCRIPT prints, by their first word."""
+    found = []
+    # excludepkgs = nvidia* , cuda*, and more patterns on indented lines below
+    for file, section, text in (line.split("|", 2) for line in rows.get("away", ())):
+        found += [Excluded(pattern, section, file) for pattern in re.split(r"[\s,]+", text) if pattern]
+    for file, section, text in (line.split("|", 2) for line in rows.get("only", ())):
+        patterns = " ".join(filter(None, re.split(r"[\s,]+", text)))
+        found += [Excluded(patterns, section, file, only=True)] * bool(patterns)
+    return tuple(found)
+
+
+def explain_excluded(known: Iterable[Excluded], names: Iterable[str]) -> tuple[str, str]:
+    """Return the problem and the hint where dnf does not see packages among these; empty if it sees them all."""
+    if places := find_excluded(known, names):
+        listed = ", ".join(f"{name} ({place})" for name, place in places.items())
+        return f"dnf does not see {listed}", "take it out there: gpuprov holds the packages of the set itself"
+    return "", ""
 
 
 def find_excluded(known: Iterable[Excluded], names: Iterable[str]) -> dict[str, str]:
@@ -38,7 +60,7 @@ def find_excluded(known: Iterable[Excluded], names: Iterable[str]) -> dict[str, 
     places: dict[str, str] = {}
     for name in names:
         for entry in excluded:
-            if fnmatch.fnmatchcase(name, entry.pattern) or _is_of(name, entry.pattern):
+            if entry.hides(name):
                 places.setdefault(name, entry.place)
     return places
 
@@ -53,11 +75,12 @@ def _is_of(name: str, pattern: str) -> bool:
 
 SCRIPT = r"""for f in /etc/dnf/dnf.conf /etc/yum.repos.d/*.repo; do
   [ -e "$f" ] && awk -v f="$f" '
-    function out() { if (t != "") print "away|" f "|" s "|" t; t = "" }
+    function out() { if (t != "") print k "|" f "|" s "|" t; t = "" }
     /^[[:space:]]*[#;]/ { next }
     /^\[/ { out(); go = 0; s = substr($0, 2, index($0, "]") - 2); next }
-    /^exclude(pkgs)?[[:space:]]*[=:]/ { out(); go = 1; sub(/^[^=:]*[=:][[:space:]]*/, ""); t = $0; next }
+    /^(exclude(pkgs)?|includepkgs)[[:space:]]*[=:]/ { out(); go = 1; k = /^i/ ? "only" : "away"
+      sub(/^[^=:]*[=:][[:space:]]*/, ""); t = $0; next }
     /^[[:space:]]+[^[:space:]]/ { if (go) t = t " " $0; next }
     { go = 0 } END { out() }' "$f"
 done; true"""
-"""Shell: prints each such setting as `away|FILE|SECTION|PATTERNS`."""
+"""Shell: prints each such setting as `away|FILE|SECTION|PATTERNS`, an includepkgs as `only|...`."""

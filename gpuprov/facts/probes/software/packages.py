@@ -205,7 +205,7 @@ def parse_index(output: Output) -> Index:
     known = {n: [v for v in versions if (n, v) not in moved] for n, versions in parse_madison(output.text).items()}
     index = Index({name: versions for name, versions in known.items() if versions})
     index.places, index.moved = parse_places(output.text), {name: other for (name, _), other in moved.items()}
-    index.excluded = excluded.parse(output.rows().get("away", []))
+    index.excluded = excluded.parse(output.rows())
     offered: dict[str, set[rpm.Nevra]] = {}
     for row in output.rows().get("rpm", []):
         cells = row.split("|")
@@ -294,6 +294,7 @@ echo "$n" | """
     parse_index,
     "apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; zypper --no-refresh search "
     "-s '*nvidia*'",
+    blank=r"(away|only)\|",
 )
 """Offered package versions by name, newest first; from the lists that the host has fetched, never the network.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from gpuprov.capabilities.container_toolkit.fragment import ContainerToolkit
 from gpuprov.capabilities.nvidia_driver.decision import repository
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
+from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.software import excluded
 from gpuprov.facts.probes.software.excluded import Excluded, find_excluded
 from tests.capabilities import contexts
@@ -23,13 +25,29 @@ def test_settings_are_read_with_their_sections_and_continued_lines(tmp_path: Pat
         "[main]\nbest=True\nexcludepkgs = nvidia* , cuda*\n  kmod-*\n# exclude=no\n  x\n"
     )
     (tmp_path / "yum.repos.d").mkdir()
-    repo = "[cuda]\nenabled=1\nexclude=dkms\n[other]\nincludepkgs=a\n"
+    repo = "[cuda]\nenabled=1\nexclude=dkms\n[other]\nincludepkgs=a, b*\n"
     (tmp_path / "yum.repos.d/cuda.repo").write_text(repo)
     script = excluded.SCRIPT.replace("/etc/dnf", str(tmp_path)).replace("/etc/yum.repos.d", f"{tmp_path}/yum.repos.d")
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    found = excluded.parse(line.removeprefix("away|") for line in done.stdout.splitlines())
+    found = excluded.parse(Output(done.stdout, 0).rows())
     main = [Excluded(pattern, "main", f"{tmp_path}/dnf.conf") for pattern in ("nvidia*", "cuda*", "kmod-*", "x")]
-    assert found == (*main, Excluded("dkms", "cuda", f"{tmp_path}/yum.repos.d/cuda.repo"))
+    file = f"{tmp_path}/yum.repos.d/cuda.repo"
+    assert found == (*main, Excluded("dkms", "cuda", file), Excluded("a b*", "other", file, only=True))
+
+
+def test_a_list_of_what_is_let_in_hides_the_rest_of_the_repository() -> None:
+    only = Excluded("cuda-* dkms", "cuda-rhel9", "/f", only=True)
+    assert find_excluded([only], [NAME, "dkms"]) == {NAME: "includepkgs=cuda-* dkms in /f [cuda-rhel9]"}
+    assert not find_excluded([Excluded("dkms", "epel", "/etc/yum.repos.d/epel.repo", only=True)], [NAME])
+    assert find_excluded([Excluded("dkms", "main", "/etc/dnf/dnf.conf", only=True)], [NAME])
+
+
+def test_the_toolkit_is_told_hidden_too_and_no_repository_is_proposed() -> None:
+    name = "nvidia-container-toolkit"
+    host = {"os_release": ROCKY, "packages": "", "package_index": f"away|/f|main|{name}*\n"}
+    answer = ask("container_toolkit.resolvable", ContainerToolkit(), **host)
+    assert (answer.status, answer.hint.partition(":")[0]) == ("fail", "take it out there")
+    assert f"dnf does not see {name} (excludepkgs={name}* in /f)" in answer.found
 
 
 @run_each(
