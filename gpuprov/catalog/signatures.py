@@ -11,6 +11,7 @@ import msgspec
 
 from gpuprov.catalog.codes import find_codes, list_code_words
 from gpuprov.catalog.context import XID, compile_any, fold, is_whole_line, strip_host
+from gpuprov.catalog.lists import index_lists
 from gpuprov.catalog.nics import NicLine, find_nic_line, find_speakers, read_nics_file
 from gpuprov.catalog.symptoms import Symptom, list_symptoms
 
@@ -111,7 +112,7 @@ def index_by_code() -> dict[int, tuple[Symptom, ...]]:
 
 MANY = 20
 """Number of messages above which a symptom is of a whole kind of them."""
-Rank = tuple[bool, bool, bool, int]
+Rank = tuple[bool, bool, bool, bool, int]
 
 
 class Held(NamedTuple):
@@ -122,16 +123,23 @@ class Held(NamedTuple):
 
     @property
     def rank(self) -> Rank:
-        """Rank of an answer, the most specific first: a message before the name of a part of a program, and before a
-        single word, a symptom of few messages before one of a whole kind, long messages before short ones."""
+        """Rank of an answer, the most specific first: what a person wrote before a list of all that a program prints, a
+        message before the name of a part of a program, and before a single word, a symptom of few messages before one
+        of a whole kind, long messages before short ones."""
         signature = self.signature
         of_a_kind = signature.coded or len(self.symptom.signatures) > MANY
-        return signature.fallback, signature.coded or len(signature.words) < 2, of_a_kind, -len(signature.text)
+        short = signature.coded or len(signature.words) < 2
+        return is_listed(self.symptom), signature.fallback, short, of_a_kind, -len(signature.text)
 
     @property
     def is_harmless(self) -> bool:
         """True if hosts that are well print this message, too."""
         return self.signature.text in fold_harmless(self.symptom)
+
+
+def is_listed(symptom: Symptom) -> bool:
+    """True if a symptom is a list of all that a program prints, not a cause that a person wrote down."""
+    return symptom.key in index_lists()
 
 
 @cache
@@ -141,9 +149,10 @@ def fold_harmless(symptom: Symptom) -> frozenset[str]:
 
 def find_held(line: str) -> list[Held]:
     """Return the symptoms with a message in a folded line, the most specific first. If one message is a part of
-    another, the longer counts; the name of a part of a program only counts in a line without any message."""
+    another, the longer counts; the name of a part of a program only counts in a line without any message that a person
+    wrote down."""
     matches = [*_match_signatures(line), *_match_codes(line)]
-    if any(not match.signature.fallback for match in matches):
+    if any(not match.signature.fallback and not match.is_listed for match in matches):
         matches = [match for match in matches if not match.signature.fallback]
     telling = [
         Held(match.signature, symptom)
@@ -171,9 +180,15 @@ class _Match(NamedTuple):
         """True if another message is a part of this one, or leaves open what this one names."""
         if self.signature.text == other.signature.text or self._leaves_open(other):
             return False
+        if self.is_listed and not other.is_listed:
+            return False
         longer = self.end - self.start > other.end - other.start
         around = self.start <= other.start and other.end <= self.end and longer
         return other.signature.text in self.signature.text or around or other._leaves_open(self)
+
+    @property
+    def is_listed(self) -> bool:
+        return all(map(is_listed, self.symptoms))
 
     def _leaves_open(self, other: _Match) -> bool:
         """True if another message has words of its own for all that this one leaves open."""

@@ -8,6 +8,8 @@ import msgspec
 from gpuprov.catalog.context import compile_any, fold, strip_host
 from gpuprov.catalog.dcgm_errors import DCGM, DcgmError, find_dcgm_error, list_names
 from gpuprov.catalog.kernel import Context, KernelLine, kernel_file
+from gpuprov.catalog.lists import FILES as LISTS
+from gpuprov.catalog.lists import Messages, MessagesFile, index_lists
 from gpuprov.catalog.nics import NicLine, read_nics_file
 from gpuprov.catalog.rdma.gpudirect import Message, read_gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
@@ -99,14 +101,14 @@ def list_addresses(symptom: Symptom) -> tuple[str, ...]:
 @cache
 def index_sources() -> dict[str, str]:
     others = (read_xids_file(), read_gpudirect_file(), read_nics_file(), kernel_file())
-    tables = (*(load(name, SymptomsFile).sources for name in FILES), *(file.sources for file in others))
-    return {key: source.url or source.description for table in tables for key, source in table.items()}
+    files = (*(load(name, SymptomsFile) for name in FILES), *(load(name, MessagesFile) for name in LISTS), *others)
+    return {key: source.url or source.description for file in files for key, source in file.sources.items()}
 
 
 @cache
 def list_symptoms() -> tuple[Symptom, ...]:
     """Return all symptoms: messages first, then Xids by subject, then kernel messages about peer memory modules,
-    network adapters and the host itself."""
+    network adapters and the host itself, then whole lists of messages."""
     known = read_gpudirect_file()
     spoken = (build_from_message(message) for message in (*known.messages, known.bad_context))
     files = (load(name, SymptomsFile).symptoms for name in FILES)
@@ -121,7 +123,8 @@ def list_symptoms() -> tuple[Symptom, ...]:
     ]
     keys = {symptom.key for symptom in of_files}
     kernel = (_make_kernel_symptom(line) for line in kernel_file().lines if line.cause and line.key not in keys)
-    return (*of_files, *map(build_from_xid, read_xids_file().xids), *spoken, *nics, *kernel)
+    lists = map(build_from_list, index_lists().values())
+    return (*of_files, *map(build_from_xid, read_xids_file().xids), *spoken, *nics, *kernel, *lists)
 
 
 def _add_kernel_signatures(symptom: Symptom) -> Symptom:
@@ -146,6 +149,9 @@ def resolve_for_line(symptom: Symptom, number: int, line: str) -> Symptom:
     if symptom.key in DCGM:
         error = find_dcgm_error(line)
         return _make_dcgm_symptom(symptom, error) if error else symptom
+    if known_list := index_lists().get(symptom.key):
+        narrowed = known_list.narrow(line)
+        return msgspec.structs.replace(symptom, cause=narrowed.cause, fix=narrowed.fix, source=narrowed.source)
     if symptom.key == SXIDS:
         meaning = describe_sxid(number)
         return msgspec.structs.replace(symptom, cause=meaning[0], fix=meaning[1]) if meaning else symptom
@@ -178,6 +184,11 @@ def _put_first(symptom: Symptom, line: str) -> Symptom:
 def _compile_when(cause: Cause) -> re.Pattern[str]:
     """Return a pattern for the words of a cause; a number ends where that of the line does."""
     return re.compile(rf"(?:{compile_any(cause.when).pattern})(?!\d)")
+
+
+def build_from_list(messages: Messages) -> Symptom:
+    """Return the symptom of a list, with the first of its sources: each message narrows it to its own."""
+    return msgspec.structs.replace(fill(Symptom, messages), source=messages.source[:1])
 
 
 def build_from_message(message: Message) -> Symptom:

@@ -171,7 +171,11 @@ def _shown_in(line: str) -> list[_Shown]:
     if verdict and (symptom := explained(verdict)):
         at = _weigh(verdict) * last + _places()[symptom.key] if symptom.xids else _LIGHTEST * last
         shown.append(
-            _Shown((symptom.follows, at, (False, False, False, -LONGEST_LINE * (not symptom.xids))), symptom, verdict)
+            _Shown(
+                (symptom.follows, at, (False, False, False, False, -LONGEST_LINE * (not symptom.xids))),
+                symptom,
+                verdict,
+            )
         )
     held = [entry for entry in find_held(fold(line)) if not (verdict and entry.symptom.key == verdict.key)]
     follows = bool(held) and held[0].symptom.follows
