@@ -119,9 +119,7 @@ def test_a_daemon_that_nobody_has_is_refused_before_anything_is_changed(ctx: Con
     assert hint in outcome.hint
 
 
-@pytest.mark.parametrize(
-    ("package", "offered_versions"), [("package|ii ", ()), ("package|un ", ("535.171.04-1~deb12u1",))]
-)
+@run_each(("package", "offered_versions"), [("package|ii ", ()), ("package|un ", ("535.171.04-1~deb12u1",))])
 def test_the_probe_reads_a_host(tmp_path: Path, package: str, offered_versions: tuple[str, ...]) -> None:
     """Its own script, on programs that print what a Debian host's did: an installed package is not looked for."""
     (tmp_path / "unit").write_text("[Service]\nExecStart=/usr/bin/nvidia-persistenced\n")

@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from itertools import combinations_with_replacement
 
-import pytest
-
 from gpuprov.catalog.xids import Nvlink5, find_action, find_investigation, find_resolution, read_xids_file
 from tests.rows import run_each
 
