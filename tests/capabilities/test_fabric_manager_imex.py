@@ -150,7 +150,7 @@ def test_a_driver_that_was_loaded_without_the_parameter_needs_a_reboot() -> None
     "name",
     sorted(
         {name for name in CHECKS if name.startswith("fabric_manager.")}
-        - {f"fabric_manager.{name}" for name in ("resolvable", "files", "enabled", "active")}
+        - {f"fabric_manager.{name}" for name in ("resolvable", "files", "unmasked", "enabled", "active")}
     ),
 )
 def test_each_check_is_of_one_of_both(name: str) -> None:

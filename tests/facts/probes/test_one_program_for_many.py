@@ -60,12 +60,12 @@ def test_the_lines_of_files_by_their_names(tmp_path: Path) -> None:
         "usr/lib/sysctl.d/10-a.conf": "kernel.core_pattern = |/usr/lib/core %p:%u\nkernel.pid_max = 4\n",
         "etc/modprobe.d/nvidia.conf": "\toptions nvidia NVreg_X=1\n#blacklist no\nblacklist nouveau\n",
         "etc/systemd/system.conf": "[Manager]\n#DefaultLimitCORE=1\n",
-        "run/systemd/system.conf.d/a.conf": "[Manager]\n DefaultLimitMEMLOCK = infinity\n",
+        "etc/systemd/system.conf.d/a.conf": "[Manager]\n DefaultLimitMEMLOCK = infinity\n",
     }.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     (tmp_path / "etc/sysctl.d/50-folder.conf").mkdir()
-    places: tuple[str, ...] = ("/etc/sysctl.d/", "/run/sysctl.d/", "/usr/local/lib/sysctl.d/", "/usr/lib/sysctl.d/")
+    places: tuple[str, ...] = ("/etc/sysctl.d/", "/usr/local/lib/sysctl.d/", "/usr/lib/sysctl.d/")
     assert boot.parse_sysctl_at_boot(run_well(boot.SYSCTL_AT_BOOT.script, tmp_path, {}, places)) == {
         "kernel.core_pattern": ("|/usr/lib/core %p:%u", f"{tmp_path}/usr/lib/sysctl.d/10-a.conf"),
         "kernel.pid_max": ("4", f"{tmp_path}/usr/lib/sysctl.d/10-a.conf"),
@@ -76,12 +76,12 @@ def test_the_lines_of_files_by_their_names(tmp_path: Path) -> None:
     known = modules.parse_modprobe(run_well(modules.MODPROBE.script, tmp_path, merged, places))
     file = f"{tmp_path}/etc/modprobe.d/nvidia.conf"
     assert known.places == {("options", "nvidia", "NVreg_X"): [file], ("blacklist", "nouveau"): [file]}
-    places = ("/etc/systemd", "/run/systemd", "/usr/local/lib/systemd", "/etc/pam.d", "/etc/ssh")
+    places = ("/etc/systemd", "/usr/local/lib/systemd", "/etc/pam.d", "/etc/ssh")
     script = limits.LIMIT_SOURCES.script.replace("/usr/lib", f"{tmp_path}/usr/lib").replace(
         f"/usr/local{tmp_path}", f"{tmp_path}/usr/local"
     )
     sources = limits.parse(run_well(script, tmp_path, {}, places))
-    assert sources.services == {"DefaultLimitMEMLOCK": ("infinity", f"{tmp_path}/run/systemd/system.conf.d/a.conf")}
+    assert sources.services == {"DefaultLimitMEMLOCK": ("infinity", f"{tmp_path}/etc/systemd/system.conf.d/a.conf")}
 
 
 def test_the_last_lines_of_the_daemon_and_of_its_errors(tmp_path: Path) -> None:

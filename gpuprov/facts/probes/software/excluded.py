@@ -26,11 +26,10 @@ class Excluded(msgspec.Struct, frozen=True):
         """Return whether dnf does not see this package by it. An includepkgs counts where it is everybody's, or of a
         repository that is NVIDIA's by its name: others lack these packages anyway."""
         found = any(fnmatch.fnmatchcase(name, each) or _is_of(name, each) for each in self.pattern.split())
-        if self.only:
-            return (
-                not found and re.search("nvidia|cuda|main$", f"{self.file} {self.section}", re.IGNORECASE) is not None
-            )
-        return found
+        if not self.only:
+            return found
+        names = f"{self.file} {self.section}".lower()
+        return not found and (self.section == "main" or "nvidia" in names or "cuda" in names)
 
 
 def parse(rows: Mapping[str, Iterable[str]]) -> tuple[Excluded, ...]:
