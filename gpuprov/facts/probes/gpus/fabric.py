@@ -12,8 +12,7 @@ from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages
 from gpuprov.rules.nccl_topology import ADDRESS
 
 NOTHING = ("N/A", "[N/A]", "Not Supported", "")
-# Health fields that are faults by themselves, for drivers without a health summary: nvmlFabricDefs of
-# https://docs.nvidia.com/deploy/nvml-api
+# Faults by themselves, for drivers without a health summary: nvmlFabricDefs of https://docs.nvidia.com/deploy/nvml-api
 BAD = {"Bandwidth": ("Degraded",), "Route Unhealthy": ("True",), "Access Timeout Recovery": ("True",)}
 BUS = r"(?:[0-9A-Fa-f]{4})?([0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
 
@@ -26,13 +25,9 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon. `version` is the program's own, empty if it is not installed. `settings` are those of
-    fabricmanager.cfg.
-
-    `configured`: its configuration file exists. `log`: the last lines
-    of the unit's present or last run; `errors`: lines of that whole run about NVSwitches, in the journal or its own
-    log. `elsewhere`: a process of that name lives on the host, in the unit or not, as in a container of the driver.
-    """
+    """The daemon. `version`: the program's own, empty if not installed; `settings`: of fabricmanager.cfg, which exists
+    if `configured`. `log`: the last lines of the unit's present or last run; `errors`: of that whole run about
+    NVSwitches, in the journal or its own log. `elsewhere`: such a process lives on the host, in the unit or not."""
 
     processes: tuple[Process, ...] = ()
     version: str = ""
@@ -97,8 +92,7 @@ class SwitchLibrary(msgspec.Struct, frozen=True):
     version: str
 
 
-# Lines of Fabric Manager about NVSwitches: https://github.com/leptonai/gpud,
-# components/accelerator/nvidia/fabric-manager.
+# Fabric Manager about NVSwitches: https://github.com/leptonai/gpud, components/accelerator/nvidia/fabric-manager.
 ERRORS = re.compile(
     r"(detected NVSwitch (non-)?fatal error \d+|failed to find the GPU handle \d+ in the multicast team).*"
 )
@@ -267,8 +261,7 @@ SUBNET_INDEX = Probe(
     "apt-cache madison nvlsm libibumad3 infiniband-diags; dnf -C repoquery nvlsm libibumad infiniband-diags",
 )
 """Offered versions of packages that NVSwitches of generation 4 need beside Fabric Manager; empty without one."""
-# Libraries that DCGM reads NVSwitches by, as the dynamic linker finds them. NSCQ's file has the version in its name
-# (https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not
+# NSCQ's file has the version in its name (https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not
 # (https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html).
 LIBRARIES = Probe(
     "switch_libraries",
