@@ -18,7 +18,7 @@ SETTING = re.compile(r"\s*([A-Za-z]+)\s*=\s*(\S*)")
 # slurmd: Gres Name=gpu Type=h100 Count=1 Index=0 ID=7696487 File=/dev/nvidia0 (null)     (slurmd 22.05.8 -G)
 GRES = re.compile(r"Gres Name=(\S+) (?:Type=(\S+) )?Count=(\d+) .*?\bFile=(\S+)")
 # slurmd: fatal: can't stat gres.conf file /dev/nvidia7: No such file
-# From 24.11 on the node's name follows the program's: `slurmd-gpu017: error: ...`.
+# The node's name may follow the program's: `slurmd-gpu017: error: ...`, as of 20.11, 22.05 and 24.11.
 FAILED = re.compile(r"slurmd(?:-\S+)?: ((?:fatal|error): .*|Waiting for .*)")
 
 

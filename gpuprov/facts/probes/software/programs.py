@@ -8,6 +8,8 @@ from gpuprov.facts.probes.host.family import by_family
 
 PLACES = r"(usr/)?(s?bin|lib/systemd/system)/"
 """Folders of programs and units. Libraries, of which a driver has 500 MB, would take seconds."""
+ALTERNATIVES = "usr/lib/nvidia/[^/]+/[a-z0-9-]+$"
+"""Programs of Debian's driver, to which links in /usr/bin lead by way of /etc/alternatives."""
 NAMES = r"^(.*nvidia.*|datacenter-gpu-manager.*|nvlink.*|nvlsm|rdma-core|ofed-scripts|mlnx-tools)(:[a-z0-9]+)?$"
 
 
@@ -40,7 +42,7 @@ def parse(output: Output) -> Programs:
 
 _DEBIAN = rf"""cd /var/lib/dpkg/info || exit 0
 d=$(awk 'NR % 3 == 1 {{ p = $0 }} NR % 3 == 0 && $0 != ":" {{ print p }}' /var/lib/dpkg/diversions 2>/dev/null)
-grep -E '^[0-9a-f]{{32}}  {PLACES}' /dev/null $(ls | sed -n 's/\.md5sums$//p' | grep -E '{NAMES}' |
+grep -E '^[0-9a-f]{{32}}  ({PLACES}|{ALTERNATIVES})' /dev/null $(ls | sed -n 's/\.md5sums$//p' | grep -E '{NAMES}' |
   sed 's/$/.md5sums/') |
   sed -nE 's/^([^:]+)(:[a-z0-9]+)?\.md5sums:([0-9a-f]+)  (.*)$/\1|md5sum|\3|\4/p' | D=$d awk -F'|' '
     BEGIN {{ n = split(ENVIRON["D"], a, "\n"); for (i = 1; i <= n; i++) gone[a[i]] = 1 }} !(("/" $4) in gone)'"""
@@ -61,7 +63,9 @@ f=$(for d in /usr/local/sbin /usr/local/bin $(for p in $(pidof dockerd container
   tr '\0' '\n' <"/proc/$p/environ" | sed -n 's/^PATH=//p' | tr : '\n'; done 2>/dev/null); do
   case $d in /usr/sbin | /usr/bin | /sbin | /bin) ;; /*) echo "$d" ;; esac; done | sort -u)
 set -f
-printf '%s\n' "$t" | sed -n 's#^.*|\(\(usr/\)\{0,1\}s\{0,1\}bin/[^/]*\)$#\1#p' | while IFS= read -r p; do
+printf '%s\n' "$t" | sed -n 's#^.*|\(\(usr/\)\{0,1\}s\{0,1\}bin/[^/]*\)$#\1#p
+s#^.*|usr/lib/nvidia/[^/]*/\([^/]*\)$#usr/bin/\1#p' | while IFS= read -r p; do
+  [ -e "/$p" ] || continue
   for d in $f; do o=$d/${p##*/}
     [ -x "$o" ] && ! cmp -s "$o" "/$p" && echo "shadow|$o|/$p" && break; done
 done; true"""

@@ -75,6 +75,22 @@ def test_another_program_before_it_on_the_path(tmp_path: Path) -> None:
     assert read(tmp_path, {}).shadows == {f"/{CTK}": f"{tmp_path}/usr/local/bin/nvidia-ctk"}
 
 
+def test_another_nvidia_smi_before_the_one_of_debians_driver(tmp_path: Path) -> None:
+    """Its package has it in a folder of its own; the one in /usr/bin is a link of update-alternatives."""
+    host(tmp_path, "debian")
+    own, link = tmp_path / "usr/lib/nvidia/current/nvidia-smi", tmp_path / "usr/bin/nvidia-smi"
+    own.parent.mkdir(parents=True)
+    own.write_text("smi", encoding="utf-8")
+    rows = f"{hashlib.md5(b'smi').hexdigest()}  usr/lib/nvidia/current/nvidia-smi\n"
+    (tmp_path / "var/lib/dpkg/info/nvidia-smi.md5sums").write_text(rows, encoding="utf-8")
+    (tmp_path / "usr/local/bin/nvidia-smi").symlink_to("/bin/true")
+    assert read(tmp_path, {}) == Programs(count=4), "no link leads to it"
+    link.symlink_to(own)
+    assert read(tmp_path, {}).shadows == {"/usr/bin/nvidia-smi": f"{tmp_path}/usr/local/bin/nvidia-smi"}
+    own.write_text("another", encoding="utf-8")
+    assert read(tmp_path, {}).changed == (Program("/usr/lib/nvidia/current/nvidia-smi", "nvidia-smi"),)
+
+
 def test_what_another_package_diverts_is_not_compared_and_what_the_site_diverts_is(tmp_path: Path) -> None:
     host(tmp_path, "debian")
     (tmp_path / CTK).write_text("other", encoding="utf-8")
