@@ -24,7 +24,7 @@ from gpuprov.facts.probes import recorded
 from gpuprov.facts.probes.acceptance import build, outputs
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.containers import container_engines, container_toolkit
-from gpuprov.facts.probes.driver import cuda_toolkit, nvidia
+from gpuprov.facts.probes.driver import cuda_toolkit, gds, nvidia
 from gpuprov.facts.probes.gpus import dcgm, fabric, gpu_health, gpu_settings, gpu_state, health_links, nvlink, vgpu
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.kernel import boot, modules
@@ -137,6 +137,10 @@ def _engine(name: str, key: str) -> Callable[[str], str]:
 
 
 # Facts: what a parser found, in the words of about.yaml.
+
+
+def _plain(found: object) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(found))
 
 
 def _topology(found: nvlink.NvLinks) -> Facts:
@@ -363,6 +367,7 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "nvidia-smi-conf-compute-f": (_of(gpu_settings.CONFIDENTIAL, lambda found: {"confidential": found.mode}),),
     "nvidia-smi-conf-compute-q": (_of(gpu_settings.CONFIDENTIAL, lambda found: {"confidential": found.mode}),),
     "collect-env": (Reading("catalog: gpus", _names_of_env), Reading("catalog: drivers", _header)),
+    "gdscheck": (_of(gds.CHECK, lambda found: {"gds_check": _plain(found)}, _prefixed("said")),),
     "nvidia-smi-pl": "NVML is asked (gpuprov/host_code/gpu_settings)",
     "nvidia-smi-q-block": "a block of nvidia-smi -q without the line of its GPU",
     "nvidia-smi-topo-m": (_of(nvlink.NVLINKS, _topology, _prefixed("topo")),),

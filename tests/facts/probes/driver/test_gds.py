@@ -15,11 +15,11 @@ from gpuprov.facts.probes.driver import gds
 from gpuprov.spec.model import Fragment, HostSpec
 from tests.rows import run_each
 
-DATA = Path(__file__).parents[1] / "data" / "gdscheck"
+REAL = Path(__file__).parents[3] / "real"
 
 
 def check(name: str) -> gds.GdsCheck:
-    text = "".join(f"said|{line}\n" for line in (DATA / f"{name}.txt").read_text().splitlines())
+    text = "".join(f"said|{line}\n" for line in (REAL / f"gdscheck-{name}" / "gdscheck.txt").read_text().splitlines())
     return Facts({"gds_check": Output(text)}).get(gds.CHECK)
 
 
