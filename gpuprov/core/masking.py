@@ -25,7 +25,7 @@ _VARIABLE = re.compile(
 """A variable of the environment, or a key file of munge or Slurm with its content. A path is no secret."""
 _OPTION = re.compile(rf"""(?i)(?P<head>(?<!\S)--(?P<name>{_NAME})[ \t]+)(?!-)(?:{_VALUE})""")
 """`--proxy-password VALUE`, in a command."""
-_HARMLESS = re.compile(r"(?i)(?:[0-9.]{1,9}|true|false|yes|no|on|off|none|null|\*+)\Z")
+_HARMLESS = re.compile(r"(?i)(?:[0-9.]{1,9}|true|false|yes|no|on|off|none|null|amd64|arm64|\*+)\Z")
 _PLACE = re.compile(r"(?i).*(?:file|path|dir|stdin)\Z")
 _FORMATS = (
     r"(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}(?![A-Za-z0-9])",  # AWS, Alibaba Cloud

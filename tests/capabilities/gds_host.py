@@ -6,7 +6,7 @@ from pathlib import Path
 
 VERSION, MODULE = "1.13.1.3-1", "2.24.2-1"
 PLACE = "/usr/local/cuda-12.8/gds/cufile.json"
-DATA = Path(__file__).parents[1] / "facts" / "probes" / "data" / "gdscheck"
+REAL = Path(__file__).parents[1] / "real"
 
 
 def packages(**versions: str) -> str:
@@ -45,7 +45,7 @@ def state(
 
 def said(name: str, *changes: tuple[str, str]) -> dict[str, str]:
     """A capture of gdscheck, changed."""
-    text = (DATA / f"{name}.txt").read_text(encoding="utf-8")
+    text = (REAL / f"gdscheck-{name}" / "gdscheck.txt").read_text(encoding="utf-8")
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)

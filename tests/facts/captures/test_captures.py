@@ -45,6 +45,7 @@ NO_SECRETS = (
     "key_file: /etc/keys/private_key_file",
     "tls_private_key_path = /etc/ssl/key.pem",
     "token: true",
+    "2026-11-30 19:44:46 install base-passwd:amd64 <none> 3.6.7",  # a package and its architecture
     "helm login --password-stdin registry.example",
     "kubeadm join --token-file /etc/token --discovery-token -v",
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ host",
