@@ -40,6 +40,7 @@ all:
 """
 
 
+@cache
 def specs(text: str) -> tuple[tuple[RawHost, HostSpec], ...]:
     """The fleet of an inventory."""
     with tempfile.TemporaryDirectory() as folder:
@@ -47,7 +48,6 @@ def specs(text: str) -> tuple[tuple[RawHost, HostSpec], ...]:
         return tuple(load_fleet([f"{folder}/inventory.yaml"], None).pairs)
 
 
-@cache
 def fleet() -> tuple[tuple[RawHost, HostSpec], ...]:
     """The fleet of SPEC."""
     return specs(SPEC)
