@@ -14,7 +14,8 @@ def run_each(
     names: str | Sequence[str], rows: Iterable[Any], ids: Iterable[object] | Callable[[Any], object] | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Run the test once for each row, to the last one, and name those that fail: `pytest.mark.parametrize` as a single
-    test. It is for tests that leave nothing behind; the others, and rows with marks, are pytest's own."""
+    test. Each row has a `tmp_path` of its own. It is for tests that leave nothing else behind; the others, and rows
+    with marks, are pytest's own."""
     words = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
     table = [_read_row(words, row) for row in rows]
     assert table, "a table without rows tests nothing"
@@ -27,7 +28,7 @@ def run_each(
             skipped: list[BaseException] = []
             for (_, values), label in zip(table, labels, strict=True):
                 try:
-                    test(**dict(zip(words, values, strict=True)), **others)
+                    test(**dict(zip(words, values, strict=True)), **_give_folder(others, label))
                 except pytest.skip.Exception as error:
                     skipped.append(error)
                 except (Exception, pytest.fail.Exception) as error:
@@ -41,6 +42,15 @@ def run_each(
         return run
 
     return decorate
+
+
+def _give_folder(others: dict[str, Any], label: str) -> dict[str, Any]:
+    """Return the fixtures of a test, with a new folder for this row in place of `tmp_path`."""
+    if "tmp_path" not in others:
+        return others
+    folder = others["tmp_path"] / label.partition(":")[0].replace(" ", "")
+    folder.mkdir()
+    return {**others, "tmp_path": folder}
 
 
 def _read_row(words: Sequence[str], row: Any) -> tuple[str | None, Sequence[Any]]:

@@ -144,7 +144,7 @@ def test_check_tells_every_problem_on_stdout_and_exits_2(tmp_path: Path) -> None
     assert [problem["path"] for problem in problems["problems"]] == ["nuveau", "reboot"]
 
 
-@pytest.mark.parametrize("verb", ["plan", "apply", "verify", "render"])
+@run_each("verb", ["plan", "apply", "verify", "render"])
 def test_no_verb_touches_a_host_with_a_bad_spec(verb: str, tmp_path: Path) -> None:
     file = tmp_path / "inventory.yaml"
     file.write_text("all: {hosts: {gpu01: {ansible_connection: local}}, vars: {gpuprov: {nuveau: {}}}}\n")
@@ -196,7 +196,7 @@ def test_the_schema_takes_the_example_and_refuses_a_typo() -> None:
         jsonschema.validate({**spec, "nvidia_drivr": {}}, schema)
 
 
-@pytest.mark.parametrize("option", ["--junit", "--html"])
+@run_each("option", ["--junit", "--html"])
 def test_a_report_that_cannot_be_written_is_told_before_a_host_is_read(option: str, tmp_path: Path) -> None:
     file = tmp_path / "inventory.yaml"
     file.write_text(
@@ -283,7 +283,7 @@ OFFERED = [
 ]
 
 
-@pytest.mark.parametrize(("line", "expected"), OFFERED, ids=[line for line, _ in OFFERED])
+@run_each(("line", "expected"), OFFERED, ids=[line for line, _ in OFFERED])
 def test_completion_offers(line: str, expected: list[str], tmp_path: Path) -> None:
     text = "all: {children: {training: {hosts: {'gpu[01:02]': {}}}}, vars: {gpuprov: {nouveau: {}}}}\n"
     (tmp_path / "inventory.yaml").write_text(text)

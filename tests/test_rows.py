@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.rows import run_each
@@ -55,3 +57,9 @@ def test_a_table_that_tests_nothing_is_refused() -> None:
         run_each("one", [1])(lambda other: None)
     with pytest.raises(AssertionError, match="a row with marks"):
         run_each("one", [pytest.param(1, marks=pytest.mark.slow)])
+
+
+@run_each("name", ["first", "second"])
+def test_each_row_has_a_folder_of_its_own(name: str, tmp_path: Path) -> None:
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / name).touch()

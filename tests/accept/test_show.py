@@ -300,7 +300,7 @@ def test_figures_are_written_on_the_host_beside_those_of_other_tests() -> None:
     assert '"value":391.2' in fleet.written["gpu1"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("arguments", "told"),
     [
         (["--only", ","], "--only names no test; allowed: rdma, nccl, nvbandwidth, dcgm, stream"),

@@ -12,6 +12,7 @@ from gpuprov.apply.model import HostOutcome, Known
 from gpuprov.core.errors import GpuprovError
 from tests.apply import fake_runner
 from tests.apply.fake_runner import pair
+from tests.rows import run_each
 
 HOSTS = [pair("gpu1", "first"), pair("gpu2", "first"), *(pair(f"gpu{n}") for n in range(3, 7))]
 PERMITS = "waits for a reboot that is not permitted (--reboot permits it)"
@@ -32,7 +33,7 @@ def run(
         return batches, applying.apply(HOSTS, options, known=known)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("idle", "more", "why"),
     [
         ({"gpu1": "wrong"}, {}, "the canary gpu1 is not green; 5 not started"),

@@ -134,7 +134,7 @@ def member(name: str, kind: bytes = tarfile.REGTYPE) -> tarfile.TarInfo:
     return made
 
 
-@pytest.mark.parametrize(
+@run_each(
     "bad",
     [
         member("../evil.deb"),
@@ -155,7 +155,7 @@ def test_a_host_writes_nothing_but_packages_here(tmp_path: Path, bad: tarfile.Ta
     assert [path.name for path in tmp_path.iterdir()] == ["good_1_amd64.deb"]
 
 
-@pytest.mark.parametrize("size", [-(1 << 40), 1 << 20, 0])
+@run_each("size", [-(1 << 40), 1 << 20, 0])
 def test_a_file_of_another_size_than_it_takes_in_the_archive(tmp_path: Path, size: int) -> None:
     """GNU tar's sparse files: a few bytes that stand for as many as the header says, also for less than none."""
     sparse = tarfile.TarInfo("a_1_amd64.deb")
@@ -214,7 +214,7 @@ def test_a_host_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -
         transfer.run(HERE, "exec sleep 60")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("spec", "said"),
     [
         ({"cgpu": {}}, "gpu1: a bundle cannot hold what cgpu needs"),
@@ -508,7 +508,7 @@ Vendor: @LONG@
 """
 
 
-@pytest.mark.parametrize("said", ["plain", "no & \x1b[1mbold"])
+@run_each("said", ["plain", "no & \x1b[1mbold"])
 def test_a_package_that_createrepo_leaves_out_is_named(tmp_path: Path, said: str) -> None:
     spec = tmp_path / "odd.spec"
     spec.write_text(CONTROL.replace("@SAID@", said).replace("@LONG@", "x" * 256))  # rpmbuild wants text there

@@ -17,6 +17,7 @@ from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.spec.model import RawHost
 from tests.bundle.carried import DEB, NOW, REPOSITORY, SPEC, Carried, fleet
 from tests.pull.site import new_key
+from tests.rows import run_each
 
 FILE = f"{REPOSITORY.folder}/{DEB.file}"
 KERNEL = frozenset(REPOSITORY.kernels)
@@ -46,7 +47,7 @@ def _edited(made: Carried) -> None:
     file.write_bytes(file.read_bytes().replace(b"2199", b"2299"))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("harm", "said"),
     [
         (lambda made: (made.place / FILE).write_bytes(b"a virus!!"), "is not what was signed"),
@@ -87,7 +88,7 @@ def test_of_another_format(tmp_path: Path) -> None:
         opened.opened(made.place, made.signers, NOW)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("there", "kernels", "said"),
     [
         (("debian", "13", "amd64"), KERNEL, "gpu1 is debian 13 amd64; the bundle is for debian 12 amd64"),

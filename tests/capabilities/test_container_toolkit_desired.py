@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from gpuprov.capabilities.answers import HEADER, STARTING
 from gpuprov.capabilities.container_toolkit.desired import DESIRED, DROP_IN, RULE
@@ -183,7 +182,7 @@ RUNTIME = (
 )
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("before", "after"),
     [
         (SWARM + CLI.format("true") + RUNTIME.format('mode = "legacy"\n'),
@@ -204,7 +203,7 @@ def test_the_mode_is_set_without_a_loss_of_the_sites_settings(tmp_path: Path, be
     assert newer[0] == "nvidia-ctk", "which keeps them since 1.20"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("modules", "runs"),
     [
         ("updates/dkms/nvidia-current.ko: kernel/drivers/video.ko\n", True),

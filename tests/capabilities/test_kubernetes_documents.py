@@ -188,7 +188,7 @@ def test_a_gpu_named_twice_without_a_count_cannot_be_said_to_mig_parted() -> Non
 MAP = yaml.safe_dump({"kind": "ConfigMap", "apiVersion": "v1", "data": {"config.yaml": FILE}})
 
 
-@pytest.mark.parametrize("text", [FILE, MAP, MAP.replace("config.yaml", "site.yaml")])
+@run_each("text", [FILE, MAP, MAP.replace("config.yaml", "site.yaml")])
 def test_a_file_of_mig_parteds_is_taken_as_it_is(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text, encoding="utf-8")
@@ -199,7 +199,7 @@ def test_a_file_of_mig_parteds_is_taken_as_it_is(tmp_path: Path, text: str) -> N
     assert made["allocatable.yaml"]["allocatable"] == {"nvidia.com/mig-1g.10gb": 56}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "label", "told"),
     [
         (None, "x", "cannot be read"),

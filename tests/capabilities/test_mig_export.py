@@ -61,7 +61,7 @@ def test_a_spec_that_is_true_of_the_host(name: str, gpus: tuple[dict[str, Any], 
     assert ask("mig.instances", block, mig=mh.state(*gpus)).status == "pass"
 
 
-@pytest.mark.parametrize(("name", "gpus", "spec"), CASES, ids=[case[0] for case in CASES])
+@run_each(("name", "gpus", "spec"), CASES, ids=[case[0] for case in CASES])
 def test_a_mig_parted_file_that_is_true_of_the_host(
     tmp_path: Path, name: str, gpus: tuple[dict[str, Any], ...], spec: dict[str, Any]
 ) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from gpuprov.capabilities.mig import config_file, host
@@ -139,7 +138,7 @@ def written(folder: Path, content: Any) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("content", "selected", "field", "message", "hint"),
     [
         (FILE, "balancd", "selected", 'has no "balancd"', 'did you mean "balanced"?'),

@@ -6,8 +6,6 @@ from __future__ import annotations
 import textwrap
 from pathlib import Path
 
-import pytest
-
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.software.packages import PACKAGES
@@ -133,7 +131,7 @@ def test_a_build_host_that_can_be_one(tmp_path: Path) -> None:
     assert not problems(tmp_path, GOOD)
 
 
-@pytest.mark.parametrize("name", BAD)
+@run_each("name", BAD)
 def test_a_build_host_that_cannot(tmp_path: Path, name: str) -> None:
     builder, reason = BAD[name]
     told = problems(tmp_path, builder)

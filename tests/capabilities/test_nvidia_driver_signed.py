@@ -260,7 +260,7 @@ def test_without_openssl_the_pair_is_not_known(driver: NvidiaDriver) -> None:
     assert signed(driver, pair="pair|?", old=OTHER).status == "fail", "what is wrong is still said"
 
 
-@pytest.mark.parametrize("there", [True, False])
+@run_each("there", [True, False])
 def test_the_probe_says_that_openssl_is_missing(tmp_path: Path, there: bool) -> None:
     (tmp_path / "bin").mkdir()
     for tool in ("sed", "stat", "sha256sum", "cat", "tr", *(["openssl"] if there else [])):

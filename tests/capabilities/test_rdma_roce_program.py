@@ -12,6 +12,7 @@ import pytest
 from gpuprov.capabilities.rdma.roce.desired import MODULES
 from tests.capabilities import at_boot
 from tests.capabilities.roce_host import LINES, bond, device, environment, here, put, read, second
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install
 
@@ -130,7 +131,7 @@ os.rmdir = lambda path: subprocess.check_call(["rmdir", path])"""
     assert not (folder / "mlx5_0").exists()
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("chosen", "lost"),
     [
         ("", ""),
@@ -163,7 +164,7 @@ def test_all_ports_of_the_devices_that_are_meant_are_set(tmp_path: Path, chosen:
     assert ("RoCE" in done.stderr) == bool(lost)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("config", "programs", "said"),
     [
         ("set pfc 3", {"mlnx_qos": "echo mlnx_qos: Error setting pfc; exit 1"},

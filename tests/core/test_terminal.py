@@ -137,7 +137,7 @@ def test_a_slow_reader_of_a_pipe_that_does_not_block_gets_all_of_it() -> None:
     assert json.loads(told)
 
 
-@pytest.mark.parametrize("name", ["C", "POSIX", "xx_XX.UTF-8"])
+@run_each("name", ["C", "POSIX", "xx_XX.UTF-8"])
 def test_ansible_starts_in_a_locale_that_is_not_utf_8_or_not_there(name: str, tmp_path: Path) -> None:
     file = tmp_path / "inventory.yaml"
     file.write_text("all: {hosts: {gpu01: {ansible_connection: local}}, vars: {gpuprov: {nouveau: {}}}}\n")

@@ -88,7 +88,7 @@ def scripts() -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(scripts()))
+@run_each("name", sorted(scripts()))
 def test_a_script_is_one_and_bakes_by_options_that_exist(name: str, tmp_path: Path) -> None:
     text = scripts()[name]
     subprocess.run(["bash", "-n"], input=text, text=True, check=True)

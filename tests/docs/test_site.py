@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import run_each
+
 pytestmark = pytest.mark.install
 pytest.importorskip("mkdocs", reason="make site installs it")
 ROOT = Path(__file__).parents[2]
@@ -65,7 +67,7 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
         assert 'data-md-component="source"' not in text, "which asks GitHub for its stars"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("page", "link", "message"),
     [
         ("docs/how-to/mig.md", "mps.md#no-such-heading", "no-such-heading"),

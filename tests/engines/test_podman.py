@@ -16,6 +16,7 @@ from gpuprov.facts.probes.containers import container_toolkit as probe
 from gpuprov.rules.engines import number
 from gpuprov.simulate.standins import toolkit as standins_toolkit
 from tests.here import program
+from tests.rows import run_each
 
 pytestmark = pytest.mark.e2e  # root, podman
 
@@ -57,7 +58,7 @@ def asked(folder: Path, text: str, path: str = "", *, always: bool = False) -> t
     return probe.parse_answers(Output(done.stdout)), version
 
 
-@pytest.mark.parametrize("version", ["0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0"])
+@run_each("version", ["0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.0"])
 def test_podman_reads_what_the_catalogue_says_that_it_reads(tmp_path: Path, version: str) -> None:
     answers, podman = asked(tmp_path, FILE.replace("VERSION", version))
     reads = number(known.find_newest_cdi("podman", podman)) >= number(version)

@@ -39,6 +39,7 @@ from tests.capabilities.asking import facts, good
 from tests.commands import run_main
 from tests.facts.probes import captured, run_script
 from tests.here import program
+from tests.rows import run_each
 
 REAL = os.environ.get("GPUPROV_MOKUTIL") or shutil.which("mokutil")
 STAND_IN = """case "$1" in
@@ -100,7 +101,7 @@ def test_the_hash_is_that_of_crypt(mokutil: str) -> None:
     assert HASH.fullmatch(hash_password(password, make_salt()))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("changed", "again", "state", "requested", "words"),
     [
         ({"secure_boot": ""}, False, "not needed", False, "Secure Boot is off"),
@@ -195,7 +196,7 @@ def test_nothing_is_requested_where_another_run_works(
     assert enroll.judge_answer(host, ask_for(tmp_path, mokutil)).state == "waiting"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("body", "words"),
     [
         ("echo 'Failed to enroll new keys' >&2; exit 1", "Failed to enroll new keys"),
@@ -214,7 +215,7 @@ def test_a_request_that_mokutil_does_not_make_is_no_success(tmp_path: Path, body
     assert not judged.at_console
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("body", "cut", "state", "words"),
     [
         (STAND_IN.replace("--list-new)", "--list-new) echo 'Failed to read' >&2; exit 255;"), None, "unknown",
@@ -241,7 +242,7 @@ def test_what_nobody_knows_and_what_was_not_set_is_told(
     assert words in "; ".join((judged.message, *judged.notes))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("mounts", "tool", "expected"),
     [
         ("efivarfs {v} efivarfs rw,nosuid 0 0", True, MokState(efi=True, variables="rw", tool=True)),

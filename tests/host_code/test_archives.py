@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.host_code.archives import Unsafe, unpack
+from tests.rows import run_each
 
 DIRECTORY, LINK, HARD = tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
 Entry = tuple[str, bytes, str]
@@ -50,7 +51,7 @@ HOSTILE: dict[str, tuple[Entry, ...]] = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@run_each("name", HOSTILE)
 def test_nothing_lies_or_leads_outside(tmp_path: Path, name: str) -> None:
     into = tmp_path / "home" / "into"
     into.mkdir(parents=True)
@@ -80,7 +81,7 @@ def test_a_good_one(tmp_path: Path) -> None:
     assert (tmp_path / "into/a/c").read_text() == "x"
 
 
-@pytest.mark.parametrize("kind", ["gz", "bz2", "xz"])
+@run_each("kind", ["gz", "bz2", "xz"])
 def test_a_broken_one_is_told_in_one_line(tmp_path: Path, kind: str) -> None:
     text, archive = " ".join(map(str, range(9**5))).encode(), tmp_path / f"a.{kind}"
     with tarfile.open(str(archive), f"w:{kind}") as made:  # type: ignore[call-overload]

@@ -143,7 +143,7 @@ def test_an_option_answers_its_question_and_the_others_are_asked(tmp_path: Path)
     assert "GPUs in each host" in seen
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("arguments", "told"),
     [
         (("--hosts", "gpu1", "--gpu", "H1000"), '--gpu: "H1000" is not in the catalogue'),

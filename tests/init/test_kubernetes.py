@@ -9,6 +9,7 @@ import pytest
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.init import Draft, Group, judged, kubernetes
+from tests.rows import run_each
 
 NODES = Path(__file__).parent / "samples" / "nodes.json"
 
@@ -68,7 +69,7 @@ def test_check_accepts_it_and_what_it_refuses_is_left_out(tmp_path: Path) -> Non
     assert "gpuprov check refuses it, and it is left out" in " ".join(text.replace("#", "").split())
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "why"),
     [
         ("{}", "no list of nodes"),

@@ -7,13 +7,13 @@ import re
 from pathlib import Path
 
 import click
-import pytest
 import yaml
 from click.testing import CliRunner
 
 from gpuprov.catalog.recipes import find_recipe, lines_of, recipes, spec_of
 from gpuprov.cli import cli
 from gpuprov.core.errors import GpuprovError
+from tests.rows import run_each
 
 
 def run(*arguments: str) -> tuple[int, str, str]:
@@ -56,7 +56,7 @@ def test_the_list() -> None:
     assert all(row["lines"] for row in json.loads(out))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("arguments", "said"),
     [
         (("--recipe", "aws-p50", "--hosts", "a"), "did you mean aws-p5"),

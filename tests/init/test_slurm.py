@@ -53,7 +53,7 @@ def test_count_and_files_are_one_number() -> None:
     assert "count: 8" in group.notes[0]
 
 
-@pytest.mark.parametrize("name", ["everywhere.gres", "autodetect.gres"])
+@run_each("name", ["everywhere.gres", "autodetect.gres"])
 def test_a_file_for_every_node_needs_the_one_that_names_them(name: str, tmp_path: Path) -> None:
     with pytest.raises(GpuprovError) as refused:
         slurm.draft(files(name))

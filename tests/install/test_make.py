@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.rows import run_each
+
 pytestmark = pytest.mark.install
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("python", ["no-such-python", "old-python"])
+@run_each("python", ["no-such-python", "old-python"])
 def test_a_python_that_does_not_serve_is_told_before_anything_begins(python: str, tmp_path: Path) -> None:
     if shutil.which("make") is None:
         pytest.skip("make is not installed")

@@ -5,13 +5,14 @@ from pathlib import Path
 import pytest
 
 from tests.inventory.test_inventory_dangers import gpuprov
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install  # gpuprov is started again and again
 
 SPEC = "all: {vars: {gpuprov: {nouveau: {}}}, hosts: {gpu01: {}}}\n"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("enabled", "code", "words"),
     [
         (
@@ -38,7 +39,7 @@ def test_the_environment(enabled: str, code: int, words: str, tmp_path: Path) ->
     assert "Traceback" not in ran.stderr
 
 
-@pytest.mark.parametrize("name", ["nonsense(", "no.such.extension", ""])
+@run_each("name", ["nonsense(", "no.such.extension", ""])
 def test_extensions_of_jinja2(name: str, tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text(SPEC)
     ran = gpuprov("check", "inventory.yaml", cwd=tmp_path, ANSIBLE_JINJA2_EXTENSIONS=name)

@@ -110,7 +110,7 @@ def test_check_says_that_scripts_are_run(tmp_path: Path) -> None:
     assert "dynamic inventory script" in gpuprov("check", "--help", cwd=tmp_path).stdout
 
 
-@pytest.mark.parametrize("home", ["/proc", "/no/such/home", "relative"])
+@run_each("home", ["/proc", "/no/such/home", "relative"])
 def test_a_home_that_cannot_be_used(home: str, tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text("all: {hosts: {gpu01: {}}, vars: {gpuprov: {nouveau: {}}}}\n")
     (tmp_path / "tmp").mkdir()

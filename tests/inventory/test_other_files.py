@@ -13,7 +13,7 @@ from gpuprov.spec.problem import SpecError
 from tests.rows import run_each
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "message"),
     [
         ("apiVersion: v1\nkind: Node\n", ":1:1: this is a manifest of Kubernetes (Node), and no inventory; "),

@@ -32,6 +32,7 @@ from tests import documents
 from tests.jobs import stub
 from tests.jobs.fleet import FAILURE, SKIPPED, TIME, result
 from tests.jobs.test_model import fleet
+from tests.rows import run_each
 from tests.verify.test_racks import IMEX, OWN, PEER, tray
 
 LATER = "2026-11-23T19:00:00.000Z"
@@ -100,7 +101,7 @@ def test_a_report_is_that_of_verify_of_the_same_results(tmp_path: Path, kinds: A
     is_that_of_verify(tmp_path, results, results)
 
 
-@pytest.mark.parametrize("numbers", [range(60), range(0, 60, 5), range(1, 60, 5), [0, 1], [0]])
+@run_each("numbers", [range(60), range(0, 60, 5), range(1, 60, 5), [0, 1], [0]])
 def test_what_depends_on_other_hosts_is_judged_when_all_are_there(tmp_path: Path, numbers: Any) -> None:
     results = [one for number in numbers for one in boards_of(f"gpu{number:03}", number)]
     is_that_of_verify(tmp_path, results, compare_hosts(results))

@@ -15,6 +15,7 @@ from gpuprov.fleet.specs import judge, load_fleet
 from gpuprov.jobs import cut, frozen, stored
 from gpuprov.jobs.model import Fleet
 from tests import public_keys
+from tests.rows import run_each
 
 SECRETS = ("hunter2-hunter2", "correct-horse-battery", "s3cr3t-passphrase")
 INVENTORY = f"""\
@@ -80,7 +81,7 @@ def test_no_secret_is_in_any_file_and_each_is_named(tmp_path: Path) -> None:
     assert "ansible_become_password" in told.stderr
 
 
-@pytest.mark.parametrize(
+@run_each(
     "more",
     [
         "ansible_ssh_common_args: \"-o ProxyCommand='sshpass -p {{ ansible_become_password }} ssh jump'\"",
@@ -98,7 +99,7 @@ def test_a_secret_in_what_is_not_called_one_is_refused(tmp_path: Path, more: str
     assert SECRETS[0] not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("first", "whose"),
     [("ansible_become_password: 9876543210", ""), ("ansible_password: hunter2-of-gpu1", " of gpu1")],
 )

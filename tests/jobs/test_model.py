@@ -16,6 +16,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.jobs import stored
 from gpuprov.jobs.model import Fleet, Host, Job, digest_of, spec_id
 from tests.jobs.fleet import result
+from tests.rows import run_each
 
 SPEC: dict[str, Any] = {"nouveau": {}, "gpu": {"model": "H100-SXM5-80GB", "count": 8}}
 
@@ -61,7 +62,7 @@ def test_the_digest_is_of_what_is_asked_alone() -> None:
     assert digest_of(replace(one, files={"/etc/key": "0" * 64})) != one.digest
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("change", "told"),
     [
         (lambda text: text.replace("192.0.2.1", "192.0.2.66"), "was changed since"),

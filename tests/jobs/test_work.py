@@ -177,9 +177,7 @@ def test_sigterm_ends_it_and_keeps_what_is_done(tmp_path: Path) -> None:
     assert '"interrupted"' in lines[-1]
 
 
-@pytest.mark.parametrize(
-    "host", ["../../etc/passwd", "..", ".hidden", "a/b", "a%2Fb", "x" * 5000, "ü:[1]", "a\nb", "~", ""]
-)
+@run_each("host", ["../../etc/passwd", "..", ".hidden", "a/b", "a%2Fb", "x" * 5000, "ü:[1]", "a\nb", "~", ""])
 def test_a_hosts_name_is_no_path(tmp_path: Path, host: str) -> None:
     results = Results(tmp_path / "r")
     results.write(result(host))

@@ -10,6 +10,7 @@ import pytest
 
 from gpuprov.facts.probes.host.systemd import UNIT_OF
 from gpuprov.host_code.mig.units import find_unit
+from tests.rows import run_each
 
 V2 = "0::/init.scope"
 IN_A_CONTAINER = "9:name=systemd:/machine.slice/libpod-1f.scope/init.scope\n0::/"
@@ -43,7 +44,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("first", "cgroup", "unit"), CASES)
+@run_each(("first", "cgroup", "unit"), CASES)
 def test_a_unit_of_a_users_or_a_containers_systemd_is_not_the_hosts(
     tmp_path: Path, first: str, cgroup: str, unit: str
 ) -> None:

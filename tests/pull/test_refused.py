@@ -17,6 +17,7 @@ from gpuprov.host_code.pull.signed import BEGIN
 from gpuprov.host_code.pull.wheels import unpack
 from gpuprov.jobs import fold
 from tests.pull.site import HOSTS, Site, new_key, tar, wheel
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install
 
@@ -172,7 +173,7 @@ WHEELS: dict[str, tuple[dict[str, bytes], dict[str, int], str]] = {
 }
 
 
-@pytest.mark.parametrize("case", WHEELS)
+@run_each("case", WHEELS)
 def test_wheels_are_unpacked_below_their_folder_or_not_at_all(tmp_path: Path, case: str) -> None:
     files, modes, said = WHEELS[case]
     data = wheel(tmp_path / "a-1-py3-none-any.whl", files, modes).read_bytes()

@@ -15,9 +15,10 @@ from gpuprov.rehearse.seen import SNAPSHOT, Snapshot, find_changes
 from tests.here import program
 from tests.rehearse.stage import Noting
 from tests.rehearse.test_acts import rehearsed, verdicts
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize("rpms", [True, False])
+@run_each("rpms", [True, False])
 def test_a_snapshot_has_the_packages_of_each_package_manager(tmp_path: Path, rpms: bool) -> None:
     program(tmp_path, "dpkg-query", "echo installed sed 4.9-1; echo config-files old 1-1\n")
     if rpms:

@@ -173,7 +173,7 @@ def test_the_waivers_are_those_that_the_checks_need(
     assert waived == needed - {row.check for row in judged.failed if row.status == "error"} - not_asked
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "message"),
     [
         ("- {check: host.gpu, kind: any}", ":1: [host.gpu].reason is missing; allowed: a text of at least 10"),

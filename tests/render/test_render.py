@@ -19,6 +19,7 @@ from gpuprov.core.safe_parse import files
 from gpuprov.fleet.specs import judge
 from gpuprov.render import digests, render, role_variables, write
 from gpuprov.spec.model import HostSpec, RawHost
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install
 
@@ -106,7 +107,7 @@ def test_somebodys_folder_is_not_written_over(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"thesis.tex": b"years of work"}
 
 
-@pytest.mark.parametrize("link", ["host_vars", "roles", "roles/host", "roles/host/tasks", "filter_plugins"])
+@run_each("link", ["host_vars", "roles", "roles/host", "roles/host/tasks", "filter_plugins"])
 def test_what_a_link_leads_to_is_not_written_over(tmp_path: Path, link: str) -> None:
     out, victim = tmp_path / "out", tmp_path / "victim"
     write(render(pairs()), out)

@@ -7,16 +7,13 @@ import subprocess
 import time
 from pathlib import Path
 
-import pytest
-
 from gpuprov.core import assets
+from tests.rows import run_each
 
 CLEAR = assets.root() / "roles" / "host" / "files" / "clear.sh"
 
 
-@pytest.mark.parametrize(
-    ("system", "left"), [("xfs", ["new"]), ("ext2/ext3", ["new"]), ("nfs", ["gpu", "new"]), ("", ["gpu", "new"])]
-)
+@run_each(("system", "left"), [("xfs", ["new"]), ("ext2/ext3", ["new"]), ("nfs", ["gpu", "new"]), ("", ["gpu", "new"])])
 def test_a_home_on_a_network_is_other_hosts_too(tmp_path: Path, system: str, left: list[str]) -> None:
     here = tmp_path / ".ansible" / "tmp"
     for folder in (

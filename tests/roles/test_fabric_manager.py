@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from tests import here
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install
 
@@ -30,7 +31,7 @@ WANTED = {
 AGAIN = ["nvidia-smi", "-r"]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("runtime", "reset", "told"),
     [
         ({"reset_before": [], "reset_after": AGAIN}, 1, ["start nvidia-fabricmanager.service", "reset -r"]),

@@ -16,6 +16,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.policy import events
 from gpuprov.rollout.kept import Kept
 from gpuprov.rollout.store import Store
+from tests.rows import run_each
 
 pytestmark = pytest.mark.install  # programs, started again and again
 
@@ -109,9 +110,7 @@ def test_an_overlap_is_refused_by_name_until_the_other_is_over(tmp_path: Path) -
     assert store.get().id == "monday"
 
 
-@pytest.mark.parametrize(
-    "name", ["", "../x", "a/b", "-x", "x" * 60, "ä", "a\n", "rollouts.sqlite", "rollouts.sqlite-wal"]
-)
+@run_each("name", ["", "../x", "a/b", "-x", "x" * 60, "ä", "a\n", "rollouts.sqlite", "rollouts.sqlite-wal"])
 def test_an_id_is_a_name_of_a_folder_and_of_a_run(tmp_path: Path, name: str) -> None:
     with pytest.raises(GpuprovError, match="cannot be called"):
         Store(tmp_path).begin(kept(name), HOSTS, FIRST)

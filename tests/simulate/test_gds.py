@@ -6,12 +6,11 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.driver import gds as probe
 from gpuprov.host_code import json_members
 from gpuprov.simulate.standins import extras_gds
+from tests.rows import run_each
 
 GPUS = "GPU 0: NVIDIA L40S (UUID: GPU-1)\nGPU 1: NVIDIA L40S (UUID: GPU-2)\n"
 
@@ -53,7 +52,7 @@ def test_a_host_with_nvidia_fs(tmp_path: Path) -> None:
     assert all(gpu.supported for gpu in found.gpus)
 
 
-@pytest.mark.parametrize("name", ["properties.use_pci_p2pdma", "properties.allow_compat_mode"])
+@run_each("name", ["properties.use_pci_p2pdma", "properties.allow_compat_mode"])
 def test_it_reads_what_apply_writes(tmp_path: Path, name: str) -> None:
     text = extras_gds.asset("cufile.json").content
     assert isinstance(text, bytes)

@@ -37,7 +37,7 @@ def test_gpus_are_those_of_the_description(tmp_path: Path) -> None:
             assert client.nvmlDeviceGetIndex(client.nvmlDeviceGetHandleByUUID(device.uuid)) == device.index
 
 
-@pytest.mark.parametrize("model", list(nvml_models.MODELS))
+@run_each("model", list(nvml_models.MODELS))
 def test_every_model_answers(tmp_path: Path, model: str) -> None:
     known = nvml_models.MODELS[model]
     gpu = convert({"gpu": {"model": model}}, "test").gpu

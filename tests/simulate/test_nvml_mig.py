@@ -14,6 +14,7 @@ import pytest
 from gpuprov.catalog.gpus import find_gpu
 from gpuprov.catalog.mig import list_profiles
 from gpuprov.simulate import nvml_models
+from tests.rows import run_each
 from tests.simulate.nvml_host import Host, pynvml
 
 A100, H100 = "A100-SXM4-40GB", "H100-SXM5-80GB"
@@ -75,7 +76,7 @@ def gpu(host: Host, mode: int | None = 1) -> Iterator[Gpu]:
         yield made
 
 
-@pytest.mark.parametrize("model", [key for key in nvml_models.MODELS if (found := find_gpu(key)) and found.mig.capable])
+@run_each("model", [key for key in nvml_models.MODELS if (found := find_gpu(key)) and found.mig.capable])
 def test_profiles_are_those_of_the_catalogue(tmp_path: Path, model: str) -> None:
     known = find_gpu(model)
     assert known
@@ -137,7 +138,7 @@ def test_ampere_waits_for_the_client_to_go(tmp_path: Path) -> None:
         assert mig.mode == [1, 1]
 
 
-@pytest.mark.parametrize(("model", "after"), [(A100, [1, 1]), (H100, [0, 0])])
+@run_each(("model", "after"), [(A100, [1, 1]), (H100, [0, 0])])
 def test_a_reboot(tmp_path: Path, model: str, after: list[int]) -> None:
     host = Host(tmp_path, model, 1)
     with gpu(host) as mig:

@@ -51,7 +51,7 @@ def test_mirrors_from_deb822(tmp_path: Path) -> None:
     assert sources.read(etc_apt(tmp_path, debian_sources=DEB822)) == MIRRORS
 
 
-@pytest.mark.parametrize("text", ["", "deb http://mirror.example/debian bookworm main\n", "deb http://u/ noble main\n"])
+@run_each("text", ["", "deb http://mirror.example/debian bookworm main\n", "deb http://u/ noble main\n"])
 def test_no_debian_mirror_is_one_clear_line(tmp_path: Path, text: str) -> None:
     with pytest.raises(GpuprovError, match="no http source names a Debian"):
         sources.read(etc_apt(tmp_path, sources_list=text))

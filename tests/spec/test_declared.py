@@ -14,6 +14,7 @@ from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.declared import list_inner_blocks
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.problem import SpecError
+from tests.rows import run_each
 
 BY_ITSELF = {
     "acceptance.dcgm": "its diagnostics run with the defaults",
@@ -51,7 +52,7 @@ SHARED = {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}
 NODES = {"nodes": ["192.0.2.1", "192.0.2.2"]}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "path", "value"),
     [
         ({"rdma": {"efa": {}}}, "rdma.fabric", "efa"),
@@ -79,7 +80,7 @@ def test_a_block_that_is_there_is_meant(tmp_path: Path, block: dict[str, Any], p
     assert field(spec(tmp_path, {**more, **block}), path) == value
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("outer", "inner", "path", "value"),
     [
         ({"fabric": "roce"}, {"roce": {}}, "rdma.fabric", "roce"),
@@ -97,7 +98,7 @@ def test_groups_are_merged_before(
     assert field(spec(tmp_path, {"rdma": outer}, {"rdma": inner}), path) == value
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("block", "told"),
     [
         (

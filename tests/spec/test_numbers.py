@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.numbers import find_misread
 from gpuprov.spec.problem import Origin
 from gpuprov.spec.problem import Path as Path_
+from tests.rows import run_each
 
 SPEC = "all:\n  hosts:\n    gpu1:\n      gpuprov:\n        kernel: {{sysctl: {{vm.swappiness: {}}}}}\n"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("written", "value"), [("0010", 8), ("1:30", 90), ("010 ", 8), ("10", 0), ("0", 0), ("0x10", 0), ("'0010'", 0)]
 )
 def test_what_yaml_reads_in_another_base_is_told(written: str, value: int, tmp_path: Path) -> None:

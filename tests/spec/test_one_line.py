@@ -17,6 +17,7 @@ from gpuprov.spec.build import convert
 from gpuprov.spec.problem import Path as Place
 from gpuprov.spec.problem import SpecError, format_path
 from gpuprov.spec.shown import show
+from tests.rows import run_each
 
 BAD = ("a\n", "a\0b", "\x1b]0;OWNED\x07")
 MORE = ("a\nb", "\n", "a\r", "a\tb", "a\x9b2J", "a\x7f", "a\u0085b", "a\u2028b", "a\u202eb", "a\u200bb", "\udcff")
@@ -100,9 +101,7 @@ def test_all_findings_come_at_once() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "text", ['"1\\nkernel.panic = 1"', '"1\\n"', "|\n              1\n              kernel.panic = 1"]
-)
+@run_each("text", ['"1\\nkernel.panic = 1"', '"1\\n"', "|\n              1\n              kernel.panic = 1"])
 def test_check_says_where(tmp_path: Path, text: str) -> None:
     """A value of two lines would be two lines of /etc/sysctl.d/90-gpuprov.conf."""
     file = tmp_path / "inventory.yaml"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
@@ -15,6 +14,7 @@ from gpuprov.spec.repository import locate_files
 from gpuprov.spec.signing import Signing, find_problems
 from tests import key_pairs
 from tests.key_pairs import certificate, private, rsa_key, site
+from tests.rows import run_each
 
 
 def told(block: Signing) -> list[str]:
@@ -27,7 +27,7 @@ def test_nothing_is_asked_by_default() -> None:
     assert not told(Signing())
 
 
-@pytest.mark.parametrize("form", [key_pairs.FORMS.PEM, key_pairs.FORMS.DER])
+@run_each("form", [key_pairs.FORMS.PEM, key_pairs.FORMS.DER])
 def test_a_pair_is_right(tmp_path: Path, form: key_pairs.FORMS) -> None:
     assert not told(site(tmp_path, crt=certificate(rsa_key(), form=form)))
 
@@ -57,7 +57,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@run_each("name", REFUSED)
 def test_what_cannot_sign_is_refused(tmp_path: Path, name: str) -> None:
     key, crt, field, reason = REFUSED[name]
     said = told(site(tmp_path, key, crt))
@@ -73,7 +73,7 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     assert all("cannot be read: No such file or directory" in line for line in said)
 
 
-@pytest.mark.parametrize("field", ["key_file", "certificate_file"])
+@run_each("field", ["key_file", "certificate_file"])
 def test_one_of_the_two_is_not_enough(tmp_path: Path, field: str) -> None:
     whole = site(tmp_path)
     said = told(msgspec.structs.replace(whole, **{field: ""}))

@@ -165,7 +165,7 @@ def test_a_record_is_shown_without_a_host(tmp_path: Path, capsys: pytest.Capture
     assert set(told["unknown"]) | {item["capability"] for item in told["items"]} == {"persistence", "readings"}
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("words", "told"),
     [(["gpu3"], 'HOST: no host or group matches "gpu3"'), (["gpu1", "--limit", "gpu2"], "have no host in common")],
 )
@@ -175,7 +175,7 @@ def test_hosts_that_nobody_has_are_refused(tmp_path: Path, words: list[str], tol
     assert told in str(raised.value)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("words", "told"),
     [
         (["gpu1", "--file", "/x", "--json"], "one of them"),

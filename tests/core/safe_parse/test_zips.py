@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.core.safe_parse import Unreadable, archives
+from tests.rows import run_each
 
 LOG = b"[    1.0] NVRM: Xid (PCI:0000:13:00): 79, pid=1, GPU has fallen off the bus.\n"
 
@@ -24,7 +25,7 @@ def members(path: Path) -> dict[str, object]:
     return {name: data if isinstance(data, bytes) else str(data) for name, data in read.items()}
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+@run_each("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
 def test_files_are_read_by_their_names(method: int, tmp_path: Path) -> None:
     path = write(tmp_path / "case.zip", {"case/": b"", "case/dmesg.txt": LOG, "../up": b"x", "/abs": b"y"}, method)
     assert archives.is_archive(path)

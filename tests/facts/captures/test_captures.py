@@ -132,7 +132,7 @@ def test_a_hosts_name_is_never_a_path(name: str) -> None:
     assert file.isprintable()
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "why"),
     [
         (

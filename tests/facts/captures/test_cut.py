@@ -24,6 +24,7 @@ from tests.facts.captures import reports
 from tests.facts.captures.test_health import DMESG, XID, health, with_section, written
 from tests.facts.captures.test_plain import DOWN, XML
 from tests.facts.captures.test_reports import only, specs
+from tests.rows import run_each
 
 HEALTH = "all: {hosts: {gpu017: {gpuprov: {health: {}}}}}\n"
 
@@ -45,7 +46,7 @@ def plain(data: bytes) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("pack", [plain, gzip.compress, lzma.compress])
+@run_each("pack", [plain, gzip.compress, lzma.compress])
 def test_a_list_of_gpus_that_breaks_off_says_nothing_of_the_others(
     tmp_path: Path, pack: Callable[[bytes], bytes]
 ) -> None:
@@ -95,7 +96,7 @@ TWO = re.sub(r"(Attached GPUs +: )1", r"\g<1>2", H200) + LAST
 """Two of the real one."""
 
 
-@pytest.mark.parametrize(
+@run_each(
     "mark", ["Product Name", "oduct Name", "FB Memory Usage", "Remapping Failure", "Clock Policy", "    Processes"]
 )
 def test_a_list_that_breaks_off_in_its_last_gpu_is_not_whole(tmp_path: Path, mark: str) -> None:

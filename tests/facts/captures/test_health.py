@@ -23,6 +23,7 @@ from gpuprov.facts.probes.software import packages
 from gpuprov.verify import recorded
 from tests.facts.captures import reports
 from tests.facts.captures.test_reports import only, specs
+from tests.rows import run_each
 
 INVENTORY = "all: {hosts: {gpu017: {gpuprov: {gpu: {model: H200-SXM, count: 8}, persistence: {}}}}}\n"
 FIRST = "1b:00.0 3D controller [0302]: NVIDIA Corporation GH100 [H200 SXM 141GB] [10de:2335] (rev a1)"
@@ -69,7 +70,7 @@ def test_a_gpu_that_needs_something_is_not_fit(tmp_path: Path) -> None:
 HEADER = "\n\t!!! Unknown header type 7f"
 
 
-@pytest.mark.parametrize("shown", [" (rev ff)", f" (rev ff) (prog-if ff){HEADER}", HEADER])
+@run_each("shown", [" (rev ff)", f" (rev ff) (prog-if ff){HEADER}", HEADER])
 def test_a_gpu_that_does_not_answer_on_the_bus_is_none(tmp_path: Path, shown: str) -> None:
     text = reports.bug_report()
     line = next(one for one in text.splitlines() if "1b:00.0 3D controller" in one)
@@ -82,7 +83,7 @@ def test_a_gpu_that_does_not_answer_on_the_bus_is_none(tmp_path: Path, shown: st
     assert health(tmp_path)[1]["action"] == "reboot"
 
 
-@pytest.mark.parametrize("heading", ["dmesg:", "/bin/dmesg", "/usr/bin/dmesg", "/run/current-system/sw/bin/dmesg"])
+@run_each("heading", ["dmesg:", "/bin/dmesg", "/usr/bin/dmesg", "/run/current-system/sw/bin/dmesg"])
 def test_its_kernel_log_is_judged_without_a_clock(tmp_path: Path, heading: str) -> None:
     written(tmp_path, with_section(heading, f"{DMESG}{XID}\n"))
     _, host = health(tmp_path)
@@ -107,7 +108,7 @@ def test_a_file_that_could_not_be_read_is_neither_empty_nor_absent(tmp_path: Pat
         RecordedFacts(only(tmp_path / "nvidia-bug-report.log")).get(nvidia.DRIVER)
 
 
-@pytest.mark.parametrize("text", ["", "[1.5] NVRM: x\nNVRM: y\nNVRM: z\n"])
+@run_each("text", ["", "[1.5] NVRM: x\nNVRM: y\nNVRM: z\n"])
 def test_a_log_without_times_is_none(tmp_path: Path, text: str) -> None:
     path = written(tmp_path, with_section("/usr/bin/dmesg", text))
     with pytest.raises(NotRecorded, match="not in this bug report: kernel_log"):
@@ -224,7 +225,7 @@ def wide(*widths: int) -> str:
     return head + "".join(made)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("widths", "found"),
     [((16,) * 8, ""), ((16, 16, 8, 16, 16, 16, 16, 16), "the PCIe link of 0000:"), ((8,) * 8, "")],
     ids=["wide", "one narrow", "all alike"],
@@ -239,7 +240,7 @@ def test_a_gpu_whose_link_is_narrower_than_its_likes_is_found_without_the_kernel
     assert "health.pcie_links" not in host["passed"], "ports, adapters and speeds are not known"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("changed", "found"),
     [
         ({}, ""),

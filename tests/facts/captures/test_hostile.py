@@ -16,6 +16,7 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import archives
 from gpuprov.facts.captures import read
 from tests.facts.captures import reports
+from tests.rows import run_each
 
 
 def refused(path: Path, why: str) -> None:
@@ -72,7 +73,7 @@ def test_a_header_that_fills_the_memory_is_refused(tmp_path: Path) -> None:
     refused(path, "damaged: a header of")
 
 
-@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
+@run_each("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE])
 def test_only_regular_members_are_read(tmp_path: Path, kind: bytes) -> None:
     path = tmp_path / "report.tar"
     path.write_bytes(member("sos_commands/kernel/dmesg", kind, "/etc/shadow"))
@@ -166,7 +167,7 @@ def test_a_size_that_no_archive_has_is_not_waited_for(
     assert time.monotonic() - began < 5
 
 
-@pytest.mark.parametrize("size", ["-1", "-512", "-1024", "9" * 5000, "x", ""])
+@run_each("size", ["-1", "-512", "-1024", "9" * 5000, "x", ""])
 def test_a_size_that_is_none_is_damage(tmp_path: Path, size: str) -> None:
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as file:
@@ -181,7 +182,7 @@ def test_a_size_that_is_none_is_damage(tmp_path: Path, size: str) -> None:
 SPARSE = {"major": "1", "minor": "0", "name": "sosreport-gpu1-2026/x", "realsize": str(1 << 50)}
 
 
-@pytest.mark.parametrize("headers", [SPARSE, {"map": "0,1", "size": str(1 << 50)}], ids=["1.0", "0.1"])
+@run_each("headers", [SPARSE, {"map": "0,1", "size": str(1 << 50)}], ids=["1.0", "0.1"])
 def test_a_sparse_file_is_not_read(tmp_path: Path, headers: dict[str, str]) -> None:
     path = tmp_path / "a.tar"
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as file:
@@ -192,9 +193,7 @@ def test_a_sparse_file_is_not_read(tmp_path: Path, headers: dict[str, str]) -> N
     refused(path, "sparse|no record|larger")
 
 
-@pytest.mark.parametrize(
-    "records", [b"2 " * 200_000 + b"=", b"9 a=b\n", b"5 a=\n5 a=x", b"0 a=b\n", b"6 " + b"a" * 5000 + b"=\n"]
-)
+@run_each("records", [b"2 " * 200_000 + b"=", b"9 a=b\n", b"5 a=\n5 a=x", b"0 a=b\n", b"6 " + b"a" * 5000 + b"=\n"])
 def test_an_extended_header_that_is_none_is_damage(tmp_path: Path, records: bytes) -> None:
     """Records that overlap had tarfile copy the rest of the header for each."""
     head = tarfile.TarInfo("x")

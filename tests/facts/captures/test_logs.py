@@ -15,6 +15,7 @@ from gpuprov.verify import recorded
 from gpuprov.verify.evaluate import Result
 from tests.facts.captures import reports
 from tests.facts.captures.test_reports import only, specs
+from tests.rows import run_each
 
 SPEC = "all: {hosts: {gpu017: {gpuprov: {health: {}}}}}\n"
 VERSION = "Linux version 6.1.0-47-amd64 (debian-kernel@lists.debian.org)"
@@ -91,7 +92,7 @@ def found(path: Path) -> dict[str, Result]:
     return {one.check: one for one in recorded.verify(specs(SPEC), read(path))}
 
 
-@pytest.mark.parametrize("form", FORMS)
+@run_each("form", FORMS)
 def test_a_log_is_judged_in_each_form(tmp_path: Path, form: object) -> None:
     assert callable(form)
     path = tmp_path / "saved"
@@ -118,7 +119,7 @@ BOOTS = {
 }
 
 
-@pytest.mark.parametrize("name", BOOTS)
+@run_each("name", BOOTS)
 def test_what_was_before_the_last_boot_is_past(tmp_path: Path, name: str) -> None:
     between, form = BOOTS[name]
     path = tmp_path / "saved"
@@ -146,7 +147,7 @@ def test_a_program_is_not_the_kernel(tmp_path: Path) -> None:
     assert found(path)["health.xid"].status == "pass"
 
 
-@pytest.mark.parametrize(
+@run_each(
     "text",
     [
         "a poem\nof two lines\n",
@@ -211,9 +212,7 @@ def test_a_log_without_stamps_has_the_order_of_its_lines(tmp_path: Path) -> None
     assert found(tmp_path / "saved")["health.xid"].status == "pass", "before the boot"
 
 
-@pytest.mark.parametrize(
-    "stamp", ["août 25 19:38:03", "11月 16 13:31:02", "дек 01 00:00:01", "Dez 24 00:00:01", "nov. 03 01:02:03.5"]
-)
+@run_each("stamp", ["août 25 19:38:03", "11月 16 13:31:02", "дек 01 00:00:01", "Dez 24 00:00:01", "nov. 03 01:02:03.5"])
 def test_a_journal_in_another_language_has_the_order_of_its_lines(tmp_path: Path, stamp: str) -> None:
     """Of https://github.com/marwank270/nvidia-bug-report: journalctl prints months in the language of who asks."""
     texts = ("kernel: Linux version 5.18.0", "ufw[1]: x", f"kernel: {LOST}", "kernel: [UFW AUDIT] IN= OUT=lo")
@@ -222,7 +221,7 @@ def test_a_journal_in_another_language_has_the_order_of_its_lines(tmp_path: Path
     assert found(tmp_path / "saved")["health.xid"].found.startswith("Xid 79 on 0000:1b:00, at an unknown time")
 
 
-@pytest.mark.parametrize("mark", ["> ", " ", "> > ", "    "])
+@run_each("mark", ["> ", " ", "> > ", "    "])
 def test_a_log_as_a_message_quotes_it(tmp_path: Path, mark: str) -> None:
     """Of https://github.com/NVIDIA/open-gpu-kernel-modules/issues/795 and a thread of kvm@vger.kernel.org."""
     for lines in ((f"[ 1.5] {LOST}", "[ 2.5] usb 1-1: x"), (f"kernel: {LOST}", "kernel: usb 1-1: x")):

@@ -57,7 +57,7 @@ def test_the_xml_says_what_the_text_does(tmp_path: Path) -> None:
     assert "4 GPUs are attached, and shows 1" in record.cut
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "why"),
     [
         (XML[:900], "not well-formed"),

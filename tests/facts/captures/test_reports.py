@@ -136,7 +136,7 @@ def test_a_record_without_known_messages_says_so(tmp_path: Path) -> None:
         in_record(only(path))
 
 
-@pytest.mark.parametrize("form", ["folder", "tar.gz", "tar.xz", "inside"])
+@run_each("form", ["folder", "tar.gz", "tar.xz", "inside"])
 def test_an_sosreport_as_folder_and_as_archive(tmp_path: Path, form: str) -> None:
     path = tmp_path / "sosreport-gpu017"
     if form in ("folder", "inside"):

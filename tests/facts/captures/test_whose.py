@@ -24,6 +24,7 @@ from gpuprov.verify.verify import exit_code
 from tests.facts.captures import reports
 from tests.facts.captures.test_plain import DOWN, IBSTAT, XML
 from tests.facts.captures.test_reports import pair, specs
+from tests.rows import run_each
 
 INVENTORY = "all: {hosts: {gpu017: {}, gpu018: {}}, vars: {gpuprov: {health: {}}}}\n"
 
@@ -106,7 +107,7 @@ def test_a_broken_file_of_another_host_is_not_this_ones(tmp_path: Path) -> None:
     assert (broken.host, "not well-formed" in broken.fault) == ("gpu018", True)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("name", "content", "why"),
     [
         ("ibstat.txt", b"\x00\x01\xfe" * 500, "ibstat: it holds no output of that name"),
@@ -212,7 +213,7 @@ def test_a_log_of_several_hosts_is_taken_apart(
     assert ("is a log of several hosts, and the inventory has none" in error) == (not expected)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("files", "path", "limit", "expected"),
     [
         ({"gpu017.dmesg.txt": SICK}, "gpu017.dmesg.txt", "gpu018", {}),
@@ -286,7 +287,7 @@ def test_what_is_not_read_and_a_name_that_yields_to_the_limit_are_told(tmp_path:
     assert "kern: damaged" in read(folder)[0].cut
 
 
-@pytest.mark.parametrize(
+@run_each(
     "data",
     [
         XML.encode("utf-8-sig"),
@@ -302,7 +303,7 @@ def test_xml_as_other_systems_and_people_save_it(data: bytes, tmp_path: Path) ->
     assert "gpu_health" in record.outputs
 
 
-@pytest.mark.parametrize("top", ["", "./", "case-4711/", "./case-4711/"])
+@run_each("top", ["", "./", "case-4711/", "./case-4711/"])
 def test_an_archive_of_a_folder_is_read_as_that_folder(tmp_path: Path, top: str) -> None:
     for name in ("gpu017", "gpu018"):
         write(tmp_path / name, dmesg_log=LOG_OF_018.replace("gpu018", name))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.captures import smi_xml
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus import gpu_health
 from tests.facts.captures.test_plain import XML, found
+from tests.rows import run_each
 
 OLD = (
     XML.replace("nvsmi_device_v13", "nvsmi_device_v10")
@@ -19,7 +18,7 @@ OLD = (
 """As a driver of the 418 names the page that waits for its retirement."""
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("pending", "status"),
     [
         ("<pending_retirement>Yes</pending_retirement>", "fail"),

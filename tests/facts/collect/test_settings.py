@@ -103,7 +103,7 @@ def test_a_become_password_is_in_no_argument() -> None:
     assert b"sudo -H -u root -S -p '' -- /bin/sh -c" in command.stdin
 
 
-@pytest.mark.parametrize("size", [10, 400_000])
+@run_each("size", [10, 400_000])
 def test_a_script_of_any_size_goes_through_sudo_with_a_password(size: int, tmp_path: Path) -> None:
     """What a capture asks is longer than one argument may be. A sudo that needs no password must not run it, and one
     line is all that a wrong one has."""

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
 from gpuprov.fleet.specs import load_fleet
 from gpuprov.spec.problem import SpecError
+from tests.rows import run_each
 
 HEAD = "all:\n  hosts: {gpu1: {}}\n  vars:\n    gpuprov:\n"
 
@@ -36,7 +35,7 @@ def inventory(folder: Path, spec: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize("file", ROWS, ids=lambda file: str(file.stem))
+@run_each("file", ROWS, ids=lambda file: str(file.stem))
 def test_every_problem_is_told_exactly(file: Path, tmp_path: Path) -> None:
     expected, found = {}, {}
     for name, spec, told in rows(file):

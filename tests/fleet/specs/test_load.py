@@ -13,6 +13,7 @@ from gpuprov.fleet.specs import Fleet, judge, load_fleet
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import GpuSpec, RawHost
 from gpuprov.spec.problem import Origin, SpecError
+from tests.rows import run_each
 
 
 def load(folder: Path, text: str) -> Fleet:
@@ -89,7 +90,7 @@ def test_no_spec_at_all(tmp_path: Path) -> None:
     assert told(tmp_path, "all: {hosts: {a: {}}, vars: {gpuprov: {}}}") == [f"no host has a gpuprov spec; {way_out}"]
 
 
-@pytest.mark.parametrize(("written", "shown"), [("[]", "a list"), ('""', '""'), ("on", "true"), ("5", "5")])
+@run_each(("written", "shown"), [("[]", "a list"), ('""', '""'), ("on", "true"), ("5", "5")])
 def test_a_variable_that_is_no_mapping(written: str, shown: str, tmp_path: Path) -> None:
     (message,) = told(tmp_path, f"all:\n  hosts: {{a: {{}}}}\n  vars:\n    gpuprov: {written}\n")
     assert message.startswith("inventory.yaml:4:")
@@ -191,7 +192,7 @@ def test_hosts_that_share_a_spec_share_its_fragments() -> None:
     assert (first.groups, second.groups) == (("x",), ("y",))
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("rdma", "fabric"),
     [("{}", "efa"), ("{nccl: {}}", "efa"), ("{fabric: efa}", "efa"), ("{soft: {}}", "soft"), ("false", None)],
 )

@@ -8,9 +8,10 @@ import pytest
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.rollout.temporal.files import Files
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize("name", ["", "..", "../x", "/etc/x", "a/b", "a\n", "\x1b[2J", "a\0b", "x" * 5000])
+@run_each("name", ["", "..", "../x", "/etc/x", "a/b", "a\n", "\x1b[2J", "a\0b", "x" * 5000])
 def test_a_server_leads_to_no_other_place(tmp_path: Path, name: str) -> None:
     files = Files(tmp_path / "temporal")
     for place in (files.place, files.fleet, files.policy):

@@ -10,6 +10,7 @@ import pytest
 from gpuprov.facts.probes.containers.container_engines import ENGINES
 from gpuprov.rules import cluster_engines, engine_output, engines
 from tests.facts.probes import run_well
+from tests.rows import run_each
 
 PROGRAMS = {
     "dockerd": 'echo "Docker version 28.3.3"',
@@ -34,7 +35,7 @@ def test_a_daemon_behind_its_socket_is_alive_when_it_was_asked(tmp_path: Path) -
     assert told(tmp_path).active == "active"
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("state", "enabled", "starter"),
     [
         ("disabled", "docker.socket", "docker.socket"),
@@ -94,7 +95,7 @@ esac""",
 }
 
 
-@pytest.mark.parametrize(("option", "told_default"), [("", "nvidia"), ("--default-runtime=crun", "crun")])
+@run_each(("option", "told_default"), [("", "nvidia"), ("--default-runtime=crun", "crun")])
 def test_what_k3s_and_microk8s_write_is_read_without_secrets(tmp_path: Path, option: str, told_default: str) -> None:
     for path, text in K3S_FILES.items():
         (tmp_path / path[1:]).parent.mkdir(parents=True, exist_ok=True)

@@ -6,12 +6,11 @@ import os
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.containers import container_toolkit as probe
 from tests.facts.probes import captured
 from tests.here import program
+from tests.rows import run_each
 
 FIRST, SECOND = "GPU-9af89b8e-9679-5c65-9091-95f0cd89b9b1", "GPU-167a4bf9-27c7-5a98-b274-5612fe4eb183"
 
@@ -104,7 +103,7 @@ containerEdits:
 """
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("text", "version", "fields"),
     [
         (GIDS, "0.7.0", ("additionalGids",)),

@@ -9,6 +9,7 @@ import pytest
 
 from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.facts.probes.driver import cuda_toolkit
+from tests.rows import run_each
 
 # Of a host with stand-ins: Debian 12, two toolkits, cuDNN for the default's CUDA.
 DEBIAN = """\
@@ -130,7 +131,7 @@ libfoo-1-2 >= 1.2
 """
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("family", "program", "text"),
     [
         (

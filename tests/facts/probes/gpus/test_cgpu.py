@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.probes.gpus.cgpu import CGPU, Cgpu, parse
 from gpuprov.host_code.at_boot.cgpu import CgpuGpu
 from tests.facts.probes import run_well
+from tests.rows import run_each
 
 
 def tree(root: Path, **gpus: dict[str, str]) -> Path:
@@ -59,7 +58,7 @@ def test_a_host_without(tmp_path: Path) -> None:
     assert read(tmp_path) == Cgpu()
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("group", "ours"),
     [("/user.slice/session-1.scope", False), ("/system.slice/system-x.slice/gpuprov-mps@host.service", True)],
 )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.gpus.gpu_state import State
 from tests.facts.probes import run_script
+from tests.rows import run_each
 
 
 def run(tmp_path: Path, first: str, second: str, status: int = 0) -> State:
@@ -24,7 +23,7 @@ def run(tmp_path: Path, first: str, second: str, status: int = 0) -> State:
     return GPU_HEALTH.parse(output)
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("first", "second", "slow"),
     [
         ("Not Active", "Active", ()),

@@ -9,6 +9,7 @@ import pytest
 from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.facts.probes.gpus import fabric, gpu_health, vgpu
 from tests.facts.probes import run_script
+from tests.rows import run_each
 
 # The order of headings is that of 550 and newer: processes, then capabilities.
 SMI = """
@@ -58,7 +59,7 @@ def answered(folder: Path, script: str, name: str) -> Output:
     return run_script(script, folder, {"nvidia-smi": f"[ $1 = -q ] || exit 2\ncat {folder}/smi.txt"})
 
 
-@pytest.mark.parametrize("name", ["python3", WELL], ids=["plain", "forged"])
+@run_each("name", ["python3", WELL], ids=["plain", "forged"])
 def test_a_name_says_nothing_of_a_gpu(tmp_path: Path, name: str) -> None:
     first, _ = gpu_health.parse(answered(tmp_path, gpu_health.GPU_HEALTH.script, name)).gpus
     assert (first.processes, first.reset_required) == (True, None)

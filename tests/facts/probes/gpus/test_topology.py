@@ -63,7 +63,7 @@ def test_what_is_not_drawn_is_not_read(tmp_path: Path) -> None:
     assert functions["0000:04:00.0"].numa_node == -1
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("vpd", "shown"), [(b"\x82\x20\0NVIDIA ConnectX-7\0SW_MNG\0", False), (b"\x82\x20\0NVIDIA ConnectX-7\0", True)]
 )
 def test_an_nvlink_bridge_without_an_rdma_device_is_no_hca(vpd: bytes, shown: bool, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_an_nvlink_bridge_without_an_rdma_device_is_no_hca(vpd: bytes, shown: bo
     assert ("0000:05:00.0" in parse(read(PCI, tmp_path)).functions) == shown
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("header", "width", "virtual", "gone"),
     [
         (b"\xff" * 64, "63", False, True),
@@ -191,7 +191,7 @@ def test_no_nvidia_smi(tmp_path: Path) -> None:
     assert parse_nvlinks(read(NVLINKS, tmp_path)) == NvLinks(complaint="nvidia-smi is not installed")
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("smi", "complaint"),
     [
         (

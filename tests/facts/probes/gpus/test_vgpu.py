@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.gpus import vgpu
 from tests.capabilities.vgpu_host import token_text
 from tests.facts.probes import run_script
+from tests.rows import run_each
 
 CONF = """# Description: Set Feature to be enabled
 FeatureType=1
@@ -51,7 +50,7 @@ def test_a_licensed_guest(tmp_path: Path) -> None:
     assert not [part for part in text.split(".") if part in printed], "a token's content leaves the host"
 
 
-@pytest.mark.parametrize("content", ["", "no token", "a.b.c", f"x.{'A' * 5}.y"])
+@run_each("content", ["", "no token", "a.b.c", f"x.{'A' * 5}.y"])
 def test_what_is_no_token_has_no_expiry(tmp_path: Path, content: str) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()

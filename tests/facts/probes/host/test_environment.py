@@ -5,12 +5,11 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.probes.host import environment
+from tests.rows import run_each
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("file", "text", "found"),
     [
         ("etc/environment", "NCCL_DEBUG=INFO\n#NCCL_IB_DISABLE=1\n", ["NCCL_DEBUG=INFO"]),
@@ -30,7 +29,7 @@ def test_files_of_every_kind(tmp_path: Path, file: str, text: str, found: list[s
     assert _run(tmp_path, "NCCL_") == [f"other|{tmp_path}/{file}|{line}" for line in found]
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("line", "found"),
     [
         ("export FOO=1 CUDA_VISIBLE_DEVICES=-1", ["CUDA_VISIBLE_DEVICES=-1"]),

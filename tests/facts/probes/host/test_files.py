@@ -13,6 +13,7 @@ from gpuprov.capabilities.health.fragment import Health
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.host.hardware import FILES, Files
 from gpuprov.spec.model import HostSpec
+from tests.rows import run_each
 
 AWAY = [f"/mnt/away{number}" for number in range(6)]
 STAT = """#!/bin/sh
@@ -59,7 +60,7 @@ def test_one_that_cannot_be_killed_keeps_nothing_from_being_told(tmp_path: Path)
     assert 1.5 < seconds < 3
 
 
-@pytest.mark.parametrize("paths", [(), ("/",), ("/", "/proc"), ("/", "/")])
+@run_each("paths", [(), ("/",), ("/", "/proc"), ("/", "/")])
 def test_what_answers_is_not_waited_for(tmp_path: Path, paths: tuple[str, ...]) -> None:
     found, seconds = looked(tmp_path, *paths)
     assert [one.path for one in found.systems] == [*dict.fromkeys(paths)]

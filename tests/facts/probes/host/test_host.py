@@ -199,7 +199,7 @@ def test_a_damaged_receipt_says_so(text: str) -> None:
     assert receipt.damaged
 
 
-@pytest.mark.parametrize(("made", "damaged"), [("true", False), (": > R", True), ("mkdir R", True)])
+@run_each(("made", "damaged"), [("true", False), (": > R", True), ("mkdir R", True)])
 def test_a_receipt_without_a_word_is_damaged_and_none_is_none(tmp_path: Path, made: str, damaged: bool) -> None:
     file = tmp_path / "receipt.json"
     script = f"{made.replace('R', str(file))}; {house.RECEIPT.script.replace(house.RECEIPT_FILE, str(file))}"

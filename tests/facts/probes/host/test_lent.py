@@ -5,8 +5,6 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.facts.captures import adapt
 from gpuprov.facts.captures.model import Pieces
@@ -21,7 +19,7 @@ LENDERS = ("vfio-pci", "vfio_pci", "nvgrace_gpu_vfio_pci", "nvgrace-gpu-vfio-pci
 OTHERS = ("nvidia", "nouveau", "nova_core", "mlx5_core", "vfio", "vfio-platform", "pcieport", "")
 
 
-@pytest.mark.parametrize(("driver", "lent"), [*((name, True) for name in LENDERS), *((name, False) for name in OTHERS)])
+@run_each(("driver", "lent"), [*((name, True) for name in LENDERS), *((name, False) for name in OTHERS)])
 def test_who_lends_by_python_and_by_the_shell(tmp_path: Path, driver: str, lent: bool) -> None:
     assert is_lent(driver) is lent
     functions = parse(Output(H100 + GIVEN.replace("vfio-pci", driver)))

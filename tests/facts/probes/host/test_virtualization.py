@@ -11,6 +11,7 @@ import pytest
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.host import virtualization
 from gpuprov.facts.probes.host.virtualization import GpuFunction, Machine
+from tests.rows import run_each
 
 VENDOR_CAPABILITY = 0x09
 
@@ -59,7 +60,7 @@ def function(folder: Path, config: bytes, address: str = "0000:06:00.0", **files
     return folder
 
 
-@pytest.mark.parametrize(
+@run_each(
     ("config", "kind", "version", "branch"),
     [
         (configuration(MESSAGES, vgpu()), "vgpu", "580.95.02", "580"),
@@ -85,7 +86,7 @@ def test_a_chain_that_bites_its_tail_ends(tmp_path: Path) -> None:
     assert [one.kind for one in read(function(tmp_path, bytes(space)))] == ["physical"]
 
 
-@pytest.mark.parametrize("shell", [name for name in ("dash", "bash", "busybox") if shutil.which(name)])
+@run_each("shell", [name for name in ("dash", "bash", "busybox") if shutil.which(name)])
 def test_every_shell_reads_the_same(tmp_path: Path, shell: str) -> None:
     function(tmp_path, configuration(vgpu()), reset_method="flr bus\n")
     function(tmp_path, configuration(), address="0000:07:00.0", reset="")

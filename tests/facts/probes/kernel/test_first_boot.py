@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.probes.kernel.first_boot import FIRST_BOOT, FirstBoot
 from gpuprov.host_code.first_boot_systemd import FIRST_ENTRY, KEPT_ENTRY, VARIABLES, VENDOR
 from tests.facts.probes import run_well
+from tests.rows import run_each
 
 LISTING = """Boot Loader Entries:
         title: Debian GNU/Linux 12 (bookworm) (default)
@@ -45,7 +44,7 @@ def test_a_host_that_can(tmp_path: Path) -> None:
     assert asked(tmp_path, {}) == FirstBoot(loader="systemd-boot", watchdog=True)
 
 
-@pytest.mark.parametrize(("one_shot", "counted"), [("", "back"), (FIRST_ENTRY, "once"), ("other.conf", "back")])
+@run_each(("one_shot", "counted"), [("", "back"), (FIRST_ENTRY, "once"), ("other.conf", "back")])
 def test_what_is_counted(tmp_path: Path, one_shot: str, counted: str) -> None:
     found = asked(tmp_path, {"LoaderEntryDefault": KEPT_ENTRY, "LoaderEntryOneShot": one_shot})
     assert (found.counted, found.why_not) == (counted, "")

@@ -159,7 +159,7 @@ def from_host(tmp_path: Path, rows: list[str], *, program: str = "journalctl") -
     return parse(run_well(KERNEL_LOG.script, tmp_path, programs))
 
 
-@pytest.mark.parametrize("program", ["journalctl", "dmesg"])
+@run_each("program", ["journalctl", "dmesg"])
 def test_a_user_s_program_forges_no_line_and_hides_none(tmp_path: Path, program: str) -> None:
     real = ["NVRM: Xid (PCI:0000:9b:00): 79, x", "watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [a:7]"]
     log = from_host(tmp_path, [*real, *FORGED * 300], program=program)

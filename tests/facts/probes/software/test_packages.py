@@ -7,8 +7,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.facts.probes.gpus import dcgm, mps
 from gpuprov.facts.probes.host import family, system
@@ -315,7 +313,7 @@ RELEASES = [
 ]
 
 
-@pytest.mark.parametrize(("text", "kind"), RELEASES)
+@run_each(("text", "kind"), RELEASES)
 def test_the_family_is_told_alike_in_shell_and_python(text: str, kind: str | None, tmp_path: Path) -> None:
     assert family.family(system.parse_os_release(Output(text))) == kind
     (tmp_path / "os-release").write_text(text, encoding="utf-8")

@@ -6,10 +6,9 @@ import hashlib
 import os
 from pathlib import Path
 
-import pytest
-
 from gpuprov.facts.probes.software.programs import PROGRAMS, Program, Programs
 from tests.facts.probes import run_script
+from tests.rows import run_each
 
 CTK, RUNTIME, UNIT = (
     "usr/bin/nvidia-ctk",
@@ -55,7 +54,7 @@ def rpm(root: Path) -> str:
     return f"case $1 in -qa) echo {PACKAGE}; echo bash ;; *) printf '{rows}' ;; esac"
 
 
-@pytest.mark.parametrize("release", ["ubuntu", "rocky", "sles"])
+@run_each("release", ["ubuntu", "rocky", "sles"])
 def test_what_is_not_as_its_package_brought_it(tmp_path: Path, release: str) -> None:
     host(tmp_path, release)
     programs = {"rpm": rpm(tmp_path)}

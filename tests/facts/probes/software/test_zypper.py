@@ -13,6 +13,7 @@ from gpuprov.facts.probes.software import packages, zypper
 from gpuprov.host_code import sources
 from gpuprov.host_code.packages import zypper_locks
 from gpuprov.host_code.sources import Source
+from tests.rows import run_each
 
 ROW = '<solvable status="{}" name="{}" kind="{}" edition="{}" arch="{}" repository="{}"/>\n'
 ROWS = [
@@ -184,7 +185,7 @@ def test_a_line_without_a_colon_ends_a_lock() -> None:
     assert zypper_locks.split_blocks("# one comment\n\n") == []
 
 
-@pytest.mark.parametrize("said", ["", "locksfile.path = ", "  locksfile.path = PLACE  \n"])
+@run_each("said", ["", "locksfile.path = ", "  locksfile.path = PLACE  \n"])
 def test_the_file_of_locks_is_where_zypps_configuration_says(said: str, tmp_path: Path) -> None:
     place = tmp_path / "own"
     for path in (place, tmp_path / "etc/zypp/locks"):
