@@ -72,10 +72,14 @@ def find_sxid(text: str) -> int:
     return number if describe_sxid(number) else 0
 
 
+MOST = 8
+"""Symptoms with the same few words in their messages ("not found") from which on these words tell nothing."""
+
+
 def find_symptom(words: str) -> list[Symptom]:
     """Return matching symptoms, best first: those with a message in the words; else with a number ("79", "802"), a key,
     or a part of a message. Two and three words match anywhere; more are a message, as is text with a colon. A single
-    word is never a part of a message.
+    word is never a part of a message, nor are words that more than MOST symptoms share.
 
     A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are only an Xid.
     """
@@ -103,4 +107,6 @@ def find_symptom(words: str) -> list[Symptom]:
     message = ":" in words or len(terms) > 3  # a message of its own, which has words in common with another
     least = 2 if held or best == 3 or message else 1
     others = [known[place] for place in sorted(ranks, key=lambda place: -ranks[place]) if ranks[place] >= least]
+    if not held and len(others) > MOST:
+        return []
     return [*held, *(symptom for symptom in others if symptom not in held)]

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gpuprov.catalog.chips import described, generation_of
 from gpuprov.catalog.gpus import (
     Gpu,
     explain_unknown,
@@ -47,7 +48,7 @@ def explain_hardware(text: str) -> list[Hardware]:
         return [instance]
     if gpu or family:
         return [_explain_gpu(gpu)] if gpu else [_explain_family(bare, family)]
-    return [*_explain_profile(_RESOURCE.sub("", text.casefold()))]
+    return [*_explain_profile(_RESOURCE.sub("", text.casefold())), *_explain_chip(text)]
 
 
 def suggest(text: str) -> str:
@@ -94,6 +95,15 @@ def _explain_gpu(gpu: Gpu) -> Hardware:
         ("init", f"gpuprov init --hosts HOST,... --gpu {gpu.key}"),
     )
     return Hardware("GPU", gpu.key, lines)
+
+
+def _explain_chip(text: str) -> Iterator[Hardware]:
+    """Yield what is known of a PCI id that is of no model of the catalogue: its chip, and the drivers that know it."""
+    if (generation := generation_of(text)) is None:
+        return
+    _, hint = explain_unknown(text)
+    since = f", from branch {generation.first_branch} on" if generation.first_branch else ""
+    yield Hardware("PCI id", text.casefold(), (("is", described(text.casefold())), ("spec", f"{hint}{since}")))
 
 
 def _explain_family(text: str, gpus: list[Gpu]) -> Hardware:

@@ -62,6 +62,7 @@ def test_find_symptom_finds_no_more_than_it_should() -> None:
     assert find_symptom("Xid 802") == []
     assert find_symptom("  ") == []
     assert find_symptom("a perfectly healthy host") == []
+    assert find_symptom("not found") == [], "which a hundred messages hold"
 
 
 def test_every_resolution_of_an_xid_is_known() -> None:

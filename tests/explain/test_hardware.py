@@ -54,6 +54,14 @@ def test_a_name_as_it_is_written_elsewhere(word: str, kind: str, name: str) -> N
     assert (answer.kind, answer.name) == (kind, name)
 
 
+def test_a_pci_id_without_a_model_is_its_chip() -> None:
+    rubin, kepler = dict(explain_one("10de:3041").lines), dict(explain_one("10DE:102D").lines)
+    assert rubin["is"] == "10de:3041 (GR100, Rubin)"
+    assert rubin["spec"] == "leave gpu out; its driver: open kernel modules only, from branch 615 on"
+    assert kepler["is"] == "10de:102d (GK210, Kepler)"
+    assert kepler["spec"].endswith("branch 470 is its last")
+
+
 def test_each_answer_says_where_to_go_on() -> None:
     profile = explain_one("1g.10gb").lines
     assert any(text.startswith("H100-SXM5-80GB, ") and "up to 7 on a GPU" in text for _, text in profile), profile

@@ -32,7 +32,7 @@ def test_a_term_is_known_in_any_case_and_is_nothing_else(term) -> None:  # type:
         assert not [one for one in explain(word) if one.kind == "symptom"], word
 
 
-@run_each("word", ["on", "failed", "open", "error", "device", "transport", "nvidia-smi topo -m"])
+@run_each("word", ["on", "failed", "open", "error", "device", "transport", "nvidia-smi pci -gCnt"])
 def test_a_word_and_a_command_that_are_no_message_are_unknown(word: str) -> None:
     with pytest.raises(GpuprovError, match="nothing is known of"):
         explain(word)
