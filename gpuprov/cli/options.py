@@ -144,7 +144,7 @@ recorded = click.option(
     metavar="PATH",
     type=click.Path(exists=True, path_type=Path),
     help="Judge this record instead of the host: bug report of NVIDIA, sosreport, must-gather, capture, kernel log, "
-    "nvidia-smi -q (also -x), nvidia-smi nvlink, ibstat, lspci -nn, or a folder of them.",
+    "nvidia-smi -q (also -x), nvidia-smi nvlink, ibstat, lspci -nn or -vv, or a folder of them.",
 )
 """--from: records of hosts; the command receives their paths as `records`."""
 

@@ -71,9 +71,10 @@ def pcie_links(ctx: Ctx) -> Outcome:
         wiring = read(ctx.facts)
     except NotRecorded as lacking:
         shown, gone = ctx.facts.known(GPU_HEALTH), ctx.facts.known(recorded.GONE) or ()
-        return _judge_record(
-            (*defects.list_unanswering(gone), *defects.narrow(shown.gpus if shown else ())), expected, lacking
-        )
+        links = tuple(defects.find_narrow_recorded(ctx.facts.known(recorded.PCIE) or ()))
+        named = {place for defect in links for place in defect.places}
+        gpus = [gpu for gpu in (shown.gpus if shown else ()) if gpu.address not in named]
+        return _judge_record((*defects.list_unanswering(gone), *links, *defects.narrow(gpus)), expected, lacking)
     ends = len(wiring.gpus) + len(wiring.hcas)
     if not ends:
         return not_asked("no NVIDIA GPU and no HCA on the PCI bus")

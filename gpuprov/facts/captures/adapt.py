@@ -114,6 +114,17 @@ def _read_from_bus(adapt: Callable[[str], str]) -> Callable[[Pieces], str | None
 _convert_functions = _read_from_bus(lspci.convert_functions)
 
 
+def _list_gone(pieces: Pieces) -> str | None:
+    nameless = pieces.commands.get(plain.NAMELESS)
+    return _read_from_bus(lspci.list_gone)(pieces) or (lspci.list_nameless_gone(nameless) if nameless else None)
+
+
+def _list_pcie_links(pieces: Pieces) -> str | None:
+    """List the links of PCIe; None for lspci without -v."""
+    nameless = pieces.commands.get(plain.NAMELESS)
+    return _read_from_bus(lspci.list_pcie_links)(pieces) or (nameless and lspci.list_pcie_links(nameless)) or None
+
+
 def _convert_gpu_health(pieces: Pieces) -> str | None:
     """Convert GPU health: without the PCI bus, too, though nvidia-smi says nothing of GPUs that it does not show; of
     the bus alone that a GPU on it does not answer."""
@@ -245,7 +256,8 @@ PROBES: dict[str, Callable[[Pieces], str | None]] = {
     "receipt": _read_from_file("/var/lib/gpuprov/receipt.json"),
     "recorded_ports": _read_from_command(plain.IBSTAT, ibstat),
     "recorded_links": _read_from_command(plain.NVLINK_STATUS),
-    "recorded_gone": _read_from_bus(lspci.list_gone),
+    "recorded_gone": _list_gone,
+    "recorded_pcie": _list_pcie_links,
 }
 
 

@@ -1,6 +1,8 @@
-"""What `lspci -nn` shows, with or without -k and -v, brought into the forms of probes."""
+"""What lspci shows, with or without -nn, -k and -v, brought into the forms of probes."""
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from gpuprov.facts.probes.host import pci
 
@@ -55,3 +57,73 @@ def list_gone(text: str) -> str:
         if last and _GONE.search(line):
             gone[last[0]] = last[1]
     return "".join(f"{address} {identifier}\n" for address, identifier in gone.items())
+
+
+_HEAD = re.compile(
+    r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([^:\[]{2,60}?)(?: \[[0-9a-f]{4}\])?: (.*?)(?: \(rev ..\).*)?\Z"
+)
+_LINK = re.compile(r"\s+Lnk(Cap|Sta):.*?\bSpeed ([0-9.]{1,5})GT/s.*?\bWidth x([0-9]{1,2})\b")
+_BELOW = re.compile(r"\s+Bus: primary=[0-9a-f]{2}, secondary=([0-9a-f]{2}),")
+_DISPLAYS = ("VGA compatible controller", "3D controller")
+_NAMES = re.compile(r"Mellanox|ConnectX|BlueField|NVSwitch")
+
+
+class _Shown(NamedTuple):
+    """A function with its links as `Cap` and `Sta`: speed and width. `below`: the bus that a bridge leads to."""
+
+    address: str
+    kind: str
+    name: str
+    links: dict[str, tuple[str, str]]
+    below: list[str]
+    gone: list[bool]
+
+    @property
+    def is_gpu(self) -> bool:
+        return self.kind in _DISPLAYS and "NVIDIA" in self.name
+
+    @property
+    def is_judged(self) -> bool:
+        return self.is_gpu or self.kind == "Infiniband controller" or bool(_NAMES.search(self.name))
+
+
+def _list_shown(text: str) -> Iterator[_Shown]:
+    shown: _Shown | None = None
+    for line in (line[:LONGEST_LINE] for line in text.splitlines()):
+        if match := _HEAD.match(line):
+            yield from filter(None, (shown,))
+            address = match[1] if match[1].count(":") == 2 else f"0000:{match[1]}"
+            shown = _Shown(address, match[2], match[3], {}, [], [])
+        if shown and (match := _LINK.match(line)):
+            shown.links.setdefault(match[1], (match[2], match[3]))
+        elif shown and (match := _BELOW.match(line)):
+            shown.below.append(match[1])
+        if shown and _GONE.search(line):
+            shown.gone.append(True)
+    yield from filter(None, (shown,))
+
+
+def list_pcie_links(text: str) -> str:
+    """List the GPUs, HCAs and NVSwitches of `lspci -vv`: address, gpu or -, the present link, what the function and what
+    the port above it support (speed and width; 0 where it is not shown), and the name."""
+    functions = list(_list_shown(text))
+    above = {
+        (function.address.rpartition(":")[0].rpartition(":")[0], bus): function.links["Cap"]
+        for function in functions
+        for bus in function.below
+        if "Cap" in function.links
+    }
+    rows = []
+    for function in functions:
+        if function.is_judged and not function.gone and {"Cap", "Sta"} <= set(function.links):
+            domain, bus, _ = function.address.split(":")
+            links = (function.links["Sta"], function.links["Cap"], above.get((domain, bus), ("0", "0")))
+            numbers = " ".join(" ".join(link) for link in links)
+            rows.append(f"{function.address} {'gpu' if function.is_gpu else '-'} {numbers} {function.name}\n")
+    return "".join(rows)
+
+
+def list_nameless_gone(text: str) -> str:
+    """List in lspci without -nn what does not answer, GPUs too, as `ADDRESS NAME`."""
+    gone = [function for function in _list_shown(text) if function.is_judged and function.gone]
+    return "".join(f"{function.address} {function.name}\n" for function in gone)

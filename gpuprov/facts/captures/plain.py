@@ -6,15 +6,16 @@ import re
 from gpuprov.core.safe_parse import Unreadable
 from gpuprov.facts.captures import logs, smi_xml
 
-SMI, NVLINK_ERRORS, NVLINK_STATUS, IBSTAT, LSPCI = (
+SMI, NVLINK_ERRORS, NVLINK_STATUS, IBSTAT, LSPCI, NAMELESS = (
     "nvidia-smi -q",
     "nvidia-smi nvlink -e",
     "nvidia-smi nvlink -s",
     "ibstat",
     "lspci -nn",
+    "lspci -vv",
 )
 LOG = "dmesg"
-COMMANDS = (SMI, "nvidia-smi -q -x", NVLINK_ERRORS, NVLINK_STATUS, IBSTAT, LSPCI)
+COMMANDS = (SMI, "nvidia-smi -q -x", NVLINK_ERRORS, NVLINK_STATUS, IBSTAT, LSPCI, NAMELESS)
 """The outputs that are read, beside logs of the kernel."""
 SMI_LOG = "==NVSMI LOG=="
 """The first line of nvidia-smi -q."""
@@ -32,6 +33,8 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
 # 61:00.0 3D controller: NVIDIA Corporation Device 2331 (rev a1)
 _NAMELESS = re.compile(rf"\A\s*{_ADDRESS} [A-Z0-9][\w/ -]{{2,60}}: ")
 """lspci without -nn: names alone, which are what the machine's own list says."""
+_WITH_LINKS = re.compile(r"^\s+LnkSta:|\(rev ff\)|!!! Unknown header type", re.MULTILINE)
+"""What names are enough for: links of PCIe, and functions that do not answer."""
 
 
 def identify(text: str) -> tuple[str, str]:
@@ -46,5 +49,7 @@ def identify(text: str) -> tuple[str, str]:
         if pattern.search(head):
             return command, text
     if _NAMELESS.match(text):
+        if _WITH_LINKS.search(text):
+            return NAMELESS, text
         raise Unreadable("it is lspci without the ids of devices", "lspci -nnk or lspci -nnvv")
     return (LOG, text) if logs.is_log(text) else ("", "")

@@ -19,15 +19,36 @@ class GpuLinks(msgspec.Struct, frozen=True):
 
 
 class GoneFunction(msgspec.Struct, frozen=True):
-    """An NVSwitch or a network function that `lspci -nn` shows with `(rev ff)`."""
+    """An NVSwitch or a network function that lspci shows with `(rev ff)`; without -nn also a GPU, and its name."""
 
     address: str
     identifier: str
 
 
 def parse_gone(output: Output) -> tuple[GoneFunction, ...]:
-    rows = (line.split() for line in output.text.splitlines())
+    rows = (line.split(" ", 1) for line in output.text.splitlines())
     return tuple(GoneFunction(*row) for row in rows if len(row) == 2)
+
+
+class PcieLink(msgspec.Struct, frozen=True, kw_only=True):
+    """A link by `lspci -vv`: speed in GT/s and width as they are, as the function, and as the port above it supports; 0
+    where that is not shown."""
+
+    address: str
+    name: str
+    is_gpu: bool
+    speeds: tuple[float, float, float]
+    widths: tuple[int, int, int]
+
+
+def parse_pcie(output: Output) -> tuple[PcieLink, ...]:
+    links = []
+    for row in (line.split(" ", 8) for line in output.text.splitlines()):
+        numbers = row[2:8]
+        speeds, widths = tuple(map(float, numbers[::2])), tuple(map(int, numbers[1::2]))
+        assert len(speeds) == len(widths) == 3
+        links.append(PcieLink(address=row[0], name=row[8], is_gpu=row[1] == "gpu", speeds=speeds, widths=widths))
+    return tuple(links)
 
 
 def parse_ports(output: Output) -> tuple[RdmaDevice, ...]:
@@ -69,3 +90,4 @@ LINKS = Probe(
     "nvidia-smi nvlink -s",
 )
 GONE = Probe("recorded_gone", "command -v lspci >/dev/null || exit 127; lspci -nn", parse_gone, "lspci -nn")
+PCIE = Probe("recorded_pcie", "command -v lspci >/dev/null || exit 127; lspci -vv", parse_pcie, "lspci -vv")

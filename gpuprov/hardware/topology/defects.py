@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.catalog.xids import Action
 from gpuprov.facts.probes.gpus.gpu_state import GpuHealth
-from gpuprov.facts.probes.recorded import GoneFunction, GpuLinks
+from gpuprov.facts.probes.recorded import GoneFunction, GpuLinks, PcieLink
 from gpuprov.hardware.topology.links import (
     UNSEEN_PORT,
     find_lowered,
@@ -95,6 +95,31 @@ def narrow(gpus: Sequence[GpuHealth]) -> Iterator[Defect]:
                 fix=link_fix(gpu.address),
                 action=LINK,
                 places=(gpu.address,),
+            )
+
+
+def find_narrow_recorded(links: Sequence[PcieLink]) -> Iterator[Defect]:
+    """Find links of PCIe below what both ends support, from `lspci -vv` alone; without the port above, narrower than
+    those of most functions of that name. The speed of GPUs is not checked: an idle one lowers it."""
+    for link in links:
+        width, speed = min(link.widths[1:]), min(link.speeds[1:])
+        who = "its ends support"
+        if not width:
+            width, who = (
+                int(find_usual([other.widths[0] for other in links if other.name == link.name])),
+                "its like here",
+            )
+        slow = not link.is_gpu and 0 < link.speeds[0] < speed
+        if 0 < link.widths[0] < width or slow:
+            actual = format_link(link.widths[0], link.speeds[0] if slow else 0)
+            possible = format_link(width, speed if slow else 0)
+            yield Defect(
+                kind="link",
+                message=f"the PCIe link of {link.address} ({link.name}) is {actual}, {who} {possible}",
+                brief=f"{link.address} is {actual} of {possible}",
+                fix=link_fix(link.address),
+                action=LINK,
+                places=(link.address,),
             )
 
 

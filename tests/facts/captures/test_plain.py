@@ -226,6 +226,46 @@ def test_lspci_alone_proves_that_a_gpu_does_not_answer(tmp_path: Path) -> None:
     assert found(path)["health.gpus"].status == "skip"
 
 
+PORT = """5d:00.0 PCI bridge: Intel Corporation Device 352a (rev 30) (prog-if 00 [Normal decode])
+\tBus: primary=5d, secondary=5e, subordinate=5e, sec-latency=0
+\t\tLnkCap:\tPort #1, Speed 32GT/s, Width x16, ASPM not supported
+\t\tLnkSta:\tSpeed 8GT/s, Width x8
+\t\tLnkCap2: Supported Link Speeds: 2.5-32GT/s, Crosslink-
+"""
+HCA = """5e:00.0 Infiniband controller: Mellanox Technologies MT2910 Family [ConnectX-7]
+\tSubsystem: Mellanox Technologies Device 0041
+\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16, ASPM not supported
+\t\tLnkSta:\tSpeed 8GT/s (downgraded), Width x8 (downgraded)
+"""
+IDLE = """5e:00.0 3D controller: NVIDIA Corporation GA100 [A100 SXM4 40GB] (rev a1)
+\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported
+\t\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x16
+"""
+
+
+@pytest.mark.parametrize(
+    ("shown", "problem"),
+    [
+        (PORT + HCA, "0000:5e:00.0 (Mellanox Technologies MT2910 Family [ConnectX-7]) is 8 GT/s x8, its ends support 32"),
+        (PORT + HCA.replace("er: ", "er [0207]: ").replace("X-7]", "X-7] [15b3:1021]"), "is 8 GT/s x8, its ends support"),
+        (PORT + IDLE, ""),
+        (PORT + IDLE.replace("Width x16\n", "Width x8 (downgraded)\n"), "is x8, its ends support x16"),
+        (PORT.replace("Width x16", "Width x8").replace("Speed 32GT/s", "Speed 8GT/s") + HCA, ""),
+        (HCA, ""),
+        (HCA + HCA.replace("5e:", "6e:").replace("x8", "x16") + HCA.replace("5e:", "7e:").replace("x8", "x16"),
+         "0000:5e:00.0 (Mellanox Technologies MT2910 Family [ConnectX-7]) is x8, its like here x16"),
+        (IDLE.replace("rev a1", "rev ff"), "0000:5e:00.0 [NVIDIA Corporation GA100 [A100 SXM4 40GB]] does not answer"),
+    ],
+    ids=["HCA", "with ids", "an idle GPU", "GPU", "a slot of x8", "no port above", "its like", "gone"],
+)  # fmt: skip
+def test_lspci_shows_links_below_what_both_ends_support(tmp_path: Path, shown: str, problem: str) -> None:
+    """Without -nn, too."""
+    path = tmp_path / "lspci.txt"
+    path.write_text(shown)
+    result = found(path)["health.pcie_links"]
+    assert (result.status, problem in result.found) == ("fail" if problem else "skip", True), result.found
+
+
 def test_errors_of_nvlinks_are_read_where_packets_come_first(tmp_path: Path) -> None:
     path = tmp_path / "links.txt"
     counters = ("Tx packets: 1000", "Tx bytes: 48000", "Rx packets: 1000", "Malformed packet Errors: 0")
