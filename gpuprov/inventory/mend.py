@@ -4,7 +4,7 @@ What is mended is never used: each mistake is a problem, and a problem ends the 
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ _VALUES: tuple[tuple[str, str], ...] = (
     (r"could not determine a constructor for the tag", r"![^\s,\[\]{}]*(?: +[^\s,\[\]{}#'\"][^,\[\]{}#\n]*)?"),
     (r"missing quotes around a template|found unhashable key", r"\{\{[^{}\n]*\}\}"),
     (r"that cannot start any token", r"[@`%][^,\[\]{}\n]*"),
+    (r"while scanning a quoted scalar", r"[\"'][^\n]*"),
 )
 """Errors of YAML about one value, and the value at their place."""
 
@@ -37,9 +38,11 @@ class Blanked(NamedTuple):
 
 
 def blank_value(error: str, text: str) -> Blanked | None:
-    """Return the text with "" for the value that a YAML error is about, and all else at its place; None if the error
-    is of another kind."""
+    """Return the text with "" for the value that a YAML error is about, or spaces for tabs, and all else at its place;
+    None if the error is of another kind."""
     lines = text.splitlines(keepends=True)
+    if re.search(r"Tabs are usually invalid|found character '\\t'", error):
+        return _indent_by_spaces(error, lines)
     for kind, value in _VALUES:
         for place in reversed(_POSITION.findall(error) if re.search(kind, error) else []):
             line, column = (int(number) for number in place)
@@ -52,6 +55,25 @@ def blank_value(error: str, text: str) -> Blanked | None:
                 lines[line - 1] = before + empty.ljust(len(match[0])) + after
                 return Blanked("".join(lines), line, column)
     return None
+
+
+def _indent_by_spaces(error: str, lines: Sequence[str]) -> Blanked | None:
+    """Return the lines with the indentation that those with tabs are likely to mean, by the lines above them; None if no
+    line begins with one."""
+    mended, above, depth = list[str](), "", 0
+    for line in lines:
+        rest = line.lstrip(" \t")
+        tabs = line[: len(line) - len(rest)].count("\t")
+        if tabs:
+            opens = above.rstrip().endswith(":") and (not depth or tabs > depth)
+            closed = max(depth - tabs, 0)
+            line = " " * max(len(above) - len(above.lstrip(" ")) + 2 * opens - 2 * closed, 0) + rest
+        mended.append(line)
+        if rest.strip() and not rest.startswith("#"):
+            above, depth = line, tabs
+    first = next((number for number, line in enumerate(lines, 1) if mended[number - 1] != line), 0)
+    places = [int(line) for line, _ in _POSITION.findall(error)]
+    return Blanked("".join(mended), places[-1] if places else first, 1) if first else None
 
 
 def correct_line(problem: Problem, text: str) -> str:

@@ -247,7 +247,7 @@ TEXT = [
     yaml(
         "a quote that does not close",
         'all:\n  vars:\n    gpuprov:\n      nvidia_driver:\n        version: "580\n      mig:\n        mode: '
-        "disabled\n",
+        "disabled\n  hosts: {a: {}}\n",
         ':5:18: the quote that opens here is not closed in this line; end the value of version with "',
     ),
     yaml(
