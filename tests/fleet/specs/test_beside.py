@@ -65,7 +65,7 @@ def test_a_file_of_one_group_hides_no_other(tmp_path: Path, monkeypatch: pytest.
         "all:\n  children:\n    a: {hosts: {a1: }}\n    b: {hosts: {b1: , b2: }}\n    c: {hosts: {c1: }}\n"
     )
     for folder, name, text in (
-        ("group_vars", "a.yml", "gpuprov:\n\tnouveau: {}\n"),
+        ("group_vars", "a.yml", "gpuprov: }\n"),
         ("group_vars", "b.yml", "gpuprov: {moose: {}}\n"),
         ("group_vars", "c.yml", "gpuprov: {mig: {layout: [{gpus: [x], instances: {1g.10gb: 1}}]}}\n"),
         ("host_vars", "a1.yml", "gpuprov: {kernel: {elk: 1}}\n"),
@@ -76,7 +76,7 @@ def test_a_file_of_one_group_hides_no_other(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(SpecError) as caught:
         load_fleet(["inventory.yaml"])
     assert [line.partition("; ")[0] for line in str(caught.value).splitlines()] == [
-        "group_vars/a.yml:2:1: a tab is not allowed here",
+        "group_vars/a.yml:1:10: not valid YAML: while parsing a block node did not find expected node content",
         'group_vars/b.yml:1:11: unknown key "moose"',
         "host_vars/c1.yml:1:1: a file of variables is a list",
     ]
