@@ -2,6 +2,7 @@
 user."""
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from gpuprov.capabilities.answers import environment_outcome
@@ -14,6 +15,8 @@ from gpuprov.facts.probes.host.hands import HANDS
 from gpuprov.facts.probes.host.rivals import RIVALS
 from gpuprov.facts.probes.software.programs import PROGRAMS
 from gpuprov.hardware import environment
+from gpuprov.spec.kernel import Kernel
+from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Any]
 
@@ -86,6 +89,7 @@ EFFECTS: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
         ("gpu_settings", r"nvidia-smi\b.*\s(?:-c|--compute-mode)[= ]", "changes the compute mode"),
         ("mps", r"nvidia-smi\b.*\s(?:-c|--compute-mode)[= ]", "changes the compute mode"),
         ("mps", r"nvidia-cuda-mps-control\s+-[df]", "starts another MPS daemon"),
+        ("pcie", r"setpci\s[^;|&]*=", "changes PCIe settings"),
         ("nvidia_driver", r"(?:rmmod|modprobe\s+-r)\s.*\bnvidia", "unloads the driver"),
         *(
             (
@@ -104,18 +108,40 @@ EFFECTS: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
         ),
     )
 )
+# Commands that change what the block roce sets.
+ROCE = re.compile(
+    r"cma_roce_(?:tos|mode)\s[^;|&]*-[tm]\b|mlnx_qos\s[^;|&]*--?(?:trust|pfc|dscp2prio|f)\b"
+    r"|\bdcb\s+(?:app|pfc)\s+(?:add|set|replace|flush|del)\b"
+)
+GOVERNOR = re.compile(r"cpupower\s[^;|&]*frequency-set\s[^;|&]*-g|cpufreq-set\s[^;|&]*-g|>\s*\S*/scaling_governor")
+
+
+def list_effects(host: HostSpec) -> Iterator[tuple[str, re.Pattern[str], str]]:
+    """Yield the capabilities of a host, each with a pattern of commands against it, and with what they do."""
+    yield from (effect for effect in EFFECTS if effect[0] in host.capabilities)
+    roce = getattr(host.capabilities.get("rdma"), "roce", None)
+    if roce and roce != type(roce)():
+        yield "rdma", ROCE, "changes settings of RoCE"
+    if isinstance(kernel := host.capabilities.get("kernel"), Kernel):
+        if kernel.cpu_governor != "keep":
+            yield "kernel", GOVERNOR, "sets another CPU frequency governor"
+        for key in kernel.sysctl:
+            path = re.escape(key.translate(str.maketrans("./", "/.")))
+            pattern = rf"sysctl\s[^;|&]*(?<![\w.]){re.escape(key)}\s*=|>\s*/proc/sys/{path}\b"
+            yield "kernel", re.compile(pattern), f"sets {key}"
 
 
 @check("host.rivals", RIVALS, moment="next-boot", evidence=RIVALS.evidence)
 def rivals(ctx: Ctx) -> Outcome:
-    """Nothing that others have a boot or cron run (rc.local, crontabs, units of a site) changes on GPUs what the spec
-    sets, or stops the units of its capabilities."""
+    """Nothing that others have a boot or cron run (rc.local, crontabs, hooks of the network, udev rules, units of a site)
+    changes what the spec sets on GPUs, of RoCE, PCIe or the kernel, or stops the units of its capabilities."""
     expected = "no command of others against what the spec sets"
+    effects = [*list_effects(ctx.host)]
     wrong = {
         f"{each.file} {what} ({capability}): {each.line[:120]}": each.file
         for each in ctx.facts.get(RIVALS)
-        for capability, pattern, what in EFFECTS
-        if capability in ctx.host.capabilities and pattern.search(each.line)
+        for capability, pattern, what in effects
+        if pattern.search(each.line)
     }
     if not wrong:
         return ok(expected)
