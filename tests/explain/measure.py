@@ -73,13 +73,14 @@ THIN, ALL, KINDS, SOURCES, FIRST = (
 LATEST = "2026-11-30"
 FAMILIES = f"{LATEST}, after families"
 FORUMS = f"{LATEST}, of forums"
+UNCOMMON = f"{LATEST}, of uncommon threads"
 PARTS = {
     "the half that the catalogue is written by": [line for line in lines() if not line.held_out],
     "the half set aside": [line for line in lines() if line.held_out and not line.fresh],
     "gathered after the catalogue had been written": [
         line
         for line in lines()
-        if line.fresh and line.gathered not in (THIN, ALL, KINDS, SOURCES, FIRST, LATEST, FAMILIES, FORUMS)
+        if line.fresh and line.gathered not in (THIN, ALL, KINDS, SOURCES, FIRST, LATEST, FAMILIES, FORUMS, UNCOMMON)
     ],
     "gathered of layers that had few lines": [line for line in lines() if line.fresh and line.gathered == THIN],
     "gathered of all layers": [line for line in lines() if line.fresh and line.gathered == ALL],
@@ -97,6 +98,9 @@ PARTS = {
         line for line in lines() if line.fresh and line.gathered == FAMILIES
     ],
     "gathered of forums and pastebins": [line for line in lines() if line.fresh and line.gathered == FORUMS],
+    "gathered of threads that are seldom found": [
+        line for line in lines() if line.fresh and line.gathered == UNCOMMON
+    ],
 }
 
 

@@ -14,7 +14,7 @@ from tests.explain.corpus import Line, lines, may_be_held_out
 from tests.explain.measure import PARTS, judge, summarize
 from tests.rows import run_each
 
-WRITTEN, ASIDE, FRESH, THIN, NEWEST, KINDS, SOURCES, FIRST, LATEST, FAMILIES, FORUMS = PARTS.values()
+WRITTEN, ASIDE, FRESH, THIN, NEWEST, KINDS, SOURCES, FIRST, LATEST, FAMILIES, FORUMS, UNCOMMON = PARTS.values()
 LIMITS = Path(__file__).parents[2] / "docs/explanation/limits.md"
 
 
