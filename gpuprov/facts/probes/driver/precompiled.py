@@ -50,8 +50,8 @@ def parse(output: Output) -> Precompiled:
 PRECOMPILED = Probe(
     "precompiled_modules",
     by_family(
-        r"""for k in $(ls /lib/modules 2>/dev/null); do apt-cache pkgnames linux-modules-nvidia- |
-  grep -- "-$k\$"; done |
+        r"""n=$(apt-cache pkgnames linux-modules-nvidia-)
+for k in $(ls /lib/modules 2>/dev/null); do printf '%s\n' "$n" | grep -- "-$k\$"; done |
   sort -u | xargs -r apt-cache show 2>/dev/null | awk -F ': ' '
     $1 == "Package" { name = $2 } $1 == "Version" { version = $2 }
     $1 == "Depends" { print "offered|" name "|" version "|" $2 }'

@@ -84,14 +84,6 @@ class SubnetKernel(msgspec.Struct, frozen=True):
     devices: tuple[str, ...] = ()
 
 
-class SwitchLibrary(msgspec.Struct, frozen=True):
-    """A library through which DCGM reads NVSwitches: `libnvidia-nscq` or `libnvsdm`, and the version in its path."""
-
-    name: str
-    path: str
-    version: str
-
-
 # Fabric Manager about NVSwitches: https://github.com/leptonai/gpud, components/accelerator/nvidia/fabric-manager.
 ERRORS = re.compile(
     r"(detected NVSwitch (non-)?fatal error \d+|failed to find the GPU handle \d+ in the multicast team).*"
@@ -176,15 +168,6 @@ def parse_subnet_kernel(output: Output) -> SubnetKernel:
     return SubnetKernel(frozenset(names["module"]), tuple(names["device"]))
 
 
-def parse_libraries(output: Output) -> tuple[SwitchLibrary, ...]:
-    rows = [line.split("|") for line in output.text.splitlines()]
-    libraries = []
-    for path, real in (row[1:] for row in rows if len(row) == 3 and row[0] == "library"):
-        match = re.search(r"\.so\.(\d{3}(?:\.\d+)+)\Z", real)
-        libraries.append(SwitchLibrary(path.rpartition("/")[2].partition(".so")[0], path, match[1] if match else ""))
-    return tuple(libraries)
-
-
 BRIDGES = Probe(
     "fabric_bridges",
     """for d in /sys/bus/pci/devices/*; do
@@ -261,15 +244,6 @@ SUBNET_INDEX = Probe(
     "apt-cache madison nvlsm libibumad3 infiniband-diags; dnf -C repoquery nvlsm libibumad infiniband-diags",
 )
 """Offered versions of packages that NVSwitches of generation 4 need beside Fabric Manager; empty without one."""
-# NSCQ's file has the version in its name (https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not
-# (https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html).
-LIBRARIES = Probe(
-    "switch_libraries",
-    r"""PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*=> //p' | grep -E '/lib(nvidia-nscq|nvsdm)\.so\.[0-9]+$' |
-while read -r f; do echo "library|$f|$(readlink -f "$f")"; done; true""",
-    parse_libraries,
-    "ldconfig -p | grep -E 'nscq|nvsdm'; readlink -f /usr/lib*/*/libnvidia-nscq.so.2",
-)
 STATE = Probe(
     "fabric_state",
     f"""command -v nvidia-smi >/dev/null || exit 0

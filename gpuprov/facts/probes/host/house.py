@@ -185,7 +185,7 @@ DKMS_KEY_ENROLLED = Probe(
     r"""i=$(ID=; . /etc/os-release 2>/dev/null; echo "$ID"); r=$(uname -r) || exit 0
 c=$(sed -n "s/[\"']//g;s#\\\$kernelver#$r#g;s#\\\${kernelver}#$r#g;s/^[[:space:]]*\(mok_[a-z_]*\)=/\1=/p" \
   /etc/dkms/framework.conf $(ls /etc/dkms/framework.conf.d/*.conf 2>/dev/null | grep -v /gpuprov.conf) 2>/dev/null)
-case "$(dkms --version 2>/dev/null)" in *[-\ ][12].*) c="" ;; esac
+[ -z "$c" ] || case "$(dkms --version 2>/dev/null)" in *[-\ ][12].*) c="" ;; esac
 k=$(echo "$c" | sed -n 's/^mok_signing_key=//p' | tail -n 1)
 p=$(echo "$c" | sed -n 's/^mok_certificate=//p' | tail -n 1)
 [ -z "$k" ] && [ "$i" = ubuntu ] && p=/var/lib/shim-signed/mok/MOK.der
