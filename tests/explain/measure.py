@@ -98,9 +98,7 @@ PARTS = {
         line for line in lines() if line.fresh and line.gathered == FAMILIES
     ],
     "gathered of forums and pastebins": [line for line in lines() if line.fresh and line.gathered == FORUMS],
-    "gathered of threads that are seldom found": [
-        line for line in lines() if line.fresh and line.gathered == UNCOMMON
-    ],
+    "gathered of threads that are seldom found": [line for line in lines() if line.fresh and line.gathered == UNCOMMON],
 }
 
 
