@@ -11,7 +11,7 @@ import msgspec
 from gpuprov.catalog.context import fold
 from gpuprov.catalog.kernel import NVIDIA, Check, find_kernel_line, kernel_file
 from gpuprov.catalog.nics import NicLine, find_nic_line, speaker
-from gpuprov.catalog.signatures import find_held
+from gpuprov.catalog.signatures import find_held, is_listed
 from gpuprov.catalog.symptoms import SXIDS, Symptom, list_symptoms, resolve_for_line
 from gpuprov.catalog.xids import (
     RECOVERY,
@@ -148,7 +148,7 @@ def _judge_driver_line(text: str) -> Verdict | None:
     if not text.startswith(NVIDIA):
         return None
     judged = {line.key for line in kernel_file().lines}
-    every = (entry for entry in find_held(fold(text)) if not entry.is_harmless)
+    every = (entry for entry in find_held(fold(text)) if not entry.is_harmless and not is_listed(entry.symptom))
     held = next((entry for entry in every if entry.symptom.key not in judged), None)
     return Verdict(key=held.symptom.key, check="driver_log", standing="reported") if held else None
 
