@@ -16,7 +16,7 @@ import yaml
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 import gpuprov
-from gpuprov.catalog import lists, reader, symptoms
+from gpuprov.catalog import reader, symptoms
 from gpuprov.catalog.drivers.data import read_drivers_file
 from gpuprov.core import sanitize
 from gpuprov.core.errors import GpuprovError
@@ -78,8 +78,6 @@ def load_catalogue() -> None:
             reader.load(name, getattr(importlib.import_module(".".join(parts).removesuffix(".__init__")), kind))
     for name in symptoms.FILES:
         reader.load(name, symptoms.SymptomsFile)
-    for name in lists.FILES:
-        reader.load(name, lists.MessagesFile)
     read_drivers_file()  # whose lists name groups of distributions
 
 

@@ -1,8 +1,8 @@
-"""Whole lists of what programs print: their errors by name and text, and their messages, file by file."""
+"""Whole lists of errors that programs have, by name and text."""
 
 import re
-from collections.abc import Iterator
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -10,11 +10,8 @@ from gpuprov.catalog.context import fold
 from gpuprov.catalog.kernel import Context
 from gpuprov.catalog.reader import Fact, File, load
 
-FILES = (
-    "lists_errors",
-)
+# Words from which on the text of an error is that of its program only.
 _OWN = 5
-"""Number of words from which the text of an error is that of its program only."""
 
 
 class Error(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,72 +23,60 @@ class Error(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     fix: str = ""
 
 
-class Narrowed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a line's very message says in the place of its list's own words."""
+class Narrowed(NamedTuple):
+    """What a line's very error says in the place of its list's own words."""
 
+    signatures: tuple[str, ...]
     cause: str
     fix: str
-    source: tuple[str, ...]
 
 
-class Messages(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one part of a program prints.
-
-    `errors`: a list of errors, `errors_of` a program. `own` and `shared`: messages by the source that has them, with *
-    for what the program fills in. Other programs print the shared ones and short texts of errors, too: these count
-    beside one of `words`. `fallbacks`: as those of a symptom.
-    """
+class ErrorList(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Errors of one kind that a program (`errors_of`) has. Other programs print short texts, too: these count beside
+    one of `words`. `fallbacks`: as those of a symptom."""
 
     key: str
-    errors_of: str = ""
+    errors_of: str
     cause: str
     check: str
     fix: str
-    errors: tuple[Error, ...] = ()
-    own: dict[str, tuple[str, ...]] = {}
-    shared: dict[str, tuple[str, ...]] = {}
+    errors: tuple[Error, ...]
     fallbacks: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
 
     @property
     def signatures(self) -> tuple[str, ...]:
-        errors = (text for error in self.errors for text in (error.name, error.text) if text)
-        return tuple(dict.fromkeys((*errors, *(text for _, text in self._list_messages()))))
+        return tuple(dict.fromkeys(text for error in self.errors for text in (error.name, error.text) if text))
 
     @property
     def needs(self) -> tuple[Context, ...]:
-        short = (error.text for error in self.errors if error.text and len(error.text.split()) < _OWN)
-        of = (*short, *(text for texts in self.shared.values() for text in texts))
-        return (Context(words=self.words, of=of),) if of else ()
+        short = tuple(error.text for error in self.errors if error.text and len(error.text.split()) < _OWN)
+        return (Context(words=self.words, of=short),) if short else ()
 
     def narrow(self, line: str) -> Narrowed:
-        """Return what this says of the longest of its messages in a line."""
+        """Return the cause and fix of the error in a line with the longest name or text; the list's own without one."""
         folded = fold(line)
         found = max((text for text, pattern in _compile(self.key) if pattern.search(folded)), key=len, default="")
         for error in self.errors:
             if found and found in (error.name, error.text):
-                quoted = f'{error.name}, "{error.text}"' if error.text else error.name
-                cause = f"Error of {self.errors_of}: {quoted}. {error.means or self.cause}"
-                return Narrowed(cause=cause, fix=error.fix or self.fix, source=self.source)
-        sources = tuple(source for source, text in self._list_messages() if text == found)
-        return Narrowed(cause=self.cause, fix=self.fix, source=sources or self.source)
-
-    def _list_messages(self) -> Iterator[tuple[str, str]]:
-        for table in (self.own, self.shared):
-            yield from ((source, text) for source, texts in table.items() for text in texts)
+                names = (error.name, error.text) if error.text else (error.name,)
+                return Narrowed(
+                    names, f"An error of {self.errors_of}. {error.means or self.cause}", error.fix or self.fix
+                )
+        return Narrowed(self.signatures, self.cause, self.fix)
 
 
-class MessagesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """data/lists_*.yaml"""
+class ErrorListsFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """data/lists_errors.yaml"""
 
-    lists: tuple[Messages, ...]
+    lists: tuple[ErrorList, ...]
 
 
 @cache
-def index_lists() -> dict[str, Messages]:
+def index_lists() -> dict[str, ErrorList]:
     """Return each list by its key."""
-    return {one.key: one for name in FILES for one in load(name, MessagesFile).lists}
+    return {one.key: one for one in load("lists_errors", ErrorListsFile).lists}
 
 
 @cache

@@ -8,8 +8,7 @@ import msgspec
 from gpuprov.catalog.context import compile_any, fold, strip_host
 from gpuprov.catalog.dcgm_errors import DCGM, DcgmError, find_dcgm_error, list_names
 from gpuprov.catalog.kernel import Context, KernelLine, kernel_file
-from gpuprov.catalog.lists import FILES as LISTS
-from gpuprov.catalog.lists import Messages, MessagesFile, index_lists
+from gpuprov.catalog.lists import ErrorList, ErrorListsFile, index_lists
 from gpuprov.catalog.nics import NicLine, read_nics_file
 from gpuprov.catalog.rdma.gpudirect import Message, read_gpudirect_file
 from gpuprov.catalog.reader import Fact, File, load
@@ -101,7 +100,7 @@ def list_addresses(symptom: Symptom) -> tuple[str, ...]:
 @cache
 def index_sources() -> dict[str, str]:
     others = (read_xids_file(), read_gpudirect_file(), read_nics_file(), kernel_file())
-    files = (*(load(name, SymptomsFile) for name in FILES), *(load(name, MessagesFile) for name in LISTS), *others)
+    files = (*(load(name, SymptomsFile) for name in FILES), load("lists_errors", ErrorListsFile), *others)
     return {key: source.url or source.description for file in files for key, source in file.sources.items()}
 
 
@@ -150,8 +149,7 @@ def resolve_for_line(symptom: Symptom, number: int, line: str) -> Symptom:
         error = find_dcgm_error(line)
         return _make_dcgm_symptom(symptom, error) if error else symptom
     if known_list := index_lists().get(symptom.key):
-        narrowed = known_list.narrow(line)
-        return msgspec.structs.replace(symptom, cause=narrowed.cause, fix=narrowed.fix, source=narrowed.source)
+        return msgspec.structs.replace(symptom, **known_list.narrow(line)._asdict())
     if symptom.key == SXIDS:
         meaning = describe_sxid(number)
         return msgspec.structs.replace(symptom, cause=meaning[0], fix=meaning[1]) if meaning else symptom
@@ -186,9 +184,9 @@ def _compile_when(cause: Cause) -> re.Pattern[str]:
     return re.compile(rf"(?:{compile_any(cause.when).pattern})(?!\d)")
 
 
-def build_from_list(messages: Messages) -> Symptom:
-    """Return the symptom of a list, with the first of its sources: each message narrows it to its own."""
-    return msgspec.structs.replace(fill(Symptom, messages), source=messages.source[:1])
+def build_from_list(errors: ErrorList) -> Symptom:
+    """Return the symptom of a list, which each error narrows."""
+    return fill(Symptom, errors)
 
 
 def build_from_message(message: Message) -> Symptom:
