@@ -83,7 +83,7 @@ AHEAD = MISSING | {
 }
 DEAD = units(fabric=("failed", "enabled"))
 NVLINK_5: dict[str, Any] = {**B200, "units": DEAD, "fabric_packages": FABRIC_MANAGER + SUBNET}
-UNHELD, RESET = NvidiaDriver(version="535", hold=False), ["nvidia-smi", "-r"]
+RESET = ["nvidia-smi", "-r"]
 WITHOUT = {**TRAY_PROBES, "imex": imex_host.tray(parameter="0")}
 NO_CHANNEL = FabricManager(imex=Imex(nodes=(imex_host.HERE, imex_host.THERE), channel0=False))
 OFF = FabricManager(imex=Imex(service="disabled"))
@@ -99,7 +99,6 @@ UNIT, IMEX = "nvidia-fabricmanager.service", "nvidia-imex.service"
 ROWS: list[tuple[str, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = [
     ("it is there", (), {}, {"install": [], "remove": [], "replaces": False, "later": {}, "hold": [NAME], "release": [],
         "lines": LINES, "enabled": [UNIT], "starts": True, "stops": False, "told": "", "reboot": ""}),
-    ("not to be held", (None, UNHELD), {}, {"hold": [], "release": [NAME]}),
     ("it is missing", (), MISSING, {"install": [OWN], "hold": [NAME], "replaces": False}),
     ("an older one lives, which is stopped with whatever holds GPUs, and is never started beside the driver", (), AHEAD,
         {"install": [OWN], "replaces": True, "starts": False, "told": WAITS}),
@@ -109,10 +108,6 @@ ROWS: list[tuple[str, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = [
         {"install": [OWN], "remove": ["nvidia-fabricmanager"]}),
     # With a driver that moves, it comes in the driver's transaction; check mode says what will be written.
     ("another branch", (None, OTHER), MISSING, {**LEFT, "lines": LINES}),
-    ("another release", (None, NvidiaDriver(version="535.309.01")), MISSING, {**LEFT, "lines": LINES}),
-    ("a newer CUDA", (None, NvidiaDriver(version="any", cuda="13.0")), MISSING, {**LEFT, "lines": LINES}),
-    ("none for this one", (None, DRIVER), {**MISSING, "package_index": ""}, {**LEFT, "lines": LINES}),
-    ("no driver yet", (None, DRIVER), {**MISSING, "packages": "", "loaded_driver": ""}, {**LEFT, "lines": LINES}),
     ("DCGM's library goes along, and replaces no daemon", (None, DRIVER, None, {"dcgm": Dcgm()}),
      {"package_index": INDEX},
         {"install": ["libnvidia-nscq-535=535.261.03-1"], "hold": [NAME, "libnvidia-nscq-535"], "replaces": False}),

@@ -14,7 +14,7 @@ from gpuprov.facts.probes.gpus.imex import parse, parse_domain
 from gpuprov.spec.build import convert
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
-from tests.capabilities.asking import BARE, CHECKS, FABRIC_MANAGER, facts, good, older, units, with_own_files
+from tests.capabilities.asking import BARE, CHECKS, facts, good, older, units, with_own_files
 from tests.capabilities.contents_host import Also, unit, with_lines
 from tests.capabilities.imex_host import HERE, PACKAGE, THERE, TRAY, VERSION, domain, tray
 from tests.facts.probes import published
@@ -34,7 +34,6 @@ BLOCKS = ("azure-fabric-insufficient", "h200-fabric-unhealthy", "fabric-in-progr
 REAL = {name.partition("-")[0]: GPU + published(name, "nvidia-smi-q-block").text for name in BLOCKS}
 TWO = TRAY + TRAY.replace(":19:", ":3b:")
 LENT = TRAY.replace(":19:", ":3b:").replace(" nvidia", " nvgrace_gpu_vfio_pci")
-NO_RACK = ATTACHED.replace("Completed", "Not Supported").replace("4026", "0")
 OTHER = ATTACHED.replace(":19:", ":3B:").replace("4026", "4027")
 
 
@@ -66,12 +65,8 @@ ROWS = [
     ("imex_hardware", {"imex": ""}, "pass", "of a rack"),
     ("imex_version", {}, "pass", f"nvidia-imex {VERSION}-1"),
     ("imex_version", {"fabric_packages": ""}, "fail", "not installed"),
-    ("imex_version", {"fabric_packages": FABRIC_MANAGER}, "fail", "not installed"),
     ("imex_version", {"fabric_packages": PACKAGE.replace("hi ", "hU ")}, "fail", "is not whole"),
-    ("imex_version", {"fabric_packages": PACKAGE.replace("178", "95")}, "fail", "nvidia-imex 580.95.04-1"),
-    ("imex_version", {"loaded_driver": ""}, "fail", "and no driver"),
     ("imex_version", {"imex": tray(version="570.133.20")}, "fail", "says 570.133.20"),
-    ("imex_version", {"imex": tray(version="")}, "fail", "says nothing"),
     ("imex_held", {}, "pass", "1 package held"),
     ("imex_held", {"fabric_packages": PACKAGE.replace("hi ", "ii ")}, "fail", "not held: nvidia-imex"),
     ("imex_held", {"fabric_packages": ""}, "fail", "no package of nvidia-imex"),
@@ -86,10 +81,7 @@ ROWS = [
     ("active", {"unit_reads": older(UNIT, "/usr/bin/nvidia-imex")}, "fail", "is older than /usr/bin/nvidia-imex"),
     ("active", {"unit_reads": older(UNIT, IMEX_NODES)}, "fail", f"is older than {IMEX_NODES}"),
     ("active", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
-    ("imex_alive", {}, "pass", "process 700, READY"),
     ("imex_alive", {"imex": tray(process=False)}, "fail", "is active, no process"),
-    ("imex_alive", {"imex": tray(ready="INITIALIZING")}, "fail", "says INITIALIZING"),
-    ("imex_alive", {"imex": tray(ready="")}, "fail", "says nothing"),
     ("imex_alive", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
     ("imex_nodes", {}, "pass", "2 members"),
     ("imex_nodes", {"imex": tray(address="")}, "fail", "no address"),
@@ -108,13 +100,10 @@ ROWS = [
     ("imex_domain", {"imex": "", "container": "podman\n", "loaded_driver": ""}, "skip", "none is loaded there"),
     ("imex_fabric", {}, "pass", "1 GPU attached, clique 4026 of 9c6f5af3-53bf-49b5-a436-b66766c413c3"),
     ("imex_fabric", {"fabric_state": ATTACHED.replace("4026", "0")}, "fail", "in no clique (CliqueId 0,"),
-    ("imex_fabric", {"fabric_state": ATTACHED.replace(CLUSTER, "0" * 8 + "-0000-0000-0000-" + "0" * 12)}, "fail",
-     "in no clique"),
     ("imex_fabric", {"fabric_state": ATTACHED.partition("        CliqueId")[0]}, "skip",
      "does not tell in which clique"),
     ("imex_fabric", {"fabric_state": REAL["azure"]}, "fail", "(Insufficient Resources)"),
     ("imex_fabric", {"fabric_state": REAL["h200"]}, "fail", "Health Unhealthy"),
-    ("imex_fabric", {"fabric_state": NO_RACK}, "fail", "Not Supported (Success)"),
     ("imex_fabric", {"fabric_state": REAL["fabric"]}, "fail", "In Progress (N/A)"),
     ("imex_fabric", {"fabric_state": ATTACHED + OTHER, "nvidia_functions": TWO}, "fail", "several: 9c6f5af3"),
     ("imex_fabric", {"fabric_state": ATTACHED, "nvidia_functions": TWO}, "fail", "0000:3b:00.0 not told"),
@@ -198,14 +187,12 @@ def problems(block: FabricManager, gpu: str = "GB200", driver: str = "580") -> l
     ("block", "gpu", "driver", "told"),
     [
         (BLOCK, "GB200", "580", ""),
-        (BLOCK, "GB300", "580", ""),
         (FabricManager(), "B200", "550", "boards of B200 need branch 570 or newer, the driver is 550"),
         (FabricManager(), "B200", "any", ""),
         (FabricManager(), "B200", "570", ""),
         (FabricManager(), "GB200", "580", "needs nvidia-imex instead; fabric_manager: {imex: {nodes:"),
         (BLOCK, "H100-SXM5-80GB", "580",
             "is for compute trays of GB200 and GB300 racks, and the host has H100-SXM5-80GB"),
-        (BLOCK, "H100-PCIE", "580", "and the host has H100-PCIE"),
         (FabricManager(imex=Imex(nodes=(HERE, "tray2"))), "GB200", "580",
             'nodes[1] is "tray2"; allowed: an IPv4 or IPv6 address'),
         (FabricManager(imex=Imex(nodes=(HERE, "2001:DB8::1"))), "GB200", "580", 'write it as "2001:db8::1"'),

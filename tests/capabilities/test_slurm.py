@@ -32,7 +32,6 @@ NODE, AUTODETECT, OWN, GRES, CONSTRAINED, ACTIVE, CHECKED, FILES = (
 )
 NVML, WATCHED = Slurm(gres="nvml"), Slurm(health_check=True)
 GONE = "slurmd: fatal: can't stat gres.conf file /dev/nvidia7: No such file or directory"
-WITHOUT_NVML = "slurmd: We were configured with nvml functionality, but that lib wasn't found on the system."
 CUT = mig_host.state(mig_host.gpu(("3g.40gb", 0, (3,)), ("1g.10gb", 4, (1,))))
 PATHS = mig_host.capabilities(*(f"gpu0/mig/gi{gi}/{part}access" for gi in (1, 2) for part in ("", "ci0/")))
 MIG_LINES = (
@@ -218,7 +217,6 @@ def test_the_node_is_drained_for_every_form_of_an_xid(
 
 
 ON: dict[str, Fragment] = {"mig": Mig(layout=())}
-OFF: dict[str, Fragment] = {"mig": Mig(mode="disabled")}
 
 
 @run_each(

@@ -49,7 +49,6 @@ def field(of: HostSpec, path: str) -> Any:
 
 ERDMA = {"compat_mode": True, "mtu": "jumbo"}
 SHARED = {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}
-NODES = {"nodes": ["192.0.2.1", "192.0.2.2"]}
 
 
 @run_each(
