@@ -7,7 +7,8 @@ import msgspec
 
 from gpuprov.catalog.xids import Action
 from gpuprov.core.fill import fill
-from gpuprov.core.sanitize import CYAN, GREEN, RED, YELLOW, cleaned, paint
+from gpuprov.core.sanitize import CYAN, GREEN, RED, YELLOW, cleaned, hanging, paint
+from gpuprov.inventory.names import fold_names
 from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
 from gpuprov.report.lacking import fold_lacking
 from gpuprov.report.prometheus import sample
@@ -20,14 +21,22 @@ COLOURS = {"yes": GREEN, "until": YELLOW, "no": RED, "not proven": CYAN}
 
 
 def as_text(results: Sequence[Result], *, colour: bool = False, width: int = 100, verbose: bool = False) -> str:
-    """Render racks first, then unfit hosts, the most severe action first; each with its causes and their symptoms."""
+    """Render racks first, then unfit hosts, the most severe action first; each with its causes and their symptoms.
+    Hosts of which the same is to be said are one paragraph."""
     judged = sorted(fitness(results), key=order)
     lines = [line for rack in find_racks(results) for line in describe_rack(rack, width)]
+    alike: dict[tuple[str, ...], list[Fitness]] = {}
     for entry in judged:
-        lines += _format_host(entry, colour=colour, width=width)
+        paragraph = _format_causes(entry, width=width)
         if verbose:
             passed = [row for row in results if row.host == entry.host and row.status in ("pass", "n/a")]
-            lines += [f"  {row.status:<5} {cleaned(row.check)}  {cleaned(row.found)}" for row in passed]
+            paragraph += [f"  {row.status:<5} {cleaned(row.check)}  {cleaned(row.found)}" for row in passed]
+        alike.setdefault((entry.fit, cleaned(entry.sentence), *paragraph), []).append(entry)
+    for (_, sentence, *paragraph), hosts in alike.items():
+        words = paint(sentence, COLOURS[hosts[0].fit]) if colour else sentence
+        named = fold_names(cleaned(host.host) for host in hosts)
+        *first, last = hanging(named if len(hosts) == 1 else f"{named} ({len(hosts):,} hosts)", width)
+        lines += [*first, f"{last}: {words}", *paragraph]
     return "\n".join([*lines, "", format_summary(judged)]) + "\n"
 
 
@@ -48,11 +57,8 @@ def order(fitness: Fitness) -> tuple[int, str]:
     return ("no", "until", "not proven", "yes").index(fitness.fit), fitness.host
 
 
-def _format_host(fitness: Fitness, *, colour: bool, width: int) -> list[str]:
-    words = cleaned(fitness.sentence)
-    if colour:
-        words = paint(words, COLOURS[fitness.fit])
-    lines = [f"{cleaned(fitness.host)}: {words}"]
+def _format_causes(fitness: Fitness, *, width: int) -> list[str]:
+    lines = []
     for cause in fitness.causes:
         action = f" [{cause.action}]" if cause.action not in ("", "none") else ""
         lines += labelled("because", f"{cause.check}{action}: {cause.found}", width)
