@@ -165,7 +165,8 @@ def list_bad_recorded_ports(devices: tuple[RdmaDevice, ...], block: Any = None) 
 def describe_port(port: BadPort) -> Defect:
     """Return the defect for a bad port."""
     places = (port.address,) if port.address else ()
-    fix = f"the cable, its seat, and the switch's port, which gpuprov topology may name; mlxlink -d {port.address or port.device} shows lanes and errors"
+    look = f"mlxlink -d {port.address or port.device} shows lanes and errors"
+    fix = f"the cable, its seat, and the switch's port, which gpuprov topology may name; {look}"
     return Defect(
         kind="link", message=str(port), brief=str(port), fix=fix, action=LINK, places=places, unproven=port.unused
     )
