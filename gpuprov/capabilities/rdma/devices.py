@@ -119,7 +119,8 @@ def rate(ctx: Ctx) -> Outcome:
         return fail(f"{speed} Gb/s", "no such device: see rdma.devices", SHOW)
     slow = [f"{device.name} port {port.number}: {port.rate:g} Gb/s" for device, port in rows if port.rate < speed]
     if slow:
-        hint = "the cable, its seat, and the switch's port, which gpuprov topology may name; mlxlink -d DEVICE shows lanes and errors"
+        look = "mlxlink -d DEVICE shows lanes and errors"
+        hint = f"the cable, its seat, and the switch's port, which gpuprov topology may name; {look}"
         return fail(f"{speed} Gb/s or more", "; ".join(slow), hint)
     return ok(f"{min(port.rate for _, port in rows):g} Gb/s", f"{speed} Gb/s or more")
 

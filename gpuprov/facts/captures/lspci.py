@@ -60,7 +60,8 @@ def list_gone(text: str) -> str:
 
 
 _HEAD = re.compile(
-    r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([^:\[]{2,60}?)(?: \[[0-9a-f]{4}\])?: (.*?)(?: \(rev ..\).*)?\Z"
+    r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) ([^:\[]{2,60}?)(?: \[[0-9a-f]{4}\])?: "
+    r"(.*?)(?: \(rev ..\).*)?\Z"
 )
 _LINK = re.compile(r"\s+Lnk(Cap|Sta):.*?\bSpeed ([0-9.]{1,5})GT/s.*?\bWidth x([0-9]{1,2})\b")
 _BELOW = re.compile(r"\s+Bus: primary=[0-9a-f]{2}, secondary=([0-9a-f]{2}),")
@@ -104,8 +105,8 @@ def _list_shown(text: str) -> Iterator[_Shown]:
 
 
 def list_pcie_links(text: str) -> str:
-    """List the GPUs, HCAs and NVSwitches of `lspci -vv`: address, gpu or -, the present link, what the function and what
-    the port above it support (speed and width; 0 where it is not shown), and the name."""
+    """List the GPUs, HCAs and NVSwitches of `lspci -vv`: address, gpu or -, the present link, what the function and
+    what the port above it support (speed and width; 0 where it is not shown), and the name."""
     functions = list(_list_shown(text))
     above = {
         (function.address.rpartition(":")[0].rpartition(":")[0], bus): function.links["Cap"]

@@ -1,4 +1,4 @@
-"""The other ends of network cables: the switch and its port, as LLDP tells of them, or on InfiniBand the port itself."""
+"""The other ends of network cables: the switch and its port, by LLDP, or as an InfiniBand port is told."""
 
 import re
 
@@ -82,5 +82,5 @@ true""",
     speaks=True,
     blank="@",
 )
-"""One query per port of InfiniBand, of the node at the other end of its cable alone: ibnetdiscover would walk through the
-whole fabric (https://github.com/linux-rdma/rdma-core/blob/master/infiniband-diags/man/smpquery.8.in.rst)."""
+"""One query per port of InfiniBand, of the node at the other end of its cable alone: ibnetdiscover would walk through
+the whole fabric (https://github.com/linux-rdma/rdma-core/blob/master/infiniband-diags/man/smpquery.8.in.rst)."""
