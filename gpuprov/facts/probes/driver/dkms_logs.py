@@ -75,6 +75,12 @@ def parse_autoinstall(output: Output) -> tuple[SwitchedOff, ...]:
         path, _, value = row.partition("|")
         message = f"{path} has AUTOINSTALL={value}" if value else f"{path} has no AUTOINSTALL"
         switched_off.append(SwitchedOff(message, f'AUTOINSTALL="yes" in {path}; dkms autoinstall'))
+    for row in rows.get("lost", []):
+        message = f"{row} leads to no dkms.conf: the driver's sources are gone"
+        switched_off.append(SwitchedOff(message, "reinstall the package that dpkg -S or rpm -qf names for its target"))
+    for row in rows.get("unknown", []):
+        message = f"DKMS does not know the driver's sources in {row}: /var/lib/dkms has nothing of them"
+        switched_off.append(SwitchedOff(message, f"dkms add {row}; dkms autoinstall"))
     hooks = [row.partition("|")[::2] for row in rows.get("hook", [])]
     if hooks and "service" not in rows and not any(state == "on" for state, _ in hooks):
         words = {"mode": "{} is not executable", "mask": "{} masks that of dkms"}
@@ -94,6 +100,16 @@ def parse_autoinstall(output: Output) -> tuple[SwitchedOff, ...]:
 NO_AUTOINSTALL = Probe(
     "dkms_no_autoinstall",
     r"""[ -e /etc/dkms/no-autoinstall ] && echo 1
+k=
+for c in /var/lib/dkms/nvidia*/*/source; do
+  case $c in */nvidia-fs/*) continue ;; esac
+  [ -L "$c" ] || [ -e "$c" ] || continue
+  k=1; [ -e "$c/dkms.conf" ] || echo "lost|$c"
+done
+[ -n "$k" ] || for c in /usr/src/nvidia-*/dkms.conf; do
+  case $c in */nvidia-fs-*) continue ;; esac
+  [ -e "$c" ] && echo "unknown|${c%/dkms.conf}"
+done
 for c in /var/lib/dkms/nvidia*/*/source/dkms.conf; do
   [ -e "$c" ] || continue
   v=${c%/source/dkms.conf}; m=${v%/*}; m=${m##*/}; v=${v##*/}; w='' p=$c

@@ -12,7 +12,7 @@ from gpuprov.facts.probes.driver.dkms_logs import NO_AUTOINSTALL
 def switched_off(root: Path) -> list[str]:
     """Run the script over files below a folder, with a systemctl that knows no dkms.service."""
     script = NO_AUTOINSTALL.script
-    for folder in ("/etc/", "/var/lib/dkms", "/usr/lib/kernel"):
+    for folder in ("/etc/", "/var/lib/dkms", "/usr/lib/kernel", "/usr/src"):
         script = script.replace(folder, f"{root}{folder}")
     script = f"systemctl() {{ echo disabled; }}\n{script.replace('case $f in /usr/*)', 'case $f in */usr/*)')}"
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
@@ -46,3 +46,19 @@ def test_settings_and_hooks(tmp_path: Path) -> None:
     write(at[settings], "PACKAGE_NAME=nvidia\n")
     write(Path(f"{tmp_path}/etc/dkms/no-autoinstall"), "")
     assert switched_off(tmp_path) == ["/etc/dkms/no-autoinstall exists", f"{settings} has no AUTOINSTALL"]
+
+
+def test_sources_that_dkms_does_not_know_or_find(tmp_path: Path) -> None:
+    """Who takes /var/lib/dkms away, as some advise against failed builds, has no driver for the next kernel."""
+    sources = tmp_path / "usr/src/nvidia-580.95.05"
+    write(sources / "dkms.conf", 'PACKAGE_NAME="nvidia"\nAUTOINSTALL="yes"\n')
+    write(tmp_path / "usr/src/nvidia-fs-2.25.7/dkms.conf", "PACKAGE_NAME=nvidia-fs\n")
+    told = "DKMS does not know the driver's sources in /usr/src/nvidia-580.95.05: /var/lib/dkms has nothing of them"
+    assert switched_off(tmp_path) == [told]
+    link = tmp_path / "var/lib/dkms/nvidia/580.95.05/source"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(sources)
+    assert switched_off(tmp_path) == []
+    sources.rename(tmp_path / "gone")
+    told = "/var/lib/dkms/nvidia/580.95.05/source leads to no dkms.conf: the driver's sources are gone"
+    assert switched_off(tmp_path) == [told]
