@@ -96,8 +96,9 @@ def modules_built(ctx: Ctx) -> Outcome:
 
 @check("nvidia_driver.autobuild", *BASE_PROBES, NO_AUTOINSTALL, moment="next-boot", evidence=NO_AUTOINSTALL.evidence)
 def autobuild(ctx: Ctx) -> Outcome:
-    """DKMS builds for the next kernel by itself: sources that it does not know or find, /etc/dkms/no-autoinstall, AUTOINSTALL in the driver's dkms.conf, or a
-    hook of kernel packages that does not run would silently switch that off."""
+    """DKMS builds for the next kernel by itself: sources that it does not know or find, /etc/dkms/no-autoinstall,
+    AUTOINSTALL in the driver's dkms.conf, or a hook of kernel packages that does not run would silently switch that
+    off."""
     if served(ctx.host, ctx.fragment):
         return ok(
             f"DKMS builds nothing here: the modules come from {ctx.fragment.build_host}, and the kernels are held"

@@ -292,8 +292,7 @@ echo "$n" | """
         zypper.search(*OFFERED_RPM),
     ),
     parse_index,
-    "apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; zypper --no-refresh search "
-    "-s '*nvidia*'",
+    "apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; zypper se -s '*nvidia*'",
     blank=r"(away|only)\|",
 )
 """Offered package versions by name, newest first; from the lists that the host has fetched, never the network.
