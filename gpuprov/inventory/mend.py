@@ -58,8 +58,8 @@ def blank_value(error: str, text: str) -> Blanked | None:
 
 
 def _indent_by_spaces(error: str, lines: Sequence[str]) -> Blanked | None:
-    """Return the lines with the indentation that those with tabs are likely to mean, by the lines above them; None if no
-    line begins with one."""
+    """Return the lines with the indentation that those with tabs are likely to mean, by the lines above them; None if
+    no line begins with one."""
     mended, above, depth = list[str](), "", 0
     for line in lines:
         rest = line.lstrip(" \t")

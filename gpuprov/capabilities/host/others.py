@@ -133,8 +133,8 @@ def list_effects(host: HostSpec) -> Iterator[tuple[str, re.Pattern[str], str]]:
 
 @check("host.rivals", RIVALS, moment="next-boot", evidence=RIVALS.evidence)
 def rivals(ctx: Ctx) -> Outcome:
-    """Nothing that others have a boot or cron run (rc.local, crontabs, hooks of the network, udev rules, units of a site)
-    changes what the spec sets on GPUs, of RoCE, PCIe or the kernel, or stops the units of its capabilities."""
+    """Nothing that others have a boot or cron run (rc.local, crontabs, hooks of the network, udev rules, units of a
+    site) changes what the spec sets on GPUs, of RoCE, PCIe or the kernel, or stops the units of its capabilities."""
     expected = "no command of others against what the spec sets"
     effects = [*list_effects(ctx.host)]
     wrong = {

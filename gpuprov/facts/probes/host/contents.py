@@ -30,8 +30,8 @@ class Contents(msgspec.Struct, frozen=True):
     path, also of the units that have some, `texts`: text of files in which lines are set. `pythons`: by unit file the
     interpreters of its commands; `sound`: interpreters that root alone can change. `said`: by failed unit, the last
     output of its program. `unmet`: conditions that drop-ins set and that are not met, by path. `rivals`: by unit those
-    that cannot run beside it, by the files of either; `others`: the states of these. `unmasking`: units whose masks come from the
-    removal of a package by dpkg, and go when it is installed."""
+    that cannot run beside it, by the files of either; `others`: the states of these. `unmasking`: units whose masks
+    come from the removal of a package by dpkg, and go when it is installed."""
 
     entries: Mapping[str, Entry]
     missing: frozenset[str]
