@@ -171,7 +171,7 @@ def _states(capability: Capability, ctx: Context[Any], known: contents.Contents)
 
 def _judge_masks(capability: Capability, ctx: Context[Any]) -> Outcome:
     known = ctx.facts.get(contents.CONTENTS)
-    return judge_masks(desired(capability, ctx, coming=True), known, _states(capability, ctx, known))
+    return judge_masks(desired(capability, ctx), known, _states(capability, ctx, known))
 
 
 def _report_units(
