@@ -10,7 +10,7 @@ import pytest
 from gpuprov.catalog.lookup import find_symptom
 from gpuprov.facts.probes.base import ProbeFailed
 from tests.real.commands import COMMANDS
-from tests.real.corpus import captures, command_of, differences, parsers, with_summary
+from tests.real.corpus import captures, command_of, differences, parsers, probes, with_summary
 from tests.real.scripts import PLACES, SCRIPTS
 
 LIMITS = Path(__file__).parents[2] / "docs" / "explanation" / "limits.md"
@@ -85,6 +85,19 @@ def test_the_table_has_no_command_without_a_capture_and_names_parsers_that_are_t
     named = {reading.parser for readings in COMMANDS.values() if isinstance(readings, tuple) for reading in readings}
     named |= {script.parser for script in SCRIPTS}
     assert named <= parsers() | {"catalog: drivers", "catalog: gpus"}
+
+
+def test_what_is_not_counted_reads_files_of_gpuprov_alone() -> None:
+    own = [probe for probe in probes().values() if probe.own]
+    assert own
+    for probe in own:
+        paths = re.findall(r"(?<![\w.$}])/(?:boot|dev|etc|lib|opt|proc|run|sys|usr|var)/[^\s;*'\"]+", probe.script)
+        assert paths, probe.name
+        assert [path for path in paths if "gpuprov" not in path and path != "/dev/null"] == [], probe.name
+        programs = re.findall(
+            r"\b(?:apt\S*|dkms|docker|dpkg\S*|journalctl|modinfo|nvidia-\S+|podman|rpm|systemctl) ", probe.script
+        )
+        assert not programs, probe.name
 
 
 def test_limits_name_the_parsers_that_real_outputs_have_hardly_tried() -> None:
