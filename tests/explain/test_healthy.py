@@ -20,8 +20,13 @@ cuda-8-nvcc-envs
 dcgm-159-nvswitch
 dcgm-210-nscq
 debian-headers-missing
+debian11-container
 debian12-535-container-cli
+debian12-machine
+debian12-machine-later
+debian13-machine
 dkms-470-bad-kernel
+dkms-535-killed
 dkms-diff-i915
 dkms-no-gxx-el9
 docker-registered-not-default
