@@ -6,7 +6,8 @@ import io
 from pathlib import Path
 
 from gpuprov.explain.messages import symptoms_in
-from tests.real.corpus import Capture, captures
+from gpuprov.facts.captures import read
+from tests.real.corpus import WHOLE, Capture, captures
 
 TELLING = frozenset(
     """\
@@ -101,16 +102,23 @@ def test_most_captures_are_of_hosts_that_are_well() -> None:
     assert {capture.name for capture in captures()} >= TELLING
 
 
-def outputs(capture: Capture) -> list[Path]:
-    return sorted(path for path in (REAL / capture.name).iterdir() if path.suffix != ".yaml")
+def outputs(capture: Capture) -> dict[Path, bytes]:
+    """What programs printed, by file; of a whole host's capture as its probes printed it, one after another."""
+    paths = sorted(path for path in (REAL / capture.name).iterdir() if path.suffix != ".yaml")
+    return {path: shown(path) if path.name == WHOLE else path.read_bytes() for path in paths}
+
+
+def shown(path: Path) -> bytes:
+    (record,) = read(path)
+    return "\n".join(output.text for output in record.outputs.values()).encode()
 
 
 def test_the_output_of_a_host_that_is_well_is_silent() -> None:
-    for path in (path for capture in HEALTHY for path in outputs(capture)):
-        assert [one.symptom.key for one in symptoms_in(io.BytesIO(path.read_bytes()))] == [], path
+    for path, text in (pair for capture in HEALTHY for pair in outputs(capture).items()):
+        assert [one.symptom.key for one in symptoms_in(io.BytesIO(text))] == [], path
 
 
 def test_all_of_them_together_as_one_log_are_silent() -> None:
-    whole = b"\n".join(path.read_bytes() for capture in HEALTHY for path in outputs(capture))
+    whole = b"\n".join(text for capture in HEALTHY for text in outputs(capture).values())
     assert len(whole) > 200_000
     assert [(one.symptom.key, one.line) for one in symptoms_in(io.BytesIO(whole))] == []
