@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from gpuprov.verify import Result
 
 
+# The property of a test that was run and does not apply to its host.
 NOTHING_ASKED = "gpuprov_nothing_asked"
-"""The property of a test that was run and does not apply to its host."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,15 +12,15 @@ from gpuprov.accept.rails import Rail
 from gpuprov.capabilities.acceptance.fragment import program_of
 from gpuprov.facts.probes.acceptance import Measurement, outputs
 
+# Placeholder, in a command, of the TCP port that the server's host chooses.
 PORT = "@PORT@"
-"""Placeholder, in a command, of the TCP port that the server's host chooses."""
+# Message size, in bytes, of perftest's *_lat programs: their default.
 LATENCY_SIZE = 2
-"""Message size, in bytes, of perftest's *_lat programs: their default."""
 PINGPONG_SIZE = 4096
+# Pings of rping and of ibping, which sends one a second.
 PINGS, IBPINGS = 20, 5
-"""Pings of rping and of ibping, which sends one a second."""
+# Queue pairs of a *_bw test: as many as the runs had from which the catalogue's floors were published.
 QUEUES = 2
-"""Queue pairs of a *_bw test: as many as the runs had from which the catalogue's floors were published."""
 
 
 class Unit(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,10 +19,10 @@ from gpuprov.host_code.locked import explain_refusal
 from gpuprov.plan.host_lock import command
 
 FOLDER = "/run/gpuprov/accept"
+# Seconds beyond a step's own limit until the host releases its lock by itself.
 PUT_OFF = 180
-"""Seconds beyond a step's own limit until the host releases its lock by itself."""
+# Exit status of a step whose lock is gone.
 LOST = 97
-"""Exit status of a step whose lock is gone."""
 # Shell: signals the recorded process groups, unless a number is another process's by now (proc_pid_stat(5), field 22).
 _STOP = """stop() {
   hit=1

@@ -11,15 +11,15 @@ import msgspec
 from gpuprov.accept.model import ORDER, Finding, Outcome, Status
 from gpuprov.capabilities.acceptance.judge import kind
 
+# met: matches the spec. slow: not missed, but much worse than the others. missed, far: under the threshold, and far
+# under it. none: no figure.
 Level = Literal["met", "slow", "missed", "far", "none", "skipped"]
-"""met: matches the spec. slow: not missed, but much worse than the others. missed, far: under the threshold, and far
-under it. none: no figure."""
+# Marks beside a number: no meaning is in colour alone.
 MARKS: Mapping[Level, str] = {"met": "", "slow": "~", "missed": "!", "far": "!!", "none": "", "skipped": ""}
-"""Marks beside a number: no meaning is in colour alone."""
+# Text in a legend's cell.
 SAMPLES: Mapping[Level, str] = {**MARKS, "none": "none", "skipped": "skip"}
-"""Text in a legend's cell."""
+# The part of a threshold, or of the median, from which a figure is much worse.
 MUCH = 0.10
-"""The part of a threshold, or of the median, from which a figure is much worse."""
 
 
 class Cell(msgspec.Struct, frozen=True):

@@ -15,14 +15,15 @@ from gpuprov.facts.probes.rdma import RdmaDevice
 from gpuprov.spec.model import HostSpec, RawHost
 
 KINDS = ("rdma", "nccl", "nvbandwidth", "dcgm", "stream")
+# Largest number of hosts of which every pair is tested: 28 pairs, in 7 rounds. Above it, a ring: each host with its
+# two neighbours.
 GROUP = 8
-"""Largest number of hosts of which every pair is tested: 28 pairs, in 7 rounds. Above it, a ring: each host with its
-two neighbours."""
 
 Pairing = Literal["auto", "all", "ring"]
 Status = Literal["pass", "fail", "skip", "error", "unreachable"]
+# The worst first.
 ORDER: tuple[Status, ...] = ("unreachable", "fail", "error", "skip", "pass")
-"""The worst first."""
+# Outcomes of findings; a test that was skipped proves nothing, and takes nothing from what others prove.
 OUTCOMES: dict[Status, errors.Outcome] = {
     "unreachable": "unreachable",
     "fail": "differs",
@@ -30,7 +31,6 @@ OUTCOMES: dict[Status, errors.Outcome] = {
     "skip": "nothing asked",
     "pass": "ok",
 }
-"""Outcomes of findings; a test that was skipped proves nothing, and takes nothing from what others prove."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,9 +69,9 @@ class Ran(msgspec.Struct, frozen=True, kw_only=True):
     lost: UnreachableError | None = None
 
 
+# Runs steps of different hosts at a time; one step for each host. Every access of an acceptance to its hosts goes
+# through it.
 Runner = Callable[[Sequence[Step]], dict[str, Ran]]
-"""Runs steps of different hosts at a time; one step for each host. Every access of an acceptance to its hosts goes
-through it."""
 Say = Callable[[str], None]
 
 

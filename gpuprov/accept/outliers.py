@@ -12,10 +12,10 @@ from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.acceptance import Measurement
 from gpuprov.inventory.names import fold_names as names
 
+# Levels that stand out, the worst first.
 BAD: tuple[Level, ...] = ("far", "none", "missed", "slow")
-"""Levels that stand out, the worst first."""
+# The part of a host's pairs from which this host, rather than its peers, is the outlier.
 MOST_OF = 0.75
-"""The part of a host's pairs from which this host, rather than its peers, is the outlier."""
 STATUS: dict[Level, Status] = {"far": "fail", "missed": "fail", "none": "error", "slow": "pass"}
 Pair = tuple[str, str]
 

@@ -30,10 +30,10 @@ SPOKEN: dict[Level, str] = {
     "none": "no figure",
     "skipped": "not tested",
 }
+# Order of a list of pairs; within one level the order is that of the hosts.
 WORST: tuple[Level, ...] = ("far", "missed", "none", "slow", "skipped", "met")
-"""Order of a list of pairs; within one level the order is that of the hosts."""
+# Figures of a test that are listed; a map has those of its cells.
 MOST = 400
-"""Figures of a test that are listed; a map has those of its cells."""
 
 
 class Square(NamedTuple):

@@ -11,8 +11,8 @@ from gpuprov.accept.maps import SAMPLES, Cell, Level, Map, format_cell
 from gpuprov.hardware.topology.canvas import Canvas
 
 CELL_WIDTH, CELL_HEIGHT, MARGIN, CHARACTER = 64, 34, 16, 7.2
+# Pairs in a line, and width in pixels, of the list in which a sparse map (a ring of many hosts) is drawn.
 COLUMNS, WIDE = 6, 1400
-"""Pairs in a line, and width in pixels, of the list in which a sparse map (a ring of many hosts) is drawn."""
 SPARSE = 16
 STYLE = (
     "text{font:13px ui-sans-serif,system-ui,sans-serif;fill:#1b1e22}.h{font-weight:600;"
@@ -34,8 +34,8 @@ PATTERN = (
 )
 
 
+# Width and height of a drawing.
 Size = tuple[float, float]
-"""Width and height of a drawing."""
 
 
 def document(maps: Sequence[Map]) -> str:

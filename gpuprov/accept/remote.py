@@ -10,10 +10,10 @@ from gpuprov.facts.collect.transport import Answer, job
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.spec.model import RawHost
 
+# Hosts at a time without --forks.
 AT_A_TIME = 256
-"""Hosts at a time without --forks."""
+# Seconds that a step may take beyond its script's: to connect, and to return.
 CONNECT = 60.0
-"""Seconds that a step may take beyond its script's: to connect, and to return."""
 
 
 def make_runner(hosts: Mapping[str, RawHost], at_a_time: int = AT_A_TIME) -> Runner:

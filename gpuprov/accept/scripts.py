@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 
 from gpuprov.accept.commands import PORT
 
+# Exit status of `timeout` from coreutils for a command that it ended.
 TIMED_OUT = 124
-"""Exit status of `timeout` from coreutils for a command that it ended."""
+# Exit status for a command that it had to kill.
 KILLED = 137
-"""Exit status for a command that it had to kill."""
+# Bytes of a program's output that are read; of a longer output whole lines of its beginning and its end, where the
+# figures are.
 LONGEST = 4_000_000
-"""Bytes of a program's output that are read; of a longer output whole lines of its beginning and its end, where the
-figures are."""
+# Seconds that a server may take until it listens.
 READY = 20
-"""Seconds that a server may take until it listens."""
 _START = """p=$!
 [ -e "/proc/$p" ] && echo "$p $(sed 's/.*) //' "/proc/$p/stat" | cut -d' ' -f20)" >"$d/NAME.pid"
 """
@@ -80,6 +80,7 @@ exit "$s"
 """
 
 
+# Ends the server, if it has not ended by itself, and prints the end of its output.
 STOP = """f=$d/server.pid
 if [ -e "$f" ]; then
   read -r p s <"$f"
@@ -93,7 +94,6 @@ fi
 tail -c 2000 "$d/server.log" 2>/dev/null
 true
 """
-"""Ends the server, if it has not ended by itself, and prints the end of its output."""
 
 
 def write(path: str, text: str) -> str:

@@ -129,6 +129,7 @@ def stream_task(host: Host) -> Task | None:
     return Task(host=host.name, tests=("stream",), words=words, seconds=float(seconds), skipped=why)
 
 
+# The name in `--only`, and the function that makes its task for a host; in this order.
 PARTS: tuple[tuple[str, Callable[[Host], Task | None]], ...] = (
     ("nccl", nccl_task),
     ("nccl", loopback_task),
@@ -136,7 +137,6 @@ PARTS: tuple[tuple[str, Callable[[Host], Task | None]], ...] = (
     ("dcgm", diag_task),
     ("stream", stream_task),
 )
-"""The name in `--only`, and the function that makes its task for a host; in this order."""
 
 
 def run_part(

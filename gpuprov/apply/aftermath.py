@@ -16,14 +16,14 @@ from gpuprov.plan.events import Ledger
 from gpuprov.plan.host_lock import command
 from gpuprov.spec.model import RawHost
 
+# Seconds that running processes on a host have to end before they are named.
 WAIT = 10
-"""Seconds that running processes on a host have to end before they are named."""
+# Seconds that the host then waits for them before it releases the lock anyway.
 MOST = 600
-"""Seconds that the host then waits for them before it releases the lock anyway."""
+# Seconds for one host, all hosts in parallel: an unreachable host costs no more.
 LIMIT = 30.0
-"""Seconds for one host, all hosts in parallel: an unreachable host costs no more."""
+# Hosts at a time, by default.
 WORKERS = 64
-"""Hosts at a time, by default."""
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -104,8 +104,8 @@ def _describe_left(output: Output) -> Left:
     return Left(held=answer.get("held") is True, running=tuple(str(name)[:200] for name in answer["running"][:5]))
 
 
+# Number of tasks that are named when a user interrupts.
 NAMED = 5
-"""Number of tasks that are named when a user interrupts."""
 
 
 def describe_interruption(ledger: Ledger) -> str:

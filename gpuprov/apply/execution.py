@@ -35,8 +35,8 @@ from gpuprov.plan.workspace import place, remove_leftovers, workspace
 from gpuprov.spec.model import RawHost, is_secret
 from gpuprov.verify.evaluate import MOMENTS
 
+# Acts of a run that only prepares; in the other acts it has no hosts.
 PREPARING = ("Reach the hosts", "Act 1,")
-"""Acts of a run that only prepares; in the other acts it has no hosts."""
 LOCKS_STAY = "the locks may still be there; the next apply from this machine takes them over"
 Agreed = Callable[[Mapping[str, Reading], Mapping[str, Mapping[str, str]]], Mapping[str, HostPlan]]
 

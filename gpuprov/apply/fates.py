@@ -11,10 +11,10 @@ from gpuprov.apply.model import AppliedItem, Became, HostOutcome
 from gpuprov.plan.fold import bare
 from gpuprov.plan.items import sizes
 
+# Words for states that differ from the state's name.
 WORDS: dict[Became, str] = {"unforeseen": "also done"}
-"""Words for states that differ from the state's name."""
+# States that are counted beside the changes made.
 LATER: tuple[Became, ...] = ("not needed", "not done", "taken back", "unknown")
-"""States that are counted beside the changes made."""
 
 
 class Fate(NamedTuple):

@@ -12,19 +12,19 @@ from gpuprov.plan.model import HOST, Item
 from gpuprov.spec.model import BLOCKS
 from gpuprov.verify.evaluate import Result
 
+# Kinds of items for which the package manager's own rows report the changes.
 PACKAGES = ("package", "hold")
-"""Kinds of items for which the package manager's own rows report the changes."""
+# States of items that exist now because of the run.
 MADE = ("done", "unforeseen")
-"""States of items that exist now because of the run."""
+# Kinds that a module names in the same way as a plan.
 UNFORESEEN = (*PACKAGES, "file", "service", "initramfs")
-"""Kinds that a module names in the same way as a plan."""
+# The reason why nothing was done, by the state of a host that the run did not change.
 UNTOUCHED = {
     "blocked": "blocked: {task}",
     "locked": "another run works on the host",
     "not-started": "not started",
     "prepared": "only prepared: apply does it",
 }
-"""The reason why nothing was done, by the state of a host that the run did not change."""
 WAITS = "waits for a reboot"
 NOT_READ, NOT_SEEN = "the host was not read after the run", "what the host has could not be read after the run"
 

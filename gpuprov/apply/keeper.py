@@ -17,10 +17,10 @@ from gpuprov.host_code.fence import Owner
 from gpuprov.plan.host_lock import command
 from gpuprov.spec.model import RawHost
 
+# The fraction (a fourth) of the lease after which a host is asked to renew it.
 SHARE = 4
-"""The fraction (a fourth) of the lease after which a host is asked to renew it."""
+# Seconds for one round over all hosts.
 LIMIT = 20.0
-"""Seconds for one round over all hosts."""
 
 
 class Keeper:

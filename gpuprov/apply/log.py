@@ -16,8 +16,8 @@ from gpuprov.core.sanitize import MASK, cleaned
 from gpuprov.plan.saved import SHORTEST
 from gpuprov.report.files import refuse_anothers, state_folder
 
+# Maximum number of logs of one run in one second.
 MOST = 1000
-"""Maximum number of logs of one run in one second."""
 
 
 class Log:

@@ -15,19 +15,19 @@ from gpuprov.plan.model import Item
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import verdict
 
+# unchanged: nothing had to be done. blocked: preflight refused, the host was not touched. locked: another run works on
+# it. not-started: the run ended before its turn. prepared: the next apply was checked and its files downloaded; nothing
+# in service was changed.
 State = Literal["unchanged", "changed", "failed", "blocked", "locked", "unreachable", "not-started", "prepared"]
-"""unchanged: nothing had to be done. blocked: preflight refused, the host was not touched. locked: another run works on
-it. not-started: the run ended before its turn. prepared: the next apply was checked and its files downloaded; nothing
-in service was changed."""
+# States of a host whose run was completed.
 DONE = frozenset(("changed", "unchanged", "prepared"))
-"""States of a host whose run was completed."""
+# Outcomes of hosts whose run was not completed.
 NOT_DONE: dict[str, Outcome] = {
     "failed": "failed",
     "blocked": "failed",
     "unreachable": "unreachable",
     "locked": "locked",
 }
-"""Outcomes of hosts whose run was not completed."""
 Act = Literal["apply", "prepare", "rollback"]
 
 
@@ -76,10 +76,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**known | {"only": only})
 
 
+# The outcome of a change that the plan lists. not needed: already so at its turn, or nothing had to be done for it.
+# unforeseen: done, but not in the plan that was shown. taken back: done, and undone by the rollback of this run.
+# unknown: the host was not read after the run.
 Became = Literal["done", "not needed", "not done", "unforeseen", "taken back", "unknown"]
-"""The outcome of a change that the plan lists. not needed: already so at its turn, or nothing had to be done for it.
-unforeseen: done, but not in the plan that was shown. taken back: done, and undone by the rollback of this run. unknown:
-the host was not read after the run."""
 
 
 class AppliedItem(Item, frozen=True, kw_only=True):
@@ -163,8 +163,8 @@ class HostOutcome(msgspec.Struct, kw_only=True):
         return [r for r in self.verified if r.status == "skip"]
 
 
+# Called with the outcome of a host as soon as it is known, and again when more is known.
 Known = Callable[[HostOutcome], None]
-"""Called with the outcome of a host as soon as it is known, and again when more is known."""
 
 
 class Lap(msgspec.Struct, kw_only=True):

@@ -25,11 +25,11 @@ from gpuprov.plan.host_lock import command
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import IN_SERVICE
 
+# Attempts to get a host's lock, in LIMIT seconds, if no answer comes.
 TRIES = 3
-"""Attempts to get a host's lock, in LIMIT seconds, if no answer comes."""
 Say = Callable[[str], None]
+# The outcome of a node: that it is in service again; or why it stays out.
 Told = tuple[str, str]
-"""The outcome of a node: that it is in service again; or why it stays out."""
 
 
 def give_back(

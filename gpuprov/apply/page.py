@@ -28,10 +28,11 @@ STATES: dict[State, tuple[page.State, str]] = {
     "changed": ("right", "~"),
     "unchanged": ("right", "\u2713"),
 }
+# Statuses, beside the results of verify, of hosts that were not done; other hosts count as failed.
 STATUSES: dict[State, ResultStatus] = {"unreachable": "unreachable", "not-started": "skip"}
-"""Statuses, beside the results of verify, of hosts that were not done; other hosts count as failed."""
 
 
+# Colours of outcomes.
 FATES: dict[Became, page.State] = {
     "done": "right",
     "unforeseen": "right",
@@ -40,7 +41,6 @@ FATES: dict[Became, page.State] = {
     "taken back": "error",
     "unknown": "error",
 }
-"""Colours of outcomes."""
 
 
 class Listed(NamedTuple):

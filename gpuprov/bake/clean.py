@@ -8,8 +8,9 @@ from gpuprov.bake import place
 POLICY = "/usr/sbin/policy-rc.d"
 # https://people.debian.org/~hmh/invokerc.d-policyrc.d-specification.txt
 POLICY_TEXT = "#!/bin/sh\n# While gpuprov bakes: nothing is started in an image.\nexit 101\n"
+# Not gpuprov's on a machine that runs: it may have collections.
 ANSIBLE = "/root/.ansible"
-"""Not gpuprov's on a machine that runs: it may have collections."""
+# gpuprov's own files of one host, and what they are.
 OWN = {
     "/var/lib/gpuprov/receipt.json": "the receipt of an apply",
     "/var/lib/gpuprov/receipt.json.damaged": "the receipt of an apply",
@@ -22,7 +23,6 @@ OWN = {
     "/var/lib/gpuprov/first-boot/done.json": "the report of a first boot",
     ANSIBLE: "Ansible's temporary files",
 }
-"""gpuprov's own files of one host, and what they are."""
 # Files of one machine: https://systemd.io/BUILDING_IMAGES
 IDENTITY = ("/var/lib/dbus/machine-id", "/var/lib/systemd/random-seed", "/var/lib/systemd/credential.secret")
 MACHINE = "/etc/machine-id"

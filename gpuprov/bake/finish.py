@@ -41,9 +41,9 @@ from gpuprov.verify import images
 from gpuprov.verify.evaluate import JUDGED, MOMENTS, Result, evaluate
 from gpuprov.verify.verify import exit_code
 
+# Readings after which no more is brought about: a unit that was started may have changed what another's settings
+# follow from.
 ROUNDS = 3
-"""Readings after which no more is brought about: a unit that was started may have changed what another's settings
-follow from."""
 LARGEST = 16 << 20
 
 

@@ -24,15 +24,15 @@ from gpuprov.jobs import cut, frozen, stored
 from gpuprov.pull.bundles import OLDEST_PYTHON, list_files, make_local_job
 from gpuprov.spec.model import HostSpec
 
+# Packages that reading and judging a host needs.
 NEEDED = ("gpuprov", "msgspec", "pyyaml", "markupsafe")
-"""Packages that reading and judging a host needs."""
 HINT = (
     f'pip download --only-binary :all: --dest DIR "gpuprov=={__version__}", with --python-version of the '
     "image's Python"
 )
 PYTHON, AFTER = "@PYTHON@", "@AFTER@"
+# A path that is a single word of a unit and of a shell: the image says it.
 PATH = re.compile(r"/[\w./+-]+", re.ASCII)
-"""A path that is a single word of a unit and of a shell: the image says it."""
 
 
 class Prepared(msgspec.Struct, frozen=True):

@@ -15,10 +15,10 @@ from pathlib import Path
 from gpuprov.core import chroot
 from gpuprov.core.errors import GpuprovError
 
+# Environment variable of the process that runs in the namespaces.
 INSIDE = "GPUPROV_BAKE_INSIDE"
-"""Environment variable of the process that runs in the namespaces."""
+# Folders that an image has, and that are no links: something is mounted or written there.
 FOLDERS = ("proc", "sys", "dev", "run", "etc", "var", "usr")
-"""Folders that an image has, and that are no links: something is mounted or written there."""
 NEEDED = ("etc/os-release", "bin/sh", "usr/bin/env")
 # https://www.kernel.org/doc/html/latest/admin-guide/devices.html
 NODES = {"null": (1, 3), "zero": (1, 5), "full": (1, 7), "random": (1, 8), "urandom": (1, 9), "tty": (5, 0)}

@@ -29,8 +29,8 @@ from gpuprov.host_code.sources import Source
 from gpuprov.pull import signing
 from gpuprov.report.files import write_atomic
 
+# Largest size, in bytes, of a file that a spec names.
 MOST = 1 << 33
-"""Largest size, in bytes, of a file that a spec names."""
 SECONDS = 60
 
 

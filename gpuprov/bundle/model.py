@@ -7,15 +7,15 @@ import msgspec
 from gpuprov import __version__
 
 FORMAT = 1
+# Files of a bundle; `manifest` begins with its signature.
 MANIFEST, BOM, KEY = "manifest", "bom.json", "key.asc"
-"""Files of a bundle; `manifest` begins with its signature."""
+# Folders of it: files that the specs name by address, called by their SHA-256; keys of package sources, by the SHA-256
+# of their address.
 FILES, KEYS = "files", "keys"
-"""Folders of it: files that the specs name by address, called by their SHA-256; keys of package sources, by the SHA-256
-of their address."""
+# Allowed names of a release's folder.
 FOLDER = r"[a-z0-9][a-z0-9._-]*"
-"""Allowed names of a release's folder."""
+# Suffix of the file beside a bundle with the line that identifies its key: in the bundle it would prove nothing.
 SIGNERS = ".allowed_signers"
-"""Suffix of the file beside a bundle with the line that identifies its key: in the bundle it would prove nothing."""
 
 
 class File(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,8 +33,8 @@ TRUST = (
     "--signers names a file of your own with the line of the key, which gpuprov bundle wrote beside the folder: "
     "bring it once, another way than the bundle"
 )
+# Bytes of a manifest.
 MOST = 64 << 20
-"""Bytes of a manifest."""
 
 
 def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:

@@ -23,8 +23,9 @@ from gpuprov.spec.model import PACKAGE_BUNDLE, HostSpec, RawHost
 PLACE = "/var/lib/gpuprov/bundle"
 AT_A_TIME = 8
 BLOCK = 4096
+# Bytes that stay free on the host beside the packages: package lists are made of them, and services go on writing.
 MARGIN = 256 << 20
-"""Bytes that stay free on the host beside the packages: package lists are made of them, and services go on writing."""
+# Files of the folder on a host, by family. `@` is the folder.
 TEXTS: dict[Family, dict[str, str]] = {
     "debian": {
         "apt.conf.new": """Dir::Etc::sourcelist "/dev/null";
@@ -65,9 +66,9 @@ pkg_gpgcheck=0
 """
     },
 }
-"""Files of the folder on a host, by family. `@` is the folder."""
 # The host's own settings, but for where packages come from: of the section [main] alone, since others are repositories.
 _OWN = r"""awk '/^\[/ { main = $0 ~ /^\[main\]/; next } main && !/^[[:space:]]*(@NAMES@)[[:space:]]*[=:]/'"""
+# Shell: makes the family's package manager see the folder, once all of it is present.
 PREPARE: dict[Family, str] = {
     "debian": r"""mv "$d/apt.conf.new" "$d/apt.conf"
 mkdir -p "$d/lists/partial"
@@ -83,7 +84,6 @@ APT_CONFIG="$d/apt.conf" apt-get -qq -o APT::Update::Error-Mode=any -o APT::Sand
   printf 'packagesdir = %s/cache\nservicesdir = %s/services.d\n' "$d" "$d"; }} > "$d/zypp.conf"
 ZYPP_CONF="$d/zypp.conf" zypper --non-interactive --quiet refresh --force >&2""",
 }
-"""Shell: makes the family's package manager see the folder, once all of it is present."""
 # `ready` comes last: what a cut left half there is never used. Another bundle may be another run's, which may last for
 # days: it goes a week after its last use.
 SCRIPT = r"""set -eu

@@ -21,8 +21,8 @@ from gpuprov.host_code.files import compute_digest
 OWNER = "gpuprov bundle"
 MODULES = "modules.yaml"
 HINT = "install createrepo-c (Debian, Ubuntu) or createrepo_c (EL, SUSE) where gpuprov runs"
+# Matches rpm's field License.
 NOT_FREE = re.compile(r"nvidia|propriet|commercial|eula|non-?free|redistribut", re.IGNORECASE)
-"""Matches rpm's field License."""
 
 
 class Signer:

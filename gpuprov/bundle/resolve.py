@@ -117,18 +117,18 @@ fi
 """
 END = "tar -cf - *\n"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+~^_-]*\.(deb|rpm)")
+# Bytes that one host may return.
 MOST = 64 << 30
-"""Bytes that one host may return."""
 INDEX = "Packages"
 TEXTS = (INDEX, "kept", "modules.yaml")
+# Largest size, in bytes, of a text such as an index.
 LARGEST = 64 << 20
-"""Largest size, in bytes, of a text such as an index."""
 NEEDED = ("Package", "Version", "Architecture", "Filename", "Size", "SHA256")
+# In a line that neither begins nor continues a field. apt takes more for a field (white space before the colon, a
+# colon of a later line), and others more for an end.
 ODD = re.compile(r"[\x00\r]|^[ \t]+$|(?:\A|\n\n)[ \t]|^(?!$|[ \t]|(?![#-])[!-9;-~]+:)", re.MULTILINE)
-"""In a line that neither begins nor continues a field. apt takes more for a field (white space before the colon, a
-colon of a later line), and others more for an end."""
+# Fields of one word: apt reads a value to the end of the lines that continue it.
 WORDS = re.compile(rf"^({'|'.join(NEEDED)}):[ \t]*([!-~]+)[ \t]*$(?!\n[ \t])", re.MULTILINE)
-"""Fields of one word: apt reads a value to the end of the lines that continue it."""
 
 
 def make_script(need: HostNeeds) -> str:

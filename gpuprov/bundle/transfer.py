@@ -13,10 +13,10 @@ from gpuprov.facts.collect.command import ssh_arguments
 from gpuprov.facts.collect.settings import Settings
 from gpuprov.spec.model import RawHost
 
+# Seconds for a whole bundle on a slow line.
 LIMIT = 1800.0
-"""Seconds for a whole bundle on a slow line."""
+# Bytes of output other than a bundle.
 LONGEST = 1 << 16
-"""Bytes of output other than a bundle."""
 
 
 def argv(raw: RawHost, script: str) -> list[str]:

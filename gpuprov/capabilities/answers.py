@@ -14,19 +14,19 @@ from gpuprov.host_code.packages.dnf import LOCK_PLUGIN
 from gpuprov.host_code.wanted_units import BRIEFLY, MASKED
 
 APPLY = "gpuprov apply"
+# The first line of files that gpuprov writes whole.
 HEADER = "# Managed by gpuprov: change the inventory, then apply again.\n"
-"""The first line of files that gpuprov writes whole."""
+# Units that start work on GPUs and RDMA devices: their programs read the devices once, when they start, and keep the
+# result.
 STARTING = (
     *("docker.service", "containerd.service", "crio.service", "podman.service", "podman-restart.service"),
     *("kubelet.service", "k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"),
     "slurmd.service",
 )
-"""Units that start work on GPUs and RDMA devices: their programs read the devices once, when they start, and keep the
-result."""
+# Ordering of units that configure something at boot.
 BEFORE = f"Before={' '.join(STARTING[:7])}\nBefore={' '.join(STARTING[7:])}\n"
-"""Ordering of units that configure something at boot."""
+# Probes of `held`, besides the packages.
 HOLDING = (system.OS_RELEASE, LOCKING)
-"""Probes of `held`, besides the packages."""
 TRY_BY_HAND = "see what apt-get -s install, or dnf install --assumeno, says of these packages on the host"
 HELD, NOT_HELD = "held", "not held"
 SHOWN = "apt-mark showhold; dnf versionlock list; zypper locks"

@@ -7,10 +7,10 @@ from gpuprov.host_code.files import ABOVE, PYTHON
 
 __all__ = ("ABOVE", "COMMON", "PATH", "carried", "command", "files", "unit")
 
+# A line of a unit: the folder in which Python finds the packages.
 PATH = f"Environment=PYTHONPATH={ABOVE}"
-"""A line of a unit: the folder in which Python finds the packages."""
+# Modules that each of these programs needs.
 COMMON = ("__init__", "program")
-"""Modules that each of these programs needs."""
 
 
 def command(capability: str, module: str, *words: object) -> str:

@@ -21,14 +21,14 @@ from gpuprov.spec.overrides import Room
 from gpuprov.spec.problem import Problem
 
 F = TypeVar("F", bound=Fragment)
+# skip: in the spec, but this host cannot show it, so that it is not proven. n/a: the spec asks for nothing here.
 Status = Literal["pass", "fail", "skip", "error", "n/a"]
-"""skip: in the spec, but this host cannot show it, so that it is not proven. n/a: the spec asks for nothing here."""
+# preflight: must hold before anything is changed. now: holds at present. next-boot: will still hold after a reboot.
 Moment = Literal["preflight", "now", "next-boot"]
-"""preflight: must hold before anything is changed. now: holds at present. next-boot: will still hold after a reboot."""
 
 LOADED = ("nvidia_driver.loaded",)
+# Checks that others presuppose.
 DRIVER_PACKAGES = ("nvidia_driver.packages", "nvidia_driver.runfile")
-"""Checks that others presuppose."""
 _SURROUNDINGS = (system.OS_RELEASE.evidence, system.CONTAINER.evidence, system.PLATFORM.evidence)
 
 

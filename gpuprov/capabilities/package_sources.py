@@ -18,12 +18,12 @@ from gpuprov.host_code import checkpoints, openpgp, source_files, sources
 from gpuprov.resources import Difference
 from gpuprov.spec import repository as block
 
+# Probes of `coming`.
 COMING = (system.OS_RELEASE, system.PLATFORM, REPOSITORIES)
-"""Probes of `coming`."""
+# gpuprov's names of the sources of the driver, and of the container toolkit.
 DRIVER, CONTAINER_TOOLKIT = "nvidia", "container-toolkit"
-"""gpuprov's names of the sources of the driver, and of the container toolkit."""
+# Defaults of a package source.
 SOURCE: sources.Source = {"suite": "/", "components": [], "fingerprint": "", "signed": "packages"}
-"""Defaults of a package source."""
 SHOWN = (
     "cat /etc/apt/sources.list.d/gpuprov-* /etc/yum.repos.d/gpuprov-* /etc/zypp/repos.d/gpuprov-*; "
     "gpg --show-keys /etc/apt/keyrings/gpuprov-*"

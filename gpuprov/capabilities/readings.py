@@ -22,15 +22,15 @@ from gpuprov.resources import File, Resource, Unit, role_values
 from gpuprov.spec.model import Fragment
 
 FOLDER = "/etc/systemd/system"
+# systemd's calendar event of each interval, and its seconds.
 CALENDAR: Mapping[str, tuple[str, int]] = {
     "15min": ("*:0/15", 900),
     "hourly": ("hourly", 3600),
     "daily": ("daily", 86400),
 }
-"""systemd's calendar event of each interval, and its seconds."""
+# Intervals without a reading after which something is wrong: the timer has a random delay of at most a tenth of an
+# interval.
 LATE = 2
-"""Intervals without a reading after which something is wrong: the timer has a random delay of at most a tenth of an
-interval."""
 Every = Literal["15min", "hourly", "daily"]
 
 

@@ -12,8 +12,8 @@ from gpuprov.capabilities.tasks import Stages, each_task, list_keys
 from gpuprov.host_code.json_members import Json
 
 Need = Literal["host-drained", "gpus-free"]
+# The part of the role of all hosts that brings a need about.
 BROUGHT_BY: Mapping[Need, str] = {"host-drained": "drain", "gpus-free": "stop_clients"}
-"""The part of the role of all hosts that brings a need about."""
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -8,10 +8,10 @@ import msgspec
 
 from gpuprov.catalog.reader import Confidence, Fact, File, load
 
+# The folder of the role's builds: FOLDER/NAME-<first 12 letters of the archive's sha256>.
 FOLDER = "/opt/gpuprov/acceptance"
-"""The folder of the role's builds: FOLDER/NAME-<first 12 letters of the archive's sha256>."""
+# The results and the time of the last acceptance on a host.
 RESULT = "/var/lib/gpuprov/acceptance.json"
-"""The results and the time of the last acceptance on a host."""
 
 
 class Tool(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,8 +80,8 @@ class Floor(msgspec.Struct, frozen=True, kw_only=True):
 read_acceptance_file = partial(load, "acceptance", AcceptanceFile)
 
 
+# The message size in bytes from which on a link's floor applies.
 MESSAGE = 1 << 20
-"""The message size in bytes from which on a link's floor applies."""
 
 
 def link_floor(layer: str, rate: float, memory: str, size: int) -> Floor | None:

@@ -29,8 +29,8 @@ _LEAD = (
     r"|cudaerror\w*|cuda_error_\w+)"
     r"[^\w]{0,4}(?:\d+[^\w]{1,4})?(?:cuda_?error_?\w+[^\w]{1,4})?"
 )
+# Number of words from which a text is CUDA's own.
 _OWN = 4
-"""Number of words from which a text is CUDA's own."""
 
 
 class CudaError(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 
 XID = re.compile(r"(?<!\w)(xid)\s*+(?:\([^)]{0,100}+\)\s*+)?(?::\s*+)?(\d++)(?!\w)", re.IGNORECASE)
 _OF_NVIDIA = re.compile(r"NVRM|nvidia|(?<![a-z])gpu", re.IGNORECASE)
+# Words of databases, DHCP and RPC, which use xid for identifiers of their own.
 _OF_OTHERS = re.compile(
     r"transaction|postgres|wraparound|vacuum|mysql|innodb|dhc|bootp|(?<![a-z])(nfs|rpc|xa)(?![a-z])", re.IGNORECASE
 )
-"""Words of databases, DHCP and RPC, which use xid for identifiers of their own."""
+# The time and the host at the beginning of a line of syslog or of the journal.
 _HOST = re.compile(r"(\S+ +\d+ \d\d:\d\d:\d\d|\d{4}-\d\d-\d\d[t ]\d\d:\d\d:\S+) [^ :\[\]]+ (?=\S)", re.IGNORECASE)
-"""The time and the host at the beginning of a line of syslog or of the journal."""
 
 
 def strip_host(line: str) -> str:

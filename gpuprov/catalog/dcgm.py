@@ -12,6 +12,8 @@ Line = Literal["3", "4"]
 Parts = Mapping[str, bool]
 LINES: tuple[Line, ...] = ("3", "4")
 
+# Packages that must share one version, by release line and part. Line 3 is one package with the builds for CUDA 10 to
+# 12.
 # Names, epoch and what depends on what: https://github.com/NVIDIA/DCGM/blob/master/cmake/packaging.cmake (v3.3.9,
 # v4.6.0). Both lines have version 1:X.Y.Z-1, in apt (3: 1:X.Y.Z) and in dnf; they lie in NVIDIA's CUDA repository:
 # https://docs.nvidia.com/datacenter/dcgm/latest/installation.html
@@ -24,8 +26,7 @@ NAMES: dict[Line, dict[str, tuple[str, ...]]] = {
         "multinode": ("datacenter-gpu-manager-4-multinode", "datacenter-gpu-manager-4-multinode-cuda{cuda}"),
     },
 }
-"""Packages that must share one version, by release line and part. Line 3 is one package with the builds for CUDA 10 to
-12."""
+# Parts of later releases: each is added in the set's version if the repository has it in that version.
 # From 4.7.0 on -core is a metapackage of these; read on a host: https://github.com/NVIDIA/DCGM/issues/314
 PIECES = (
     *("dcgmi", "libdcgm", "nv-hostengine", "datacenter-gpu-manager-4-python3"),
@@ -35,19 +36,18 @@ PIECES = (
     *(f"datacenter-gpu-manager-4-module-{name}" for name in ("config", "diag", "health", "introspect", "nvswitch")),
     *(f"datacenter-gpu-manager-4-module-{name}" for name in ("policy", "sysmon")),
 )
-"""Parts of later releases: each is added in the set's version if the repository has it in that version."""
+# Data of line 3, in a package with its own version; the guide removes it for line 4.
 CONFIG = "datacenter-gpu-manager-config"
-"""Data of line 3, in a package with its own version; the guide removes it for line 4."""
+# Every package of a line, as a pattern of the whole name. The lines conflict with each other.
 PATTERNS: dict[Line, str] = {
     "3": r"datacenter-gpu-manager(-config)?",
     "4": r"datacenter-gpu-manager-4-.+|dcgmi|libdcgm|nv-hostengine",
 }
-"""Every package of a line, as a pattern of the whole name. The lines conflict with each other."""
 # The first driver branch of each user-mode CUDA, which decides the build:
 # https://docs.nvidia.com/datacenter/dcgm/latest
 CUDA: dict[str, int] = {"13": 580, "12": 525, "11": 450}
+# Beginning of the name of a package of line 4, with the CUDA major that it is for.
 CUDA_BUILD = r"datacenter-gpu-manager-4-(?:.+-)?cuda(\d+)"
-"""Beginning of the name of a package of line 4, with the CUDA major that it is for."""
 MULTINODE_CUDA = ("12", "13")
 # Line 3 has no build for CUDA 13: 'Detected unsupported Cuda version', https://github.com/NVIDIA/deepops/pull/1394
 LAST_CUDA_OF_3 = 12
@@ -59,27 +59,27 @@ CUDA_13_CAPABILITY = (7, 5)
 
 # https://github.com/NVIDIA/DCGM/blob/master/config-files/systemd/nvidia-dcgm.service.in
 UNIT = "nvidia-dcgm.service"
+# In line 3 a separate unit that conflicts with UNIT; in line 4 an alias of it.
 OLD_UNIT = "dcgm.service"
-"""In line 3 a separate unit that conflicts with UNIT; in line 4 an alias of it."""
 PROGRAM = "/usr/bin/nv-hostengine"
 COMMAND = f"{PROGRAM} -n --service-account nvidia-dcgm"
 # https://github.com/NVIDIA/DCGM/blob/master/hostengine/src/HostEngineCommandLine.cpp
 LISTEN = "127.0.0.1:5555"
 
+# The package; it depends on datacenter-gpu-manager-4-core.
 # https://github.com/NVIDIA/dcgm-exporter/blob/main/packaging/config-files/systemd/nvidia-dcgm-exporter.service
 EXPORTER = "datacenter-gpu-manager-exporter"
-"""The package; it depends on datacenter-gpu-manager-4-core."""
 EXPORTER_UNIT = "nvidia-dcgm-exporter.service"
 EXPORTER_PROGRAM = "/usr/bin/dcgm-exporter"
 EXPORTER_PORT = 9400
 COUNTERS = "/etc/dcgm-exporter/default-counters.csv"
+# DCGM releases, each with the newest exporter that was released for it.
 # The tags of https://github.com/NVIDIA/dcgm-exporter are DCGM-EXPORTER. Newest first.
 PAIRS: tuple[tuple[str, str], ...] = (
     *(("4.5.3", "4.8.2"), ("4.5.2", "4.8.1"), ("4.5.1", "4.8.0"), ("4.4.2", "4.7.1"), ("4.4.1", "4.6.0")),
     *(("4.4.0", "4.5.0"), ("4.3.1", "4.4.0"), ("4.2.3", "4.2.0"), ("4.2.0", "4.1.0"), ("4.1.1", "4.0.4")),
     ("4.0.0", "4.0.1"),
 )
-"""DCGM releases, each with the newest exporter that was released for it."""
 
 
 def drop_in(unit: str) -> str:

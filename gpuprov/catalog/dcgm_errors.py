@@ -7,12 +7,12 @@ from typing import Literal
 
 from gpuprov.catalog.reader import Fact, File, load
 
+# Keys of the symptoms of lines with such an error: by name or number, and by text.
 DCGM = ("dcgm-fr", "dcgm-health")
-"""Keys of the symptoms of lines with such an error: by name or number, and by text."""
 _PLACEHOLDER = re.compile(r"%(?:%|[#.0-9]*(?:ll|l|h|z)?[a-z])")
 _NAME, _NUMBER = re.compile(r"DCGM_FR_[A-Z0-9_]+"), re.compile(r"(?i)dcgm.{0,80}\berror code:? (\d{1,3})(?!\d)")
+# Number of characters from which a text, without its placeholders, is DCGM's own.
 _LEAST = 14
-"""Number of characters from which a text, without its placeholders, is DCGM's own."""
 # The meaning of the severities: dcgmErrorSeverity_enum in dcgm_errors.h.
 SEVERITIES = {
     "monitor": "The GPU can work on; watch it.",
@@ -22,6 +22,7 @@ SEVERITIES = {
     "reset": "Drain the GPU and reset it.",
     "unknown": "",
 }
+# Commands that show more, by the last word of the category.
 LOOKS = {
     "memory": "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT",
     "nvlink": "nvidia-smi nvlink -s; nvidia-smi nvlink -e; journalctl -u nvidia-fabricmanager",
@@ -31,7 +32,6 @@ LOOKS = {
     "thermal": "nvidia-smi -q -d TEMPERATURE,PERFORMANCE",
     "xid": "journalctl -k | grep -E 'NVRM: Xid'",
 }
-"""Commands that show more, by the last word of the category."""
 
 
 class DcgmError(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

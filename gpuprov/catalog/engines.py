@@ -40,8 +40,8 @@ class EnginesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fields: tuple[Field, ...]
 
 
+# Engines whose release is that of another.
 BUNDLED = {"microk8s": "containerd"}
-"""Engines whose release is that of another."""
 read_engines_file = partial(load, "engines", EnginesFile)
 
 

@@ -43,15 +43,15 @@ SUBNET_PACKAGES = {
 }
 # mlx5_ib: https://github.com/NVIDIA/gpu-operator/issues/2781
 SUBNET_MODULES = ("mlx5_core", "mlx5_ib", "ib_umad")
+# The first generation whose GPUs register with the fabric, which nvidia-smi shows, and must be reset when the daemon
+# restarts.
 REGISTERS_SINCE = 3
-"""The first generation whose GPUs register with the fabric, which nvidia-smi shows, and must be reset when the daemon
-restarts."""
 # The library through which DCGM reads NVSwitches, by their generation. No document says that NSCQ supports generation
 # 1 (HGX-2): https://docs.nvidia.com/datacenter/dcgm/latest/installation.html (NVSwitch on HGX A100 and newer),
 # https://docs.nvidia.com/datacenter/tesla/nvsdm/introduction.html (Blackwell)
 LIBRARY = {2: "nscq", 3: "nscq", 4: "nvsdm"}
+# GPUs on an NVSwitch board.
 BOARD = 8
-"""GPUs on an NVSwitch board."""
 NO_LIMIT = 9999
 
 

@@ -9,14 +9,14 @@ from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.rules import resolve
 
 FileSystem = Literal["nvme", "nvmeof", "lustre", "weka", "beegfs", "nfs", "gpfs"]
+# The file that cuFile reads: a link of the alternatives to the file of a release.
 LINK = "/etc/cufile.json"
-"""The file that cuFile reads: a link of the alternatives to the file of a release."""
 MODULE = "nvidia_fs"
+# Its name in DKMS.
 TREE = "nvidia-fs"
-"""Its name in DKMS."""
 MODULES_LOAD = "/etc/modules-load.d/gpuprov-gds.conf"
+# The first nvidia-fs that loads beside open kernel modules alone.
 OPEN_ONLY = "2.17.5"
-"""The first nvidia-fs that loads beside open kernel modules alone."""
 
 
 class Package(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

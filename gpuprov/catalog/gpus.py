@@ -134,11 +134,11 @@ def index_by_label() -> dict[str, Gpu]:
     return {words: gpu for words, gpu in index.items() if words not in several}
 
 
+# A model with a count before or behind it: 8xH100, H100:8.
 _COUNTED = (
     re.compile(r"(?P<count>[0-9]{1,3}) ?[x\N{MULTIPLICATION SIGN}*] ?(?P<model>\S.*)"),
     re.compile(r"(?P<model>.*\S) ?: ?(?P<count>[0-9]{1,3})"),
 )
-"""A model with a count before or behind it: 8xH100, H100:8."""
 # NVIDIA's systems on a chip, whose driver is a part of Jetson Linux:
 # https://developer.nvidia.com/embedded/linux-tegra-r3272
 _JETSON = re.compile(r"\b(?:jetson|tegra|(?:agx )?(?:orin|xavier|thor))\b", re.IGNORECASE)

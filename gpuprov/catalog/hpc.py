@@ -9,18 +9,18 @@ import msgspec
 from gpuprov.catalog.reader import Fact, File, load
 
 Origin = Literal["distribution", "doca-ofed"]
+# The stable link to the folder of a release.
 LINK = "/opt/hpcx"
-"""The stable link to the folder of a release."""
 CACHE = "/var/cache/gpuprov/hpcx"
+# Maximum size of an archive in bytes; NVIDIA's have some hundred MiB.
 MOST = 4 << 30
-"""Maximum size of an archive in bytes; NVIDIA's have some hundred MiB."""
 LINKER = "/etc/ld.so.conf.d/gpuprov-hpcx.conf"
 PLUGIN = "libnccl-net.so"
 # The compiler that NVIDIA builds HPC-X with:
 # https://docs.nvidia.com/networking/display/hpcx222/Installing+and+Loading+HPC-X
 COMPILER = "gcc"
+# How an archive's name begins the distribution, by family.
 DISTRIBUTIONS = {"debian": ("debian", "ubuntu"), "redhat": ("redhat",), "suse": ("sles",)}
-"""How an archive's name begins the distribution, by family."""
 # The folder of environment modules by family: https://github.com/Azure/azhpc-images
 MODULES = {"debian": "/usr/share/modules/modulefiles", "redhat": "/usr/share/Modules/modulefiles"}
 ARCHIVE = (

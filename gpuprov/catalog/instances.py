@@ -15,8 +15,8 @@ _TYPE = re.compile(
 # SageMaker HyperPod's, before EC2's instance type in the label node.kubernetes.io/instance-type:
 # https://github.com/aws-samples/awsome-distributed-training/tree/main/1.architectures/7.sagemaker-hyperpod-eks/slinky-slurm
 _HYPERPOD = "ml."
+# Azure's, which people leave out.
 _PREFIX = "standard_"
-"""Azure's, which people leave out."""
 
 
 class InstanceTypes(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -60,12 +60,12 @@ class InstancesFile(File, frozen=True, kw_only=True, forbid_unknown_fields=True)
 _SHARED = re.compile(r"(?:-mig-[0-9]+g\.[0-9a-z.+]+)?(?:-shared)?\Z")
 
 
+# What kubectl and node selectors put before a product name.
 LABEL = "nvidia.com/gpu.product="
-"""What kubectl and node selectors put before a product name."""
 
 
+# The key of any label, as of cloud.google.com/gke-accelerator=nvidia-l4.
 _LABEL_KEY = re.compile(r"\A[a-z0-9.-]+/[a-z0-9._-]+=")
-"""The key of any label, as of cloud.google.com/gke-accelerator=nvidia-l4."""
 
 
 def parse_label(text: str) -> str:

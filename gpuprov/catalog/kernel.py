@@ -13,15 +13,15 @@ from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Action
 
 Check = Literal["driver_log", "pcie_errors", "kernel", "programs"]
+# Whether a line makes a host unfit for work, is only reported, or ends earlier lines.
 Standing = Literal["unfit", "reported", "recovered"]
-"""Whether a line makes a host unfit for work, is only reported, or ends earlier lines."""
 
 ADDRESS = "[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}[.][0-7]"
+# Pattern of the beginning of a driver's line about a device: longer than the 15 characters that a program's name may
+# have.
 DEVICE = f"[a-z0-9_-]+ {ADDRESS}"
-"""Pattern of the beginning of a driver's line about a device: longer than the 15 characters that a program's name may
-have."""
+# The beginning of each line of NVIDIA's driver.
 NVIDIA = "NVRM: "
-"""The beginning of each line of NVIDIA's driver."""
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

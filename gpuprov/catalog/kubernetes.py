@@ -17,11 +17,11 @@ SUMMARY = "allocatable.yaml"
 HAMI_VALUES = "hami-values.yaml"
 GPUSHARE_VALUES = "gpushare-values.yaml"
 DRA_VALUES = "dra-driver-values.yaml"
+# Every file that can be rendered; files that a spec does not request are removed.
 FILES = (
     *(DEVICE_PLUGIN, PLUGIN_VALUES, OPERATOR_VALUES, MIG_CONFIG, RUNTIME_CLASS, NODE_LABELS, SUMMARY),
     *(HAMI_VALUES, GPUSHARE_VALUES, DRA_VALUES),
 )
-"""Every file that can be rendered; files that a spec does not request are removed."""
 PLUGIN_CONFIG, MIG_LABEL, MPS_CAPABLE = (
     "nvidia.com/device-plugin.config",
     "nvidia.com/mig.config",
@@ -29,8 +29,8 @@ PLUGIN_CONFIG, MIG_LABEL, MPS_CAPABLE = (
 )
 HAMI_NODE, GPUSHARE_NODE, GPU_PRESENT = "gpu", "gpushare", "nvidia.com/gpu.present"
 DRA_DRIVER = "gpu.nvidia.com"
+# Name of the layout of `mig` in the MIG manager's ConfigMap.
 LAYOUT = "gpuprov"
-"""Name of the layout of `mig` in the MIG manager's ConfigMap."""
 MIN_REPLICAS = 2
 
 

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from gpuprov.catalog.reader import Fact, File, load
 
+# In a text: a name, of which a program prints one in its place.
 _ANY = "*"
-"""In a text: a name, of which a program prints one in its place."""
 _NAME = r"(\S{1,200}?)"
+# The first of the characters that are written without blanks between words.
 _IDEOGRAPHS = "\u2e80"
-"""The first of the characters that are written without blanks between words."""
 _WORD = re.compile(r"[a-z0-9_]+")
 
 

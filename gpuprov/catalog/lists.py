@@ -15,10 +15,11 @@ _OWN = 5
 
 
 class Error(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An error of a list. `means` and `fix`: of this one, where those of the list do not say enough."""
+    """An error of a list."""
 
     name: str
     text: str = ""
+    # `means` and `fix`: of this one, where those of the list do not say enough.
     means: str = ""
     fix: str = ""
 
@@ -33,7 +34,7 @@ class Narrowed(NamedTuple):
 
 class ErrorList(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Errors of one kind that a program (`errors_of`) has. Other programs print short texts, too: these count beside
-    one of `words`. `fallbacks`: as those of a symptom."""
+    one of `words`."""
 
     key: str
     errors_of: str
@@ -41,6 +42,7 @@ class ErrorList(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     check: str
     fix: str
     errors: tuple[Error, ...]
+    # As those of a symptom.
     fallbacks: tuple[str, ...] = ()
     words: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()

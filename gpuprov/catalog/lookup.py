@@ -72,8 +72,8 @@ def find_sxid(text: str) -> int:
     return number if describe_sxid(number) else 0
 
 
+# Symptoms with the same few words in their messages ("not found") from which on these words tell nothing.
 MOST = 8
-"""Symptoms with the same few words in their messages ("not found") from which on these words tell nothing."""
 
 
 def find_symptom(words: str) -> list[Symptom]:

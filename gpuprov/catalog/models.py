@@ -8,8 +8,8 @@ from gpuprov.catalog.reader import BranchFact, Confidence, Fact, File, find_weak
 
 Flavour = Literal["open", "proprietary"]
 Architecture = Literal["Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell"]
+# GPU generations, the oldest first.
 ARCHITECTURES: tuple[Architecture, ...] = get_args(Architecture)
-"""GPU generations, the oldest first."""
 
 
 class Alias(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -16,19 +16,20 @@ CONTROL = "nvidia-cuda-mps-control"
 UNIT = "gpuprov-mps@.service"
 UNITS = "gpuprov-mps@*.service"
 STATE = daemon.STATE
+# Folder of NAME.env of each running daemon, the environment of its clients.
 RUNTIME = "/run/gpuprov/mps"
-"""Folder of NAME.env of each running daemon, the environment of its clients."""
 # https://docs.nvidia.com/deploy/mps/appendix-environment-variables.html: the defaults of protocol 2, and of protocol 3
 # for root.
 PIPES = {"v2": "/tmp/nvidia-mps", "v3": "/run/nvidia-mps"}
 PIPE_BASE = "/run/nvidia-mps"
 LOGS = "/var/log/nvidia-mps"
+# The named server of protocol 3 that has the spec's limits.
 SERVER = "gpuprov"
-"""The named server of protocol 3 that has the spec's limits."""
 PROFILE = "/etc/profile.d/gpuprov-mps.sh"
+# Client priorities as the control program writes them.
 PRIORITIES = {"normal": "0", "below-normal": "1"}
-"""Client priorities as the control program writes them."""
 
+# The paths, under the keys of the program on hosts.
 PATHS = {
     "pipes": PIPES,
     "pipe_base": PIPE_BASE,
@@ -38,7 +39,6 @@ PATHS = {
     "server": SERVER,
     "priorities": PRIORITIES,
 }
-"""The paths, under the keys of the program on hosts."""
 
 Feature = Literal["v3", "static_partitions", "thread_percentage", "memory_limit"]
 

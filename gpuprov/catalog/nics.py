@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Action
 
+# In `clears`: every earlier line, except those that only a boot clears.
 ALL = "all"
-"""In `clears`: every earlier line, except those that only a boot clears."""
 
 
 class NicLine(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,8 +9,8 @@ from gpuprov.catalog.reader import Fact, File, load
 POLICY = "/usr/local/lib/gpuprov/pcie/irqbalance.sh"
 BALANCER, BALANCER_PROGRAM = "irqbalance.service", "/usr/sbin/irqbalance"
 DROP_IN = "/etc/systemd/system/irqbalance.service.d/90-gpuprov-pcie.conf"
+# The file that `rdma_topo write-grub-acs` writes by default.
 GRUB = "/etc/default/grub.d/config-acs.cfg"
-"""The file that `rdma_topo write-grub-acs` writes by default."""
 UNIT = "gpuprov-pcie.service"
 READ_REQUESTS = (128, 256, 512, 1024, 2048, 4096)
 # lspci's names of the bits of ACSCtl, from bit 0: https://github.com/pciutils/pciutils/blob/master/ls-ecaps.c
@@ -25,8 +25,8 @@ DOMAINS: dict[str, tuple[str, ...]] = {
     "translated": ("DMA", "DMA-FQ"),
     "strict": ("DMA",),
 }
+# Prefixes of the names of GPUs that share a module with a Grace CPU.
 ARM_GPUS = ("GH200", "GB200", "GB300")
-"""Prefixes of the names of GPUs that share a module with a Grace CPU."""
 
 
 class Iommu(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -18,17 +18,17 @@ from gpuprov.spec.problem import format_path
 Confidence = Literal["confirmed", "inferred", "unconfirmed"]
 
 T = TypeVar("T")
+# A mistake in the data: its place, the mistake, and what is allowed.
 Finding = tuple[tuple[str | int, ...], str, str]
-"""A mistake in the data: its place, the mistake, and what is allowed."""
 
 ROOM = "catalog"
+# Maximum number of parsed files kept: those of this version and of an earlier one.
 KEPT = 128
-"""Maximum number of parsed files kept: those of this version and of an earlier one."""
 _DATA = Path(__file__).parent / "data"
 _MARKS: Mapping[str, str] = {"confirmed": "", "inferred": "~", "unconfirmed": "?"}
 
+# Maximum number of listed mistakes per file.
 SHOWN = 5
-"""Maximum number of listed mistakes per file."""
 
 LEGEND = "~ inferred, ? unconfirmed"
 

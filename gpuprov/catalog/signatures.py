@@ -15,14 +15,15 @@ from gpuprov.catalog.lists import index_lists
 from gpuprov.catalog.nics import NicLine, find_nic_line, find_speakers, read_nics_file
 from gpuprov.catalog.symptoms import Symptom, list_symptoms
 
+# Text after a message that is the name of a row of nvidia-smi -q, meaning that the named error is absent, or only
+# counted.
 DENIED = re.compile(r"\w*\s*:\s*(not active|inactive|no|none|n/a|not supported|disabled|0|\d+ us)\s*\Z")
-"""Text after a message that is the name of a row of nvidia-smi -q, meaning that the named error is absent, or only
-counted."""
+# In a signature: any text without a blank; at its end, may be empty.
 ANY = "*"
-"""In a signature: any text without a blank; at its end, may be empty."""
 WORD = re.compile(r"[a-z0-9_]+")
+# The end of a signature that is followed by a number.
 _OPEN = "0x"
-"""The end of a signature that is followed by a number."""
+# Words in lines of every program: if possible, a signature is looked up by another of its words.
 _COMMON = frozenset(
     "address allocate another available cannot command connection container could couldn connect device devices "
     "disabled driver "
@@ -31,7 +32,6 @@ _COMMON = frozenset(
     "operation package permission possible process provider register running server service status support "
     "supported system this timeout unable unknown version without".split()
 )
-"""Words in lines of every program: if possible, a signature is looked up by another of its words."""
 
 
 class Signature(NamedTuple):
@@ -110,8 +110,8 @@ def index_by_code() -> dict[int, tuple[Symptom, ...]]:
     return holders
 
 
+# Number of messages above which a symptom is of a whole kind of them.
 MANY = 20
-"""Number of messages above which a symptom is of a whole kind of them."""
 Rank = tuple[bool, bool, bool, bool, int]
 
 

@@ -10,9 +10,9 @@ from gpuprov.catalog.drivers.any import build_pattern, group_patterns_by_family,
 from gpuprov.catalog.drivers.data import read_drivers_file
 from gpuprov.catalog.rdma.gpudirect import read_gpudirect_file
 
+# Parts of package sets that build modules, and belong to the distribution; of the last, `group_patterns_by_family` has
+# those that are NVIDIA's.
 TOOLS = ("compiler", "dkms", "kernel-headers", "support")
-"""Parts of package sets that build modules, and belong to the distribution; of the last, `group_patterns_by_family` has
-those that are NVIDIA's."""
 # A client of X, on which programs that are not NVIDIA's depend:
 # https://packages.debian.org/bookworm/libhwloc-plugins
 CLIENT = r"(lib|nvidia-lib)xnvctrl.*"

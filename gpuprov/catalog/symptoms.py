@@ -15,8 +15,8 @@ from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.catalog.xids import Xid, describe_sxid, find_action, find_investigation, find_resolution, read_xids_file
 from gpuprov.core.fill import fill
 
+# Key of the one symptom of all SXids.
 SXIDS = "nvswitch-sxid"
-"""Key of the one symptom of all SXids."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

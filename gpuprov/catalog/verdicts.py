@@ -30,11 +30,11 @@ from gpuprov.catalog.xids import (
 from gpuprov.core.fill import fill
 from gpuprov.host_code.kernel_lines import OF_A_PROGRAM
 
+# Whether a line makes the host unfit for work, is only reported, has no documented meaning, or ends earlier lines.
 Standing = Literal["unfit", "reported", "unknown", "recovered"]
-"""Whether a line makes the host unfit for work, is only reported, has no documented meaning, or ends earlier lines."""
 _OF_A_PROGRAM = re.compile(OF_A_PROGRAM)
+# Number of characters of a line that are judged.
 LONGEST = 4000
-"""Number of characters of a line that are judged."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,11 +8,11 @@ import msgspec
 
 from gpuprov.catalog.reader import Fact, File, load
 
+# Action that repairs a host: nothing, restart of a program, other software, GPU reset, host reboot; or the host has to
+# be drained and inspected, or the card returned.
 Action = Literal["none", "restart", "update", "reset", "reboot", "drain", "return"]
-"""Action that repairs a host: nothing, restart of a program, other software, GPU reset, host reboot; or the host has to
-be drained and inspected, or the card returned."""
+# Ordered from mild to severe.
 SEVERITY: tuple[Action, ...] = ("none", "restart", "update", "reset", "reboot", "drain", "return")
-"""Ordered from mild to severe."""
 
 
 # `NVRM: Xid (PCI:0000:9b:00): 79, ...`; drivers before 343 write `NVRM: Xid (0000:03:00): 13, ...`. In MIG mode the
@@ -20,8 +20,8 @@ SEVERITY: tuple[Action, ...] = ("none", "restart", "update", "reset", "reboot", 
 # https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/src/nvidia/src/kernel/gpu/rc/kernel_rc.c
 XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)(?: GPU-I:\d+)?(?: GPU-CI:\d+)?\): (\d{1,6})(?:, (.*))?")
 SXID = re.compile(r"(nvidia-nvswitch\d+): SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6}), (.*)")
+# The Xid by which the driver logs what a GPU needs.
 RECOVERY = 154
-"""The Xid by which the driver logs what a GPU needs."""
 
 
 class Resolution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,10 +35,11 @@ class Resolution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Investigation(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where NVIDIA looks for a cause; `elsewhere`: at the other end of the link, or at another error."""
+    """Where NVIDIA looks for a cause."""
 
     key: str
     words: str
+    # At the other end of the link, or at another error.
     elsewhere: bool = False
 
 
@@ -144,8 +145,8 @@ def find_resolution(key: str) -> Resolution | None:
     return next((entry for entry in read_xids_file().resolutions if entry.key == key), None)
 
 
+# Xids whose lines contain their action.
 NVLINK5 = range(144, 151)
-"""Xids whose lines contain their action."""
 _LINE = re.compile(
     r"\b([A-Z]+[A-Z0-9_]*)\s+(?:Fatal|Nonfatal)\b[^(]{0,80}\((0x[0-9a-f]{1,8})\b(?:[\s,]+(0x[0-9a-f]{1,8})\b)?",
     re.IGNORECASE,

@@ -11,8 +11,8 @@ from gpuprov.host_code.kept_files import Request
 from gpuprov.plan.host_code import run_on_hosts
 from gpuprov.spec.model import RawHost
 
+# Seconds for one host: packages that apt has not kept are downloaded once more.
 LIMIT = 600.0
-"""Seconds for one host: packages that apt has not kept are downloaded once more."""
 
 
 class CheckpointsAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

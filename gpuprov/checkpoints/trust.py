@@ -11,10 +11,10 @@ from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Path, format_path
 from gpuprov.spec.repository import FILES
 
+# Fields that name a file of the machine that runs gpuprov, or another host.
 BEYOND = frozenset((*FILES, "token_file", "config_file", "build_host"))
-"""Fields that name a file of the machine that runs gpuprov, or another host."""
+# Policies that the inventory decides now, whatever it permitted then.
 POLICIES = ("reboot", "on_failure")
-"""Policies that the inventory decides now, whatever it permitted then."""
 
 
 def trusted(raw: RawHost, back: Back) -> Back | Refused:

@@ -32,12 +32,12 @@ _of_by = combine(
         help="Time between two looks, in seconds (10).",
     ),
 )
+# Add --by and the options that belong to it.
 scheduler = combine(_by("What schedules the hosts.", required=True), _of_by)
-"""Add --by and the options that belong to it."""
+# The same for a command that goes by the specs.
 other_scheduler = combine(
     _by("What schedules the hosts, where their specs have neither slurm nor kubernetes.", required=False), _of_by
 )
-"""The same for a command that goes by the specs."""
 
 
 @click.command(cls=Command, short_help="Drain hosts from their scheduler and wait until they are free.")

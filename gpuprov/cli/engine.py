@@ -19,6 +19,7 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 C = TypeVar("C", bound=Callable[..., Any])
 
 
+# Add --address and the other options for a Temporal server; the command receives them as `connection`.
 temporal = combine(
     click.option(
         "--address", default="", metavar="HOST:PORT", help="Address of the Temporal server ($TEMPORAL_ADDRESS)."
@@ -40,7 +41,6 @@ temporal = combine(
     ),
     take(Connection, "connection"),
 )
-"""Add --address and the other options for a Temporal server; the command receives them as `connection`."""
 
 
 def engine(command: C) -> C:

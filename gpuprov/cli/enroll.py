@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from gpuprov.spec.model import RawHost
 
 
+# Hosts at a time without --forks.
 AT_A_TIME = 64
-"""Hosts at a time without --forks."""
 
 
 def _check_wait(_context: click.Context, _parameter: click.Parameter, value: int | None) -> int | None:

@@ -9,8 +9,8 @@ from typing import TypeVar
 from gpuprov.cli.options import InventoryOptions, raw_hosts
 
 T = TypeVar("T")
+# Words that are an inventory also where there is no such file, which is then the error.
 INVENTORY = re.compile(r"[,/]|\.(ya?ml|ini|json|toml|py|sh)\Z")
-"""Words that are an inventory also where there is no such file, which is then the error."""
 
 
 def former_order(host: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:

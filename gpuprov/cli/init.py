@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from gpuprov.init import Draft
 
 YES = click.Choice(["yes", "no"])
+# Those that a recipe leaves open.
 WITH_RECIPE = {"hosts", "user", "reboot"}
-"""Those that a recipe leaves open."""
 READ = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 

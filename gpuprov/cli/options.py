@@ -75,6 +75,8 @@ def common(command: C) -> C:
     return shared("--debug", is_flag=True, help="Show tracebacks.")(command)
 
 
+# Add the options for reading an inventory: vault and cache options, and the common ones; the command receives them,
+# and those of `reaching`, as `inventory`.
 reading = combine(
     vault,
     extra_vars("Override variables: NAME=VALUE, YAML, JSON or @FILE; `gpuprov` is merged over each host's."),
@@ -82,9 +84,8 @@ reading = combine(
     common,
     take(InventoryOptions, "inventory"),
 )
-"""Add the options for reading an inventory: vault and cache options, and the common ones; the command receives them,
-and those of `reaching`, as `inventory`."""
 
+# Add INVENTORY..., --limit, and what `reading` adds.
 inventory = combine(
     click.argument("sources", metavar="[INVENTORY]...", nargs=-1, shell_complete=complete.files),
     inventories("inventories", "An inventory, as with Ansible; the same as the argument."),
@@ -97,13 +98,13 @@ inventory = combine(
     ),
     reading,
 )
-"""Add INVENTORY..., --limit, and what `reading` adds."""
 
 
+# --json: the result as JSON on standard output.
 json_flag = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-"""--json: the result as JSON on standard output."""
 
 
+# --break-lock: locks to take over, by their ids. Without an id it breaks none, and the message gives the id.
 break_lock = click.option(
     "--break-lock",
     metavar="ID",
@@ -112,9 +113,9 @@ break_lock = click.option(
     flag_value="",
     help="Take over the lock with this id (the message of a locked host names it) from a run that is gone for good.",
 )
-"""--break-lock: locks to take over, by their ids. Without an id it breaks none, and the message gives the id."""
 
 
+# Add --junit, --html and --prometheus: a report as files, too; the command receives them as `files`.
 report_files = combine(
     click.option("--junit", type=Written(), help="Write JUnit XML to this file."),
     click.option("--html", type=Written(), help="Write one self-contained HTML page to this file."),
@@ -123,9 +124,9 @@ report_files = combine(
     ),
     take(ReportFiles, "files"),
 )
-"""Add --junit, --html and --prometheus: a report as files, too; the command receives them as `files`."""
 
 
+# --timeout: the limit of an act. An unresponsive host is given up long before it.
 act_limit = click.option(
     "--timeout",
     metavar="SECONDS",
@@ -134,9 +135,9 @@ act_limit = click.option(
     show_default=True,
     help="Time limit of one act on a host; a host that is silent for two minutes is given up earlier.",
 )
-"""--timeout: the limit of an act. An unresponsive host is given up long before it."""
 
 
+# --from: records of hosts; the command receives their paths as `records`.
 recorded = click.option(
     "--from",
     "records",
@@ -146,9 +147,9 @@ recorded = click.option(
     help="Judge this record instead of the host: bug report of NVIDIA, sosreport, must-gather, capture, kernel log, "
     "nvidia-smi -q (also -x), nvidia-smi nvlink, ibstat, lspci -nn or -vv, or a folder of them.",
 )
-"""--from: records of hosts; the command receives their paths as `records`."""
 
 
+# --timeout: the limit of reading one host.
 read_limit = click.option(
     "--timeout",
     metavar="SECONDS",
@@ -157,9 +158,9 @@ read_limit = click.option(
     show_default=True,
     help="Time limit of reading one host.",
 )
-"""--timeout: the limit of reading one host."""
 
 
+# --gpu: a model of the catalogue.
 gpu = click.option(
     "--gpu",
     required=True,
@@ -167,18 +168,18 @@ gpu = click.option(
     shell_complete=complete.models,
     help="A model listed by gpuprov catalog gpus, or a PCI id.",
 )
-"""--gpu: a model of the catalogue."""
 
 
+# --only: narrow to some capabilities.
 capabilities = click.option(
     "--only",
     metavar="NAME,...",
     shell_complete=complete.capabilities,
     help="Only these capabilities, e.g. nouveau,nvidia_driver.",
 )
-"""--only: narrow to some capabilities."""
 
 
+# Add --forks, --user and --ask-become-pass, for commands that connect to hosts.
 reaching = combine(
     shared(
         "-f",
@@ -195,7 +196,6 @@ reaching = combine(
         help="Ask for the sudo password, used where the inventory has none.",
     ),
 )
-"""Add --forks, --user and --ask-become-pass, for commands that connect to hosts."""
 
 
 def reaches_nobody(why: str, inventory: InventoryOptions) -> None:

@@ -8,6 +8,7 @@ _ONLY = "--only NAME,... chooses capabilities"
 _JSON = "--json prints JSON"
 _CHECK = "gpuprov check says whether an inventory is valid"
 _FACTS = "gpuprov export writes what hosts are now, gpuprov show HOST what is known of one"
+# Commands of other tools, and what does the same here.
 OTHER_COMMANDS = {
     "help": "gpuprov --help, or gpuprov COMMAND --help",
     "version": "gpuprov --version",
@@ -21,17 +22,16 @@ OTHER_COMMANDS = {
         ("destroy", "uninstall", "remove"), "nvidia_absent: {} in a spec, and gpuprov apply, removes NVIDIA's software"
     ),
 }
-"""Commands of other tools, and what does the same here."""
 _LIMIT = "--limit PATTERN chooses hosts"
 _YES = "-y answers its question"
 
+# The parameter that a command must have for the advice, and the advice, by option.
 MEANT: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("--tags", "--skip-tags", "--capability", "--capabilities", "--role", "--roles"), ("only", _ONLY)),
     **dict.fromkeys(("--format", "--output", "--output-format"), ("as_json", _JSON)),
     **dict.fromkeys(("--host", "--hosts", "--node", "--nodes", "--target", "--targets"), ("limit", _LIMIT)),
     **dict.fromkeys(("--auto-approve", "--assume-yes", "--non-interactive", "--no-input"), ("yes", _YES)),
 }
-"""The parameter that a command must have for the advice, and the advice, by option."""
 DRY = ("--dry-run", "--check", "--diff", "--noop", "--no-op", "--what-if", "--simulate")
 
 

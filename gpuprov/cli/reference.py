@@ -46,12 +46,12 @@ def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **
     return 0
 
 
+# Files for Prometheus and Grafana, by what `gpuprov catalog` calls them.
 MONITORING = {"alerts": "alerts.yaml", "dashboard": "dashboard.json"}
-"""Files for Prometheus and Grafana, by what `gpuprov catalog` calls them."""
 
 
+# Generic only from click 8.2 on.
 _CHOICE: Any = click.Choice
-"""Generic only from click 8.2 on."""
 
 
 class Tables(_CHOICE):  # type: ignore[misc]
@@ -95,10 +95,11 @@ def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
     return specs.show_catalog(table, word, as_json=as_json)
 
 
+# Files that have a schema of their own: options of `gpuprov schema`.
 FILES = ("fleet", "job", "result", "beat", "fold")
-"""Files that have a schema of their own: options of `gpuprov schema`."""
 
 
+# Commands whose --json is the one document, and its type; the key `verb` says which it is.
 VERBS = {
     "verify": "gpuprov.report.as_json.Verified",
     "plan": "gpuprov.plan.document.Planned",
@@ -109,7 +110,7 @@ VERBS = {
     "drift": "gpuprov.drift.document.Drift",
     "accept": "gpuprov.accept.document.Accepted",
 }
-"""Commands whose --json is the one document, and its type; the key `verb` says which it is."""
+# Commands whose --json is a document of its own, and its type.
 DOCUMENTS = {
     "check": "gpuprov.report.check.Check",
     "topology": "gpuprov.hardware.topology.document.Topology",
@@ -119,9 +120,8 @@ DOCUMENTS = {
     "bake": "gpuprov.bake.model.BakedDocument",
     "rollout-status": "gpuprov.rollout.status.Status",
 }
-"""Commands whose --json is a document of its own, and its type."""
+# Commands that print the document of another.
 SAME = {"rollback": "apply", "undrain": "drain"}
-"""Commands that print the document of another."""
 
 
 def document_schema(command: str) -> str:

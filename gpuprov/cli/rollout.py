@@ -35,8 +35,8 @@ def known(command: C) -> C:
     return click.argument("rollout", metavar="[ID]", required=False, default="")(engine.engine(options.common(command)))
 
 
+# --why: the reason, for people who look at it later.
 why = click.option("--why", default="", metavar="TEXT", help="The reason, for whoever looks at it later.")
-"""--why: the reason, for people who look at it later."""
 
 
 @rollout.command(short_help="Start a roll-out and carry it out.")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from gpuprov.plan.read import Reading
     from gpuprov.plan.saved import Saved
 
+# Options that define what is applied: the plan has set them.
 DEFINING = ("limit", "inventories", "extra_vars", "user"), ("only", "full", "prune", "reboot")
-"""Options that define what is applied: the plan has set them."""
 
 
 def write(

@@ -22,12 +22,12 @@ PURPOSES = {
 }
 
 EVERYDAY = next(iter(PURPOSES))
+# Commands by their names before 0.1.0, which work for one more release.
 RENAMED = {name: f"fleet {name}" for name in ("freeze", "slice", "work", "fold", "worker")}
-"""Commands by their names before 0.1.0, which work for one more release."""
+# Commands that change nothing on hosts.
 READING = {"check", "plan", "verify", "health", "drift", "diff", "show", "export", "topology", "capture"}
-"""Commands that change nothing on hosts."""
+# Ends of files that are an inventory, and no host's name.
 INVENTORIES = (".yaml", ".yml", ".ini", ".json", ".toml")
-"""Ends of files that are an inventory, and no host's name."""
 READ = ("sources", "inventories", "vault_password_files", "fleet", "records")
 
 

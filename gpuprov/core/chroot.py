@@ -2,11 +2,13 @@
 
 import os
 
+# Ansible's name of the connection to an image: plugins/connection.
 CONNECTION = "gpuprov_chroot"
-"""Ansible's name of the connection to an image: plugins/connection."""
+# Folder in the image, on a file system that ends with the run.
 PLACE = "/run/gpuprov-bake"
-"""Folder in the image, on a file system that ends with the run."""
 PATH = f"{PLACE}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Environment of programs in the image. SYSTEMD_OFFLINE: units are enabled as files, and never started. XDG_CACHE_HOME:
+# what they keep for later does not stay in the image.
 FIXED = {
     "PATH": PATH,
     "HOME": "/root",
@@ -16,8 +18,6 @@ FIXED = {
     "SYSTEMD_OFFLINE": "1",
     "XDG_CACHE_HOME": f"{PLACE}/cache",
 }
-"""Environment of programs in the image. SYSTEMD_OFFLINE: units are enabled as files, and never started. XDG_CACHE_HOME:
-what they keep for later does not stay in the image."""
 PASSED = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy")
 
 

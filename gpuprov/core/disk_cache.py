@@ -6,8 +6,8 @@ import os
 import stat
 from pathlib import Path
 
+# Maximum number of files per room, where the room names no other; the oldest are deleted.
 KEPT = 32
-"""Maximum number of files per room, where the room names no other; the oldest are deleted."""
 
 
 def folder(room: str) -> Path:

@@ -9,8 +9,8 @@ from gpuprov.core import disk_cache
 from gpuprov.core.safe_parse import Unreadable, parse_typed_json
 
 ROOM = "durations"
+# Seconds below which no duration is shown.
 LEAST = 5.0
-"""Seconds below which no duration is shown."""
 
 
 class Took(msgspec.Struct, frozen=True):

@@ -16,10 +16,10 @@ NOISE = (
     "its startup files (.bashrc, .profile, /etc/profile.d) print nothing where there is no terminal"
 )
 _MISSING = re.compile(r"\s*Missing (\w+) password\s*")
+# Messages of ssh about a closed connection, and Ansible's prefix: they give no reason.
 CLOSED = re.compile(
     r"(?:Failed to connect to the host via ssh: )?(?:Shared c|C)onnection to \S+ closed(?: by remote host)?\.?\s*"
 )
-"""Messages of ssh about a closed connection, and Ansible's prefix: they give no reason."""
 
 
 def by_signal(status: object) -> str:

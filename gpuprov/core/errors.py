@@ -15,11 +15,12 @@ EXIT_CODES: dict[int, str] = {
 }
 
 Code = Literal[0, 1, 2, 3, 4, 5, 130]
+# The outcome of a command on one host, or on all. unusable: the host cannot be rehearsed. nothing asked: no check asks
+# anything of it, which says nothing of the others, and proves nothing where it is so on all.
 Outcome = Literal[
     "interrupted", "failed", "unreachable", "locked", "unusable", "differs", "not proven", "ok", "nothing asked"
 ]
-"""The outcome of a command on one host, or on all. unusable: the host cannot be rehearsed. nothing asked: no check asks
-anything of it, which says nothing of the others, and proves nothing where it is so on all."""
+# The exit code of each outcome; of several outcomes the first one here is that of all.
 CODES: dict[Outcome, Code] = {
     "interrupted": 130,
     "failed": 3,
@@ -31,7 +32,6 @@ CODES: dict[Outcome, Code] = {
     "ok": 0,
     "nothing asked": 1,
 }
-"""The exit code of each outcome; of several outcomes the first one here is that of all."""
 # EX_SOFTWARE, sysexits(3). Python's own status for an exception is 1, which means that a host differs.
 BROKEN = 70
 DEFECT = "a defect of gpuprov, not of the host"

@@ -18,15 +18,16 @@ _NAME = (
 )
 _VALUE = r"""(?P<quote>["'])(?P<quoted>(?:[^"'\\\n]|\\.)+)(?P=quote)|(?P<bare>[^\s,;}\]"']+)"""
 _NAMED = re.compile(rf"""(?i)(?P<head>(?<![A-Za-z0-9_.-])(?P<name>{_NAME})["']?[ \t]*[:=][ \t]*)(?:{_VALUE})""")
+# A variable of the environment, or a key file of munge or Slurm with its content. A path is no secret.
 _VARIABLE = re.compile(
     rf"""(?P<head>(?<![A-Za-z0-9_])(?P<name>(?!PUB)[A-Z](?:[A-Z0-9]|_(?!PUB)){{0,60}}_(?:KEY|PASS|PWD|JWT)|(?i:[a-z0-9_.-]{{0,40}}"""
     rf"""(?:munge|jwt|slurm)[a-z0-9_.-]{{0,40}}key))["']?[ \t]*[:=][ \t]*)(?![/~$])(?:{_VALUE})"""
 )
-"""A variable of the environment, or a key file of munge or Slurm with its content. A path is no secret."""
+# `--proxy-password VALUE`, in a command.
 _OPTION = re.compile(rf"""(?i)(?P<head>(?<!\S)--(?P<name>{_NAME})[ \t]+)(?!-)(?:{_VALUE})""")
-"""`--proxy-password VALUE`, in a command."""
 _HARMLESS = re.compile(r"(?i)(?:[0-9.]{1,9}|true|false|yes|no|on|off|none|null|amd64|arm64|\*+)\Z")
 _PLACE = re.compile(r"(?i).*(?:file|path|dir|stdin)\Z")
+# Tokens with a prefix that identifies their service: the alphabet, and a minimum length below that of any token.
 _FORMATS = (
     r"(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}(?![A-Za-z0-9])",  # AWS, Alibaba Cloud
     r"gh[pousr]_[A-Za-z0-9]{30,}",  # GitHub
@@ -41,18 +42,17 @@ _FORMATS = (
     r"AIza[A-Za-z0-9_-]{35}",  # Google
     r"grub\.pbkdf2\.sha512\.[0-9]{1,9}\.[0-9A-Fa-f.]{20,}",  # GRUB, which prints a hash
 )
-"""Tokens with a prefix that identifies their service: the alphabet, and a minimum length below that of any token."""
+# Commands that take a password as an option of one letter.
 _LOGIN = r"""(\b(?:(?:docker|podman|nerdctl|buildah|skopeo|oras)[ \t]+login\b[^\n;|&]{0,200}?|sshpass)[ \t]-p[ \t=]?)(?!["']?\*)"""
-"""Commands that take a password as an option of one letter."""
 _USER_OPTION = (
     r"""(\b(?:curl\b[^\n;|&]{0,200}?[ \t](?:-[uU]|--user|--proxy-user)[ \t=]?["']?[^\s:"']{1,100}:"""
     r"""|ipmitool\b[^\n;|&]{0,200}?[ \t]-P[ \t]?["']?))(?!\*)"""
 )
+# An entry of ~/.netrc, or of /etc/apt/auth.conf, also over several lines.
 _NETRC = (
     r"(?i)(\b(?:machine\s{1,9}\S{1,200}|default)(?:\s{1,9}(?:login|account)\s{1,9}\S{1,200}){0,2}\s{1,9}password\s{1,9}"
     r"|^[ \t]*password[ \t]{1,9}(?=\S+[ \t]*$))(?!\*)"
 )
-"""An entry of ~/.netrc, or of /etc/apt/auth.conf, also over several lines."""
 # A credential of munge: https://github.com/dun/munge/wiki/Installation-Guide
 _MUNGE = r"(\bMUNGE:)[A-Za-z0-9+/=]{16,}:?"
 # A symmetric key in a JSON Web Key Set: https://www.rfc-editor.org/rfc/rfc7518#section-6.4

@@ -27,25 +27,24 @@ _HIDDEN = re.compile(
 # https://github.com/actions/runner/blob/main/src/Runner.Common/ActionCommand.cs,
 # https://www.jetbrains.com/help/teamcity/service-messages.html
 _ORDER = re.compile(r"#(?=#(?:vso|teamcity)?\[)|^(?P<before>[^\S\n]*):(?=:[A-Za-z-]+(?: [^\n]*)?::)", re.MULTILINE)
+# All styles that gpuprov sends to a terminal; styles in external text are not passed on.
 BOLD, FAINT, RED, GREEN, YELLOW, MAGENTA, CYAN = "1", "2", "31", "32", "33", "35", "36"
-"""All styles that gpuprov sends to a terminal; styles in external text are not passed on."""
 _COLOUR = re.compile(f"(\x1b\\[(?:0|{'|'.join((BOLD, FAINT, RED, GREEN, YELLOW, MAGENTA, CYAN))})m)")
 MASK = "********"
+# Minimum length of a secret that is masked anywhere; a shorter one is masked only as a whole value.
 SHORTEST = 6
-"""Minimum length of a secret that is masked anywhere; a shorter one is masked only as a whole value."""
+# User name and password in a URL, up to the last @ before the path; also a password with an unescaped slash, and a URL
+# that was taken for a path, which then has one slash.
 _LOGIN = re.compile(
     r"(?:(?<=://)|(?<=https:/)|(?<=http:/))(?![/])(?!\*\*\*|\[)(?:[^/\s\"'<>]+@|"
     r"[^/\s\"'<>@:\[\]\\]{1,200}:(?![0-9]{1,5}(?:[/\s\"']|\Z))[^\s\"'<>@]{0,200}@)"
 )
-"""User name and password in a URL, up to the last @ before the path; also a password with an unescaped slash, and a URL
-that was taken for a path, which then has one slash."""
+# The same before a host without a scheme, USER:PASSWORD@HOST, outside of URLs; not an image's tag before its digest.
 _BARE_LOGIN = re.compile(
     r"[a-z][a-z0-9+.-]{1,20}://\S*|(?P<login>(?<![\w@/.%+-])(?!(?:mailto|sips?|xmpp|acct|from|to|by):)"
     r"[a-z_][\w.%+-]{0,63}:[^\s/\"'<>,;(){}\[\]]{1,100})@(?!sha[0-9]{3}:)(?=\[[0-9a-f:]|[a-z0-9])",
     re.IGNORECASE | re.ASCII,
 )
-"""The same before a host without a scheme, USER:PASSWORD@HOST, outside of URLs; not an image's tag before its
-digest."""
 _secrets: set[str] = set()
 _begins: dict[str, list[str]] = {}
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from gpuprov.core.sanitize import cleaned, hides
 
+# Ansible's YAML tag for data that is no template: for one string, or for everything below.
 TAG = "!unsafe"
-"""Ansible's YAML tag for data that is no template: for one string, or for everything below."""
+# The same in JSON, as `ansible-inventory --list` writes it.
 JSON_KEY = "__ansible_unsafe"
-"""The same in JSON, as `ansible-inventory --list` writes it."""
 _LIVE = re.compile(r"\{[{%#]|#jinja2:")
 _MAGIC = "__ansible_"
 

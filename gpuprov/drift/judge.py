@@ -19,15 +19,15 @@ from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.unmanaged import find_unmanaged
 from gpuprov.verify.verify import NextBoot, next_boot, verdict
 
+# Probes beside those that the checks need.
 PROBES: tuple[Probe[Any], ...] = (
     *(house.RECEIPT, house.MARKER, house.BOOT),
     *(history.HISTORY, READINGS, contents.CONTENTS),
 )
-"""Probes beside those that the checks need."""
+# A version of a driver or a release of a kernel, in the actual value of a check.
 VERSION = re.compile(r"\d{1,9}(?:\.\d{1,9})+(?:-\d[\w.]*(?:-[a-z]\w*)?)?")
-"""A version of a driver or a release of a kernel, in the actual value of a check."""
+# Number of commands that are named for one difference: the latest.
 CLOSE = 3
-"""Number of commands that are named for one difference: the latest."""
 
 
 def judge(

@@ -8,13 +8,12 @@ from gpuprov.core.errors import Outcome
 from gpuprov.report.document import HostDocument
 from gpuprov.verify.unmanaged import Unmanaged
 
+# drifted: the host differs from what was applied, though the spec is the same. spec changed: what differs, or would be
+# applied again, belongs to capabilities whose spec changed. unknown: nothing differs, but not everything could be read.
 State = Literal["as applied", "drifted", "spec changed", "never applied", "unknown", "unreachable"]
-"""drifted: the host differs from what was applied, though the spec is the same. spec changed: what differs, or would be
-applied again, belongs to capabilities whose spec changed. unknown: nothing differs, but not everything could be read.
-"""
 
+# The worst first.
 ORDER: tuple[State, ...] = ("unreachable", "drifted", "unknown", "never applied", "spec changed", "as applied")
-"""The worst first."""
 OUTCOMES: dict[State, Outcome] = {
     "unreachable": "unreachable",
     "drifted": "differs",

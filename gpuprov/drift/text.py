@@ -18,8 +18,8 @@ WORDS: dict[State, str] = {
     "spec changed": "as applied, but the spec has changed since",
     "as applied": "as applied",
 }
+# Number of packages of a command that are named.
 MOST = 4
-"""Number of packages of a command that are named."""
 
 
 def as_text(hosts: Sequence[HostDrift], *, width: int = 100) -> str:

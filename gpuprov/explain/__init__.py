@@ -27,8 +27,8 @@ from gpuprov.explain.versions import explain_version
 from gpuprov.facts.captures import Record
 from gpuprov.facts.captures.outputs import CUT
 
+# Characters of an unknown text that are repeated.
 LONGEST = 500
-"""Characters of an unknown text that are repeated."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,17 +143,17 @@ def _answers(seen: list[Seen], where: str = "") -> list[Explanation]:
     ]
 
 
+# Caveat for a cause that no source documents.
 CERTAINTY: dict[Confidence, str] = {
     "confirmed": "",
     "inferred": "inferred: the sources show the message; that this is its cause is concluded from them, and they do "
     "not all say it",
     "unconfirmed": "unconfirmed: no source says that this is the cause",
 }
-"""Caveat for a cause that no source documents."""
 
 
+# Caveat for a message that no row has.
 BY_PART = "by the part of the program that printed it: gpuprov does not know this message, but what this part fails of"
-"""Caveat for a message that no row has."""
 
 
 def all_checks() -> list[Check]:

@@ -11,16 +11,16 @@ from gpuprov.catalog.kernel import kernel_file
 from gpuprov.catalog.signatures import list_choosing_words
 from gpuprov.explain.plain import is_plain, read_plain
 
+# Bytes examined together.
 BLOCK = 16 << 10
-"""Bytes examined together."""
+# Maximum number of characters searched in a line.
 LONGEST_LINE = 4000
-"""Maximum number of characters searched in a line."""
+# Lines before and after one that may hold a message: the message may continue in them, or name a device in them.
 AROUND = 40
-"""Lines before and after one that may hold a message: the message may continue in them, or name a device in them."""
+# Maps each byte to a lower-case part of a word, or to a blank.
 _TO_WORDS = bytes(ord(chr(i).lower()) if (chr(i).isalnum() and i < 128) or chr(i) == "_" else 32 for i in range(256))
-"""Maps each byte to a lower-case part of a word, or to a blank."""
+# Words of the lines that show which PCI addresses are GPUs'.
 OF_A_GPU = frozenset({b"nvidia", b"nvrm", b"10de"})
-"""Words of the lines that show which PCI addresses are GPUs'."""
 
 
 _ALONE: tuple[frozenset[bytes], ...] = (frozenset(),)

@@ -6,15 +6,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+# The end of a line of a start script, printed apart from its beginning: `   ...done.`
 _RESULT = re.compile(r"\s+\.\.\.\s*(done|fail)")
-"""The end of a line of a start script, printed apart from its beginning: `   ...done.`"""
 _UNMET = "The following packages have unmet dependencies"
 _OF_UNMET = re.compile(r"\s|E: Unable to correct problems")
+# Maximum number of lines of one list in apt's output.
 _MOST = 40
-"""Maximum number of lines of one list in apt's output."""
 _ADDRESS = r"((?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])"
+# The first line of a device in the output of lspci.
 _DEVICE = re.compile(rf"{_ADDRESS} ", re.IGNORECASE)
-"""The first line of a device in the output of lspci."""
 _ANY_ADDRESS = re.compile(_ADDRESS, re.IGNORECASE)
 _DRIVER = re.compile(r"\s+Kernel driver in use:")
 _OF_NVIDIA = re.compile(r"nvidia|10de:", re.IGNORECASE)
@@ -25,8 +25,8 @@ _GPU = re.compile(rf"(?:\bnvidia |NVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?|^)
 # ibstat writes `SM lid: 0` and `Link layer: Ethernet`, ibv_devinfo `sm_lid: 0` and `link_layer: Ethernet`.
 _LID = re.compile(r"\s*sm.?lid:", re.IGNORECASE)
 _LAYER = re.compile(r"\s*link.layer:\s*(\w+)", re.IGNORECASE)
+# Lines of a port in the output of ibstat and ibv_devinfo from the LID of the subnet manager to the link layer.
 _PORT = 12
-"""Lines of a port in the output of ibstat and ibv_devinfo from the LID of the subnet manager to the link layer."""
 
 
 def statements(lines: Iterable[str]) -> Iterator[str]:

@@ -23,14 +23,14 @@ from gpuprov.facts.probes.kernel.kernel_log import FIRST, KernelLog, Line
 from gpuprov.facts.probes.kernel.stamps import read_stamp
 from gpuprov.host_code.kernel_lines import OF_A_PROGRAM, STAMP, join_messages
 
+# A line of the kernel whose text was chosen by the user of a program.
 _OF_A_PROGRAM = re.compile(STAMP + OF_A_PROGRAM)
-"""A line of the kernel whose text was chosen by the user of a program."""
+# The year of stamps without one: only the time between lines matters.
 _LEAP_YEAR = 2000
-"""The year of stamps without one: only the time between lines matters."""
+# Maximum number of lines kept until the end of a log, to know whether their device is a GPU.
 _MOST_PENDING = 10_000
-"""Maximum number of lines kept until the end of a log, to know whether their device is a GPU."""
+# What a line may say of its host, the gravest first.
 _STANDINGS: tuple[Standing, ...] = ("unfit", "unknown", "reported", "recovered")
-"""What a line may say of its host, the gravest first."""
 _LIGHTEST = len(_STANDINGS) * len(SEVERITY)
 
 Rank = tuple[bool, int, Specificity]

@@ -8,28 +8,28 @@ from gpuprov.catalog.context import fold
 from gpuprov.catalog.languages import list_foreign_words, translate
 from gpuprov.catalog.signatures import find_held
 
+# Colours and links of a terminal, also as other programs print them: with the name of the first character, or without
+# it.
 _ESCAPE = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\\033|\\e|\^\[|#033)(?:\[[0-9;:?]*[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\))|\x1b[()][AB0]"
     r"|\[(?:[0-9]|[349][0-7]|39|49|[0-9]{1,2}(?:;[0-9]{1,3}){1,4})m",
     re.IGNORECASE,
 )
-"""Colours and links of a terminal, also as other programs print them: with the name of the first character, or without
-it."""
 _CODE = re.compile(r"\\u([0-9a-f]{4})", re.IGNORECASE)
+# A new line or a tab within quotes; not the beginning of a name in a Windows path: `Files\nvidia`.
 _BREAK = re.compile(r"\\(?:r\\n|n(?!v)|t)")
-"""A new line or a tab within quotes; not the beginning of a name in a Windows path: `Files\\nvidia`."""
 _ENTITY = re.compile(r"&(quot|lt|gt|amp|apos|nbsp|#([0-9]{1,5})|#x([0-9a-f]{1,4}));", re.IGNORECASE)
 _ENTITIES = {"quot": '"', "lt": "<", "gt": ">", "amp": "&", "apos": "'", "nbsp": " "}
+# Characters that are not seen, and those that stand for a hyphen, an apostrophe, a colon or a blank.
 _MARKS = str.maketrans(
     dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad")
     | dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2212", "-")
     | {"\u2018": "'", "\u2019": "'", "\uff1a": ": ", "\u00a0": " "}
 )
-"""Characters that are not seen, and those that stand for a hyphen, an apostrophe, a colon or a blank."""
+# A block without any of them, all in ASCII and in English, is plain.
 _SIGNS = (b"\x1b", b"\\", b"^[[", b"#033[", b"[0m", b"&quot;", b"&#", b"&lt;", b"&gt;", b"&amp;")
-"""A block without any of them, all in ASCII and in English, is plain."""
+# Characters of a line that a terminal may have broken, at the least; lines of a message that it broke, at most.
 _LEAST, _MOST = 50, 12
-"""Characters of a line that a terminal may have broken, at the least; lines of a message that it broke, at most."""
 
 
 @cache

@@ -31,8 +31,8 @@ class Captured(msgspec.Struct, frozen=True):
     again: tuple[str, ...] = ()
 
 
+# Contents of a host's page (`gpuprov show --html`) beside results of checks.
 OF_THE_PAGE: tuple[Probe[Any], ...] = (IDENTITY, CHECKPOINTS, MARKER, READINGS, HISTORY)
-"""Contents of a host's page (`gpuprov show --html`) beside results of checks."""
 
 
 def probes() -> tuple[Probe[Any], ...]:

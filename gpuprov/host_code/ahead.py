@@ -25,14 +25,14 @@ from .packages.commands import shorten_end
 from .packages.model import Manager, Refused
 
 PREFIX = "gpuprov-ahead-"
+# Maximum number of seconds for the complete index of a source.
 SECONDS = 120.0
-"""Maximum number of seconds for the complete index of a source."""
+# Maximum size of one file of an index, in bytes.
 LARGEST = 512 << 20
-"""Maximum size of one file of an index, in bytes."""
+# Minimum free space for it, in bytes.
 ROOM = 512 << 20
-"""Minimum free space for it, in bytes."""
+# Seconds after which an unused folder is considered a leftover of a killed run.
 OLD = 3600
-"""Seconds after which an unused folder is considered a leftover of a killed run."""
 APT_LISTS = "/var/lib/apt/lists"
 DNF_CONF = "/etc/dnf/dnf.conf"
 DNF_SOURCES = ("/etc/yum.repos.d", "/etc/yum/repos.d", "/etc/distro.repos.d")

@@ -8,8 +8,8 @@ import tarfile
 import zlib
 
 MOST_BYTES = 16 << 30
+# Maximum number of entries in an archive; AWS's installer has some hundred entries and about a GiB.
 MOST_ENTRIES = 200000
-"""Maximum number of entries in an archive; AWS's installer has some hundred entries and about a GiB."""
 
 BROKEN: tuple[type[Exception], ...] = (tarfile.TarError, zlib.error, EOFError, OSError, ValueError, RecursionError)
 try:

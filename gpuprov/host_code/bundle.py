@@ -7,23 +7,23 @@ import os
 
 from .packages.model import Refused
 
+# Environment variable of a run whose packages come from a bundle: their folder.
 VARIABLE = "GPUPROV_BUNDLE"
-"""Environment variable of a run whose packages come from a bundle: their folder."""
+# Environment variable of a run that sees package sources still to be added: the folder of `ahead`.
 AHEAD = "GPUPROV_AHEAD"
-"""Environment variable of a run that sees package sources still to be added: the folder of `ahead`."""
+# The file in it that marks it as complete, and lists the contents of the bundle.
 READY = "ready"
-"""The file in it that marks it as complete, and lists the contents of the bundle."""
 MISSING = (
     "the bundle's packages are not on this host any more: somebody, or something, took away their folder or a "
     "part of it"
 )
 FIX = "apply again with --bundle, which carries them there"
+# The same as shell: apt, dnf and zypper would continue with the host's own sources, almost silently.
 REQUIRED = f"""if [ -n "${{{VARIABLE}:-}}" ] && [ ! -e "${VARIABLE}/{READY}" ]; then
   echo "{MISSING}" >&2
   exit 1
 fi
 """
-"""The same as shell: apt, dnf and zypper would continue with the host's own sources, almost silently."""
 
 
 def get_folder() -> str:

@@ -15,8 +15,8 @@ import tempfile
 from typing import NamedTuple, Sequence
 
 SPECIFICATION = "nvidia.yaml"
+# Directories in which engines look for specifications.
 DIRECTORIES = ("/var/run/cdi", "/etc/cdi")
-"""Directories in which engines look for specifications."""
 # The first device file that CUDA opens, and that no kernel creates: a specification generated without it provides GPUs
 # on which no program runs. https://github.com/NVIDIA/nvidia-container-toolkit/issues/50
 UVM = "/dev/nvidia-uvm"

@@ -28,24 +28,24 @@ from .packages.model import Refused
 
 FOLDER = "/var/lib/gpuprov/checkpoints"
 POOL = "/var/lib/gpuprov/packages"
+# The target of a rollback that has begun and not yet ended with a report; with its run, and the previous contents
+# (`before`).
 TARGET = f"{FOLDER}/target.json"
-"""The target of a rollback that has begun and not yet ended with a report; with its run, and the previous contents
-(`before`)."""
+# The checkpoint of the host when verify was last green, and the time of that.
 LAST = f"{FOLDER}/last.json"
-"""The checkpoint of the host when verify was last green, and the time of that."""
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 KINDS: dict[str, ModuleType] = {"debian": kept_debs, "redhat": kept_rpms, "suse": kept_rpms}
+# The sources that offer the kept files to a package manager during a rollback: the source's file, and the address in
+# it.
 OFFERS = frozenset(
     ((kept_debs.SOURCE, f"file:{POOL}"), *((path, f"file://{kept_rpms.FOLDER}") for path in kept_rpms.SOURCES.values()))
 )
-"""The sources that offer the kept files to a package manager during a rollback: the source's file, and the address in
-it."""
+# Maximum number of checkpoints; the newest are kept.
 MOST = 3
-"""Maximum number of checkpoints; the newest are kept."""
+# Maximum size of the files of one checkpoint, in bytes.
 BYTES = 2 << 30
-"""Maximum size of the files of one checkpoint, in bytes."""
+# Bytes that stay free on the disk.
 FREE = 2 << 30
-"""Bytes that stay free on the disk."""
 
 
 def keep(request: Request) -> Answer:

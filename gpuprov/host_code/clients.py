@@ -19,8 +19,8 @@ from .mig.units import find_unit
 from .systemd import is_active, show, systemctl
 
 STOPPED = "/run/gpuprov/stopped"
+# Prefix of the paths of NVIDIA's device files.
 DEVICE = "/dev/nvidia"
-"""Prefix of the paths of NVIDIA's device files."""
 # A group of devices, or one device, that a program has for a virtual machine:
 # https://docs.kernel.org/driver-api/vfio.html
 LENT = re.compile(r"/dev/vfio/(?:(?:noiommu-)?(?P<group>\d+)|devices/(?P<device>vfio\d+))\Z")
@@ -30,8 +30,8 @@ NVIDIA = "0x10de"
 # https://www.freedesktop.org/software/systemd/man/latest/systemd.unit.html#Requires=
 NEEDED_BY = "RequiredBy,RequisiteOf,BoundBy,ConsistsOf,PropagatesStopTo"
 RESTARTED = (".service", ".socket", ".timer", ".path")
+# The unit with which gpuprov keeps GPUs initialised if there is no nvidia-persistenced.
 OURS = "gpuprov-persistence.service"
-"""The unit with which gpuprov keeps GPUs initialised if there is no nvidia-persistenced."""
 
 
 def list_holders(services: Collection[str], *, guests: bool = False) -> list[str]:

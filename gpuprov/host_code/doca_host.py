@@ -15,8 +15,8 @@ from .packages.model import Settings
 
 NAME = "doca-host"
 APT, DNF = "/etc/apt/sources.list.d", "/etc/yum.repos.d"
+# Suffix of the file beside a package that marks it as installed.
 DONE = ".done"
-"""Suffix of the file beside a package that marks it as installed."""
 
 
 class Refused(Exception):

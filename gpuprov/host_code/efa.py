@@ -16,8 +16,8 @@ from .archives import Unsafe, unpack
 from .files import compute_digest, peek
 from .json_members import Json
 
+# The record of the last run: the archive's SHA-256 and the options.
 RECORD = "/var/lib/gpuprov/efa.json"
-"""The record of the last run: the archive's SHA-256 and the options."""
 MODULE = "/sys/module/efa"
 FOLDER, PROGRAM = "aws-efa-installer", "efa_installer.sh"
 MPI = {"none": ["--skip-mpi"], "openmpi4": ["--mpi=openmpi4"], "openmpi5": ["--mpi=openmpi5"], "both": []}

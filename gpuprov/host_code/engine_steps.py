@@ -23,8 +23,8 @@ from .rootless import Refused
 from .systemd import systemctl
 
 BACKUP = "/var/lib/gpuprov/container_toolkit"
+# File beside the backups from before the last change: digests of the files after the change.
 WRITTEN = "written.json"
-"""File beside the backups from before the last change: digests of the files after the change."""
 
 
 def read(script: str) -> dict[str, Json]:
@@ -123,10 +123,10 @@ def write_own(user: str, text: str) -> dict[str, Json]:
     return {"reloaded": rootless.reload(user)}
 
 
+# Each step is complete in itself: the connection may end between any two.
 STEPS: dict[str, Callable[..., dict[str, Json]]] = {
     step.__name__: step for step in (read, keep, begin, run, write, settled, back, tell, own, run_on_copy, write_own)
 }
-"""Each step is complete in itself: the connection may end between any two."""
 
 
 def get_place(engine: str) -> str:

@@ -12,8 +12,8 @@ from typing import Mapping, Sequence
 from .archives import Unsafe, unpack
 from .files import compute_digest, peek, write
 
+# The SHA-256 of the last installer that was run, and its mode.
 RECORD = "/var/lib/gpuprov/erdma-installer"
-"""The SHA-256 of the last installer that was run, and its mode."""
 UNPACKED = "/var/cache/gpuprov/erdma/unpacked"
 DKMS = "/var/lib/dkms/erdma"
 PROGRAM = "install.sh"

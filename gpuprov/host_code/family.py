@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 
+# ID and words of ID_LIKE that name a family; the first known one decides.
 IDS: dict[str, str] = {
     **dict.fromkeys(("debian", "ubuntu"), "debian"),
     **dict.fromkeys(("rhel", "centos", "fedora", "rocky", "almalinux", "ol", "amzn", "azurelinux"), "redhat"),
     **dict.fromkeys(("openEuler", "anolis", "alinux"), "redhat"),
     **dict.fromkeys(("sles", "opensuse-leap", "opensuse", "suse"), "suse"),
 }
-"""ID and words of ID_LIKE that name a family; the first known one decides."""
 
 
 def derive_family(*names: str) -> str:

@@ -11,8 +11,8 @@ from typing import Any, Callable, ContextManager, Iterable, NamedTuple
 from .files import make_folder
 from .pull.received import PART, receive_parts
 
+# Maximum number of seconds for a complete download.
 PATIENCE = 3600
-"""Maximum number of seconds for a complete download."""
 
 
 class Refused(Exception):

@@ -14,21 +14,21 @@ from typing import Iterable, Mapping, NamedTuple, Sequence
 
 from . import json_members, lines
 
+# Placeholder in a unit's text for the Python that gpuprov's modules have on the host.
 PYTHON = "@PYTHON@"
-"""Placeholder in a unit's text for the Python that gpuprov's modules have on the host."""
 
+# Folder of gpuprov's programs on a host, and of the packages that its units let Python find.
 ABOVE = "/usr/local/lib/gpuprov"
-"""Folder of gpuprov's programs on a host, and of the packages that its units let Python find."""
 
+# Folder of the settings that gpuprov's programs read.
 SETTINGS = "/etc/gpuprov"
-"""Folder of the settings that gpuprov's programs read."""
 
+# Seconds that a file system may take to write its pending data.
 SETTLES = 300
-"""Seconds that a file system may take to write its pending data."""
 
 MOUNTS = "/proc/self/mounts"
+# Prefixes of the types of network file systems, or of those that may wait for others.
 REMOTE = re.compile(r"nfs|cifs|smb|ceph|lustre|gpfs|beegfs|glusterfs|afs|9p|autofs|fuse")
-"""Prefixes of the types of network file systems, or of those that may wait for others."""
 
 
 class Wanted(NamedTuple):

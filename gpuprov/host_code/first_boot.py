@@ -20,10 +20,10 @@ from . import reasons
 from .first_boot_tools import BACK, FIRST, KEPT, ROOT
 
 ROLLBACK = ROOT + "/var/lib/gpuprov/checkpoints/target.json"
+# A folder with the package gpuprov_boot, which contains the judge and its imports.
 PROGRAM = "/usr/local/lib/gpuprov/first_boot"
-"""A folder with the package gpuprov_boot, which contains the judge and its imports."""
+# The program of the unit of earlier versions.
 OLD = "/usr/local/lib/gpuprov/first_boot_judge.py"
-"""The program of the unit of earlier versions."""
 UNIT = "gpuprov-first-boot.service"
 DRIVER = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem")
 UNIT_TEXT = """# Managed by gpuprov

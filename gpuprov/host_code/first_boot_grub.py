@@ -15,14 +15,14 @@ NAME = "GRUB"
 GRUB = ROOT + "/boot/grub"
 FOLDER = GRUB + "/gpuprov"
 ENVIRONMENT = GRUB + "/grubenv"
+# ONCE or BACK.
 VARIABLE = "gpuprov_boot"
-"""ONCE or BACK."""
 ENTRY = FOLDER + "/boot.cfg"
 MENU = GRUB + "/grub.cfg"
 HOOK = ROOT + "/etc/grub.d/42_gpuprov"
 WORDS = ROOT + "/etc/default/grub.d/99-gpuprov-first-boot.cfg"
+# A word that can be in single quotes in GRUB's menu and is read unchanged.
 PLAIN = re.compile(r"[A-Za-z0-9_.,:;=/@%+~^*?!()\[\]{}<>|&#-]+")
-"""A word that can be in single quotes in GRUB's menu and is read unchanged."""
 # File systems that GRUB cannot write to:
 # https://www.gnu.org/software/grub/manual/grub/html_node/Environment-block.html
 UNWRITABLE = ("btrfs", "cpiofs", "newc", "odc", "romfs", "squash4", "tarfs", "zfs")

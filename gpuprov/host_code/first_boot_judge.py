@@ -25,11 +25,10 @@ from .first_boot_tools import BACK, FIRST, KEPT, ROOT, Loader, Record, read_text
 
 STATE = ROOT + "/var/lib/gpuprov/first_boot.json"
 PANIC = "/proc/sys/kernel/panic"
+# Seconds for a first boot to complete; then the host reboots into the kept state, unless it is in service or at work.
 PATIENCE = 900
-"""Seconds for a first boot to complete; then the host reboots into the kept state, unless it is in service or at work.
-"""
+# Cgroups of services that have GPUs open without working on them.
 DAEMONS = re.compile(r"/(nvidia-|nv-|dcgm|gpuprov-)[^/]*\.service(/|\n|\Z)")
-"""Cgroups of services that have GPUs open without working on them."""
 
 
 def find_loader() -> Loader:

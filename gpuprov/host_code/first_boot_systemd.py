@@ -20,12 +20,12 @@ NAME = "systemd-boot"
 VARIABLES = "/sys/firmware/efi/efivars"
 VENDOR = "4a67b082-0a4c-41cf-b6c7-440b29bb8c4f"
 ONE_SHOT, DEFAULT = "LoaderEntryOneShot", "LoaderEntryDefault"
+# Names of the entries. With these, and without a sort-key, they are last in the menu, so that they are never the first
+# entry, or the first match of a pattern.
 FIRST_ENTRY, KEPT_ENTRY = "_-gpuprov-first.conf", "_-gpuprov-kept.conf"
-"""Names of the entries. With these, and without a sort-key, they are last in the menu, so that they are never the first
-entry, or the first match of a pattern."""
 OWN = (FIRST_ENTRY, KEPT_ENTRY)
+# The version in Debian 12. Older ones start the last of their entries, later ones the first.
 SINCE = 252
-"""The version in Debian 12. Older ones start the last of their entries, later ones the first."""
 LINES = ("/etc/kernel/cmdline", "/usr/lib/kernel/cmdline")
 # The part of an entry's name in which systemd counts its boots: https://systemd.io/AUTOMATIC_BOOT_ASSESSMENT/
 COUNTER = re.compile(r"\+\d+(-\d+)?(?=\.conf\Z)")

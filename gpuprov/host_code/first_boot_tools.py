@@ -9,13 +9,13 @@ import subprocess
 from typing import Protocol, Sequence, TypedDict
 
 ROOT = os.environ.get("GPUPROV_ROOT", "")
+# The counter's states: the next boot starts the new state, for the first time; every boot starts the kept state.
 ONCE, BACK = "once", "back"
-"""The counter's states: the next boot starts the new state, for the first time; every boot starts the kept state."""
 # Words on the command line of the first boot: without `panic`, a kernel that panics and an initramfs that gives up
 # would wait for ever.
 FIRST = ("gpuprov.first", "panic=30")
+# Word on the command line of the kept entry.
 KEPT = "gpuprov.kept"
-"""Word on the command line of the kept entry."""
 
 
 class Record(TypedDict, total=False):

@@ -21,10 +21,10 @@ from .fence import Owner
 from .locked import BOOTED, LOST
 from .marked import MARK
 
+# Number of guards of earlier tokens that stay, and refuse.
 GUARDS = 4
-"""Number of guards of earlier tokens that stay, and refuse."""
+# Permissions that let users other than root reach a file below a folder.
 THROUGH = 0o011
-"""Permissions that let users other than root reach a file below a folder."""
 GUARD = f"""#!/bin/sh
 # Runs a program for the run of gpuprov that holds this host, and for no other. Made with the lock: @TOKEN@.
 token= taker= user= host= since= name= up= ended= boot= first= line= asked= why= fix='let the other run end'

@@ -16,10 +16,10 @@ from .files import compute_digest, read
 
 HOME = "/opt"
 LINK = "hpcx"
+# The record in the folder of a release: the archive's SHA-256. A folder without it is not gpuprov's.
 MARK = ".gpuprov.json"
-"""The record in the folder of a release: the archive's SHA-256. A folder without it is not gpuprov's."""
+# Files without which an archive is no HPC-X.
 NEEDED = ("hpcx-init.sh", "modulefiles/hpcx", "ompi/bin/mpirun", "nccl_rdma_sharp_plugin/lib/libnccl-net.so")
-"""Files without which an archive is no HPC-X."""
 
 
 class HpcxError(Exception):

@@ -10,10 +10,10 @@ import json
 import re
 from typing import Any, Mapping, Sequence, Tuple, Union
 
+# Any JSON document: for values that are only passed on.
 Json = Union[None, bool, int, float, str, Sequence["Json"], Mapping[str, "Json"]]
-"""Any JSON document: for values that are only passed on."""
+# Ending of the names of files that hold such a document.
 SUFFIX = ".json"
-"""Ending of the names of files that hold such a document."""
 
 _BLANK = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _SCALARS = json.JSONDecoder()

@@ -25,8 +25,8 @@ FOLDER = "/var/lib/gpuprov/offered"
 SOURCES = {"redhat": f"/etc/yum.repos.d/{NAME}.repo", "suse": zypper_answer.KEPT}
 CACHES = ("/var/cache/dnf/*/packages/*.rpm", "/var/cache/zypp/packages/**/*.rpm")
 LISTS = (f"/var/cache/dnf/{NAME}-*", f"/var/cache/dnf/{NAME}*.solv*", f"/var/cache/zypp/*/{NAME}")
+# Seconds: a rollback continues without mirrors, and has its own limit.
 MIRROR_TIMEOUT = 10
-"""Seconds: a rollback continues without mirrors, and has its own limit."""
 # A module's streams do not count for them; with priority, zypper takes a package that two repositories have from here.
 TEXT = f"""# Of gpuprov rollback, while it runs
 [{NAME}]

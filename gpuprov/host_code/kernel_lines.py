@@ -6,14 +6,13 @@ from __future__ import annotations
 import re
 from typing import Iterable, Iterator
 
+# Prefix of a line of `journalctl -o short-unix` (`1763848800.123456 host kernel: `), and of dmesg (`[ 12.345678] `).
 STAMP = r"^([0-9.]+ [^ ]+ [^ :]+: |\[ *[0-9.]+\](\[[^]]*\])? )"
-"""Prefix of a line of `journalctl -o short-unix` (`1763848800.123456 host kernel: `), and of dmesg (`[ 12.345678]
-`)."""
+# `NAME[7]: segfault at 0 ip 0 sp 0 error 4 in FILE[...]`: the user who runs the program chooses its name, and that of
+# its file.
 OF_A_PROGRAM = r".{1,15}\[[0-9]+\]:? "
-"""`NAME[7]: segfault at 0 ip 0 sp 0 error 4 in FILE[...]`: the user who runs the program chooses its name, and that of
-its file."""
+# Prefixes of lines from the modules for peer memory: the kernel's name of the module, and the module's own.
 PEER_MEMORY = "nvidia.peermem[: ]|nv_peer_mem[: ]|nv_mem(ERR|INFO)? "
-"""Prefixes of lines from the modules for peer memory: the kernel's name of the module, and the module's own."""
 
 
 # A message of NVIDIA's driver that continues in the next line: nv.c and nv-pci.c in
@@ -25,16 +24,16 @@ PEER_MEMORY = "nvidia.peermem[: ]|nv_peer_mem[: ]|nv_mem(ERR|INFO)? "
 #     NVRM: make sure that this kernel module and all NVIDIA driver
 #     NVRM: components have the same version.
 _OPEN = r"NVRM: (The NVIDIA |API mismatch: )(.*[^.])?$|NVRM: This PCI I/O region .*:$"
+# Beginnings of another message, in case the lines between are missing.
 _BEGINS = "(Xid |The NVIDIA |API mismatch|This PCI |GPU |loading )"
-"""Beginnings of another message, in case the lines between are missing."""
+# Maximum number of lines in one message; it has at most a hundred times as many characters.
 _MOST = 10
-"""Maximum number of lines in one message; it has at most a hundred times as many characters."""
+# `join_messages` as a shell filter.
 JOINED = f"""awk '{{ a = index($0, "NVRM: "); t = substr($0, a + 6)
   if (n && a && n < {_MOST} && length(l) < {100 * _MOST} && t !~ /^{_BEGINS}/ && (/^[ \t]/ || l ~ /{_OPEN.replace("/", "[/]")}/)) {{
     sub(/^[ \t]+/, "", t); sub(/[ \t]+$/, "", l); l = l " " t; n++; next }}
   if (NR > 1) print l
   l = $0; n = a > 0 }} END {{ if (NR) print l }}'"""
-"""`join_messages` as a shell filter."""
 
 
 def join_messages(lines: Iterable[str]) -> Iterator[str]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Collection, Iterable, Iterator, NamedTuple, Tuple
 
+# How a line of a setting begins; how that of a check begins whose settings cannot be known, which no receipt keeps.
 SETTING, UNREAD = "setting ", "unread "
-"""How a line of a setting begins; how that of a check begins whose settings cannot be known, which no receipt keeps."""
+# What ends a value.
 BOOT, DRIVER, AGAIN = "the next boot", "the driver is next loaded", "something sets it again"
-"""What ends a value."""
+# A setting's check, its device and its name.
 Place = Tuple[str, str, str]
-"""A setting's check, its device and its name."""
 
 
 class Lasting(NamedTuple):

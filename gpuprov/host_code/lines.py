@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Mapping
 
+# Maximum size of such a file, in KiB.
 LARGEST = 64
-"""Maximum size of such a file, in KiB."""
 
 
 def differing(text: str, keys: Mapping[str, str]) -> dict[str, str]:

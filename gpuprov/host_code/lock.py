@@ -27,17 +27,17 @@ from .marked import list_running
 
 BASE = "/run/gpuprov"
 LOCK = f"{BASE}/lock"
+# The folder that outlives a boot: the token (fence), the current owner (held.json), and the guards (guard.py).
 KEPT = "/var/lib/gpuprov/lock"
-"""The folder that outlives a boot: the token (fence), the current owner (held.json), and the guards (guard.py)."""
 NEEDED = frozenset({"controller", "pid", "pid_start", "user", "host", "since", "run"})
 PERSON = ("run", "controller", "pid", "pid_start")
+# Permitted names of a run.
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-"""Permitted names of a run."""
+# The fields that identify an owner: the run, and the process that leads it. For a run that works on many hosts, also
+# `name`, this host's name in its inventory: a machine with two names would be changed twice at a time.
 TOKEN = re.compile(r"\d+-[0-9a-f]+")
-"""The fields that identify an owner: the run, and the process that leads it. For a run that works on many hosts, also
-`name`, this host's name in its inventory: a machine with two names would be changed twice at a time."""
+# Seconds that processes of a run have to end, if its leader is dead, or the lock was taken over while it began.
 SLIPPED = 10.0
-"""Seconds that processes of a run have to end, if its leader is dead, or the lock was taken over while it began."""
 
 
 @contextlib.contextmanager

@@ -6,10 +6,10 @@ from typing import Collection, Mapping
 
 from . import lock, machine
 
+# A phrase in the message of every step that is refused because the lock was taken over or the host was rebooted.
 LOST = "Nothing more is changed by this run"
-"""A phrase in the message of every step that is refused because the lock was taken over or the host was rebooted."""
+# The phrase in that message if nobody has taken the lock over.
 BOOTED = "was rebooted while this run worked on it, and not by this run"
-"""The phrase in that message if nobody has taken the lock over."""
 
 
 def explain_refusal(answer: Mapping[str, object], broken: Collection[str], command: str) -> tuple[str, str]:

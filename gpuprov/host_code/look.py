@@ -21,8 +21,8 @@ from .packages.model import LISTS_MAX_AGE, Manager, Refused, Settings
 from .packages.other_driver import Option
 from .sources import Source
 
+# The largest file whose text is returned, in bytes.
 LONGEST = 64 << 10
-"""The largest file whose text is returned, in bytes."""
 
 
 class Transaction(TypedDict, total=False):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 
+# The variable with which the playbook marks its processes; it holds the owner's `run`.
 MARK = "GPUPROV_RUN"
-"""The variable with which the playbook marks its processes; it holds the owner's `run`."""
 
 
 def list_running(run: str) -> list[str]:

@@ -12,8 +12,8 @@ from .files import ABOVE, Difference, Wanted, bring_about, list_differences
 from .json_members import Json
 
 WANTED = "/etc/gpuprov/mig.json"
+# Seconds within which the driver's GPUs have to appear.
 WAIT = 30
-"""Seconds within which the driver's GPUs have to appear."""
 
 
 class Answer(TypedDict, total=False):

@@ -16,8 +16,8 @@ from .mps.program import Answer
 from .systemd import systemctl
 
 FOLDER = "/usr/local/lib/gpuprov/mps"
+# Files that a daemon reads at its start, beside what its unit writes.
 CONTROL = "/usr/bin/nvidia-cuda-mps-control"
-"""Files that a daemon reads at its start, beside what its unit writes."""
 PARTS = (mps, __main__, control, daemon, devices, environments, modes, program)
 
 

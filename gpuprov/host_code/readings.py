@@ -23,24 +23,24 @@ from typing import Any, Iterator, TypedDict
 ROOT = os.environ.get("GPUPROV_ROOT", "")
 FOLDER = ROOT + "/var/lib/gpuprov/readings"
 LAST, CHANGES, COUNTERS = "last.json", "changes.jsonl", "counters.jsonl"
+# Counters of a port, in /sys/class/infiniband/DEVICE/ports/PORT/counters, whose growth is judged.
 COUNTED = (
     "symbol_error",
     "link_error_recovery",
     "local_link_integrity_errors",
     "excessive_buffer_overrun_errors",
 )
-"""Counters of a port, in /sys/class/infiniband/DEVICE/ports/PORT/counters, whose growth is judged."""
 DIGITS = "0123456789"
+# Days for which counters are kept.
 COUNTER_DAYS = 2
-"""Days for which counters are kept."""
+# Days between two readings beyond which the clock may have been set wrong, however few days are kept.
 GAP = 31
-"""Days between two readings beyond which the clock may have been set wrong, however few days are kept."""
+# Maximum number of lines, however many days they cover.
 MOST = 5000
-"""Maximum number of lines, however many days they cover."""
+# Maximum number of readings whose counters are kept.
 MOST_COUNTED = 200
-"""Maximum number of readings whose counters are kept."""
+# Size of a file in bytes beyond which its size and time represent its contents.
 LARGEST = 4 << 20
-"""Size of a file in bytes beyond which its size and time represent its contents."""
 FILES = """
     /etc/modprobe.d/*.conf /etc/modules-load.d/*.conf /etc/modules /etc/sysctl.conf /etc/sysctl.d/*.conf
     /etc/default/grub /etc/default/grub.d/* /etc/kernel/cmdline /boot/grub*/grub.cfg /boot/loader/entries/*.conf
@@ -211,8 +211,8 @@ class Reading(TypedDict, total=False):
     values: dict[str, list[Any]]
 
 
+# The changes between two readings.
 Line = TypedDict("Line", {"from": str, "to": str, "changed": object, "lost": str}, total=False)
-"""The changes between two readings."""
 
 
 def read_last() -> tuple[Reading, str]:

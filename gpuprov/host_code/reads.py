@@ -15,8 +15,8 @@ from typing import Iterable, Iterator, Mapping, NamedTuple
 from . import files
 
 NOTES = "/var/lib/gpuprov/written.json"
+# Seconds by which a unit's start may seem too early: the clock is read between two others.
 LATE = 0.2
-"""Seconds by which a unit's start may seem too early: the clock is read between two others."""
 
 
 class Note(NamedTuple):

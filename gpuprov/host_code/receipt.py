@@ -23,8 +23,8 @@ FOLDER = "/var/lib/gpuprov"
 RECEIPT = f"{FOLDER}/receipt.json"
 MARK = f"{FOLDER}/applying.json"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
+# Folders of files listed in a receipt: they must survive a loss of power.
 PROMISED = ("/etc", "/usr", "/var/lib", "/boot", "/boot/efi", "/lib/modules", "/opt")
-"""Folders of files listed in a receipt: they must survive a loss of power."""
 
 
 def list_half_way() -> list[str]:

@@ -19,14 +19,14 @@ from .fence import Owner, Taken
 from .files import read
 from .systemd import is_active, systemctl
 
+# Limit of `nvidia-smi --gpu-reset`: eight GPUs with their NVSwitches take most of a minute.
 RESET_SECONDS = 300
-"""Limit of `nvidia-smi --gpu-reset`: eight GPUs with their NVSwitches take most of a minute."""
+# Units that start before the GPUs are set up.
 FIRST = ("nvidia-fabricmanager.service", "nvidia-imex.service", "nvidia-persistenced.service", clients.OURS)
-"""Units that start before the GPUs are set up."""
 # Shell that reboots the host after the answer, announced to all who are logged in. shutdown(8).
 REBOOT = 'sleep 2; exec shutdown -r 0 "$1"'
+# Seconds that a clock may be set back by between two looks at it.
 CLOCK_STEP = 2.0
-"""Seconds that a clock may be set back by between two looks at it."""
 
 
 class Listing(TypedDict):

@@ -12,8 +12,8 @@ from typing import Sequence
 from .files import read, write
 
 RECORD = "/var/lib/gpuprov/repairs.jsonl"
+# Maximum number of lines; the newest stay.
 MOST = 200
-"""Maximum number of lines; the newest stay."""
 
 
 def note(

@@ -21,8 +21,8 @@ REPO = "http://linux.duke.edu/metadata/repo"
 RELATIONS = {"provides": "Provide", "requires": "Require", "conflicts": "Conflict", "obsoletes": "Obsolete"}
 # rpmsenseFlags: https://github.com/rpm-software-management/rpm/blob/master/include/rpm/rpmds.h
 LESS, GREATER, EQUAL = 2, 4, 8
+# rpmfileAttrs: a file that the package owns but does not contain.
 GHOST = 64
-"""rpmfileAttrs: a file that the package owns but does not contain."""
 FLAGS = {
     LESS: "LT",
     GREATER: "GT",

@@ -14,9 +14,9 @@ from .packages.commands import run, shorten_end
 from .packages.dnf import makecache
 from .packages.model import Manager, Refused
 
+# Environment variable of a run whose packages come from a bundle: the source is written as in the spec, and not
+# queried.
 BUNDLE = "GPUPROV_BUNDLE"
-"""Environment variable of a run whose packages come from a bundle: the source is written as in the spec, and not
-queried."""
 UNPROVEN = re.compile("NO_PUBKEY|EXPKEYSIG|BADSIG|not signed|[Ss]ignature|GPG")
 PROXIES = {"debian": "Acquire::http::Proxy of apt.conf", "redhat": "proxy of dnf.conf", "suse": "/etc/sysconfig/proxy"}
 

@@ -14,12 +14,12 @@ from .packages.model import Refused
 from .pull.received import receive_parts
 from .sources import Source
 
+# Maximum size of a fetched key in bytes: NVIDIA's have 3 KiB.
 MOST = 1 << 20
-"""Maximum size of a fetched key in bytes: NVIDIA's have 3 KiB."""
+# Maximum number of seconds without an answer from the server.
 SECONDS = 30
-"""Maximum number of seconds without an answer from the server."""
+# Maximum number of seconds for the complete key.
 PATIENCE = 120.0
-"""Maximum number of seconds for the complete key."""
 
 
 def find_cached(url: str, environment: Mapping[str, str]) -> str:

@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 PATH = ".config/docker/daemon.json"
 READ = """[ ! -e "$1" ] || { [ -f "$1" ] && head -c 1000000 "$1"; }"""
+# Every folder in the path belongs to the user, and may be a link to anywhere: so these run as the user, without root's
+# rights.
 WRITE = """set -eu
 umask 022
 mkdir -p "${1%/*}"
@@ -18,8 +20,6 @@ cat > "$new"
 chmod "$(stat -c %a "$file" 2> /dev/null || echo 644)" "$new"
 mv -f "$new" "$file"
 """
-"""Every folder in the path belongs to the user, and may be a link to anywhere: so these run as the user, without root's
-rights."""
 # --kill-who has been --kill-whom since systemd 252, which takes both.
 RELOAD = """systemctl --user is-active --quiet docker.service &&
 systemctl --user kill --kill-who=main --signal=HUP docker.service"""

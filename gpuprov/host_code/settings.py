@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+# Predicates. EQUAL: the same words. LEAST: a number that is at least as large, or no limit. EXACT: the same text.
 EQUAL, LEAST, EXACT = "equal", "least", "exact"
-"""Predicates. EQUAL: the same words. LEAST: a number that is at least as large, or no limit. EXACT: the same text."""
 ENDLESS = ("unlimited", "infinity")
 
 

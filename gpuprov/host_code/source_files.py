@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Iterable, Mapping, NamedTuple, Sequence
 
+# Environment variable of a run that sees package sources still to be added (`ahead`): a file with lines about them, as
+# below.
 AHEAD = "GPUPROV_SOURCES"
-"""Environment variable of a run that sees package sources still to be added (`ahead`): a file with lines about them, as
-below."""
 # User names and passwords in URLs stay on the host. Keys that Debian and Ubuntu ship in trusted.gpg.d are not read.
 _MASKED = "sed -e 's#//[^/@ ]*@#//***@#g'"
 _FILES = rf"""for f in %s; do
@@ -44,12 +44,12 @@ _SUSE = (
     "'@gpgcheck 1'\n"
 )
 
+# Shell, by family. An unreadable file gives a line `@unread FILE`.
 SCRIPTS = {"debian": _DEBIAN, "redhat": _REDHAT, "suse": _SUSE}
-"""Shell, by family. An unreadable file gives a line `@unread FILE`."""
+# Shell: reports sources still to be added, and marks the answer as complete.
 END = f"""
 [ -z "${{{AHEAD}:-}}" ] || [ ! -e "${AHEAD}" ] || {_MASKED} "${AHEAD}" || echo "@unread ${AHEAD}"
 echo @end"""
-"""Shell: reports sources still to be added, and marks the answer as complete."""
 
 
 def find_missing_part(text: str) -> str:

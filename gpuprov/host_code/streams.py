@@ -6,8 +6,8 @@ import base64
 import subprocess
 import zlib
 
+# Maximum size of both streams together, in bytes.
 MOST = 64 << 20
-"""Maximum size of both streams together, in bytes."""
 
 
 def pack_streams(script: str) -> str:

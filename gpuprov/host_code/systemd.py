@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 
+# Folder of gpuprov's units and drop-ins: systemd has to reload them when they change.
 FILES = "/etc/systemd/system/"
-"""Folder of gpuprov's units and drop-ins: systemd has to reload them when they change."""
 
+# Folder of the site's settings of systemd itself.
 SETTINGS = "/etc/systemd/system.conf.d/"
-"""Folder of the site's settings of systemd itself."""
 
 
 def systemctl(*words: str) -> tuple[int, str, str]:

@@ -14,8 +14,8 @@ from typing import Mapping
 from .archives import Unsafe, unpack
 from .files import settle
 
+# Suffix of the build folder, which is specific to this host if /opt is shared over a network.
 WORK = f".{os.uname().nodename}.work"
-"""Suffix of the build folder, which is specific to this host if /opt is shared over a network."""
 CUDA = "/usr/local/cuda"
 MPI = ("/usr/lib/*/openmpi", "/usr/lib64/openmpi")
 

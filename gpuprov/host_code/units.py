@@ -13,8 +13,8 @@ from . import reads
 from .process import read_stat
 from .systemd import is_active, show, systemctl
 
+# Maximum number of seconds for a program that queries a daemon.
 LIMIT = 20
-"""Maximum number of seconds for a program that queries a daemon."""
 
 
 def judge_daemon(unit: str, process: str, files: Sequence[str]) -> str:

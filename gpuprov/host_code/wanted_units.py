@@ -9,14 +9,14 @@ from . import systemd
 from .unit_files import SHOW, Loaded, is_among, parse_show
 
 RUNS = ("active", "reloading")
+# States of `systemctl is-enabled` in which a unit starts at boot. Not enabled-runtime, which is lost then, nor static
+# or indirect, which start if another unit wants them.
 STARTS = ("enabled", "alias", "generated")
-"""States of `systemctl is-enabled` in which a unit starts at boot. Not enabled-runtime, which is lost then, nor static
-or indirect, which start if another unit wants them."""
+# States of a unit that nothing can start: for good, and until the next boot, which finds /run empty.
 MASKED, BRIEFLY = "masked", "masked-runtime"
-"""States of a unit that nothing can start: for good, and until the next boot, which finds /run empty."""
 NOW, NEXT_BOOT = "now", "next-boot"
+# systemctl's command by the desired state.
 VERBS = {"enabled": "enable", "disabled": "disable", "inactive": "stop"}
-"""systemctl's command by the desired state."""
 
 
 class Wanted(NamedTuple):

@@ -16,8 +16,8 @@ from gpuprov.host_page.read import ReadHost
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import lines
 
+# Maximum number of acts of repairs on a page.
 REPAIRS = 10
-"""Maximum number of acts of repairs on a page."""
 
 
 class Changes(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,10 +11,10 @@ from gpuprov.catalog.verdicts import Verdict, fix_of, in_health, judge_line
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG, KernelLog, Line
 
+# Maximum number of kinds of lines on a page: the latest.
 MOST = 60
-"""Maximum number of kinds of lines on a page: the latest."""
+# Colours of the page, by what the judge makes of a line.
 STATES = {"unfit": "fail", "reported": "unproven", "unknown": "error", "recovered": "right", "past": "right"}
-"""Colours of the page, by what the judge makes of a line."""
 LETTERS = {"unfit": "!", "reported": "i", "unknown": "?", "recovered": "✓", "past": "✓"}
 
 

@@ -11,8 +11,8 @@ from gpuprov.report.files import write_atomic
 from gpuprov.spec.problem import Problem, SpecError
 
 __all__ = ["Draft", "Group", "judged"]
+# Number of blocks removed one after another, before the draft counts as hopeless.
 MOST = 50
-"""Number of blocks removed one after another, before the draft counts as hopeless."""
 
 
 def judged(draft: Draft) -> tuple[str, Fleet]:

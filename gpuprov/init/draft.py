@@ -10,10 +10,10 @@ from gpuprov.catalog.gpus import Gpu, find_gpu, list_meant
 from gpuprov.core.safe_parse import Tree, TreeView
 from gpuprov.inventory.names import fold_names
 
+# A host's name as allowed in an inventory: no pattern, no range, no template.
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,252}\Z")
-"""A host's name as allowed in an inventory: no pattern, no range, no template."""
+# The spec of every GPU host, if nothing is known about it.
 BASE: TreeView = {"nouveau": {}, "nvidia_driver": {}, "persistence": {}}
-"""The spec of every GPU host, if nothing is known about it."""
 
 
 class Group(msgspec.Struct, kw_only=True):

@@ -7,8 +7,8 @@ from gpuprov.core import safe_parse
 from gpuprov.core.safe_parse import Unreadable
 from gpuprov.inventory.ranges import MOST
 
+# Maximum number of brackets in one name; racks, chassis and nodes.
 MOST_RANGES = 3
-"""Maximum number of brackets in one name; racks, chassis and nodes."""
 PART = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 BRACKETS = re.compile(r"\[([^\[\]]*)\]")
 

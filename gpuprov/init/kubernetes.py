@@ -24,13 +24,13 @@ VERSION = re.compile(r"[0-9]{3}\.[0-9]{1,3}(?:\.[0-9]{1,2})?\Z")
 # https://kubernetes.io/docs/reference/labels-annotations-taints/#nodekubernetesioinstance-type
 INSTANCE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 SHARING = "kubernetes: {device_plugin: {sharing: ...}} says it"
+# Labels with a meaning that a spec could have, and why they are not taken over; their values without meaning.
 OTHERS = {
     "mig.config": "a layout in the MIG manager's ConfigMap; gpuprov export reads it from a host, as mig: {layout: ...}",
     "device-plugin.config": "a configuration of the device plugin; kubernetes: {device_plugin: ...} renders one",
     "gpu.sharing-strategy": f"how the device plugin shares GPUs; {SHARING}",
     "vgpu.present": "a guest with vGPU; vgpu_guest says its licence",
 }
-"""Labels with a meaning that a spec could have, and why they are not taken over; their values without meaning."""
 NOTHING = {"", "false", "none", "all-disabled"}
 
 

@@ -19,10 +19,10 @@ from gpuprov.inventory.names import fold_names
 PARAMETER = re.compile(r"""\b(\w++)\s*+\+?=\s*+("[^"]*"|\S+)""")
 # An item `gpu:a100:4(S:0-1)` of a list: https://slurm.schedmd.com/slurm.conf.html#OPT_Gres
 GRES = re.compile(r"(\w+)((?::[^:,()\s]+)*)(?:\([^)]{0,1000}\))?")
+# A MIG profile in a type: the count is of instances.
 PROFILE = re.compile(r"\d+[gc]\.\d+gb", re.IGNORECASE)
-"""A MIG profile in a type: the count is of instances."""
+# Parameters of gres.conf that Slurm itself needs, and a spec does not have.
 LEFT = {"cores": "Cores", "cpus": "CPUs", "links": "Links", "flags": "Flags", "uniqueid": "UniqueId"}
-"""Parameters of gres.conf that Slurm itself needs, and a spec does not have."""
 
 
 class Node(msgspec.Struct):

@@ -23,8 +23,8 @@ from gpuprov.spec.problem import Origin
 from gpuprov.spec.shown import show
 
 OPTION = "--extra-vars"
+# Ansible's key for words that are not NAME=VALUE. Nothing reads it.
 RAW = "_raw_params"
-"""Ansible's key for words that are not NAME=VALUE. Nothing reads it."""
 EXAMPLE = """-e '{"gpuprov": {"nouveau": {}}}'"""
 
 

@@ -17,8 +17,8 @@ from gpuprov.spec.model import RawHost
 from gpuprov.spec.problem import Problem
 
 _PIECE = re.compile(r"(?:[^\s:\[\]]|\[[^\]]*\])+")
+# A name with a list in brackets, which commas would cut.
 _LISTED = re.compile(r"(?:\A|,)\s*([^~,\[{][^,\[{]*[\[{][^\]},]*,[^\]}]*[\]}][^,]*)")
-"""A name with a list in brackets, which commas would cut."""
 _MANY_DIGITS = re.compile(rf"\[[^\]]*[0-9]{{{DIGITS + 1}}}")
 _SUBSCRIPT = re.compile(r"^(.+)\[(?:(-?[0-9]+)|([0-9]+)[:-]([0-9]*))\]\Z")
 

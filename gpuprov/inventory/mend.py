@@ -16,9 +16,10 @@ from gpuprov.inventory.origin import strip_tags
 from gpuprov.spec.problem import Problem
 
 SECTIONS = ("hosts", "vars", "children")
+# Mistakes of one file; each takes another parse.
 ROUNDS = 30
-"""Mistakes of one file; each takes another parse."""
 _POSITION = re.compile(r"line (\d+), column (\d+)")
+# Errors of YAML about one value, and the value at their place.
 _VALUES: tuple[tuple[str, str], ...] = (
     (r"found undefined alias", r"\*[^\s,\[\]{}]+"),
     (r"could not determine a constructor for the tag", r"![^\s,\[\]{}]*(?: +[^\s,\[\]{}#'\"][^,\[\]{}#\n]*)?"),
@@ -26,7 +27,6 @@ _VALUES: tuple[tuple[str, str], ...] = (
     (r"that cannot start any token", r"[@`%][^,\[\]{}\n]*"),
     (r"while scanning a quoted scalar", r"[\"'][^\n]*"),
 )
-"""Errors of YAML about one value, and the value at their place."""
 
 
 class Blanked(NamedTuple):

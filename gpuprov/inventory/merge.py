@@ -18,10 +18,10 @@ from gpuprov.core.safe_parse import Tree
 from gpuprov.inventory.origin import find_origin, is_template, strip_tags
 from gpuprov.spec.problem import Origin, Path
 
+# Resolves a template at a path to its value.
 Resolve = Callable[[Any, Path], Any]
-"""Resolves a template at a path to its value."""
+# Called for a vaulted value that cannot be decrypted.
 Refuse = Callable[[AnsibleError, Path], None]
-"""Called for a vaulted value that cannot be decrypted."""
 
 _paths: dict[tuple[Path, str | int], Path] = {}
 

@@ -5,11 +5,11 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 _NUMBER = re.compile(r"([0-9]{1,18})")
 _RANGE = re.compile(r"\[([0-9]{1,18}):([0-9]{1,18})\]")
+# Minimum number of consecutive names for a range.
 _LEAST = 3
-"""Minimum number of consecutive names for a range."""
 
+# A name split at its numbers, which have the odd indices.
 Parts = tuple[str, ...]
-"""A name split at its numbers, which have the odd indices."""
 
 
 def fold_names(hosts: Iterable[str]) -> str:

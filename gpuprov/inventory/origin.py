@@ -19,9 +19,9 @@ from gpuprov.spec.problem import Origin
 
 _ASSIGNED = re.compile(r"""=[ \t]*(?:["']([^"'\n]*)["']|(\S+))""")
 _QUOTED_PATH = re.compile(r"'(/[^']*)'")
+# Lookups whose results are secrets because of the lookup's name; for env, file and others, the name of the item
+# decides.
 SECRET_LOOKUPS = re.compile(r"(\A|\.)(pipe|password)\Z|vault|pass|secret|keyring|token")
-"""Lookups whose results are secrets because of the lookup's name; for env, file and others, the name of the item
-decides."""
 _names: dict[tuple[str, str], str] = {}
 
 

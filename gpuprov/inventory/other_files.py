@@ -13,6 +13,7 @@ _NEXT_DOCUMENT = re.compile(r"---(\s|\Z)")
 
 
 _INIT = "gpuprov init writes a first inventory"
+# Keys at the top of other files, how many of them tell, what the file is, and the fix.
 _OTHERS: tuple[tuple[frozenset[str], int, str, str], ...] = (
     (
         frozenset({"bootcmd", "hostname", "package_update", "packages", "runcmd", "ssh_authorized_keys", "users"}),
@@ -40,7 +41,6 @@ _OTHERS: tuple[tuple[frozenset[str], int, str, str], ...] = (
         "write it below gpuprov: all: {vars: {gpuprov: {...}}, hosts: {NAME: {}}}",
     ),
 )
-"""Keys at the top of other files, how many of them tell, what the file is, and the fix."""
 _SLURM = re.compile(r"\s*(NodeName|PartitionName|AutoDetect|Name|SlurmctldHost|ClusterName)=", re.IGNORECASE)
 
 

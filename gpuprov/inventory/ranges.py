@@ -11,10 +11,10 @@ from gpuprov.core.sanitize import counted
 from gpuprov.inventory.origin import strip_tags
 from gpuprov.spec import shown
 
+# Maximum number of hosts in an inventory.
 MOST = 100_000
-"""Maximum number of hosts in an inventory."""
+# Maximum number of ranges in a name; each is expanded inside the previous one.
 MOST_RANGES = 8
-"""Maximum number of ranges in a name; each is expanded inside the previous one."""
 
 _RANGE = re.compile(r"\[([^\[\]]*)\]")
 _SHELL = re.compile(r"([\[{])(\d+|[A-Za-z])(?:-|\.\.|:)(\d+|[A-Za-z])[\]}]")

@@ -13,10 +13,12 @@ from jinja2.filters import FILTERS
 from gpuprov.core.safe_parse import TreeView
 from gpuprov.inventory.origin import is_template
 
+# Variables of every host, or all variables of a host: what is read from them does not follow from the template.
 _HOST = frozenset({"hostvars", "vars"})
-"""Variables of every host, or all variables of a host: what is read from them does not follow from the template."""
+# Functions with the same result each time; `lookup`, `query` and `now` are not among them.
 _CALLS = frozenset({"range", "dict"})
-"""Functions with the same result each time; `lookup`, `query` and `now` are not among them."""
+# Filters of Jinja and of ansible.builtin with the same result each time: not random, shuffle, random_mac,
+# password_hash.
 _FILTERS = (FILTERS.keys() - {"random"}) | {
     *(
         "b64decode",
@@ -43,8 +45,6 @@ _FILTERS = (FILTERS.keys() - {"random"}) | {
     ),
     *("to_nice_json", "to_nice_yaml", "to_yaml", "union", "zip"),
 }
-"""Filters of Jinja and of ansible.builtin with the same result each time: not random, shuffle, random_mac,
-password_hash."""
 _PARSER = Environment(extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"], autoescape=False)
 
 

@@ -16,8 +16,8 @@ from ansible.errors import AnsibleError
 
 from gpuprov.core import safe_parse
 
+# Maximum number of seconds for one call of a script.
 LIMIT = 60.0
-"""Maximum number of seconds for one call of a script."""
 
 
 class Timed(subprocess.Popen[bytes]):

@@ -9,8 +9,8 @@ from gpuprov.core.safe_parse import Unreadable, is_planted, judge_file
 from gpuprov.spec.problem import Origin, Problem
 
 MOST_FILES = 200
+# Folders in an inventory folder that hold variables; Ansible never reads files in them as inventories.
 BESIDE = ("group_vars", "host_vars", "vars_plugins")
-"""Folders in an inventory folder that hold variables; Ansible never reads files in them as inventories."""
 SYSTEM = frozenset(
     "/ /etc /home /media /mnt /opt /root /run /srv /tmp /usr /usr/local /usr/share /var /var/lib /var/log "
     "/var/tmp".split()

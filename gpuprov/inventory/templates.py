@@ -20,9 +20,8 @@ from gpuprov.spec.problem import Path, format_path
 
 _LOST = object()
 _Values = tuple[tuple[str, object], ...]
+# Results by template, by the variables that it reads, and by the hosts' own values of these within one chain of groups.
 _Known = dict[object, dict[frozenset[str], dict[_Values, Any]]]
-"""Results by template, by the variables that it reads, and by the hosts' own values of these within one chain of
-groups."""
 _UNDEFINED = re.compile(r"'([^']+)' is undefined")
 
 

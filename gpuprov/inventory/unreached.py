@@ -23,12 +23,12 @@ from gpuprov.inventory.sources import BESIDE, show_path
 from gpuprov.spec.problem import Origin, Problem
 
 FOLDERS: dict[str, Literal["group", "host"]] = {"group_vars": "group", "host_vars": "host"}
+# Names of folders that were meant for one of them.
 _FOLDER = re.compile(r"(group|host)s?[ ._-]?vars?", re.IGNORECASE)
-"""Names of folders that were meant for one of them."""
+# Extensions of files of variables that Ansible reads.
 EXTENSIONS = ("", *constants.YAML_FILENAME_EXTENSIONS)
-"""Extensions of files of variables that Ansible reads."""
+# Suffixes that mark a file as not to be read.
 ASIDE = (".disabled", ".example", ".md", ".off", ".old", ".orig", ".pyc", ".rej", ".rst", ".sample", ".swp", "~")
-"""Suffixes that mark a file as not to be read."""
 _WRITTEN = re.compile(rb"^[^#;\n]*\bgpuprov[\"']?[ \t]*[:=]", re.MULTILINE)
 HOSTS_HINT = "have the script list it under hosts of a group"
 VAULT = b"$ANSIBLE_VAULT"

@@ -14,8 +14,8 @@ from gpuprov.inventory.prompt import ask_for_password
 from gpuprov.inventory.sources import show_path
 from gpuprov.spec.problem import Origin, Problem
 
+# Maximum size of a file with a vault password, in bytes.
 LARGEST = 1 << 20
-"""Maximum size of a file with a vault password, in bytes."""
 
 
 def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:

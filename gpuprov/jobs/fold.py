@@ -25,10 +25,10 @@ from gpuprov.spec.connection import HOST_NAME
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import NextBoot
 
+# The state of a host of the fleet that has no result.
 NOT_DONE = "not-done"
-"""The state of a host of the fleet that has no result."""
+# Maximum number of files to report by name.
 NAMED = 12
-"""Maximum number of files to report by name."""
 
 
 class Head(msgspec.Struct, frozen=True):

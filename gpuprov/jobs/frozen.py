@@ -16,14 +16,14 @@ from gpuprov.spec.connection import is_left_out, list_texts, refuse_secrets
 from gpuprov.spec.model import HostSpec, RawHost, is_connection, is_secret
 from gpuprov.spec.repository import list_block_files, locate_values
 
+# Host variables that are always kept, to slice by.
 DOMAINS = ("site", "rack")
-"""Host variables that are always kept, to slice by."""
+# Minimum length, in characters, of a secret that is searched for in the output: a shorter one would match ordinary
+# words.
 SHORTEST = 8
-"""Minimum length, in characters, of a secret that is searched for in the output: a shorter one would match ordinary
-words."""
+# Maximum size, in bytes, of a file whose digest is stored; a larger one (a .run file, a bundle) has its own checksum
+# in the spec.
 PINNED = 1 << 20
-"""Maximum size, in bytes, of a file whose digest is stored; a larger one (a .run file, a bundle) has its own checksum
-in the spec."""
 
 
 def freeze(judged: Judged, made_at: str = "") -> Fleet:

@@ -23,6 +23,8 @@ from gpuprov.verify.verify import Verdict
 
 FLEET_FORMAT = JOB_FORMAT = RESULT_FORMAT = 1
 Act = Literal["verify", "plan", "prepare", "apply"]
+# Outcome of the act on a host: verified, planned and prepared are the good outcomes of these acts; the others are
+# those of apply.
 State = Literal[
     "verified",
     "planned",
@@ -35,8 +37,6 @@ State = Literal[
     "unreachable",
     "not-started",
 ]
-"""Outcome of the act on a host: verified, planned and prepared are the good outcomes of these acts; the others are
-those of apply."""
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
 SpecId = Annotated[str, describe("A key of `specs`")]
 

@@ -13,8 +13,8 @@ from gpuprov.report.fold import host_lines
 from gpuprov.verify.evaluate import FAILING, IN_SERVICE, Result
 from gpuprov.verify.verify import REACHABLE, verdict
 
+# The check that represents the act itself, if it did not succeed.
 ENDED = "host.act"
-"""The check that represents the act itself, if it did not succeed."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from gpuprov.jobs.outcome import now
 from gpuprov.plan.events import Step
 from gpuprov.plan.show import Show
 
+# Maximum number of seconds between two lines.
 EVERY = 10.0
-"""Maximum number of seconds between two lines."""
 
 
 class Pulse(Show):

@@ -14,11 +14,11 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.core.sanitize import cleaned
 from gpuprov.jobs.model import HostResult
 
+# Maximum size of one result in bytes. A host with every check failing has some 60 KiB.
 LARGEST = 4 << 20
-"""Maximum size of one result in bytes. A host with every check failing has some 60 KiB."""
 END = ".json"
+# Characters of a file name before its suffix; a file system takes 255 bytes.
 LONGEST = 200
-"""Characters of a file name before its suffix; a file system takes 255 bytes."""
 
 
 def file_name(host: str) -> str:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from gpuprov.report.page import About
 
 OUTCOMES: dict[Verdict, Outcome] = {"as wanted": "ok", "not as wanted": "differs", "not proven": "not proven"}
+# Number of hosts written at a time.
 LINES = 500
-"""Number of hosts written at a time."""
 
 
 class FoldedHost(VerifiedHost, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from gpuprov.jobs.shown import FoldedReport
 from gpuprov.report.files import write_atomic
 from gpuprov.spec.schema import format_document_schema
 
+# Maximum size in bytes: a fleet of 100,000 hosts with a spec each, and some margin.
 LARGEST = 512 << 20
-"""Maximum size in bytes: a fleet of 100,000 hosts with a spec each, and some margin."""
 T = TypeVar("T", Fleet, Job)
 KINDS: dict[str, Any] = {"fleet": Fleet, "job": Job, "result": HostResult, "beat": Beat, "fold": FoldedReport}
 AGAIN = {

@@ -32,8 +32,8 @@ from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import verify_each
 
 Note = Callable[[HostResult], None]
+# Seconds to read one host, as in gpuprov verify.
 VERIFY_LIMIT = 60.0
-"""Seconds to read one host, as in gpuprov verify."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,13 +159,13 @@ def _repair_and_apply(pairs: Sequence[Pair], options: Options, common: outcome.T
     return _apply(left, options, common, pulse, note_repair)
 
 
+# Functions of the acts; each returns True if it was interrupted.
 ACTS: dict[Act, Callable[[Sequence[Pair], Options, outcome.Told, Pulse, Note], bool]] = {
     "verify": _verify,
     "plan": _plan,
     "prepare": _apply,
     "apply": _repair_and_apply,
 }
-"""Functions of the acts; each returns True if it was interrupted."""
 
 
 def exit_code(results: Iterable[HostResult]) -> Code:

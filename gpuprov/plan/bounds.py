@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 STATUS = "/proc/self/status"
+# Bytes on top of the process's memory at its start. A package of modules supplied by a build host takes some hundred
+# MiB.
 MOST = 2 << 30
-"""Bytes on top of the process's memory at its start. A package of modules supplied by a build host takes some hundred
-MiB."""
+# Ansible's only message about its own process that ran out of memory.
 WITHOUT_WORD = "Task failed."
-"""Ansible's only message about its own process that ran out of memory."""
 SPENT = (
     f"Ansible says no more, as where its process had no memory left ({MOST >> 30} GiB): the host may have "
     "printed without end"

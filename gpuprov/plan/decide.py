@@ -14,8 +14,8 @@ from gpuprov.render.spec_digest import SPEC, is_changed, is_comparable
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
 
+# Probes that `decide` needs beside the checks' results.
 PROBES: tuple[Probe[object], ...] = (house.RECEIPT, house.MARKER, house.BOOT, house.REBOOT_REASONS)
-"""Probes that `decide` needs beside the checks' results."""
 NOT_SELECTED = "not selected"
 
 
@@ -27,8 +27,8 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 READ_ONLY = "apply sets up nothing of it; what fails is mended otherwise"
+# The reason of a capability that runs because checks of it fail.
 FAILS = "fails: "
-"""The reason of a capability that runs because checks of it fail."""
 
 
 class PlanOptions(NamedTuple):

@@ -15,16 +15,16 @@ from gpuprov.plan.model import Item
 from gpuprov.plan.playbook import Answer, Data, Event
 
 LONGEST = 700
+# Limit for each host: a host chooses what it prints.
 MOST_WARNINGS = 20
-"""Limit for each host: a host chooses what it prints."""
 AND_MORE = "and more, which are not told"
+# The last plays of site.yml, which are no acts, and in which nothing happens in gpuprov's own runs.
 REFUSING = ("Refuse an inventory without hosts", "Refuse a run of which tags left everything out")
-"""The last plays of site.yml, which are no acts, and in which nothing happens in gpuprov's own runs."""
+# The task of acts/closed.yml that releases the lock.
 RELEASE = "Release the lock of this host"
-"""The task of acts/closed.yml that releases the lock."""
 FAILED = "runner_on_failed"
+# The first and the last task of failed.yml of role host, which cleans up after a failed act.
 GIVING_UP, STAYS_FAILED = "Keep why the act failed", "Stay failed"
-"""The first and the last task of failed.yml of role host, which cleans up after a failed act."""
 _PREFIX = re.compile(r"^((Task|Module|Action) failed: )+")
 _NOT_SENT = re.compile(
     r'Data could not be sent to remote host "[^"]*"\. Make sure this host can be reached over ssh: ?'
@@ -32,13 +32,13 @@ _NOT_SENT = re.compile(
 _QUIET = ("", "non-zero return code", "One or more items failed", "All items completed")
 
 
+# Modules, and steps of gpuprov_step, that may have to wait for something external, and what they wait for.
 WAITS = {
     "drain": "the drain",
     "gpuprov_lock": "its lock",  # where it is taken: to give it back waits for nobody
     "gpuprov_packages": "its package manager, or another program that holds its lock",
     "reboot": "its reboot",
 }
-"""Modules, and steps of gpuprov_step, that may have to wait for something external, and what they wait for."""
 
 
 class Step(msgspec.Struct, frozen=True):

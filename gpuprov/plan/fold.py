@@ -88,8 +88,8 @@ def sets(changes: Iterable[Change]) -> list[Set]:
     return sorted(folded, key=lambda entry: -len(entry.names))
 
 
+# The first lines of each diff, which are always the same.
 DIFF_HEAD = ("--- before", "+++ after")
-"""The first lines of each diff, which are always the same."""
 
 
 def by_folder(changes: Iterable[Item]) -> list[Item]:

@@ -29,8 +29,8 @@ from gpuprov.spec.overrides import get_package_settings
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import Unmanaged, find_unmanaged, prune_values
 
+# The key of each package source, or the reason why there is none.
 Keys = dict[bytes, tuple[str, str]]
-"""The key of each package source, or the reason why there is none."""
 
 
 class Text(msgspec.Struct, frozen=True):

@@ -12,8 +12,8 @@ from types import FrameType
 from gpuprov.core.signals import ENDING, handled
 from gpuprov.host_code.process import read_start_time, read_stat
 
+# Seconds for Ansible to end its workers after SIGINT, then again after SIGTERM.
 GRACE = 15.0
-"""Seconds for Ansible to end its workers after SIGINT, then again after SIGTERM."""
 
 
 class Interrupt:

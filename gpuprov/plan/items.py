@@ -7,8 +7,8 @@ from gpuprov.plan.fold import after_cut, before_cut, settings
 from gpuprov.plan.model import HOST, HostPlan, Item
 
 DISABLED = "MIG disabled"
+# Identity of a difference: the kind, and the name without the architecture of a package.
 Key = tuple[str, str]
-"""Identity of a difference: the kind, and the name without the architecture of a package."""
 
 
 def key(item: Item) -> Key:
@@ -64,6 +64,7 @@ def sizes(lists: Sequence[Iterable[Item]]) -> list[str]:
     return parts
 
 
+# Kinds of a plan's sentence: one, several, and what counts. Each name is counted once.
 COUNTED: tuple[tuple[str, str, Callable[[Item], bool]], ...] = (
     ("package", "packages", lambda item: item.kind == "package"),
     ("hold", "holds", lambda item: item.kind == "hold"),
@@ -74,7 +75,6 @@ COUNTED: tuple[tuple[str, str, Callable[[Item], bool]], ...] = (
     ("setting", "settings", lambda item: item.kind == "setting"),
     ("client stopped", "clients stopped", lambda item: item.kind == "client"),
 )
-"""Kinds of a plan's sentence: one, several, and what counts. Each name is counted once."""
 
 
 def span(numbers: Sequence[int]) -> str:

@@ -9,13 +9,13 @@ from gpuprov.core.safe_parse import TreeView
 from gpuprov.plan.model import HOST, Item
 from gpuprov.plan.moves import moves
 
+# Limit for each task: a host chooses what it answers.
 MOST = 2000
-"""Limit for each task: a host chooses what it answers."""
+# The rows of `gpuprov_packages` that name a package; others are prose.
 MOVED = ("Inst", "Remv", "hold", "release")
-"""The rows of `gpuprov_packages` that name a package; others are prose."""
 
+# Reboot of the host, which has more effects than a task reports.
 REBOOT = Item(capability=HOST, kind="setting", name="reboot", after="rebooted")
-"""Reboot of the host, which has more effects than a task reports."""
 
 
 def made(capability: str, module: str, result: TreeView) -> list[Item]:

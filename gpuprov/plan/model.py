@@ -12,8 +12,9 @@ from gpuprov.spec.model import Reboot
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.unmanaged import Unmanaged
 
+# The capability of all hosts, whose role removes what a spec no longer declares.
 HOST = "host"
-"""The capability of all hosts, whose role removes what a spec no longer declares."""
+# Kinds of change and the section of the plan that lists them.
 SECTIONS = {
     "package": "packages",
     "file": "files",
@@ -24,7 +25,6 @@ SECTIONS = {
     "client": "clients",
     "hold": "holds",
 }
-"""Kinds of change and the section of the plan that lists them."""
 
 
 class Item(Change, frozen=True, kw_only=True):

@@ -10,8 +10,8 @@ from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS, Checkpoint
 from gpuprov.facts.probes.kernel.first_boot import FIRST_BOOT
 from gpuprov.spec.model import HostSpec
 
+# Maximum number of packages to name.
 MOST = 4
-"""Maximum number of packages to name."""
 
 
 def no_way_back(

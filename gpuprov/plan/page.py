@@ -18,17 +18,17 @@ from gpuprov.report.fold import brief
 from gpuprov.report.html import limit
 from gpuprov.verify.unmanaged import lines
 
+# Number of different plans shown expanded.
 OPEN = 3
-"""Number of different plans shown expanded."""
+# Maximum length, in characters, of the host names of one plan.
 SHOWN = 80
-"""Maximum length, in characters, of the host names of one plan."""
+# State and letter of a host by its plan.
 TAGS: dict[str, tuple[page.State, str]] = {
     "blocked": ("fail", "!"),
     "unreachable": ("gone", "?"),
     "changes": ("boot", "~"),
     "idle": ("right", "\u2713"),
 }
-"""State and letter of a host by its plan."""
 
 
 class Signed(NamedTuple):

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from ansible_runner.config.runner import RunnerConfig
 
 MOST_FORKS = 50
+# Ansible's folder on a host, used by gpuprov alone, so that leftovers of a killed run can be recognised (role host,
+# clear).
 REMOTE_TEMP = "~/.ansible/tmp/gpuprov"
-"""Ansible's folder on a host, used by gpuprov alone, so that leftovers of a killed run can be recognised (role host,
-clear)."""
 PIPELINING = ("connection.pipelining", "ssh_connection.pipelining", "defaults.pipelining")
 CONTROL_PATH = ("ssh_connection.control_path", "ssh_connection.control_path_dir")
 

@@ -30,11 +30,11 @@ from gpuprov.verify.evaluate import Result, evaluate, probes_of
 
 Pair = tuple[RawHost, HostSpec]
 ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
+# Probes of every host beside those of its checks.
 ALSO = (*PROBES, house.LOCK, house.FENCE, house.MACHINE, CHECKPOINTS)
-"""Probes of every host beside those of its checks."""
+# Facts needed by decisions, planning and Ansible's connection once the checks are evaluated; a fleet's other facts are
+# dropped.
 KEPT = (*ALSO, FIRST_BOOT, nvidia.DRIVER, PYTHON, *partitions.READS)
-"""Facts needed by decisions, planning and Ansible's connection once the checks are evaluated; a fleet's other facts are
-dropped."""
 
 
 class Reading(msgspec.Struct, frozen=True):

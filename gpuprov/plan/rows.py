@@ -12,8 +12,8 @@ from gpuprov.plan.fold import Sign, by_folder, sets, sign
 from gpuprov.plan.model import Item
 
 NOTHING_HELD = ("", "held", "not held")
+# Number of devices from which equal changes share a row.
 ALIKE = 3
-"""Number of devices from which equal changes share a row."""
 _DEVICE = re.compile(r"GPU \d+(?: \([^()]*\))?|(?<![\w:.])(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7](?!\w)")
 
 
@@ -148,8 +148,8 @@ def _join_gpus(names: Sequence[str]) -> str:
     return f"GPUs {', '.join(numbers)}" if 1 < len(numbers) == len(names) else ", ".join(names)
 
 
+# Number of lines beyond which a terminal folds a diff.
 LONG = 20
-"""Number of lines beyond which a terminal folds a diff."""
 
 
 def is_long(diff: str) -> bool:

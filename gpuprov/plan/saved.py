@@ -24,12 +24,12 @@ from gpuprov.verify.evaluate import IN_SERVICE, Result
 from gpuprov.verify.unmanaged import is_same
 
 FORMAT = 1
+# First bytes of the file, from any version: they distinguish it from an inventory.
 MARK = b'{"gpuprov_plan":'
-"""First bytes of the file, from any version: they distinguish it from an inventory."""
 LARGEST = 256 << 20
 Compare = Callable[[Sequence[HostPlan], Mapping[str, Reading]], Mapping[str, Sequence[str]]]
+# Shorter secrets are not masked: that would blank out ordinary words.
 SHORTEST = 4
-"""Shorter secrets are not masked: that would blank out ordinary words."""
 
 
 class Judged(msgspec.Struct, frozen=True, array_like=True, order=True):

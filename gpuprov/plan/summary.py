@@ -8,8 +8,8 @@ from gpuprov.plan.model import HostPlan
 from gpuprov.rules import resolve
 
 DRIVER = "nvidia_driver"
+# Maximum number of driver changes that the sentence names individually.
 MOVES = 2
-"""Maximum number of driver changes that the sentence names individually."""
 
 
 def counts(plans: Sequence[HostPlan]) -> dict[str, int]:

@@ -17,8 +17,8 @@ from gpuprov.render import render, write
 from gpuprov.spec.model import HostSpec, RawHost
 
 PREFIX = "gpuprov-run-"
+# File locked (flock) by the process that owns the folder, so that folders of killed processes can be recognised.
 IN_USE = "in-use"
-"""File locked (flock) by the process that owns the folder, so that folders of killed processes can be recognised."""
 
 
 @contextmanager

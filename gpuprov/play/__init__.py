@@ -4,6 +4,7 @@ from gpuprov.core.safe_parse import TreeView
 from gpuprov.play import drain, elsewhere, engines, fetch, give_up, prebuilt
 from gpuprov.play.host import Host, Result, StepFailed
 
+# Steps by the name that a task gives to gpuprov_step: a module with `run`, and the Arguments that it takes.
 STEPS = {
     "drain": drain,
     "elsewhere": elsewhere,
@@ -12,7 +13,6 @@ STEPS = {
     "give_up": give_up,
     "prebuilt": prebuilt,
 }
-"""Steps by the name that a task gives to gpuprov_step: a module with `run`, and the Arguments that it takes."""
 
 
 def run_step(name: str, host: Host, arguments: TreeView) -> Result:

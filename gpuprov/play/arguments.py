@@ -8,6 +8,7 @@ from gpuprov.resources import packages_of
 
 TRANSACTION = ("install", "remove", "may_remove")
 HOLDS = ("hold", "release")
+# Options of gpuprov_files, and the names of their values in `resources.role_values`.
 FILES = {
     "files": "files",
     "programs": "programs",
@@ -19,10 +20,9 @@ FILES = {
     "disabled": "off",
     "problem": "problem",
 }
-"""Options of gpuprov_files, and the names of their values in `resources.role_values`."""
 
+# The result of a task of which nothing is desired: the host is not contacted.
 NOT_NEEDED = {"changed": False, "skipped": True, "msg": "not needed on this host"}
-"""The result of a task of which nothing is desired: the host is not contacted."""
 
 
 def find_desired(variables: TreeView, place: str) -> Tree:

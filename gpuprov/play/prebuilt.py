@@ -31,8 +31,8 @@ from gpuprov.core.safe_parse import TreeView
 from gpuprov.host_code.driver import prebuilt
 from gpuprov.play.host import Host, Result, StepFailed
 
+# The registered variable of the build host's own task of this step.
 GIVEN = "__nvidia_driver_pack"
-"""The registered variable of the build host's own task of this step."""
 
 
 class Arguments(TypedDict, total=False):

@@ -25,10 +25,10 @@ from gpuprov.spec.model import RACK, SITE_VARIABLES, HostSpec, RawHost
 from gpuprov.spec.repository import list_block_files
 from gpuprov.spec.shown import show
 
+# Variables of a host that hold its identity.
 IDENTITY = {f"pull_{what}": what for what in (*FILES, DECLARED)}
-"""Variables of a host that hold its identity."""
+# requires-python of pyproject.toml, compared by a test.
 OLDEST_PYTHON = (3, 11)
-"""requires-python of pyproject.toml, compared by a test."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

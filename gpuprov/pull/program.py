@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gpuprov.host_code import pull
 
+# Part of the unpacked gpuprov, whose other modules it uses.
 LEFT_OUT = ("reboot.py",)
-"""Part of the unpacked gpuprov, whose other modules it uses."""
 PACKAGE = "gpuprov_pull"
 START = f"""import sys
 if sys.version_info < (3, 8):

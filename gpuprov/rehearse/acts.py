@@ -23,8 +23,8 @@ from gpuprov.simulate.host import SimulatedHost
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import verify
 
+# Number of lines of a lost host's log in its step.
 LOG_LINES = 15
-"""Number of lines of a lost host's log in its step."""
 
 
 def rehearse(pairs: Sequence[Pair], options: Options, backend: Backend, show: Show | None = None) -> Rehearsed:

@@ -26,11 +26,11 @@ NO_FABRIC = {
 }
 X86 = ("intel", "amd")
 CONTAINER_ONLY = "a machine's HCAs are PCI functions without RDMA devices; --kind container has them"
+# Fields of other blocks about the devices of `rdma`, and the values that ask for nothing.
 OF_DEVICES: dict[type[Fragment], dict[str, Any]] = {
     Topology: {"gpu_hca": "any", "rails": "any", "same_socket": False, "hcas": 0},
     Pcie: {"max_read_request": 0, "affinity": "keep"},
 }
-"""Fields of other blocks about the devices of `rdma`, and the values that ask for nothing."""
 
 
 def leave_out(spec: HostSpec, values: dict[str, Any]) -> tuple[HostSpec, list[str]]:

@@ -11,12 +11,12 @@ from gpuprov.simulate.waivers import Judged
 from gpuprov.verify.evaluate import Result
 
 ACTS = ("bring up", "apply", "verify", "reboot", "verify again", "second apply")
+# waiting: correct except for a reboot that the spec does not permit.
 Verdict = Literal["ok", "waiting", "differs", "failed", "unreachable", "not done"]
-"""waiting: correct except for a reboot that the spec does not permit."""
+# Outcomes of acts after which there is no other.
 OUTCOMES: dict[Verdict, Outcome] = {"failed": "failed", "unreachable": "unreachable"}
-"""Outcomes of acts after which there is no other."""
+# Seconds that a second apply may take: it reads the hosts, finds nothing to do and does not start Ansible.
 FAST = 60.0
-"""Seconds that a second apply may take: it reads the hosts, finds nothing to do and does not start Ansible."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,10 +18,10 @@ from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.spec.repository import Repository
 
+# A PCI address or a UUID.
 NAME = re.compile(r"GPU-[0-9a-f-]+|([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
-"""A PCI address or a UUID."""
+# Fields of `health`.
 OF_HARDWARE = ("firmware_versions", "sockets", "cores", "memory", "swap", "nvme", "mounts", "interfaces")
-"""Fields of `health`."""
 EVERYWHERE = ("ALL:", "127.", "/")
 
 

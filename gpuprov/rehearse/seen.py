@@ -25,12 +25,12 @@ echo '# active'; systemctl list-units --no-legend --no-pager --plain --type serv
   awk '{ print $1, $3 }'
 """
 BACKUPS = ("/etc/group-", "/etc/gshadow-", "/etc/passwd-", "/etc/shadow-", "/etc/subgid-", "/etc/subuid-")
+# Caches, locks, what useradd keeps of old files, and parts of the simulation: nothing that concerns an operator.
 NOISE = ("/etc/ld.so.cache", "/etc/mtab", "/etc/.pwd.lock", "/etc/gpuprov-sim/", *BACKUPS)
-"""Caches, locks, what useradd keeps of old files, and parts of the simulation: nothing that concerns an operator."""
+# State of a unit that needs the driver, which a container loads at its reboot only: verify judges units after that.
 FAILED = "failed"
-"""State of a unit that needs the driver, which a container loads at its reboot only: verify judges units after that."""
+# The one task of the playbook that reboots a host.
 REBOOTED = "Reboot the host"
-"""The one task of the playbook that reboots a host."""
 
 
 class Snapshot(msgspec.Struct, frozen=True):

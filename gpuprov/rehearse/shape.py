@@ -34,8 +34,8 @@ from gpuprov.spec.model import GpuSpec, HostSpec, RawHost
 # https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
 BOARD = 8
 STANDARD_SUITES = ("bookworm", "bookworm-security", "trixie", "trixie-security")
+# Simulated if a spec needs a GPU and names none: the first that its driver can run.
 STAND_INS = ("L40S", "A100-SXM4-80GB", "T4", "B200")
-"""Simulated if a spec needs a GPU and names none: the first that its driver can run."""
 LONGEST = 42
 NEEDS_GPU = frozenset(capability.name for capability in CAPABILITIES if capability.needs_gpu)
 

@@ -7,8 +7,8 @@ from gpuprov.host_code.json_members import Json
 from gpuprov.simulate.engines_built import RELEASES
 from gpuprov.spec.model import HostSpec
 
+# Engines in Debian's archive; docker brings a containerd along.
 PACKAGED = ("docker", "podman")
-"""Engines in Debian's archive; docker brings a containerd along."""
 
 
 def says_engines(values: Mapping[str, Json]) -> bool:

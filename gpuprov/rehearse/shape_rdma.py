@@ -13,8 +13,8 @@ from gpuprov.spec.model import HostSpec
 
 RATES: tuple[int, ...] = get_args(HcaRate)
 MOST = 16
+# Number of HCAs beside a board of eight GPUs.
 RAILS = 8
-"""Number of HCAs beside a board of eight GPUs."""
 
 
 def needs_board(spec: HostSpec) -> bool:

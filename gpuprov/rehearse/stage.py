@@ -16,8 +16,8 @@ from gpuprov.simulate.standins import ofed
 
 T = TypeVar("T")
 A = TypeVar("A")
+# Attempts to remove a host: a Ctrl-C reaches the programs that remove a host as well, so they are started again.
 ATTEMPTS = 3
-"""Attempts to remove a host: a Ctrl-C reaches the programs that remove a host as well, so they are started again."""
 
 
 class Backend(Protocol):

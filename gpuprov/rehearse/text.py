@@ -10,8 +10,8 @@ from gpuprov.rehearse.seen import cut_lines
 from gpuprov.report.text import unproven
 from gpuprov.simulate.description import Description
 
+# Lines of one list, without -v.
 MOST = 12
-"""Lines of one list, without -v."""
 VERDICTS = {
     0: "green",
     1: "DIFFERS from the spec",

@@ -9,9 +9,8 @@ from gpuprov.capabilities import BY_NAME
 from gpuprov.core import assets
 from gpuprov.core.errors import GpuprovError
 
+# Third-party modules with their packages; nvidia-ml-py is one file of pure Python, under the BSD licence at its top.
 DISTRIBUTIONS = {"pynvml": "nvidia-ml-py"}
-"""Third-party modules with their packages; nvidia-ml-py is one file of pure Python, under the BSD licence at its top.
-"""
 
 
 def role_files(name: str) -> dict[str, Path]:

@@ -20,8 +20,8 @@ from gpuprov.render.variables import fleet_variables, host_variables
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.spec.problem import Origin, Path, format_path
 
+# The variable of a host that marks its variables as filled in by a play, and lists them.
 READ = "gpuprov_read"
-"""The variable of a host that marks its variables as filled in by a play, and lists them."""
 
 
 class Read(msgspec.Struct, frozen=True):

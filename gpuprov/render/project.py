@@ -17,18 +17,18 @@ from gpuprov.spec.connection import is_left_out, refuse_secrets
 from gpuprov.spec.model import HostSpec, RawHost
 
 HEADER = "# Rendered by gpuprov: change the inventory it came from, then render again.\n"
+# Groups that hosts join while site.yml runs: its acts cover the reached hosts, and all acts but the first leave out
+# those that are only prepared. Here they are declared, and empty.
 GROUPS = ("gpuprov_reached", "gpuprov_prepared")
-"""Groups that hosts join while site.yml runs: its acts cover the reached hosts, and all acts but the first leave out
-those that are only prepared. Here they are declared, and empty."""
+# The file that marks a folder as written by `render`, so that it may be overwritten.
 MARK = ".gpuprov-rendered"
-"""The file that marks a folder as written by `render`, so that it may be overwritten."""
+# Contents of the folder and commands to run; the folders that apply runs itself have no README.
 README = "README.md"
-"""Contents of the folder and commands to run; the folders that apply runs itself have no README."""
 
+# Folders of projects rendered by earlier versions of gpuprov.
 EARLIER = ("filter_plugins",)
-"""Folders of projects rendered by earlier versions of gpuprov."""
+# Folders whose files are all ours: files that are no longer part of the project are deleted.
 OWNED = ("host_vars", "group_vars", "roles", "library", "action_plugins", "module_utils", *EARLIER)
-"""Folders whose files are all ours: files that are no longer part of the project are deleted."""
 
 
 class Rendered(msgspec.Struct, frozen=True):

@@ -10,14 +10,14 @@ from gpuprov.capabilities.tasks import Block, Part, Taken, Task, each_task
 from gpuprov.core.sanitize import wrapped
 from gpuprov.host_code.json_members import Json
 
+# What ansible-lint has to know of the variable in which the judge's answer is kept.
 SHARED = " # noqa: var-naming[no-role-prefix] (all roles share it)"
-"""What ansible-lint has to know of the variable in which the judge's answer is kept."""
+# Modules whose actions know what is desired, by the name of a capability.
 OWN = ("gpuprov_files", "gpuprov_packages", "gpuprov_repository", "gpuprov_step", "gpuprov_unit")
-"""Modules whose actions know what is desired, by the name of a capability."""
+# The key of a task of these modules that does not name one.
 IMPLIED = {"gpuprov_unit": "unit", "gpuprov_files": "files"}
-"""The key of a task of these modules that does not name one."""
+# Most characters of options that are written on one line.
 SHORT = 110
-"""Most characters of options that are written on one line."""
 
 
 def stage_files(capability: Capability) -> dict[str, str]:

@@ -9,11 +9,11 @@ import msgspec
 from gpuprov.capabilities import BY_NAME
 from gpuprov.spec.model import Fragment, HostSpec, Site
 
+# The name of what differs when a digest does.
 SPEC = "the spec"
-"""The name of what differs when a digest does."""
+# Version of the digests. Digests by earlier versions of gpuprov, whose receipts list no resources, have another
+# version and cannot be compared.
 SCHEME = "4"
-"""Version of the digests. Digests by earlier versions of gpuprov, whose receipts list no resources, have another
-version and cannot be compared."""
 FORM = re.compile(rf"{SCHEME}:[0-9a-f]{{20}}")
 
 

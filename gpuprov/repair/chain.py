@@ -15,10 +15,10 @@ from gpuprov.repair.planning import choose_step
 from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.fitness import Fitness, fitness
 
+# Seconds in which a host becomes well after an act: daemons start, and GPUs register with their fabric.
 SETTLING: dict[str, float] = {"reset": 60.0, "reboot": 300.0}
-"""Seconds in which a host becomes well after an act: daemons start, and GPUs register with their fabric."""
+# Seconds between two looks.
 POLL = 5.0
-"""Seconds between two looks."""
 IN_USE = "end or drain them, then repair again: no job is ended"
 Act = Literal["reset", "reboot"]
 Say = Callable[[str, str], None]

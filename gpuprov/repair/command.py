@@ -23,6 +23,7 @@ from gpuprov.repair.text import format_plan
 from gpuprov.spec.model import HostSpec, RawHost
 
 ACTING: tuple[Step, ...] = ("reset", "reboot")
+# Outcomes of hosts on which nothing is done.
 STATES: Mapping[Step, State] = {
     "nothing": "fit",
     "ticket": "given up",
@@ -30,15 +31,14 @@ STATES: Mapping[Step, State] = {
     "not proven": "not proven",
     "unreachable": "unreachable",
 }
-"""Outcomes of hosts on which nothing is done."""
 Pairs = Sequence[tuple[RawHost, HostSpec]]
 GREEN: tuple[State, ...] = ("fit", "repaired")
+# States of hosts that may be repaired at another time.
 ANOTHER_TIME: tuple[State, ...] = ("locked", "unreachable")
-"""States of hosts that may be repaired at another time."""
+# Hosts that are asked for services and users at a time.
 AT_ONCE = 8
-"""Hosts that are asked for services and users at a time."""
+# The failure domain of all hosts, in the engine's words.
 DOMAIN = "the inventory"
-"""The failure domain of all hosts, in the engine's words."""
 
 
 def make_plans(pairs: Pairs, hosts: Hosts, options: Options) -> dict[str, HostPlan]:

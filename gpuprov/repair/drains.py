@@ -10,8 +10,8 @@ from gpuprov.fleet.drain.noted import Noted
 from gpuprov.repair.model import HostPlan, Options
 from gpuprov.spec.model import RawHost
 
+# Looks in a row without an answer, after which a scheduler is asked no more.
 UNANSWERED = 3
-"""Looks in a row without an answer, after which a scheduler is asked no more."""
 
 
 class Drains:

@@ -32,23 +32,23 @@ from gpuprov.verify.fitness import CAPABILITY
 from gpuprov.verify.fleet_wide import compare_hosts
 from gpuprov.verify.verify import Pairs, verify_each
 
+# Seconds for one act: services are stopped and started around a reset.
 LIMIT = repair.RESET_SECONDS + 120.0
-"""Seconds for one act: services are stopped and started around a reset."""
+# Seconds for a question to a host that may be rebooting.
 SHORT = 20.0
-"""Seconds for a question to a host that may be rebooting."""
+# Capabilities whose state units have to bring back after a reset.
 RESTORED = frozenset(capability.name for capability in CAPABILITIES if capability.ends_with_reset)
-"""Capabilities whose state units have to bring back after a reset."""
+# Units that set GPUs up at boot, in their order: a reset takes that from the GPUs.
 BOOT_UNITS = (mig.UNIT, gpu_settings.UNIT)
-"""Units that set GPUs up at boot, in their order: a reset takes that from the GPUs."""
+# Units that list the GPUs for containers and for jobs of Slurm.
 LISTINGS: tuple[repair.Listing, ...] = (
     {"unit": REFRESH_UNITS[-1], "file": "", "reader": ""},
     {"unit": OWN_UNITS[-1], "file": "", "reader": ""},
     {"unit": desired.UNIT, "file": GRES, "reader": slurm.UNIT},
 )
-"""Units that list the GPUs for containers and for jobs of Slurm."""
 REBOOT_TIMEOUT = "host_reboot_timeout"
+# As in roles/host.
 USUAL_REBOOT = 1800.0
-"""As in roles/host."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

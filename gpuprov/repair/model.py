@@ -11,8 +11,10 @@ from gpuprov.fleet.drain import By
 from gpuprov.host_page.identify import Gpu as Card
 from gpuprov.verify.evaluate import Result
 
+# What is done first. ticket: no software repairs it. refused: in use, and nothing drains it.
 Step = Literal["nothing", "reset", "reboot", "ticket", "refused", "not proven", "unreachable"]
-"""What is done first. ticket: no software repairs it. refused: in use, and nothing drains it."""
+# differs: what was found is gone, and the host is not as its spec says. refused: in use, or not drained.
+# interrupted: ended between two acts.
 State = Literal[
     "fit",
     "planned",
@@ -26,8 +28,6 @@ State = Literal[
     "not started",
     "interrupted",
 ]
-"""differs: what was found is gone, and the host is not as its spec says. refused: in use, or not drained.
-interrupted: ended between two acts."""
 OUTCOMES: Mapping[State, Outcome] = {
     "fit": "ok",
     "planned": "differs",
@@ -134,8 +134,8 @@ class HostPlan(msgspec.Struct, kw_only=True):
         return tuple(finding.check for finding in self.findings)
 
 
+# A host's fitness in words, by `Fitness.fit`.
 AFTER = {"yes": "fit for work", "no": "not fit", "until": "not fit", "not proven": "not proven to be fit"}
-"""A host's fitness in words, by `Fitness.fit`."""
 
 
 class Try(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,13 +13,13 @@ from gpuprov.verify.evaluate import Result
 from gpuprov.verify.fitness import Fitness, fitness
 
 MIG = "mig"
+# Repairs of one finding within so many seconds, after which it is given up when it comes back.
 MOST, WINDOW = 3, 7 * 86400
-"""Repairs of one finding within so many seconds, after which it is given up when it comes back."""
+# Fixes for actions that are no repair of a GPU.
 OTHERWISE = {
     "restart": "a program or a daemon is to be restarted: gpuprov apply starts what the spec asks for",
     "update": "driver and firmware are to be updated: nvidia_driver.version in the spec, then gpuprov apply",
 }
-"""Fixes for actions that are no repair of a GPU."""
 PERMIT = "permit one: --reboot, or reboot: if-needed in the spec"
 BY_HAND = "somebody has to go to the machine, or to its vendor: the ticket says what was found"
 

@@ -18,8 +18,8 @@ from gpuprov.verify.evaluate import Result
 
 PROBES = (*WIRING, GPU_HEALTH, fabric.DAEMON, systemd.SYSTEMD_UNITS, mig.STATE)
 ALONE_SINCE = ARCHITECTURES.index("Ampere")
+# Checks of the fabric: its faults end when all GPUs and NVSwitches are reset together.
 FABRIC = ("health.sxid", "health.fabric")
-"""Checks of the fabric: its faults end when all GPUs and NVSwitches are reset together."""
 WHOLE = "the whole NVLink fabric is reset"
 UNKNOWN = "health does not say which GPU it is"
 UNMANAGED = "their NVLinks go to NVSwitches, and Fabric Manager does not run"

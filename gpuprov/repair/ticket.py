@@ -17,8 +17,8 @@ from gpuprov.report.files import check_writable, state_folder, write_atomic
 from gpuprov.report.page import About
 from gpuprov.verify.verify import Pairs
 
+# Mode of the files: serial numbers and log lines are in them.
 PRIVATE = 0o600
-"""Mode of the files: serial numbers and log lines are in them."""
 
 
 def write_tickets(pairs: Pairs, run: Repaired, folder: Path | None, about: About | None = None) -> None:

@@ -15,8 +15,8 @@ from gpuprov.host_code.json_members import Json
 from gpuprov.spec.problem import Origin, Problem
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+# The rule of problems that concern no block of a spec.
 INVENTORY = "inventory"
-"""The rule of problems that concern no block of a spec."""
 
 
 def as_sarif(problems: Sequence[Problem]) -> str:

@@ -149,8 +149,8 @@ def _list_rows(results: Iterable[Result], *, verbose: bool) -> Iterator[Verified
     return (fill(VerifiedRow, result) for result in results if verbose or result.status != "n/a")
 
 
+# Number of results written at a time.
 AT_ONCE = 2000
-"""Number of results written at a time."""
 
 
 def parts(

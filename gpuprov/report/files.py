@@ -10,8 +10,8 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import is_planted
 from gpuprov.core.sanitize import cleaned
 
+# Maximum number of folders and links in a path, beyond which it counts as a loop.
 LONGEST_WAY = 1000
-"""Maximum number of folders and links in a path, beyond which it counts as a loop."""
 
 
 def write_atomic(path: str | Path, text: str, mode: int | None = None) -> None:

@@ -14,8 +14,8 @@ from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.verify import NextBoot
 
 T = TypeVar("T", bound=Hashable)
+# Maximum size of all diagrams in a page, in characters; equal ones are stored once.
 PICTURES = 5_000_000
-"""Maximum size of all diagrams in a page, in characters; equal ones are stored once."""
 RACK = ("rack", "cabinet")
 
 

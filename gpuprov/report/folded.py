@@ -6,12 +6,12 @@ from gpuprov.inventory.names import fold_names as names
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.verify import NextBoot, Verdict
 
+# The statuses that count, the worst first, without n/a.
 ORDER: tuple[ResultStatus, ...] = ("unreachable", "fail", "error", "skip", "pass")
-"""The statuses that count, the worst first, without n/a."""
 LOUD = ORDER[:3]
 EVERY: tuple[ResultStatus, ...] = (*ORDER, "n/a")
+# Key in counts for failures caused by another failure, which are not counted as failures.
 FOLLOW = "follow"
-"""Key in counts for failures caused by another failure, which are not counted as failures."""
 WORDS = {"unreachable": "unreachable", "fail": "failed", "error": "in error", "skip": "skipped", "pass": "passed"}
 
 

@@ -143,6 +143,7 @@ def build_document(results: Sequence[Result], seconds: float | None = None) -> H
     return conclude(Health, None, outcomes.values(), seconds, summary=summary, hosts=tuple(hosts), racks=racks)
 
 
+# Name and help of each metric, in the order of the file; all are gauges, and none is shared with `gpuprov verify`.
 METRICS = {
     "gpuprov_health_timestamp_seconds": "When the health check that wrote this file ended, in Unix time.",
     "gpuprov_host_fit": "1 if the host is fit for work, 0 if not, -1 if that is not proven.",
@@ -151,7 +152,6 @@ METRICS = {
     "gpuprov_rdma_errors": "Errors of RDMA's transport that a port has counted since its driver was loaded "
     "(hw_counters); port 0: the device.",
 }
-"""Name and help of each metric, in the order of the file; all are gauges, and none is shared with `gpuprov verify`."""
 FIT = {"yes": 1, "until": 0, "no": 0, "not proven": -1}
 
 

@@ -10,13 +10,13 @@ from gpuprov.report.states import WORDS
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.fitness import Fitness, fitness
 
+# Tooltip of a host's square, by its state.
 HOSTS: Mapping[State, str] = {
     **WORDS,
     "fail": "not fit for work",
     "unproven": "not proven to be fit",
     "right": "fit for work",
 }
-"""Tooltip of a host's square, by its state."""
 
 
 def state(fitness: Fitness) -> State:

@@ -27,8 +27,8 @@ STATES: dict[str, State] = {
 }
 TITLES = {"unreachable": "unreachable", "fail": "failed", "error": "error"}
 ACTING = [capability.name for capability in CAPABILITIES if capability.tasks]
+# Maximum number of hosts' different actual values in a cause; the others are shown with the hosts.
 MOST = 6
-"""Maximum number of hosts' different actual values in a cause; the others are shown with the hosts."""
 
 
 def render(
@@ -102,5 +102,5 @@ def limit(hosts: Sequence[str]) -> str:
     return f"--limit {shlex.quote(names(hosts).replace(', ', ','))}"
 
 
+# Variables of the template that are the same for all pages, unless a page has its own `limit`.
 PARTS = {"states": STATES, "titles": TITLES, "letters": LETTERS, "limit": limit, "brief": brief, "most": MOST}
-"""Variables of the template that are the same for all pages, unless a page has its own `limit`."""

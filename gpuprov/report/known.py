@@ -19,8 +19,8 @@ from gpuprov.hardware.topology.svg import draw_svg
 from gpuprov.report.fleet import Known
 from gpuprov.spec.model import RACK, RawHost
 
+# Probes for the page that no check needs.
 PROBES: tuple[Probe[Any], ...] = (house.RECEIPT, system.OS_RELEASE, system.PLATFORM)
-"""Probes for the page that no check needs."""
 SLICE, HEIGHT, LEFT, GAP = 92, 44, 170, 10
 
 

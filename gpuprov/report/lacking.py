@@ -8,8 +8,8 @@ import msgspec
 from gpuprov.verify.evaluate import Result
 
 T = TypeVar("T")
+# Number of checks of one reason up to which each has a line of its own.
 FEW = 3
-"""Number of checks of one reason up to which each has a line of its own."""
 
 
 def fold_lacking(rows: Iterable[tuple[Result, Hashable, T]]) -> tuple[list[T], dict[str, list[T]]]:

@@ -27,8 +27,8 @@ class Shown(msgspec.Struct, kw_only=True):
     unread: dict[str, str]
 
 
+# Kinds without a text, in words.
 WITHOUT_TEXT = {"unit": "a unit", "setting": "a setting", "module": "a kernel module"}
-"""Kinds without a text, in words."""
 
 
 def show(

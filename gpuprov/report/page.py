@@ -24,8 +24,8 @@ from gpuprov.core.sanitize import cleaned
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+# State of a host, or of all of them; the names of the colours in page.css.
 State = Literal["right", "part", "unproven", "boot", "error", "fail", "gone"]
-"""State of a host, or of all of them; the names of the colours in page.css."""
 
 FOLDER = Path(__file__).parent
 _OPTION = re.compile(r"((?<!\S)--?[a-z][a-z-]{0,20}(?![\w-])|\bif-needed\b)")

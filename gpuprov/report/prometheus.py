@@ -17,6 +17,7 @@ from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Verdict, verdict
 
 NEXT_BOOT = {"right": 1, "wrong": 0, "unknown": -1}
+# Name and help of each metric, in the order of the file; all are gauges.
 METRICS = {
     "gpuprov_build_info": "The gpuprov that verified, as the label version.",
     "gpuprov_verify_timestamp_seconds": "When the verify that wrote this file ended, in Unix time.",
@@ -32,7 +33,6 @@ METRICS = {
     "gpuprov_reboot_required": "1 if a check fails that only a reboot fixes.",
     "gpuprov_verify_duration_seconds": "How long reading the host took.",
 }
-"""Name and help of each metric, in the order of the file; all are gauges."""
 
 
 def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = None, now: float | None = None) -> str:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gpuprov.verify.evaluate import Result
 
 
+# Requested files, and what makes their texts; None: not requested.
 Files = Iterable[tuple[Path | None, Callable[[], str]]]
-"""Requested files, and what makes their texts; None: not requested."""
 
 
 def deliver(document: Document | Iterable[str], text: Callable[[], str] | None, files: Files = ()) -> None:

@@ -10,8 +10,8 @@ from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
 from gpuprov.report.files import refuse_anothers, state_folder, write_atomic
 
+# Number of files to keep; older ones are removed.
 KEPT = 32
-"""Number of files to keep; older ones are removed."""
 
 
 def offer(

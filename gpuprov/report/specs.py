@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from gpuprov.fleet.specs import Fleet
     from gpuprov.spec.problem import Problem
 
+# Titles of an explanation's lines to copy; they are never wrapped.
 COMMANDS = ("check", "see it")
-"""Titles of an explanation's lines to copy; they are never wrapped."""
 
 
 CheckFormat = Literal["text", "json", "sarif", "github"]
@@ -81,8 +81,8 @@ def _print_problems(form: CheckFormat, fleet: Fleet | None, problems: Sequence[P
             terminal.result(text, wrap=True)
 
 
+# Number of places with one message that are named on a terminal; the other formats have all.
 ALIKE = 10
-"""Number of places with one message that are named on a terminal; the other formats have all."""
 
 
 def fold_alike(problems: Sequence[Problem]) -> Iterator[str]:
@@ -98,8 +98,8 @@ def fold_alike(problems: Sequence[Problem]) -> Iterator[str]:
             yield f"{message}: at {count - ALIKE:,} more places; --json has all"
 
 
+# Number of messages of one symptom that its title names; --json has all.
 FEW = 4
-"""Number of messages of one symptom that its title names; --json has all."""
 
 
 def show_explanations(explanations: Sequence[Explanation], *, as_json: bool) -> None:
@@ -136,8 +136,8 @@ def _wrap_text(text: str, width: int, indent: int) -> list[str]:
     return wrapped(text, max(width, 20), hang=" " * indent)
 
 
+# The field of a table's entries in its first column.
 KEYS = {"gpus": "key", "drivers": "branch", "cuda": "cuda", "mig": "name", "recipes": "key"}
-"""The field of a table's entries in its first column."""
 
 
 def show_catalog(name: str, word: str | None, *, as_json: bool) -> int:

@@ -9,6 +9,7 @@ from gpuprov.report.text import unproven
 from gpuprov.verify.evaluate import FAILING, Result
 from gpuprov.verify.verify import NextBoot, Verdict, verdict
 
+# Letters by state, the worst first: shown without colour.
 LETTERS: Mapping[State, str] = {
     "gone": "U",
     "fail": "F",
@@ -18,7 +19,6 @@ LETTERS: Mapping[State, str] = {
     "part": "~",
     "right": "✓",
 }
-"""Letters by state, the worst first: shown without colour."""
 WORDS: Mapping[State, str] = {
     "gone": "unreachable",
     "fail": "failed",

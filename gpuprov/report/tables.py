@@ -6,8 +6,8 @@ from gpuprov.core.sanitize import wrapped
 
 Rows = Sequence[Sequence[str]]
 
+# Number of rows up to which a table that is too wide is shown as records, with every column.
 FEW = 5
-"""Number of rows up to which a table that is too wide is shown as records, with every column."""
 
 
 def fitted(header: Sequence[str], rows: Rows, room: int, spare: Collection[str]) -> tuple[list[str], list[str]]:

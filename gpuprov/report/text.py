@@ -14,8 +14,8 @@ from gpuprov.verify.evaluate import Result
 from gpuprov.verify.racks import Rack
 from gpuprov.verify.verify import NextBoot, Verdict
 
+# Colours by status.
 COLOURS = {"unreachable": MAGENTA, "fail": RED, "error": YELLOW, "skip": CYAN, "pass": GREEN, "n/a": FAINT}
-"""Colours by status."""
 _MARGIN = 12
 NOTHING = "not proven: no host has anything to verify"
 
@@ -160,12 +160,12 @@ def following(checks: Sequence[str], width: int, *, each: bool = False) -> list[
     return labelled(f"and {head}", f"{rest}: {names}", width) if checks else []
 
 
+# Verdicts in words; in JSON they keep their names.
 SPOKEN: dict[Verdict, str] = {
     "as wanted": "matches the spec",
     "not as wanted": "differs from the spec",
     "not proven": "not proven",
 }
-"""Verdicts in words; in JSON they keep their names."""
 
 
 def format_summary(numbers: Summed) -> str:

@@ -7,10 +7,10 @@ from gpuprov.facts.probes.host.contents import Contents
 from gpuprov.host_code.unit_files import KINDS, Loaded
 from gpuprov.host_code.wanted_units import RUNS, STARTS
 
+# Programs, and words of a shell, that do no work.
 NOTHING = frozenset({"", ":", "true", "false", "echo", "printf", "sleep", "test", "exit"})
-"""Programs, and words of a shell, that do no work."""
+# Options with which a daemon does none of what a spec asks it for.
 IDLE_OPTIONS = frozenset({"--no-persistence-mode"})
-"""Options with which a daemon does none of what a spec asks it for."""
 SHELLS = frozenset({"sh", "bash", "dash", "busybox", "env"})
 # Settings by which a unit is stopped with another one: systemd.unit(5).
 BINDING = ("BindsTo", "PartOf", "StopPropagatedFrom")

@@ -46,8 +46,8 @@ def packages_of(values: Mapping[str, Json], **more: Any) -> Packages:
     return msgspec.convert({"of": "", **known, **more}, Packages)
 
 
+# Wanted versions that any installed one meets.
 ANY = ("installed", "newest")
-"""Wanted versions that any installed one meets."""
 
 
 def compare_packages(

@@ -9,8 +9,8 @@ import msgspec
 from gpuprov.host_code import settings
 from gpuprov.resources.difference import Difference
 
+# Values of a host, by device and key.
 Values = Mapping[tuple[str, str], str]
-"""Values of a host, by device and key."""
 How = Literal["equal", "least", "exact"]
 
 

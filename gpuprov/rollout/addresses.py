@@ -10,11 +10,11 @@ from gpuprov.host_code import machine
 from gpuprov.spec.model import RawHost
 
 AT_A_TIME = 64
+# Seconds for resolving all names; a name that is not resolved in time is compared as text only.
 LIMIT = 20.0
-"""Seconds for resolving all names; a name that is not resolved in time is compared as text only."""
 PORT = "22"
+# ssh options that have another machine look up the address, where it may be another host's.
 AWAY = ("proxyjump", "proxycommand", "-j")
-"""ssh options that have another machine look up the address, where it may be another host's."""
 
 
 def reached(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str]]:

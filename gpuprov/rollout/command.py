@@ -28,8 +28,8 @@ from gpuprov.rollout.project import Given, Project, user
 from gpuprov.rollout.status import Status, moment, standing, status
 from gpuprov.rollout.text import as_text, awaited, count, line
 
+# Seconds between two updates of `rollout watch`.
 WATCHED = 1.0
-"""Seconds between two updates of `rollout watch`."""
 
 
 def new_id() -> str:
@@ -102,8 +102,8 @@ def about(made: Project) -> list[str]:
     return [part for row in lines for part in hanging(row, width)]
 
 
+# Maximum number of batches listed before a start.
 SHOWN = 6
-"""Maximum number of batches listed before a start."""
 
 
 def _batch(batch: Batch) -> str:

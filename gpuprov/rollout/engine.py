@@ -32,11 +32,11 @@ from gpuprov.rollout.project import Project
 from gpuprov.rollout.store import Store
 from gpuprov.rollout.text import awaited, line
 
+# Seconds between two checks of results, drains, and events recorded by other processes.
 TICK = 0.5
-"""Seconds between two checks of results, drains, and events recorded by other processes."""
 LOCK, NOW = "engine.lock", "now.json"
+# The reason for a pause after an interrupt of its own process.
 INTERRUPTED = "Ctrl-C"
-"""The reason for a pause after an interrupt of its own process."""
 
 
 class Engine:
@@ -209,8 +209,8 @@ def alone(place: Path, rollout: str) -> Iterator[None]:
         os.close(handle)
 
 
+# Attempts to get the lock: a process that only checks whether an engine is running also holds it for a moment.
 TRIES = 10
-"""Attempts to get the lock: a process that only checks whether an engine is running also holds it for a moment."""
 
 
 def is_carried_out(place: Path) -> bool:

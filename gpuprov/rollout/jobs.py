@@ -19,8 +19,8 @@ from gpuprov.jobs.model import Job as JobFile
 from gpuprov.rollout.locks import is_held, opened
 from gpuprov.rollout.results import Results
 
+# Bytes of standard error that are read; the last line is reported if there is no result.
 TAIL = 4096
-"""Bytes of standard error that are read; the last line is reported if there is no result."""
 
 
 def job_file(fleet: Fleet, number: int, hosts: Sequence[str]) -> JobFile:

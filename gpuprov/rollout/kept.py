@@ -7,8 +7,8 @@ import msgspec
 from gpuprov.core.errors import GpuprovError
 from gpuprov.inventory.names import fold_names as names
 
+# A roll-out's id is also the run's id, which identifies its locks, drains and results.
 ID = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,40}[A-Za-z0-9])?")
-"""A roll-out's id is also the run's id, which identifies its locks, drains and results."""
 FILE = "rollouts.sqlite"
 
 

@@ -8,8 +8,8 @@ from gpuprov.core import safe_parse
 from gpuprov.fleet.policy.events import HostEnd, verdict_of
 from gpuprov.jobs.model import HostResult
 
+# Characters of a message in an event: the result itself has the full text.
 LONGEST = 300
-"""Characters of a message in an event: the result itself has the full text."""
 
 
 def message(result: HostResult) -> str:

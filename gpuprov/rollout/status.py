@@ -14,8 +14,8 @@ from gpuprov.fleet.policy.state import Host, State
 from gpuprov.spec.described import describe
 
 FORMAT = 1
+# left: open, and no process carries it out. ending: aborted, and something is still under way.
 Standing = Literal["running", "left", "paused", "stopped", "ending", "finished", "aborted"]
-"""left: open, and no process carries it out. ending: aborted, and something is still under way."""
 Word = Literal[
     "green",
     "waits for a reboot",
@@ -30,8 +30,8 @@ Word = Literal[
 ]
 BatchState = Literal["over", "current", "waiting"]
 WORDS: tuple[Word, ...] = get_args(Word)
+# Outcomes of results after which a host is tried again later.
 LEFT: dict[str, Outcome] = {"unreachable": "unreachable", "locked": "locked", "not-started": "locked"}
-"""Outcomes of results after which a host is tried again later."""
 VERDICTS: dict[str, Word] = {"green": "green", "waits": "waits for a reboot", "failed": "failed"}
 
 

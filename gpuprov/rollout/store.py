@@ -23,8 +23,8 @@ from gpuprov.report.files import refuse_anothers, state_folder
 from gpuprov.rollout.kept import FILE, Kept, checked_id, chosen, overlaps, used
 
 FORMAT = 1
+# Seconds that a process waits while another one records.
 PATIENCE = 30.0
-"""Seconds that a process waits while another one records."""
 LARGEST = 64 << 20
 TABLES = """
 CREATE TABLE rollouts (id TEXT PRIMARY KEY, fleet TEXT NOT NULL, begun REAL NOT NULL, by TEXT NOT NULL, open INTEGER NOT NULL) STRICT;

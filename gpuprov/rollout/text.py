@@ -12,8 +12,8 @@ from gpuprov.inventory.names import fold_names as names
 from gpuprov.rollout.status import VERDICTS, HostStatus, Status, by_state
 
 ACTS = {"prepare": "preparing", "apply": "applying to", "verify": "verifying again"}
+# States of hosts that are counted, but not listed by name.
 QUIET = ("green", "waiting", "not done")
-"""States of hosts that are counted, but not listed by name."""
 
 
 def line(event: Event, state: State) -> str:

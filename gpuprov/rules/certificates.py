@@ -16,8 +16,8 @@ SEQUENCE, INTEGER, VERSION = 0x30, 0x02, 0xA0
 PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 
 
+# Maximum number of bytes to read: a certificate has some thousand.
 MOST = 1 << 20
-"""Maximum number of bytes to read: a certificate has some thousand."""
 
 
 class NotACertificate(ValueError):

@@ -15,11 +15,11 @@ from gpuprov.rules.engine_runtimes import NAME, Table, at, merged, number, parse
 RANCHER = ("k3s", "rke2")
 MICROK8S = "/var/snap/microk8s/current/args"
 TEMPLATE = f"{MICROK8S}/containerd-template.toml"
+# The configuration that each writes for containerd.
 WRITTEN = {
     **{name: f"/var/lib/rancher/{name}/agent/etc/containerd/config.toml" for name in RANCHER},
     "microk8s": f"{MICROK8S}/containerd.toml",
 }
-"""The configuration that each writes for containerd."""
 # Their settings: the last file that has a key wins, and the command line over all of them.
 # https://docs.k3s.io/installation/configuration#multiple-config-files
 SETTINGS = {name: f"/etc/rancher/{name}/config.yaml.d/99-gpuprov.yaml" for name in RANCHER}

@@ -6,6 +6,7 @@ https://docs.docker.com/engine/daemon/troubleshoot/#resolve-conflicts-between-th
 
 from collections.abc import Collection, Iterable, Mapping
 
+# Options whose keys in daemon.json have other names.
 KEYS = {
     "-H": "hosts",
     "--host": "hosts",
@@ -21,9 +22,8 @@ KEYS = {
     "--dns-opt": "dns-opts",
     "--dns-option": "dns-opts",
 }
-"""Options whose keys in daemon.json have other names."""
+# Keys with a message of their own.
 ELSEWHERE = ("default-runtime",)
-"""Keys with a message of their own."""
 
 
 def find_conflicts(keys: Iterable[str], flags: Collection[str]) -> dict[str, str]:

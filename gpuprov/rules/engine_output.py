@@ -5,11 +5,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 ENGINES = ("docker", "containerd", "crio", "podman", "k3s", "rke2", "microk8s")
+# Units that run the engine of a Kubernetes distribution.
 SERVICES = (
     *("k3s.service", "k3s-agent.service", "rke2-server.service", "rke2-agent.service"),
     "snap.microk8s.daemon-containerd.service",
 )
-"""Units that run the engine of a Kubernetes distribution."""
 
 
 @dataclass

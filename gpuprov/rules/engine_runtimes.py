@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
+# A table of an engine's TOML or JSON, with settings of the site that nobody here knows.
 Table: TypeAlias = Mapping[str, Any]
-"""A table of an engine's TOML or JSON, with settings of the site that nobody here knows."""
 NAME = "nvidia"
 DEFAULTS = {"containerd": "default_runtime_name", "crio": "default_runtime"}
 # Without the first, pods are outside the kubelet's slices and limits. Without the second, cri-o looks for conmon on
@@ -22,8 +22,8 @@ TYPES = {"containerd": ("io.containerd.runc.v2",), "crio": ("oci", "")}
 # Types of containerd 1; the second runs `Runtime`, and not `BinaryName`. Both were removed in 2.0:
 # https://github.com/containerd/containerd/blob/main/RELEASES.md
 RUNC_V1, LINUX_V1 = "io.containerd.runc.v1", "io.containerd.runtime.v1.linux"
+# Default runtimes that need no table.
 BUILT_IN = {"docker": ("runc",), "crio": ("runc", "crun"), "containerd": ()}
-"""Default runtimes that need no table."""
 ON_PATH = ("", *(f"{folder}/{kind}" for folder in ("/usr/local", "/usr", "") for kind in ("sbin", "bin")))
 
 

@@ -37,8 +37,8 @@ OURS = {
     rf"(enable_cdi|containerd\.(default_runtime_name|default_runtime\..*|runtimes\.{NAME}\..*))",
     "crio": rf"crio\.runtime\.(default_runtime|runtimes\.{NAME}\..*)",
 }
+# Settings written by nvidia-ctk, or into MicroK8s' template; every other one is the user's.
 OURS["microk8s"] = OURS["containerd"]
-"""Settings written by nvidia-ctk, or into MicroK8s' template; every other one is the user's."""
 
 at, number = engine_runtimes.at, engine_runtimes.number
 

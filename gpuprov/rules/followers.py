@@ -12,8 +12,8 @@ from collections.abc import Collection
 
 DCGM = "dcgm"
 FABRIC_MANAGER = "fabric_manager"
+# Base name of the library's file, by the part of the catalogue that has its packages.
 LIBRARIES = {"nscq": "libnvidia-nscq", "nvsdm": "libnvsdm"}
-"""Base name of the library's file, by the part of the catalogue that has its packages."""
 
 # Libraries that DCGM's host engine loads, once, when its module starts: sdk/nvidia/nscq/dlwrap/posix.c and
 # sdk/nvidia/nvsdm/loader/nvsdm_loader.cpp of https://github.com/NVIDIA/DCGM

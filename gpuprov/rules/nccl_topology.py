@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import xml.etree.ElementTree as xml
 
+# Maximum size of the file in bytes; NCCL itself accepts at most 1024 nodes.
 MOST = 1 << 20
-"""Maximum size of the file in bytes; NCCL itself accepts at most 1024 nodes."""
 VERSION = "1"
 # NCCL's dump of an H100 host (tests/real/h100-nccl-topo-old-kernel):
 #     <system version="1">

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+# Name prefix of packages that have the kernel's version, though they are for one version of the driver.
 OF_KERNEL = "linux-modules-nvidia-"
-"""Name prefix of packages that have the kernel's version, though they are for one version of the driver."""
 
 
 def rpm_order(version: str) -> tuple[Any, ...]:

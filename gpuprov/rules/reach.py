@@ -8,14 +8,14 @@ import re
 import shlex
 from typing import NamedTuple
 
+# Folders always on the PATH of a script or of a role; sudo may omit half of them (secure_path).
 FOLDERS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Folders always on the PATH of a script or of a role; sudo may omit half of them (secure_path)."""
 MUST_WRITE = ("/etc", "/var", "/run", "/usr", "/tmp")
 OWN = "/usr/bin/python3"
+# Patterns of further Pythons, in sh syntax, and EL's platform Python.
 BESIDE, PLATFORM = "/usr/bin/python3.? /usr/bin/python3.?? /usr/local/bin/python3.??", "/usr/libexec/platform-python"
-"""Patterns of further Pythons, in sh syntax, and EL's platform Python."""
+# Seconds that a Python may take to start.
 STARTS = 20
-"""Seconds that a Python may take to start."""
 # https://docs.ansible.com/ansible/latest/reference_appendices/release_and_maintenance.html: Python on managed nodes.
 OLDEST = {(2, 20): (3, 9), (2, 0): (3, 8)}
 

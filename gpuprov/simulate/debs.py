@@ -15,8 +15,8 @@ from gpuprov.simulate.parts.base import File
 from gpuprov.simulate.standins.model import Standin
 
 MAINTAINER = "gpuprov <gpuprov@localhost>"
+# Text in the Description of every package that is not the vendor's own.
 MARK = "gpuprov stand-in"
-"""Text in the Description of every package that is not the vendor's own."""
 NOTICE = (
     " .\n This is a stand-in that gpuprov made for simulated hosts. What would touch a GPU is simulated;\n"
     " it must never be installed on a real host.\n"

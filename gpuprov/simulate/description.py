@@ -14,12 +14,12 @@ from gpuprov.simulate.distributions import Distribution, Repository
 
 Kind = Literal["container", "machine"]
 HcaFabric = Literal["infiniband", "roce"]
+# Gb/s of a port: 4X EDR, HDR, NDR and XDR.
 HcaRate = Literal[100, 200, 400, 800]
-"""Gb/s of a port: 4X EDR, HDR, NDR and XDR."""
 Engine = Literal["docker", "podman"]
 User = Literal["gpuadmin", "root"]
+# The stand-in NVML has at most 8 GPUs.
 MOST_GPUS = 8
-"""The stand-in NVML has at most 8 GPUs."""
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

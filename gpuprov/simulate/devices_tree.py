@@ -12,12 +12,12 @@ from typing import Literal
 
 from gpuprov.simulate.description import Description
 
+# PCI domain of simulated functions; domain 0 belongs to the machine under the simulation.
 DOMAIN = 1
-"""PCI domain of simulated functions; domain 0 belongs to the machine under the simulation."""
+# The first bus: of GPUs, of HCAs that share no switch with a GPU, of NVSwitches or of the bridges to them.
 RAILS, ADAPTERS, NVLINK = 0x10, 0x90, 0xD0
-"""The first bus: of GPUs, of HCAs that share no switch with a GPU, of NVSwitches or of the bridges to them."""
+# The first bus of an empty slot, by NUMA node.
 SPARES = (0xF0, 0xF8)
-"""The first bus of an empty slot, by NUMA node."""
 Port = Literal["root-port", "upstream", "downstream"]
 Key = tuple[str, int]
 

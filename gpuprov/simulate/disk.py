@@ -29,8 +29,8 @@ NO_DEVICE_YET = (
     '| chroot "$1" debconf-set-selections'
 )
 MIB = 1 << 20
+# Label, offset and size of /boot and /: a separate /boot can be filled without harming the rest.
 LAYOUT = ((disk_files.BOOT_LABEL, 1 * MIB, 512 * MIB), (disk_files.ROOT_LABEL, 513 * MIB, 12 << 30))
-"""Label, offset and size of /boot and /: a separate /boot can be filled without harming the rest."""
 # Features of newer e2fsprogs that GRUB 2.06 cannot read: https://bugs.debian.org/1030939
 FEATURES = "^orphan_file,^metadata_csum_seed"
 NEWEST = "apt-cache pkgnames linux-image- on such a host lists those that are there; without the field it is the newest"

@@ -10,16 +10,16 @@ from gpuprov.simulate.parts.base import PROGRAMS, File, text
 DISK = "/dev/vda"
 ROOT_LABEL, BOOT_LABEL = "gpuprov-root", "gpuprov-boot"
 MODULE_SOURCES = "/usr/src/gpuprov-sim-pci"
+# Name of the QEMU fw_cfg item with the machine's identity; the disk is the same for all machines.
 IDENTITY = "opt/gpuprov.identity"
-"""Name of the QEMU fw_cfg item with the machine's identity; the disk is the same for all machines."""
 INTERFACE, FABRIC_INTERFACE = "ens3", "ens4"
 # Address of the machine under the simulation as seen by every simulated machine:
 # https://www.qemu.org/docs/master/system/devices/net.html
 GATEWAY, OWN_ADDRESS = "10.0.2.2", "10.0.2.15"
 FABRIC_PREFIX = "10.77.0."
 CONSOLE = "ttyS0"
+# Console message of the boot that finishes the disk.
 DONE = "gpuprov-sim: the disk is finished"
-"""Console message of the boot that finishes the disk."""
 
 _BOOT = """\
 GRUB_TIMEOUT=0
@@ -117,6 +117,7 @@ _NEEDLESS = (
     *("fstrim.timer", "man-db.timer", "getty@tty1.service", f"serial-getty@{CONSOLE}.service", "grub-common.service"),
     *("systemd-pstore.service", "systemd-firstboot.service", "systemd-networkd-wait-online.service"),
 )
+# Run in the root file system before it becomes a disk.
 PREPARE = f"""
 rm -f /etc/ssh/ssh_host_*
 ssh-keygen -q -t ed25519 -N '' -C gpuprov-sim -f /etc/ssh/ssh_host_ed25519_key
@@ -135,7 +136,7 @@ done
 rm -r {MODULE_SOURCES}
 update-initramfs -u -k all
 """
-"""Run in the root file system before it becomes a disk."""
+# Run once inside, on the disk's own kernel.
 FINISH = f"""#!/bin/sh
 # The first boot of a simulated machine's disk, as /sbin/init: what a Debian installer does on the machine itself.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
@@ -155,4 +156,3 @@ sync
 mount -o remount,ro /
 poweroff -f
 """
-"""Run once inside, on the disk's own kernel."""

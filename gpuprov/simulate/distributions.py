@@ -241,8 +241,8 @@ TABLE: tuple[Distribution, ...] = (
     _alibaba(),
 )
 DISTRIBUTIONS: dict[str, Distribution] = {entry.key: entry for entry in TABLE}
+# Distributions that simulated hosts run for real; machines run only these.
 REAL: tuple[str, ...] = tuple(entry.key for entry in TABLE if not entry.stands_in)
-"""Distributions that simulated hosts run for real; machines run only these."""
 
 
 def find(key: str) -> Distribution:

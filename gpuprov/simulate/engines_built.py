@@ -12,8 +12,8 @@ from gpuprov.simulate import golang, image, tools
 WHAT = "containerd"
 MODULE = "github.com/containerd/containerd"
 TAGS = "no_btrfs no_devmapper no_zfs"  # snapshotters that need headers or devices
+# The last line of containerd 1, and two of 2 with configuration versions 3 and 4.
 RELEASES = ("1.7.27", "2.1.4", "2.3.0")
-"""The last line of containerd 1, and two of 2 with configuration versions 3 and 4."""
 
 
 def containerd(version: str) -> Path:

@@ -32,10 +32,10 @@ from gpuprov.simulate.parts import (
 from gpuprov.simulate.parts.base import CONFIGURATION, FAULTS, STATE, File, Part, text
 
 KINDS: dict[str, ModuleType] = {"container": container, "machine": machine}
+# Marker written last: without it, creation of the host was interrupted.
 WHOLE = f"{STATE}/whole"
-"""Marker written last: without it, creation of the host was interrupted."""
+# Parts that a host without GPUs gets, too.
 PLAIN: tuple[Callable[[str, Description], Part], ...] = (boot.part, kernel.part, containerd.part, engines.part)
-"""Parts that a host without GPUs gets, too."""
 PARTS: tuple[Callable[[str, Description], Part], ...] = (
     silicon.part,
     kernel.part,

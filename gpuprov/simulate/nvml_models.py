@@ -11,16 +11,16 @@ from gpuprov.core.errors import GpuprovError
 # https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html
 NVML_MAXWELL = 3
 BRAND_NVIDIA = 14
+# MB/s of an NVLink and direction, from public output of `nvidia-smi nvlink -s`.
 LINK_SPEEDS: dict[Architecture, int] = {"Volta": 25781, "Ampere": 25000, "Hopper": 26562, "Blackwell": 53125}
-"""MB/s of an NVLink and direction, from public output of `nvidia-smi nvlink -s`."""
 
 
+# MHz: the slowest graphics clock in the supported clocks of public outputs (A100: 81 clocks up to 1410 MHz).
 LEAST_CLOCK = 210
-"""MHz: the slowest graphics clock in the supported clocks of public outputs (A100: 81 clocks up to 1410 MHz)."""
 
 
+# VBIOS versions by model, from public outputs: the normal one, and another for the fault vbios-differs.
 VBIOS = {"H100-SXM5-80GB": ("96.00.74.00.0D", "96.00.89.00.01")}
-"""VBIOS versions by model, from public outputs: the normal one, and another for the fault vbios-differs."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ MODELS: dict[str, Model] = {
 }
 
 
+# Fields that no public output of a model shows, and the model of its generation whose numbers stand in.
 UNPUBLISHED: dict[str, tuple[str, tuple[str, ...]]] = {
     "H20": ("H100-SXM5-80GB", ("reserved", "bar1", "least_power", "sm_clock", "memory_clock")),
     "B300": ("B200", ("reserved",)),
     "GB300": ("B300", ("reserved", "bar1", "least_power", "memory_clock", "bus")),
 }
-"""Fields that no public output of a model shows, and the model of its generation whose numbers stand in."""
 
 
 def explain_unpublished(gpu: Gpu) -> str:

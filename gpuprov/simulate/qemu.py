@@ -71,8 +71,8 @@ Firmware = Literal["bios", "uefi", "secure-boot"]
 # Debian's package ovmf: https://github.com/tianocore/edk2/tree/master/OvmfPkg
 OVMF = Path("/usr/share/OVMF")
 CODE: dict[Firmware, str] = {"uefi": "OVMF_CODE_4M.fd", "secure-boot": "OVMF_CODE_4M.secboot.fd"}
+# Initial firmware variables of a machine; with Secure Boot, Microsoft's keys are enrolled, as on most machines.
 VARIABLES: dict[Firmware, str] = {"uefi": "OVMF_VARS_4M.fd", "secure-boot": "OVMF_VARS_4M.ms.fd"}
-"""Initial firmware variables of a machine; with Secure Boot, Microsoft's keys are enrolled, as on most machines."""
 
 
 def board(firmware: Firmware, variables: Path) -> list[str]:

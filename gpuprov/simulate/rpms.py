@@ -10,8 +10,8 @@ from pathlib import Path
 from gpuprov.simulate import debs, tools
 from gpuprov.simulate.standins.model import Standin
 
+# Suffix of each source package's name; without it the source package would appear as another package.
 STAND_INS = "gpuprov-stand-ins"
-"""Suffix of each source package's name; without it the source package would appear as another package."""
 SCRIPTS = {"post": "%post", "preun": "%preun", "postun": "%postun"}
 DEFINES = {
     "_rpmfilename": "%%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",

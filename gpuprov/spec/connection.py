@@ -16,10 +16,10 @@ from gpuprov.spec.model import RawHost, is_secret
 from gpuprov.spec.problem import Path, Problem, format_path
 from gpuprov.spec.shown import show
 
+# Names of hosts, which become names of files in a rendered project, and words of commands.
 HOST_NAME = re.compile(r"[\w][\w.:%@+-]*")
-"""Names of hosts, which become names of files in a rendered project, and words of commands."""
+# Names of variables, by Ansible's rules.
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-"""Names of variables, by Ansible's rules."""
 ADDRESSES = ("ansible_host", "ansible_ssh_host")
 PORTS = ("ansible_port", "ansible_ssh_port")
 USERS = ("ansible_user", "ansible_ssh_user", "ansible_become_user", "ansible_sudo_user")

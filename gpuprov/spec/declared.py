@@ -11,8 +11,8 @@ from gpuprov.host_code.json_members import Json
 from gpuprov.spec.model import Fragment
 from gpuprov.spec.problem import Path, format_path
 
+# Value of a field that leaves the decision to gpuprov.
 OPEN = "auto"
-"""Value of a field that leaves the decision to gpuprov."""
 
 
 def complete(value: object, block: type[Fragment]) -> object:

@@ -16,15 +16,15 @@ from gpuprov.spec.words import BOOLEANS, GONE, OFF, ON, REMOVES, SWITCHES, THERE
 _NUMBER = re.compile(r"(-?[0-9]{1,15})(?: ?(W|MHz))?", re.IGNORECASE)
 _FROM_TO = re.compile(r"\[?([0-9]{1,2})(?:-|:|\.\.)([0-9]{1,2})\]?")
 _INSTANCES = re.compile(r"(?:([0-9]{1,2}) ?[x*×] ?)?([0-9a-z.+]*[a-z][0-9a-z.+]*)(?: ?[x*×:=] ?([0-9]{1,2}))?")
+# A model with its count behind or before it: H100:8, 8x H100.
 _COUNTED = re.compile(r"([A-Za-z][\w. -]*?) ?[:x*×] ?([0-9]{1,2})|([0-9]{1,2}) ?[x*×] ?([A-Za-z].*)")
-"""A model with its count behind or before it: H100:8, 8x H100."""
 _SPLIT = re.compile(r"[,\s]+")
 _AROUND = re.compile(r"\s*=\s*|:\s+")
+# In the description of a text that may be empty: a parameter without a value.
 _SHORT_WORD = '("" for a bare word)'
-"""In the description of a text that may be empty: a parameter without a value."""
 _UNSPACED = re.compile(r"(\w+):(\S.*)")
+# Keys of a mapping, of which one is an example for all.
 MOST_KEYS = 3
-"""Keys of a mapping, of which one is an example for all."""
 
 
 def fix_for(value: object, kind: shape.Type) -> Fix | None:

@@ -22,10 +22,11 @@ CONNECTION: dict[str, tuple[Any, str]] = {
     "ansible_python_interpreter": ("string", "the Python that modules run with"),
 }
 PCI_ID = r"^(10[dD][eE]:|0x)?[0-9A-Fa-f]{4}(10[dD][eE])?$|\{\{.*\}\}"
+# Message of editors in place of a list of every model (errorMessage is a keyword of VS Code, and of the YAML language
+# server).
 NO_MODEL = "No GPU model of the catalogue, and no PCI id: gpuprov catalog gpus lists them"
-"""Message of editors in place of a list of every model (errorMessage is a keyword of VS Code, and of the YAML language
-server)."""
 
+# Schema of a group, which has the definitions of the whole file.
 GROUP: dict[str, Json] = {
     "description": "A group of hosts: variables, hosts, groups inside of it",
     "type": ["object", "null"],
@@ -44,7 +45,6 @@ GROUP: dict[str, Json] = {
         },
     },
 }
-"""Schema of a group, which has the definitions of the whole file."""
 
 
 def build_inventory_schema(spec: Schema, models: Iterable[str]) -> Schema:

@@ -10,6 +10,7 @@ from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
 
 ModuleName = Annotated[str, describe("a kernel module's name: letters, digits, _ and -", pattern=r"^[A-Za-z0-9_-]+$")]
+# A module option's value, in one word: modprobe.d has no quoting that all its readers support.
 Scalar = (
     bool
     | int
@@ -17,7 +18,6 @@ Scalar = (
         str, msgspec.Meta(pattern=r"^[^\s\"'\\#]*$", description="text without spaces, quotes, backslashes and #")
     ]
 )
-"""A module option's value, in one word: modprobe.d has no quoting that all its readers support."""
 SysctlName = Annotated[
     str,
     describe("a name as `sysctl -a` prints it (net.core.rmem_max)", pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_:/-]+)+$"),
@@ -30,8 +30,8 @@ LimitName = Literal[
 ]
 Limit = Annotated[int, msgspec.Meta(ge=0)] | Literal["unlimited"]
 HugepageSize = Literal["2M", "1G"]
+# Sizes in KiB, as /sys/kernel/mm/hugepages names them.
 HUGEPAGE_KIB: dict[str, int] = {"2M": 2048, "1G": 1048576}
-"""Sizes in KiB, as /sys/kernel/mm/hugepages names them."""
 HUGEPAGES_SYSCTL, NUMA_SYSCTL = "vm.nr_hugepages", "kernel.numa_balancing"
 
 
@@ -102,8 +102,8 @@ class Conflict(msgspec.Struct, frozen=True):
     values: tuple[object, object]
 
 
+# sysctl prefixes for which the larger of two integers wins; every other setting must agree.
 LARGER_WINS = ("net.core.", "net.ipv4.tcp_", "vm.max_map_count", "vm.nr_hugepages", "fs.file-max", "kernel.pid_max")
-"""sysctl prefixes for which the larger of two integers wins; every other setting must agree."""
 
 
 def add_implied(kernel: Kernel) -> Kernel:

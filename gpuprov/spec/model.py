@@ -16,10 +16,10 @@ SECRET = re.compile(
 Reboot = Literal["never", "if-needed"]
 OnFailure = Literal["nothing", "rollback"]
 
+# SHA-256 of a file that the spec names.
 Sha256 = Annotated[
     str, describe("the 64 hexadecimal digits of sha256sum, required with url and file", pattern=r"^([0-9A-Fa-f]{64})?$")
 ]
-"""SHA-256 of a file that the spec names."""
 
 
 class Fragment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,8 +68,10 @@ class HostSpec(msgspec.Struct, frozen=True, kw_only=True):
     defects: tuple[tuple[str, str], ...] = ()
 
 
+# The SITE_VARIABLES that are set, by name, with their values as Ansible has them.
 Site: TypeAlias = Mapping[str, object]
-"""The SITE_VARIABLES that are set, by name, with their values as Ansible has them."""
+# Variables of a site beside `gpuprov`, outside of any spec: the names in the roles' defaults, compared by a contract
+# test.
 SITE_VARIABLES = frozenset(
     {
         "cgpu_module_timeout",
@@ -87,9 +89,8 @@ SITE_VARIABLES = frozenset(
         "nvidia_driver_manage_repository",
     }
 )
-"""Variables of a site beside `gpuprov`, outside of any spec: the names in the roles' defaults, compared by a contract
-test."""
 
+# Blocks of a spec: the names of the capabilities, which a contract test compares with the registry.
 BLOCKS = frozenset(
     {
         "acceptance",
@@ -121,16 +122,15 @@ BLOCKS = frozenset(
         "vgpu_guest",
     }
 )
-"""Blocks of a spec: the names of the capabilities, which a contract test compares with the registry."""
 
+# The site variable for the folder on the host that apt takes packages from, and from nowhere else.
 PACKAGE_BUNDLE = "host_package_bundle"
-"""The site variable for the folder on the host that apt takes packages from, and from nowhere else."""
 
+# The site variable for the simulated host that replaces a host in `gpuprov rehearse`: fields of its description.
 SIMULATED_HOST = "simulated_host"
-"""The site variable for the simulated host that replaces a host in `gpuprov rehearse`: fields of its description."""
 
+# The site variable for a host's rack: pages group hosts by it.
 RACK = "gpuprov_rack"
-"""The site variable for a host's rack: pages group hosts by it."""
 
 
 class RawHost(msgspec.Struct, frozen=True, kw_only=True):

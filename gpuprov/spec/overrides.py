@@ -12,8 +12,8 @@ from gpuprov.spec.problem import Problem
 from gpuprov.spec.shown import show
 from gpuprov.spec.url import has_query, hide_queries
 
+# Folders whose free space is read on a host.
 FOLDERS = ("/boot", "/var")
-"""Folders whose free space is read on a host."""
 
 
 class Room(Fragment, frozen=True):
@@ -26,6 +26,7 @@ class Room(Fragment, frozen=True):
 # Seconds: apt refuses an index from the future, and TLS a certificate that is not valid yet.
 MAX_CLOCK_SKEW = 300
 
+# Overrides that are numbers of seconds, each with an example.
 SECONDS = {
     "cgpu_module_timeout": 60,
     "host_max_clock_skew": 600,
@@ -33,13 +34,12 @@ SECONDS = {
     "host_package_lock_timeout": 900,
     "host_reboot_timeout": 3600,
 }
-"""Overrides that are numbers of seconds, each with an example."""
 
 COMPONENTS = "nvidia_driver_manage_repository"
 SERVICES = "host_gpu_services"
 ROOM = "host_free_space"
+# Words as Ansible reads them.
 YES, NO = frozenset(("y", "yes", "on", "1", "true", "t")), frozenset(("n", "no", "off", "0", "false", "f"))
-"""Words as Ansible reads them."""
 
 
 def can_add_components(site: Site) -> bool:

@@ -8,8 +8,8 @@ import msgspec
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.sanitize import masked
 
+# Path of a value inside a host's `gpuprov` variable, e.g. ("mig", "layout", 0, "gpus").
 Path = tuple[str | int, ...]
-"""Path of a value inside a host's `gpuprov` variable, e.g. ("mig", "layout", 0, "gpus")."""
 
 
 class Origin(msgspec.Struct, frozen=True, order=True):

@@ -147,8 +147,8 @@ def make_absolute(value: str, path: Path, origins: Mapping[Path, Origin]) -> str
     return str(folder / File(value).expanduser())
 
 
+# Fields of a block in a fragment that name a file on this machine, beside the inventory.
 FILES = ("key_file", "certificate_file", "file", "topo_source")
-"""Fields of a block in a fragment that name a file on this machine, beside the inventory."""
 
 
 def select_files(block: object) -> list[tuple[str, str]]:

@@ -14,10 +14,10 @@ from gpuprov.spec.problem import Path, Problem, format_path
 from gpuprov.spec.text_fixes import Unknown
 from gpuprov.spec.unknown_keys import Finding
 
+# Number of attempts at a block; deeper mistakes appear only once the level above is right.
 ROUNDS = 5
-"""Number of attempts at a block; deeper mistakes appear only once the level above is right."""
+# Fields one of which a block needs: rules name them without the block.
 SOURCES = ("url", "file")
-"""Fields one of which a block needs: rules name them without the block."""
 _MEANT = re.compile(r'\Adid you mean "([^"]+)"\?')
 
 

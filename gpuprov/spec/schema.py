@@ -13,8 +13,8 @@ from gpuprov.spec.build import can_be_switched_off
 from gpuprov.spec.kinds import unwrap
 from gpuprov.spec.model import Fragment
 
+# A JSON Schema, or a part of one.
 Schema: TypeAlias = dict[str, Any]
-"""A JSON Schema, or a part of one."""
 IDENTIFIER = "https://json-schema.org/draft/2020-12/schema"
 
 

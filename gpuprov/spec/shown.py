@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from gpuprov.core.sanitize import cleaned, is_hidden
 
+# The most that is shown of an address: what is wrong with one often stands at its end.
 ADDRESS = 300
-"""The most that is shown of an address: what is wrong with one often stands at its end."""
 
 
 def show(value: object) -> str:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 VAULT = b"$ANSIBLE_VAULT;"
 LEAST_BITS = 2048
 MAKE = 'openssl req -new -x509 -newkey rsa:2048 -nodes -days 3650 -subj "/CN=OUR modules/" -keyout FILE -out FILE'
+# The field, the mistake, the fix.
 Finding = tuple[str, str, str]
-"""The field, the mistake, the fix."""
 
 
 class Signing(Fragment, frozen=True):

@@ -12,14 +12,14 @@ from gpuprov.spec.kinds import is_fitting, list_members
 from gpuprov.spec.words import BOOLEANS, OFF, ON, OTHER_WORDS, YAML_BOOLEANS
 
 TextKind = shape.StrType | shape.LiteralType
+# The word for any version.
 ANY = "any"
-"""The word for any version."""
+# A field for versions accepts one of the former, and none of the latter.
 VERSIONS, NO_VERSIONS = (ANY, "9.5.1"), ("eth0", "/", "::1")
-"""A field for versions accepts one of the former, and none of the latter."""
+# Plain and typographic quotes.
 QUOTES = "\"'\u201c\u201d\u2018\u2019"
-"""Plain and typographic quotes."""
+# Words that turn the meaning of those beside them.
 NOT = ("no", "non", "not", "un", "without")
-"""Words that turn the meaning of those beside them."""
 _VERSION = re.compile(r"\d+(?:\.\d+)*")
 _IN_A_PACKAGE = re.compile(r"[a-z].*[a-z]-([0-9]+)-([0-9]+)")
 

@@ -8,6 +8,7 @@ from gpuprov.core.safe_parse import parse_whole
 _MEASURE = re.compile(r"([0-9]{1,15}) ?([A-Za-z%]+(?:/s)?)")
 _COUNT = re.compile(r"x ?([0-9]{1,4})|([0-9]{1,4}) ?(?:x|gpus?|cards?|hosts?|ports?)", re.IGNORECASE)
 _BYTES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+# Units of fields, as descriptions name them, and how many of these others are.
 UNITS: dict[str, dict[str, float]] = {
     "Gb/s": {**dict.fromkeys(("G", "Gb", "Gb/s", "Gbps", "Gbit", "Gbit/s", "GbE"), 1), "T": 1000, "Tb/s": 1000},
     "GB/s": {**dict.fromkeys(("G", "GB", "GB/s", "GBps"), 1), "TB/s": 1000},
@@ -21,7 +22,6 @@ UNITS: dict[str, dict[str, float]] = {
     "minutes": {**dict.fromkeys(("m", "min", "mins", "minutes"), 1), "h": 60},
     "us": {"us": 1, "ms": 1000},
 }
-"""Units of fields, as descriptions name them, and how many of these others are."""
 # Gb/s of InfiniBand's generations, on a port of the usual width: https://www.infinibandta.org/infiniband-roadmap/
 RATES = {"qdr": 40, "fdr": 56, "edr": 100, "hdr": 200, "hdr100": 100, "ndr": 400, "ndr200": 200, "xdr": 800}
 WORDS = {word: number for number, word in enumerate("one two three four five six seven eight nine ten".split(), 1)}

@@ -14,10 +14,11 @@ from gpuprov.spec.shown import show
 from gpuprov.spec.text_fixes import Unknown, format_as_typed, is_narrow
 from gpuprov.spec.words import OUTSIDE, REMOVES, find_example
 
+# Path, message, hint.
 Finding = tuple[Path, str, str]
-"""Path, message, hint."""
 
 
+# Names that other tools, and people, use for a field, with our name, which counts if the block has it.
 MEANT = {
     "branch": "version",
     "dscp": "tos",
@@ -56,13 +57,13 @@ MEANT = {
     "speed": "rate",
     "xid": "ignored_xids",
 }
-"""Names that other tools, and people, use for a field, with our name, which counts if the block has it."""
 
 
+# Keys by which other tools switch on what a block of ours switches on by being there.
 SWITCHES = ("enable", "enabled", "present", "state", "ensure")
-"""Keys by which other tools switch on what a block of ours switches on by being there."""
 
 
+# Advice on keys that other tools have, by block and key.
 ADVICE = {
     ("fabric_manager", "version"): "take it out: Fabric Manager has the driver's version, nvidia_driver.version",
     ("hpc", "openmpi"): "write mpi: openmpi",
@@ -81,9 +82,8 @@ ADVICE = {
     ("nouveau", "disabled"): "take it out: nouveau: {} alone keeps nouveau out",
     ("nouveau", "enabled"): "take it out: nouveau: {} keeps nouveau out, and nouveau: false leaves it alone",
 }
-"""Advice on keys that other tools have, by block and key."""
+# Levels of blocks inside a block in which a misplaced field is looked for.
 DEPTH = 3
-"""Levels of blocks inside a block in which a misplaced field is looked for."""
 MOST_PLACES = 3
 
 

@@ -1,15 +1,16 @@
 """Words of other tools, and of people, for values of a spec."""
 
+# Words that people use for true and false.
 ON, OFF = ("enabled", "unlimited", "if-needed", "on", "yes"), ("disabled", "never", "off", "no")
-"""Words that people use for true and false."""
 YAML_BOOLEANS = " (YAML reads yes, no, on and off as true and false)"
 BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+# Words that people use where true or false is asked for.
 SWITCHES = {
     **BOOLEANS,
     **dict.fromkeys(("y", "1", "enabled", "enable", "present", "active"), True),
     **dict.fromkeys(("n", "0", "disabled", "disable", "absent", "never", "none"), False),
 }
-"""Words that people use where true or false is asked for."""
+# Words of other tools, and of people, for a value.
 OTHER_WORDS = {
     "autodetect": "nvml",  # Slurm's AutoDetect=nvml
     "ib": "infiniband",
@@ -36,13 +37,13 @@ OTHER_WORDS = {
     "1d": "daily",
     "15m": "15min",
 }
-"""Words of other tools, and of people, for a value."""
+# Words of other tools for a block whose software is to be removed: Ansible's and Puppet's.
 GONE = ("absent", "purged", "removed")
-"""Words of other tools for a block whose software is to be removed: Ansible's and Puppet's."""
 REMOVES = "nvidia_absent: {} removes NVIDIA's software"
+# Words of other tools for a block that is there.
 THERE = (*ON, "present", "installed", "blacklist", "blacklisted", "managed", "enable")
-"""Words of other tools for a block that is there."""
 
+# Names that other tools, and people, use for a block, with what to write here.
 EXAMPLES: dict[str, str] = {
     "cuda": 'cuda_toolkit: {versions: ["12.8"]} (the toolkit) or nvidia_driver: {cuda: "12.8"} (a driver that runs it)',
     "driver": 'nvidia_driver: {version: "580"}',
@@ -99,10 +100,9 @@ EXAMPLES: dict[str, str] = {
     "count": "gpu: {model: H100-SXM5-80GB, count: 8}",
     "gpus": "gpu: {model: H100-SXM5-80GB, count: 8}",
 }
-"""Names that other tools, and people, use for a block, with what to write here."""
 
+# Names of what gpuprov does not manage, and `gpuprov explain` knows.
 OUTSIDE = ("bluefield", "elastic-gpu", "jetson", "orionx", "qgpu", "tegra", "vcuda", "volcano")
-"""Names of what gpuprov does not manage, and `gpuprov explain` knows."""
 
 
 def find_example(key: str) -> str:

@@ -13,9 +13,9 @@ PRESUPPOSES: Mapping[str, tuple[str, ...]] = {
 AT_BOOT: Mapping[str, str] = {
     f"{capability.name}.{check}": boot for capability in BY_NAME.values() for check, boot in capability.at_boot.items()
 }
+# Without it nobody can say what units do, and much else is not there to be read: what is not known then follows from
+# it.
 READABLE = "host.systemd"
-"""Without it nobody can say what units do, and much else is not there to be read: what is not known then follows from
-it."""
 
 
 def cause(check: str, failing: Collection[str], *, unknown: bool = False) -> str:

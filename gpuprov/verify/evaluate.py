@@ -22,14 +22,14 @@ FAILING: tuple[ResultStatus, ...] = ("fail", "error")
 MOMENTS: tuple[Moment, ...] = ("now", "next-boot")
 
 
+# The check of which no host is asked, and that fails where gpuprov itself breaks.
 JUDGED = "host.judged"
-"""The check of which no host is asked, and that fails where gpuprov itself breaks."""
+# The result of a host whose record could not be read whole.
 RECORDED = "host.recorded"
-"""The result of a host whose record could not be read whole."""
+# The check of a host that is out of its scheduler: about where the host is, not what it is.
 IN_SERVICE = "host.in_service"
-"""The check of a host that is out of its scheduler: about where the host is, not what it is."""
+# The check of a host's distribution: where it fails nothing else is worth mending for apply.
 SUPPORTED = "host.supported"
-"""The check of a host's distribution: where it fails nothing else is worth mending for apply."""
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -13,14 +13,14 @@ from gpuprov.verify.verify import judge_hosts
 
 Fit = Literal["yes", "until", "no", "not proven"]
 CAPABILITY = "health"
+# What is done on the host itself: after it, it is fit again. A program's error fails where the spec says so, and is
+# told else.
 UNTIL: dict[Action, str] = {
     "restart": "a program is restarted",
     "update": "driver and firmware are updated",
     "reset": "its GPUs are reset",
     "reboot": "it is restarted",
 }
-"""What is done on the host itself: after it, it is fit again. A program's error fails where the spec says so, and is
-told else."""
 NO: dict[Action, str] = {"drain": "drain it", "return": "drain it, and return the card", "none": "see what fails"}
 
 

@@ -2,8 +2,9 @@
 
 from gpuprov.capabilities.base import Moment
 
+# What is said of a check that needs the machine; it has neither passed nor failed.
 AT_FIRST_BOOT = "at first boot"
-"""What is said of a check that needs the machine; it has neither passed nor failed."""
+# Checks that keep apply from a host, and that judge its hardware, its running kernel or its users.
 STOPS = frozenset(
     {
         *("kernel.sysctl_known", "kernel.hugepage_sizes", "kernel.governor_offered"),
@@ -19,9 +20,9 @@ STOPS = frozenset(
         *("passthrough.hardware", "passthrough.clients", "passthrough.group"),
     }
 )
-"""Checks that keep apply from a host, and that judge its hardware, its running kernel or its users."""
+# Checks of the next boot that read devices, or the boot before.
 BOOT = frozenset({"host.first_boot", "gpu_settings.ecc_boot", "pcie.boot", "mig.manager", "nvidia_driver.enrolled"})
-"""Checks of the next boot that read devices, or the boot before."""
+# Checks of now that packages and files alone decide.
 FILES = frozenset(
     {
         *("host.package_sources", "kernel.blacklist", "kernel.module_options", "nouveau.configured"),
@@ -31,9 +32,8 @@ FILES = frozenset(
         *("nvidia_absent.packages", "nvidia_absent.runfile", "nvidia_absent.libraries"),
     }
 )
-"""Checks of now that packages and files alone decide."""
+# Checks, in every capability, whose differences the first boot removes.
 COMPLETED = ("files", "enabled")
-"""Checks, in every capability, whose differences the first boot removes."""
 
 
 def waits(check: str, moment: Moment, *, stops: bool) -> bool:

@@ -12,10 +12,10 @@ from gpuprov.facts.probes.gpus.fabric import NvlinkError
 from gpuprov.inventory.names import fold_names
 from gpuprov.verify.evaluate import Result
 
+# Seconds without an error after which the next one is of another incident.
 APART = 60.0
-"""Seconds without an error after which the next one is of another incident."""
+# Seconds by which clocks of hosts may differ: within them nobody knows who was first.
 SAME = 1.0
-"""Seconds by which clocks of hosts may differ: within them nobody knows who was first."""
 CHECKS = ("health.xid", "health.recovery")
 
 

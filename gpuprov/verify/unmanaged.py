@@ -20,8 +20,8 @@ from gpuprov.host_code.wanted_units import RUNS, STARTS
 from gpuprov.spec.model import HostSpec
 
 Kind = Literal["file", "unit", "hold", "setting"]
+# Kinds that --prune removes; settings get their values before again.
 KINDS = get_args(Kind)[:3]
-"""Kinds that --prune removes; settings get their values before again."""
 CHANGED = "changed by others since it was applied"
 BY_PACKAGE = "a package brings it"
 OLD = "an earlier gpuprov brought it, whose receipt does not say what: apply the block once more, then prune"

@@ -130,13 +130,12 @@ def unreachable(host: str, error: UnreachableError) -> Result:
     )
 
 
+# Actions that a boot takes the place of: it resets the GPUs and ends all programs, and nobody is made to boot for it.
 MENDED_BY_BOOT = ("restart", "reset", "reboot")
-"""Actions that a boot takes the place of: it resets the GPUs and ends all programs, and nobody is made to boot for it.
-"""
 
 
+# The reason of an open verdict for which there is no other.
 NOT_CONCERNED = "no check of the next boot concerns this host"
-"""The reason of an open verdict for which there is no other."""
 
 
 def next_boot(results: Iterable[Result]) -> dict[str, NextBoot]:

@@ -34,21 +34,21 @@ try:  # at the top: the strategy loads this file once, and its workers inherit w
 except ImportError as error:
     MISSING = str(error)
 FACTS = ["!all", "!min", "distribution", "pkg_mgr", "platform", "python", "selinux", "service_mgr", "user", "virtual"]
+# For an ansible-playbook that was started by hand; gpuprov's own has this off.
 INJECTED = (
     "Ansible takes what hosts say for variables, which win over those of the inventory: a host can have any file of "
     "this machine"
     " copied to it. Fix: inject_facts_as_vars = false in ansible.cfg, as in the rendered project's own "
     "(ANSIBLE_CONFIG names it)"
 )
-"""For an ansible-playbook that was started by hand; gpuprov's own has this off."""
 UNNAMED = (
     "its distribution is not known: Ansible cannot read /etc/os-release there. Fix: have it be a file of UTF-8, as "
     "os-release(5) says (iconv -f UTF-8 /etc/os-release shows where it is not)"
 )
+# A capability that accompanies those with kernel settings, and is no reason for a play by itself.
 KERNEL = "kernel"
-"""A capability that accompanies those with kernel settings, and is no reason for a play by itself."""
+# The group of the hosts that the acts go over.
 REACHED = "gpuprov_reached"
-"""The group of the hosts that the acts go over."""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

@@ -31,8 +31,8 @@ try:  # at the top: the strategy loads this file once, and its workers inherit w
 except ImportError as error:
     MISSING = str(error)
 
+# Fleets that this worker has read, for the items of one loop.
 _fleets: list[Any] = []
-"""Fleets that this worker has read, for the items of one loop."""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]

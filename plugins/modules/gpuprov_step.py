@@ -90,8 +90,8 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
 
 PACKAGE = "ansible.module_utils.gpuprov_host_code.steps"
+# Steps that the action plugin does alone.
 CONTROLLER = ["drain", "elsewhere", "give_up"]
-"""Steps that the action plugin does alone."""
 
 
 def bundled() -> None:

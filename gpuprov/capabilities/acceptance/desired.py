@@ -14,8 +14,8 @@ from gpuprov.facts.probes.host.family import family
 from gpuprov.host_code.json_members import Json
 
 Ctx = Context[Acceptance]
+# The script with which an earlier gpuprov built.
 OLD = "/usr/local/lib/gpuprov/acceptance/build.sh"
-"""The script with which an earlier gpuprov built."""
 
 
 def builds(ctx: Ctx) -> Iterator[dict[str, Json]]:

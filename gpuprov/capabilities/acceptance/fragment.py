@@ -155,8 +155,8 @@ def program_of(test: str, layer: str = "Ethernet") -> str:
     return "ibv_rc_pingpong" if test == "pingpong" else f"ib_{test}"
 
 
+# The program of `stream`.
 STRESS = "stress-ng"
-"""The program of `stream`."""
 
 
 def programs(block: Acceptance) -> tuple[str, ...]:

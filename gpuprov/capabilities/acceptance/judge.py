@@ -9,10 +9,10 @@ from gpuprov.catalog import acceptance as catalogue
 from gpuprov.facts.probes.acceptance import Measurement
 
 Kind = Literal["rdma", "nccl", "nvbandwidth", "dcgm", "stream"]
+# The prefix of a test of nccl-tests over all hosts, before its own name: `across.all_reduce_perf`.
 ACROSS = "across"
-"""The prefix of a test of nccl-tests over all hosts, before its own name: `across.all_reduce_perf`."""
+# The prefix of a test over the HCAs of one host.
 LOOPBACK = "loopback"
-"""The prefix of a test over the HCAs of one host."""
 DIAGNOSED = "every test of DCGM's diagnostics passes"
 HINTS: dict[str, str] = {
     "bw": "see the port (ibstat, ethtool), its PCIe link (gpuprov topology) and errors (ibqueryerrors, ethtool -S), "

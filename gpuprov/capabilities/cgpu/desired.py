@@ -19,8 +19,8 @@ MODULES = (*COMMON, "cgpu")
 PROGRAM = files("cgpu", MODULES)
 OLD = f"{ABOVE}/cgpu/cgpu.sh"
 UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
+# A setting of a site: seconds that the boot unit waits for /proc/cgpu_km, if something else loads cGPU.
 SITE, TIMEOUT = "cgpu_module_timeout", 30
-"""A setting of a site: seconds that the boot unit waits for /proc/cgpu_km, if something else loads cGPU."""
 UNIT = unit(
     f"""
 Description=Settings of cGPU, before anything runs containers

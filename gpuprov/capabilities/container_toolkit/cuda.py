@@ -15,6 +15,7 @@ from gpuprov.facts.probes.gpus.cuda_runs import CUDA_IN_CONTAINERS, InEngine
 Ctx = Context[ContainerToolkit]
 ABSENT = re.compile(r"no such (image|object)|image not known|not found: image|does not exist in local storage", re.I)
 STALE = re.compile(r"/\S+?\.so\.([0-9]+\.[0-9.]*[0-9])\b.*(?:no such file|not exist)", re.I)
+# Words of docker, podman, containerd and NVIDIA's runtime, what they come to, and the fix.
 ANSWERS = (
     (
         r"(unknown|invalid)[\w ]*runtime|runtime \S*nvidia\S* (is )?not|"
@@ -28,7 +29,6 @@ ANSWERS = (
         "see container_toolkit.cdi",
     ),
 )
-"""Words of docker, podman, containerd and NVIDIA's runtime, what they come to, and the fix."""
 
 
 RUNS = replace(CUDA_IN_CONTAINERS, asks=ask_image)

@@ -85,8 +85,8 @@ WantedBy=multi-user.target
 """
 IMAGES = replace(CUDA_IMAGES, asks=ask_image)
 PULLS = {"containerd": "ctr images"}
+# The file that the toolkit's own unit writes unless configured otherwise.
 DEFAULT_PLACE = f"/var/run/cdi/{SPECIFICATION}"
-"""The file that the toolkit's own unit writes unless configured otherwise."""
 PODMAN_SOCKET = "podman.socket"
 ENGINE_UNITS = ("docker.service", "containerd.service", "crio.service", PODMAN_SOCKET, *SERVICES)
 Ctx = Context[ContainerToolkit]
@@ -243,8 +243,8 @@ def coming(ctx: Ctx) -> Iterator[Resource]:
     return configured(ctx, decide(ctx).version or ctx.facts.get(TOOLKIT).version)
 
 
+# Every file that the role may write.
 PATHS = (*SETTINGS.values(), *OWN_FILES, catalogue.REFRESH_DROP_IN, catalogue.UDEV_RULE)
-"""Every file that the role may write."""
 RESOURCES = Resources(
     desired,
     lambda _host, _block: PATHS,

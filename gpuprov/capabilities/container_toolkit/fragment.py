@@ -16,8 +16,8 @@ from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment, HostSpec
 
 Runtime = Literal["docker", "containerd", "crio", "podman", "k3s", "rke2", "microk8s"]
+# Engines in which a container can be started by a command; the others start them for a kubelet.
 STARTABLE = ("docker", "podman", "containerd")
-"""Engines in which a container can be started by a command; the others start them for a kubelet."""
 UserName = Annotated[str, describe("a user's name", pattern=r"^[a-z_][a-z0-9_-]*[$]?$")]
 
 

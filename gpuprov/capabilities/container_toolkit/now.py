@@ -29,8 +29,8 @@ from gpuprov.rules import engines as files
 from gpuprov.rules import resolve
 from gpuprov.rules.cluster_engines import RANCHER
 
+# What nvidia-ctk writes into a new configuration.
 RUNNERS = ("runc", "crun")
-"""What nvidia-ctk writes into a new configuration."""
 Ctx = Context[ContainerToolkit]
 
 
@@ -96,8 +96,8 @@ def configured(ctx: Ctx) -> Group | Outcome:
     return registered_in({name: (files.get_main(name), lacks) for name, lacks in wrong.items()}, expected, right)
 
 
+# The way of NVIDIA's runtime into configurations that nvidia-ctk does not write.
 REGISTRARS = {**dict.fromkeys(RANCHER, "by its restart"), "microk8s": "filled in"}
-"""The way of NVIDIA's runtime into configurations that nvidia-ctk does not write."""
 
 
 def registered_in(places: Mapping[str, tuple[str, Sequence[str]]], expected: str, right: str) -> Group:

@@ -13,15 +13,14 @@ from gpuprov.capabilities.container_toolkit.readers import read_report
 from gpuprov.rules import engine_files, engine_output, engines
 from gpuprov.rules.cluster_engines import TEMPLATE, is_cluster_engine, template_values
 
+# Files that are written, by engine: of nvidia-ctk the main file, and the drop-in file of releases that support them.
 FILES = {
     name: [main, *([engines.DROP_INS[name]] if name in engines.DROP_INS else [])] for name, main in engines.MAIN.items()
 } | {"microk8s": [TEMPLATE]}
-"""Files that are written, by engine: of nvidia-ctk the main file, and the drop-in file of releases that support
-them."""
 NOTHING = "nothing to do"
 DONE = "accepted"
+# Number of queries, and seconds between them, for a daemon to have the runtime.
 TRIES, PAUSE = 5, 2.0
-"""Number of queries, and seconds between them, for a daemon to have the runtime."""
 
 
 class Host(Protocol):

@@ -19,12 +19,12 @@ PROFILE = f"""# Managed by gpuprov: change the inventory, then apply again.
 # No package of the toolkit puts nvcc into PATH.
 export PATH="{catalogue.LINK}/bin${{PATH:+:$PATH}}"
 """
+# The reason why no transaction of the toolkits may touch a driver's packages.
 OF_A_DRIVER = {
     "why": "the driver is nvidia_driver's alone, and no toolkit brings, moves or removes one",
     "hint": "look on the host for what depends on it among the toolkit's packages (apt-cache rdepends, dnf "
     "repoquery --whatrequires); a site's own metapackage is removed, or rebuilt without it",
 }
-"""The reason why no transaction of the toolkits may touch a driver's packages."""
 
 
 def to_install(decision: Decision, facts: Facts) -> list[str]:

@@ -23,8 +23,8 @@ from gpuprov.resources import Setting
 from gpuprov.rules import resolve
 from gpuprov.spec.model import HostSpec
 
+# The start of the profile's line, whatever surrounds it.
 Ctx = Context[CudaToolkit]
-"""The start of the profile's line, whatever surrounds it."""
 
 
 @check("cuda_toolkit.packages", *BASE, fields=("versions", "parts"))

@@ -126,12 +126,12 @@ def metapackages(ctx: Ctx) -> Outcome:
     return ok(f"removed by apply: {' '.join(sorted(purposes))}" if purposes else "no metapackage of NVIDIA's")
 
 
+# The fix for what is in the place of the alternatives' link, by its kind; an apply leaves it.
 IN_THE_WAY = {
     "directory": f"move it away: mv {catalogue.LINK} {catalogue.LINK}.old, and look for a toolkit of a runfile with "
     "ls /usr/local",
     "link": f"rm {catalogue.LINK}",
 }
-"""The fix for what is in the place of the alternatives' link, by its kind; an apply leaves it."""
 
 
 @check(

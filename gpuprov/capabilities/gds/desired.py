@@ -19,12 +19,12 @@ from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Lines, Resource, role_values
 from gpuprov.spec.model import HostSpec
 
+# The reason why no transaction of GPUDirect Storage may touch a driver's packages.
 OF_A_DRIVER = {
     "patterns": [rf"(?!nvidia-fs(-dkms)?$)({entry.pattern})" for entry in read_toolkits_file().driver_patterns],
     "why": "the driver is nvidia_driver's alone, and nvidia-fs brings, moves or removes none",
     "hint": "nvidia_driver: {build: dkms}, whose packages nvidia-fs-dkms depends on",
 }
-"""The reason why no transaction of GPUDirect Storage may touch a driver's packages."""
 
 
 def configured(host: HostSpec, block: Gds) -> Iterable[str]:

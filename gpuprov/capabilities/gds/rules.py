@@ -17,8 +17,8 @@ from gpuprov.spec.problem import Problem, report_under
 HERE = "gds"
 problem = report_under(HERE)
 OPEN = "nvidia_driver: {kernel_modules: open}"
+# File systems of the kernel itself, whose drivers know nvidia-fs only as DOCA-OFED brings them.
 PATCHED = ("nvme", "nvmeof", "nfs")
-"""File systems of the kernel itself, whose drivers know nvidia-fs only as DOCA-OFED brings them."""
 
 
 def rules(host: HostSpec, block: Gds) -> Iterable[Problem]:

@@ -17,14 +17,14 @@ from gpuprov.host_code.files import PYTHON
 from gpuprov.host_code.gpu_settings import compare, selection
 from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 
+# Files of gpuprov/host_code/gpu_settings, as a rendered project has them beside the rest of the role.
 PROGRAM = (
     "__init__.py",
     *(f"{name}.py" for name in ("__main__", "act", "card", "compare", "limits", "nvml", "plan", "selection")),
 )
-"""Files of gpuprov/host_code/gpu_settings, as a rendered project has them beside the rest of the role."""
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
+# Every path that the role may write.
 PATHS = (UNIT_FILE, CONFIG, *(f"{FOLDER}/{name}" for name in PROGRAM))
-"""Every path that the role may write."""
 TEXT = unit(
     f"""
 Description=Power limits, clocks, compute modes and ECC modes of the NVIDIA GPUs
@@ -78,8 +78,8 @@ def make(ctx: Ctx) -> dict[str, Any]:
     return {"boot": values, "kept": kept, "tasks": {"ecc": only_ecc(config_values), "settings": own, "unit": run}}
 
 
+# Fields that the unit sets at each boot.
 KEPT = (*FIELDS, "per_gpu")
-"""Fields that the unit sets at each boot."""
 RESOURCES: Resources[Any] = Resources(
     desired,
     lambda _host, _block: PATHS,

@@ -13,10 +13,10 @@ from gpuprov.host_code.gpu_settings import compare, selection
 from gpuprov.host_code.gpu_settings.compare import State
 
 Ctx = Context[GpuSettings]
+# Probes that decide whether the settings of GPUs can be read.
 READABLE = (probe.SETTINGS, pci.NVIDIA_FUNCTIONS, system.CONTAINER)
-"""Probes that decide whether the settings of GPUs can be read."""
+# Probes of the settings of GPUs.
 STATE = (*READABLE, nvidia.SMI)
-"""Probes of the settings of GPUs."""
 
 
 class Asked(NamedTuple):

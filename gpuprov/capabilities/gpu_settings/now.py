@@ -31,9 +31,9 @@ from gpuprov.host_code.lasting import AGAIN, DRIVER
 from gpuprov.resources import Setting
 
 COMPUTE_MODE, PENDING_ECC = "compute mode", "ECC mode after the next boot"
+# Reasons for which a GPU may be below a locked minimum: nvidia-smi -q -d PERFORMANCE. Those with Thermal or Brake in
+# their name count, too.
 LOW = ("SW Power Cap", "HW Slowdown", "Idle")
-"""Reasons for which a GPU may be below a locked minimum: nvidia-smi -q -d PERFORMANCE. Those with Thermal or Brake in
-their name count, too."""
 
 
 def state_settings(

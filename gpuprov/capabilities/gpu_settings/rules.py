@@ -16,8 +16,8 @@ from gpuprov.host_code.gpu_settings.selection import normalize_name
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, report_under
 
+# Settings that the driver forgets when it releases the GPU.
 VOLATILE = ("power_limit", "application_clocks", "locked_clocks", "compute_mode")
-"""Settings that the driver forgets when it releases the GPU."""
 
 
 def rules(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:

@@ -26,8 +26,8 @@ from gpuprov.resources import Absent, File, Resource, Unit, role_values
 from gpuprov.resources.packages import packages_of
 
 FORERUNNER = "nv_peer_mem.service"
+# Every file that the role may write.
 PATHS = (catalogue.UNIT_FILE, catalogue.DROP_IN)
-"""Every file that the role may write."""
 
 
 def unit(name: str) -> str:
@@ -93,8 +93,8 @@ def peer(ctx: Ctx, name: str) -> dict[str, Json]:
     return {"name": name, "other": peer_module.OTHERS[name], "parameters": parameters, "causes": causes}
 
 
+# Options of gpuprov_packages for gdrcopy.
 GDRCOPY = {"of": "gdrcopy", "hint": TRY_BY_HAND}
-"""Options of gpuprov_packages for gdrcopy."""
 
 
 def copies(ctx: Ctx) -> dict[str, Json]:

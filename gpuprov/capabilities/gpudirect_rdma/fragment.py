@@ -8,8 +8,8 @@ import msgspec
 
 from gpuprov.spec.model import Fragment
 
+# Values of NVreg_GrdmaPciTopoCheckOverride by the words of the spec.
 OVERRIDES = {"driver": 0, "allow": 1, "deny": 2}
-"""Values of NVreg_GrdmaPciTopoCheckOverride by the words of the spec."""
 
 
 class Gdrcopy(Fragment, frozen=True):

@@ -22,8 +22,8 @@ from gpuprov.resources import KernelModule, Modules, Setting
 
 DKMS = "it does not come from DKMS, so nothing can build it again: nvidia_driver: {build: dkms}, or method dmabuf"
 DEFAULTS = {"peerdirect_support": "0", "persistent_api_support": "1"}
+# Modules beside which a peer module does not work.
 OTHERS = {"nvidia_peermem": "nv_peer_mem", "nv_peer_mem": "nvidia_peermem"}
-"""Modules beside which a peer module does not work."""
 
 
 def list_parameters(block: GpudirectRdma, name: str) -> dict[str, str]:

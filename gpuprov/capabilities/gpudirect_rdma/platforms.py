@@ -21,11 +21,10 @@ from gpuprov.spec.problem import Problem, report_under
 HERE = "gpudirect_rdma"
 problem = report_under(HERE)
 PROBES = (PCIE, virtualization.MACHINE, system.CONTAINER)
+# Prefixes of the form factors of GPUs that come with a server's board.
 BOARDS = ("SXM", "superchip")
-"""Prefixes of the form factors of GPUs that come with a server's board."""
+# Fabrics of adapters on bare metal; AWS's and Alibaba's come with their hosts, whose PCIe settings cannot be changed.
 ON_BOARD = ("infiniband", "roce", "iwarp")
-"""Fabrics of adapters on bare metal; AWS's and Alibaba's come with their hosts, whose PCIe settings cannot be changed.
-"""
 
 
 def find_platform(host: HostSpec) -> catalogue.Platform | None:

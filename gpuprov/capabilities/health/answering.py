@@ -2,10 +2,10 @@
 
 from gpuprov.capabilities.base import Outcome, fail
 
+# The start of nvidia-smi's complaint about a GPU that it cannot reach. The address follows, then the reason: the GPU
+# is lost (`Unknown Error`, `GPU is lost`), the driver did not start it (`Not Found`), or the device file may not be
+# opened.
 NO_HANDLE = "the device handle for"
-"""The start of nvidia-smi's complaint about a GPU that it cannot reach. The address follows, then the reason: the GPU
-is lost (`Unknown Error`, `GPU is lost`), the driver did not start it (`Not Found`), or the device file may not be
-opened."""
 
 
 def not_answering(expected: str, words: str, *, complaint: bool) -> Outcome:

@@ -10,8 +10,8 @@ from gpuprov.capabilities.health.reported import describe_gpus, judge_rest, sele
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.gpus.gpu_state import Clocks, GpuHealth
 
+# Percent of its time: a GPU that is this busy is not about to idle.
 BUSY = 90
-"""Percent of its time: a GPU that is this busy is not about to idle."""
 
 
 def slow(clocks: Clocks) -> bool:

@@ -20,10 +20,10 @@ from gpuprov.facts.probes.host.house import MACHINE
 from gpuprov.host_code.machine import find_duplicates
 
 BASELINE = "health.firmware_baseline"
+# Kinds of firmware, in the order of a report.
 NAMES = {"vbios": "VBIOS", "inforom": "InfoROM", NVSWITCH: "NVSwitch", ADAPTER: "adapter"}
-"""Kinds of firmware, in the order of a report."""
+# Hosts with the same board from which most of them decide which firmware is right.
 LEAST = 3
-"""Hosts with the same board from which most of them decide which firmware is right."""
 
 
 @check(
@@ -171,10 +171,10 @@ class _Board(NamedTuple):
         return f"{NAMES[self.kind]} of {self.name}"
 
 
+# Addresses of devices by version.
 Versions = dict[str, list[str]]
-"""Addresses of devices by version."""
+# All versions of a board on a host, in small letters.
 Key = frozenset[str]
-"""All versions of a board on a host, in small letters."""
 
 
 def judge_fleet(hosts: Mapping[str, Sequence[Firmware]], machines: Mapping[str, str]) -> dict[str, Outcome]:

@@ -16,8 +16,8 @@ from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH, REASONS
 from gpuprov.facts.probes.gpus.gpu_state import GpuHealth, State
 from gpuprov.facts.probes.host import system
 
+# Brands whose cards with ECC ship with it off; data centre cards ship with it on.
 WITHOUT_ECC = ("GeForce", "Titan", "Quadro", "NVIDIA RTX", "NVS")
-"""Brands whose cards with ECC ship with it off; data centre cards ship with it on."""
 RETURN = "drain the host, run NVIDIA's field diagnostics, and return the card to its vendor"
 GONE = "journalctl -k -b | grep -E 'NVRM|pci'; a GPU that stays away: its seat, its riser, its vendor"
 BELOW = "nvidia-smi -q -d TEMPERATURE,PERFORMANCE"

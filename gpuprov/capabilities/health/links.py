@@ -22,22 +22,22 @@ from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.link_flaps import LINK_FLAPS
 
 CABLE = "reseat or replace the cable or transceiver; compare the switch's port"
+# Seconds in which flaps are counted: gpud_flap in catalog/data/health.yaml.
 FLAPPING = 12 * 3600
-"""Seconds in which flaps are counted: gpud_flap in catalog/data/health.yaml."""
 # A transaction failed, and the link still works:
 # https://github.com/torvalds/linux/blob/master/Documentation/PCI/pcieaer-howto.rst
 NON_FATAL = "(Non-Fatal)"
+# Drivers of monitored devices: GPUs, including those of virtual machines, NVSwitches, HCAs, and ports, which lead to
+# any of them.
 WATCHED = frozenset({"nvidia", "nvidia-nvswitch", "vfio-pci", "pci", "pcieport", *NIC_DRIVERS})
-"""Drivers of monitored devices: GPUs, including those of virtual machines, NVSwitches, HCAs, and ports, which lead to
-any of them."""
 SPEAKER = re.compile(rf"(\S+) ({ADDRESS}): ")
+# The device whose error a port has received.
 SENDER = re.compile(rf"received(?: from)?:? ({ADDRESS})")
-"""The device whose error a port has received."""
 
 
 COUNTS = {"crc": "CRC errors", "replays": "replays", "recoveries": "recoveries", "faults": "errors"}
+# Bit error rates of a GPU's NVLinks, in words.
 RATES = {"effective_ber": "effective BER", "symbol_ber": "symbol BER"}
-"""Bit error rates of a GPU's NVLinks, in words."""
 
 
 @check("health.nvlink_errors", NVLINK_ERRORS, GPU_HEALTH, fields=("nvlink_errors",), evidence="nvidia-smi nvlink -e")

@@ -16,13 +16,13 @@ from gpuprov.facts.probes.kernel.stamps import UNTIMED
 # (gpuRefreshRecoveryAction,
 # https://github.com/NVIDIA/open-gpu-kernel-modules/blob/595.45.04/src/nvidia/src/kernel/gpu/gpu.c).
 WITHIN = 30.0
+# Seconds between the lines of two switches after which they are of two resets; a switch takes less than one.
 APART = 30.0
-"""Seconds between the lines of two switches after which they are of two resets; a switch takes less than one."""
+# Actions of Xids in place of which the driver's word counts also when it says that the GPU needs nothing. A power
+# cable that is off, a defect for the vendor's support and old software are as before.
 OF_DRIVER = ("none", "reset", "reboot")
-"""Actions of Xids in place of which the driver's word counts also when it says that the GPU needs nothing. A power
-cable that is off, a defect for the vendor's support and old software are as before."""
+# A time below this is not a clock time: dmesg in a record gives only seconds since the boot.
 NO_CLOCK = 100_000_000
-"""A time below this is not a clock time: dmesg in a record gives only seconds since the boot."""
 
 
 def is_untimed(at: float) -> bool:

@@ -16,8 +16,8 @@ from gpuprov.facts.probes.rdma import DEVICES
 from gpuprov.facts.probes.rdma.counter_readings import COUNTER_READINGS, CounterReading, CounterReadings
 from gpuprov.host_code.readings import COUNTED
 
+# What is looked back at, and the least time that a rate is measured over.
 DAY, SHORTEST = timedelta(hours=24), timedelta(minutes=30)
-"""What is looked back at, and the least time that a rate is measured over."""
 HOUR = timedelta(hours=1)
 Point = tuple[datetime, int]
 

@@ -145,8 +145,8 @@ def _has_daemons(facts: Facts) -> bool:
     return facts.get(SYSTEMD_UNITS)[rules.UNIT].file == "enabled" or facts.get(IMEX).file == "enabled"
 
 
+# The probe that `unasked` reads.
 UNASKED = BUS
-"""The probe that `unasked` reads."""
 
 
 def unasked(spec: HostSpec, facts: Facts) -> list[str]:
@@ -164,5 +164,5 @@ def unasked(spec: HostSpec, facts: Facts) -> list[str]:
 
 
 CHECKS = (pcie_links, nvlinks, port_state, fabric)
+# Checks whose results export shows beside a host's spec.
 HARDWARE = tuple(own_check.id for own_check in CHECKS)
-"""Checks whose results export shows beside a host's spec."""

@@ -29,8 +29,8 @@ from gpuprov.spec import overrides
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec, OnFailure, Reboot
 from gpuprov.spec.problem import Problem
 
+# Distributions, by ID, whose packages change by transactional-update, into the snapshot that the next boot takes.
 SNAPSHOTS = ("sle-micro", "sl-micro", "sle-micro-rancher", "opensuse-microos", "opensuse-leap-micro")
-"""Distributions, by ID, whose packages change by transactional-update, into the snapshot that the next boot takes."""
 SNAPSHOTS_HINT = (
     "gpuprov changes the running system: transactional-update pkg install on the host, or SLES 15 or "
     "Leap 15 in its place"
@@ -58,10 +58,10 @@ class House(Fragment, frozen=True):
     ] = ""
 
 
+# Values of `gpuprov drain --by`, in words.
 SCHEDULERS = {"slurm": "Slurm", "kubernetes": "Kubernetes", "command": "the site's command"}
-"""Values of `gpuprov drain --by`, in words."""
+# What does without the tables of a distribution.
 READ = "health, topology, export, show and explain read it"
-"""What does without the tables of a distribution."""
 HANGS = "no watchdog resets a host that hangs"
 WATCHDOG = "RuntimeWatchdogSec in /etc/systemd/system.conf has one do so, from when systemd runs"
 Ctx = Context[House]

@@ -10,14 +10,14 @@ from gpuprov.spec.model import HostSpec
 from gpuprov.spec.problem import Path, Problem, format_path
 
 HERE = "nvidia_absent"
+# Fields of blocks that may stay by which the driver would be needed, with the values by which it is not, and the one
+# to write.
 DEMANDS: tuple[tuple[Path, tuple[object, ...], str], ...] = (
     (("health", "cuda_user"), (None,), "null"),
     (("health", "ecc"), ("delivered", "any"), "any"),
     (("acceptance", "nccl", "test"), ("none",), "none"),
     (("acceptance", "nvbandwidth", "tests"), ((),), "[]"),
 )
-"""Fields of blocks that may stay by which the driver would be needed, with the values by which it is not, and the one
-to write."""
 
 
 def find_contradictions(host: HostSpec, driverless: Collection[str]) -> Iterable[Problem]:

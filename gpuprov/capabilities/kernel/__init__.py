@@ -75,8 +75,8 @@ def export(facts: Facts) -> Fragment | None:
     return fragment if sysctls or both or governor else None
 
 
+# A rebuilt initramfs and the old one exist together while it is written: 40 to 90 MiB with GPU firmware inside.
 ROOM = Room(path="/boot", mib=100)
-"""A rebuilt initramfs and the old one exist together while it is written: 40 to 90 MiB with GPU firmware inside."""
 
 CAPABILITY = Capability(
     name="kernel",

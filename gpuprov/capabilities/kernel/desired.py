@@ -30,10 +30,10 @@ GRUB_FILE = "/etc/default/grub.d/90-gpuprov.cfg"
 UNIT = "gpuprov-cpu-governor.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 MODULES = (*COMMON, "governor")
+# The file that an earlier gpuprov had in their place.
 OLD = f"{ABOVE}/kernel/governor.sh"
-"""The file that an earlier gpuprov had in their place."""
+# Every file that the role may write; a file that is no longer needed is removed.
 FILES = (MODPROBE_FILE, DRACUT_FILE, MODULES_FILE, SYSCTL_FILE, LOGIN_FILE, SERVICE_FILE, GRUB_FILE, UNIT_FILE)
-"""Every file that the role may write; a file that is no longer needed is removed."""
 PROGRAM = at_boot("kernel", MODULES)
 GOVERNOR_FIX = "another governor, or cpu_governor: keep"
 Ctx = Context[Kernel]

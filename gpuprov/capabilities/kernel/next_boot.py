@@ -16,12 +16,12 @@ from gpuprov.resources import Setting
 from gpuprov.resources.kernel_module import MODPROBE_FILE
 from gpuprov.spec.kernel import Kernel
 
+# The file that is changed for the boot entries, and the command that regenerates them by hand, by family.
 ENTRIES = {
     "debian": ("/etc/default/grub.d/90-gpuprov.cfg", "update-grub"),
     "redhat": ("/boot/loader/entries", 'grubby --update-kernel=ALL --args="{}"'),
     "suse": ("/boot/grub2/grub.cfg", "GRUB_CMDLINE_LINUX in /etc/default/grub; grub2-mkconfig -o /boot/grub2/grub.cfg"),
 }
-"""The file that is changed for the boot entries, and the command that regenerates them by hand, by family."""
 IMAGES = {"debian": "/boot/initrd.img-{}", "redhat": "/boot/initramfs-{}.img", "suse": "/boot/initrd-{}"}
 
 

@@ -24,10 +24,10 @@ from gpuprov.spec.kernel import Kernel, Scalar
 # Limits that limits.conf(5) counts in KiB, and systemd in bytes.
 IN_KIB = ("core", "data", "fsize", "memlock", "stack")
 SERVICE_FILE = "/etc/systemd/system.conf.d/90-gpuprov.conf"
+# Words for a limit that differs: of login sessions, and of services.
 WORDS = {of: f"{of} {{key}}={{before}}" for of in ("login", "service")}
-"""Words for a limit that differs: of login sessions, and of services."""
+# The device of a value for the next boot.
 KEPT = "next boot"
-"""The device of a value for the next boot."""
 Ctx = Context[Kernel]
 
 

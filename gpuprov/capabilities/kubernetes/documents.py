@@ -21,8 +21,8 @@ from gpuprov.catalog import kubernetes as catalogue
 from gpuprov.spec.model import HostSpec
 
 GPU = "nvidia.com/gpu"
+# The name of the runtime in the engines, and of its RuntimeClass.
 RUNTIME = "nvidia"
-"""The name of the runtime in the engines, and of its RuntimeClass."""
 DRIVER_ROOT = "/"
 # Device list strategies that the operator sets for the plugin if its value cdi.enabled is true:
 # https://github.com/NVIDIA/gpu-operator/blob/main/controllers/object_controls.go

@@ -8,8 +8,8 @@ from gpuprov.capabilities.kubernetes.layout import device_names
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.gpus.mig import MigState
 
+# A GPU: whether it is in MIG mode, and the profiles of its MIG devices.
 Seen = tuple[bool, tuple[str, ...]]
-"""A GPU: whether it is in MIG mode, and the profiles of its MIG devices."""
 
 
 def seen(state: MigState) -> list[Seen]:

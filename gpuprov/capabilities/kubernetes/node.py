@@ -141,6 +141,7 @@ def one_manager(ctx: Ctx) -> Outcome:
     return ok(expected)
 
 
+# Processes that give out GPUs, each with the strategies it belongs to; volcano's plugins are none of gpuprov's.
 OTHERS = {
     kubernetes.PLUGIN: ("nvidia", "hami"),
     kubernetes.HAMI: ("hami",),
@@ -148,7 +149,6 @@ OTHERS = {
     kubernetes.DRA: ("dra",),
     **dict.fromkeys(kubernetes.VOLCANO, ()),
 }
-"""Processes that give out GPUs, each with the strategies it belongs to; volcano's plugins are none of gpuprov's."""
 
 
 @check(

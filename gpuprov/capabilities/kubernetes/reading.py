@@ -12,6 +12,7 @@ from gpuprov.rules.engines import at
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
+# Labels that follow from the rest of a spec.
 FOLLOWING = (
     *(
         catalogue.PLUGIN_CONFIG,
@@ -22,7 +23,6 @@ FOLLOWING = (
         catalogue.GPU_PRESENT,
     ),
 )
-"""Labels that follow from the rest of a spec."""
 
 
 def snake(name: str) -> str:

@@ -26,8 +26,8 @@ from gpuprov.spec.problem import Path, Problem, format_path, report_under
 HERE = "kubernetes"
 SHARING: Path = (HERE, "device_plugin", "sharing")
 OPERATOR: Path = (HERE, "gpu_operator")
+# Labels that start a plugin or a daemon. The label gpu is also used by others than HAMi.
 STARTS = {catalogue.MPS_CAPABLE: "true", catalogue.GPUSHARE_NODE: "true", catalogue.HAMI_NODE: "on"}
-"""Labels that start a plugin or a daemon. The label gpu is also used by others than HAMi."""
 
 
 problem = report_under()

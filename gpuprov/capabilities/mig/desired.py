@@ -28,19 +28,19 @@ from gpuprov.resources import File, Program, Resource, Unit, role_values
 from gpuprov.spec.model import HostSpec
 
 Ctx = Context[Mig]
+# Modules of gpuprov/host_code/mig, beside the two that make it a program.
 MODULES = ("act", "apply", "fit", "layout", "nvml", "plan", "state", "units", "users")
-"""Modules of gpuprov/host_code/mig, beside the two that make it a program."""
+# Files of the program as a rendered project has them, beside the rest of the role; pynvml.py is nvidia-ml-py's.
 PROGRAM = ("__init__.py", "__main__.py", *(f"{name}.py" for name in MODULES), "pynvml.py")
-"""Files of the program as a rendered project has them, beside the rest of the role; pynvml.py is nvidia-ml-py's."""
 FOLDER = f"{ABOVE}/mig"
 MODELS, UNIT_FILE = f"{FOLDER}/models.json", f"/etc/systemd/system/{mig.UNIT}"
+# Every path that the role may write.
 PATHS = (*(f"{FOLDER}/{name}" for name in PROGRAM), MODELS, UNIT_FILE, mig_program.WANTED)
-"""Every path that the role may write."""
+# Services that hold GPUs but do not see MIG, and whose end would disturb programs on other instances.
 QUIET = (
     *("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-gridd.service"),
     "nvidia-fabricmanager.service",
 )
-"""Services that hold GPUs but do not see MIG, and whose end would disturb programs on other instances."""
 TOP = """# The mode is lost at a boot from Hopper on, the instances on every GPU:
 # https://docs.nvidia.com/datacenter/tesla/mig-user-guide/getting-started-with-mig.html
 """

@@ -44,6 +44,7 @@ INSTANCES_SCHEMA = {
         "additionalProperties": False,
     },
 }
+# ProfileCounts or GpuInstances. The rules tell them apart, so that a finding points to the faulty field inside.
 Instances = Annotated[
     dict[str | int, Any] | tuple[Any, ...],
     describe(
@@ -51,7 +52,6 @@ Instances = Annotated[
         extra_json_schema={"allOf": [{"anyOf": [COUNTS_SCHEMA, INSTANCES_SCHEMA]}]},
     ),
 ]
-"""ProfileCounts or GpuInstances. The rules tell them apart, so that a finding points to the faulty field inside."""
 
 
 class LayoutEntry(Fragment, frozen=True, omit_defaults=True):

@@ -15,8 +15,8 @@ from gpuprov.host_code.mig.layout import LayoutError, parse_profile
 from gpuprov.host_code.mig.state import format_instance
 from gpuprov.spec.model import HostSpec
 
+# The probes that partitions are drawn from.
 READS = now.HOST_STATE
-"""The probes that partitions are drawn from."""
 Fate = Literal["stays", "created", "destroyed", "cut anew"]
 
 

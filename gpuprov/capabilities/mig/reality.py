@@ -16,10 +16,10 @@ from gpuprov.host_code.mig.state import list_sizes
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment
 
+# In the complaint of a host without the driver's library.
 NO_DRIVER = "libnvidia-ml.so"
-"""In the complaint of a host without the driver's library."""
+# The mode of a GPU (True for MIG), and its instances: profile, sizes of compute instances.
 Cut = tuple[bool, tuple[tuple[str, tuple[int, ...]], ...]]
-"""The mode of a GPU (True for MIG), and its instances: profile, sizes of compute instances."""
 
 
 def doubts(facts: Facts) -> list[str]:

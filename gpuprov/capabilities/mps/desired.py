@@ -30,8 +30,8 @@ from gpuprov.spec.model import HostSpec
 Ctx = Context[Mps]
 UNIT_FILE, TMPFILES = f"/etc/systemd/system/{catalogue.UNIT}", "/etc/tmpfiles.d/gpuprov-mps.conf"
 EACH = catalogue.UNIT.replace("@", "@*")
+# Files that the daemons read at their start; the names of those of MIG devices are known on the host alone.
 READS = {EACH: (mps_program.CONTROL,)}
-"""Files that the daemons read at their start; the names of those of MIG devices are known on the host alone."""
 UNIT = f"""{HEADER}[Unit]
 Description=MPS control daemon %i
 Documentation=https://docs.nvidia.com/deploy/mps/

@@ -168,8 +168,8 @@ def selects(selector: int | str, gpu: Gpu) -> bool:
     return name in (str(gpu.index), gpu.address) or (name.startswith("GPU-") and gpu.uuid.startswith(name))
 
 
+# Probes of the daemons.
 STATE = (MPS, CONTAINER, pci.NVIDIA_FUNCTIONS)
-"""Probes of the daemons."""
 
 
 def list_daemons(fragment: Mps, state: MpsState) -> tuple[list[Wanted], str]:

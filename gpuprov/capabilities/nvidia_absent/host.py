@@ -16,8 +16,8 @@ from gpuprov.host_code.driver.loaded import STACK
 from gpuprov.resources.kernel_module import MODPROBE_FILE
 
 Ctx = Context[NvidiaAbsent]
+# Probes of what brings modules, libraries and units.
 BROUGHT = (system.OS_RELEASE, SOFTWARE, RUNFILE)
-"""Probes of what brings modules, libraries and units."""
 
 
 def find_family(facts: Facts) -> Family:

@@ -24,9 +24,8 @@ from gpuprov.host_code.initramfs import NVIDIA
 from gpuprov.host_code.packages.other_driver import RECORD
 from gpuprov.resources import KernelModule, Modules
 
+# systemd's states of a unit that no file defines: dpkg leaves those of removed packages masked until they are purged.
 GONE = ("not-found", "masked")
-"""systemd's states of a unit that no file defines: dpkg leaves those of removed packages masked until they are
-purged."""
 
 
 def _fix(ctx: Ctx, place: str) -> str:

@@ -36,9 +36,9 @@ from gpuprov.spec.problem import Problem, report_under
 
 HERE = "nvidia_driver"
 problem = report_under(HERE)
+# The branch by which a flavour is judged if the spec names none: 580 has both flavours and supports every GPU of the
+# catalogue.
 NEUTRAL_BRANCH = "580"
-"""The branch by which a flavour is judged if the spec names none: 580 has both flavours and supports every GPU of the
-catalogue."""
 
 
 def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:

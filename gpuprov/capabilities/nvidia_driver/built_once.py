@@ -16,8 +16,8 @@ from gpuprov.spec.problem import Problem
 
 Ctx = Context[NvidiaDriver]
 HERE = "nvidia_driver"
+# Fields that decide which modules a host gets.
 SAME = ("version", "cuda", "kernel_modules", "source")
-"""Fields that decide which modules a host gets."""
 
 
 @check("nvidia_driver.build_family", system.OS_RELEASE, fields=("build_host",), moment="preflight")

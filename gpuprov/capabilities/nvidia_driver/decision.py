@@ -36,12 +36,12 @@ from gpuprov.rules import package_lists, reload, resolve
 from gpuprov.spec.overrides import can_add_components
 
 Ctx = Context[NvidiaDriver]
+# Probes that decide the version.
 RESOLVING = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *package_sources.COMING)
-"""Probes that decide the version."""
+# Probes that decide the transaction.
 TRANSACTION = (*RESOLVING, INSTALLED, BUILDING, LOCKING)
-"""Probes that decide the transaction."""
+# The name of the driver's package source, after gpuprov-.
 SOURCE = package_sources.DRIVER
-"""The name of the driver's package source, after gpuprov-."""
 COMPONENTS = "contrib, non-free and non-free-firmware"
 
 

@@ -22,8 +22,8 @@ Steps = Iterator[Step]
 HERE = "nvidia_driver"
 MOVED = ("of", "remove", "pin", "stream")
 BEFORE = frozenset(("folder", "old_key", "tools", "aside", "stop"))
+# Tasks before the driver is installed, and after it.
 AFTER = frozenset(("pack", "brought", "unload"))
-"""Tasks before the driver is installed, and after it."""
 
 
 def hand(ctx: Ctx, decision: Decision, moves: Transaction, values: Mapping[str, Any]) -> dict[str, Json]:

@@ -9,8 +9,8 @@ from gpuprov.facts.probes.host import house, system
 from gpuprov.facts.probes.kernel.signing import CERTIFICATE_FILE, KEY_FILE
 from gpuprov.host_code.json_members import Json
 
+# The directory of a .run file on a host until it is installed.
 PLACE = "/var/cache/gpuprov"
-"""The directory of a .run file on a host until it is installed."""
 
 
 def locate(driver: NvidiaDriver) -> str:

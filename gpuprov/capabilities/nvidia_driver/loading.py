@@ -17,12 +17,12 @@ from gpuprov.host_code.first_boot_tools import KEPT
 Ctx = Context[NvidiaDriver]
 NEEDED = frozenset(modules.underscored(f"{name}{part}") for name in MODULE_NAMES for part in ("", "-uvm"))
 VFIO = "vfio_pci"
+# By family: how to remove a parameter from the boot entries.
 ENTRIES = {
     "debian": "take {} out of /etc/default/grub and /etc/default/grub.d; update-grub",
     "redhat": "grubby --update-kernel=ALL --remove-args={}",
     "suse": "take {} out of /etc/default/grub; grub2-mkconfig -o /boot/grub2/grub.cfg",
 }
-"""By family: how to remove a parameter from the boot entries."""
 PLACES = "/etc/modprobe.d /usr/lib/modprobe.d /run/modprobe.d"
 
 

@@ -33,8 +33,8 @@ from gpuprov.spec.overrides import Room, free_space
 
 Ctx = Context[NvidiaDriver]
 
+# Packages, their unpacked files, and the objects of one module build: 535 on Debian 12, rounded up.
 ROOM = Room(path="/var", mib=3000)
-"""Packages, their unpacked files, and the objects of one module build: 535 on Debian 12, rounded up."""
 
 DECISION_PROBES = (*BASE_PROBES, INDEX, PRECOMPILED, modules.KERNELS, *package_sources.COMING[1:])
 

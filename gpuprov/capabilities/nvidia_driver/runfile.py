@@ -31,8 +31,8 @@ EXACT = re.compile(r"\d{3}(\.\d+){1,2}")
 NAMED = re.compile(r"NVIDIA-Linux-\w+-(\d{3}(?:\.\d+){1,2})(?:[-\w]*)\.run\Z")
 NEEDED = (*BASE_PROBES, runfile.RUNFILE, nvidia.DRIVER, system.CONTAINER)
 IN_TREE = ("nouveau", "NovaCore")
+# The first branch whose installer has --skip-module-load.
 UNTRIED = 550
-"""The first branch whose installer has --skip-module-load."""
 NOTHING = "nothing to hold: no upgrade moves what no package owns; see nvidia_driver.runfile_alone"
 
 

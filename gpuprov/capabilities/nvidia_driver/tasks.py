@@ -27,8 +27,8 @@ COMPONENTS_FIX = (
     "correct what it reports (the network, the host's proxy, or the archive that main comes from) and apply again, "
     "or enable the components yourself and set nvidia_driver_manage_repository to false"
 )
+# The option of gpuprov_packages by which packages of a driver are none of another's.
 OWN: Options = {"driver": {}}
-"""The option of gpuprov_packages by which packages of a driver are none of another's."""
 ABSENT = {**taken("path"), "state": "absent"}
 ROOTS = {"owner": "root", "group": "root"}
 PLATFORM = "{{ host_platform }}"

@@ -13,13 +13,13 @@ from gpuprov.spec.problem import Problem, report_under
 
 problem = report_under("passthrough")
 ADDRESS = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7]")
+# Blocks that a host without a GPU of its own cannot have.
 NEED_A_GPU = (
     *("nvidia_driver", "persistence", "fabric_manager", "gpudirect_rdma", "gds", "container_toolkit", "mig"),
     *("gpu_settings", "mps", "slurm", "dcgm", "cgpu", "acceptance"),
 )
-"""Blocks that a host without a GPU of its own cannot have."""
+# Of these, what runs the NVSwitches where virtual machines share them.
 OF_SWITCHES = ("nvidia_driver", "persistence", "fabric_manager")
-"""Of these, what runs the NVSwitches where virtual machines share them."""
 
 
 def find_model(host: HostSpec) -> Gpu | None:

@@ -22,12 +22,12 @@ MODULES = (*COMMON, "pcie")
 PROGRAM = at_boot("pcie", MODULES)
 FIX = "see dmesg | grep -E 'mlx5|pci' and lspci -nn, or take out of the spec what it names"
 UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
+# Every file that the role may write; a file that is no longer needed is removed.
 FILES = (UNIT_FILE, CONFIG, catalogue.DROP_IN, catalogue.POLICY, *PROGRAM)
-"""Every file that the role may write; a file that is no longer needed is removed."""
+# Files that irqbalance reads at its start; it asks the policy once of each interrupt.
 READS = {
     catalogue.BALANCER: (catalogue.BALANCER_PROGRAM, catalogue.POLICY, catalogue.DROP_IN.rpartition("/")[0]),
 }
-"""Files that irqbalance reads at its start; it asks the policy once of each interrupt."""
 UNIT = unit(
     f"""
 Description=PCI Express settings of GPUs and HCAs
@@ -139,8 +139,8 @@ def make(ctx: Ctx) -> dict[str, Json]:
     }
 
 
+# Fields that the unit sets at each boot.
 BY_UNIT = ("acs", "max_read_request", "gpu_max_read_request", "relaxed_ordering", "affinity")
-"""Fields that the unit sets at each boot."""
 RESOURCES = Resources(
     desired,
     lambda _host, _block: FILES,

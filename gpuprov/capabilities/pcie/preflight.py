@@ -14,10 +14,10 @@ from gpuprov.facts.probes.host.pcie import PCIE
 from gpuprov.facts.probes.host.pcie import Pcie as State
 
 KEEP = "pcie: {acs: keep}"
+# The place of the command line on hosts whose GRUB has no drop-ins.
 TO = {"redhat": "grubby", "suse": "/etc/default/grub"}
-"""The place of the command line on hosts whose GRUB has no drop-ins."""
+# Vendors as /proc/cpuinfo names them, with the IOMMU of their processors.
 VENDORS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "amd", "arm": "arm"}
-"""Vendors as /proc/cpuinfo names them, with the IOMMU of their processors."""
 
 
 @check(

@@ -31,8 +31,8 @@ WantedBy=multi-user.target
 Ctx = Context[Persistence]
 PROBES = (persistence.PERSISTENCED, system.OS_RELEASE)
 INSTEAD = "persistence: {mode: legacy}, which needs no package"
+# Every file that the role may write.
 PATHS = (LEGACY_FILE, DROP_IN)
-"""Every file that the role may write."""
 
 
 def runfile(ctx: Ctx) -> bool:

@@ -12,8 +12,8 @@ LEGACY = OURS
 LEGACY_FILE = f"/etc/systemd/system/{LEGACY}"
 DROP_IN = "/etc/systemd/system/nvidia-persistenced.service.d/50-gpuprov.conf"
 PROGRAM = "/usr/bin/nvidia-persistenced"
+# An option of Ubuntu's unit: the daemon runs, and every GPU's mode stays off.
 IDLE = "--no-persistence-mode"
-"""An option of Ubuntu's unit: the daemon runs, and every GPU's mode stays off."""
 
 
 class Persistence(Fragment, frozen=True):

@@ -8,12 +8,12 @@ from gpuprov.capabilities.at_boot import ABOVE, COMMON, files
 
 RDMA = "rdma"
 UNITS = "/etc/systemd/system"
+# Modules of gpuprov/host_code/at_boot that configure RDMA.
 EVERY = (*COMMON, "devices", "devices_reader", "network", "roce", "roce_ports", "erdma", "erdma_state", "soft")
-"""Modules of gpuprov/host_code/at_boot that configure RDMA."""
+# Files that an earlier gpuprov installed in their place.
 OLD = (*(f"{ABOVE}/rdma/{name}.sh" for name in ("roce", "roce-read", "soft")), f"{ABOVE}/erdma/erdma.sh")
-"""Files that an earlier gpuprov installed in their place."""
+# Every file a unit may have; those that no unit needs are removed.
 PLACES = (*files(RDMA, EVERY), *OLD)
-"""Every file a unit may have; those that no unit needs are removed."""
 
 
 class AtBoot(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,12 +31,12 @@ from gpuprov.resources import Absent, File, Program, Resource, Unit, role_values
 from gpuprov.resources.packages import packages_of
 
 Ctx = Context[Rdma]
+# Parts that belong to a fabric; a host has at most one of them.
 PARTS = (soft, roce, erdma)
-"""Parts that belong to a fabric; a host has at most one of them."""
+# Files of units and programs, each of which belongs to one fabric; those that are not needed are removed.
 OWN = (*(path for part in PARTS for path in part.FILES), infiniband.ORDER, *at_boot.PLACES)
-"""Files of units and programs, each of which belongs to one fabric; those that are not needed are removed."""
+# Fields that such a unit applies at each boot.
 BY_UNIT = ("soft", "roce", "erdma")
-"""Fields that such a unit applies at each boot."""
 
 
 def asked_part(ctx: Ctx) -> at_boot.AtBoot | None:

@@ -18,8 +18,8 @@ LINK_TYPE = {
     "roce": "mlxconfig -d {address} set LINK_TYPE_P1=2",
 }
 
+# LIDs of a port without a LID: 0, or the permissive LID (InfiniBand Architecture Specification 4.1.3).
 NO_LID = (0, 0xFFFF)
-"""LIDs of a port without a LID: 0, or the permissive LID (InfiniBand Architecture Specification 4.1.3)."""
 
 
 @check("rdma.devices", DEVICES, HOST, fields=("fabric", "devices", "count"), evidence=SHOW)

@@ -44,13 +44,13 @@ def _parse_drop_ins(output: Output) -> tuple[str, ...]:
 
 CONTAINER_LIMITS = {"crio": ("crio", "runtime", "default_ulimits"), "podman": ("containers", "default_ulimits")}
 PATHS = tuple(map(drop_in, SERVICES))
+# Drop-ins that gpuprov wrote: a unit that has one had too low a limit.
 DROP_INS = Probe(
     "limits_drop_ins",
     f"for p in {' '.join(PATHS)}; do [ ! -e $p ] && [ ! -L $p ] || echo $p; done",
     _parse_drop_ins,
     "systemctl cat containerd",
 )
-"""Drop-ins that gpuprov wrote: a unit that has one had too low a limit."""
 
 
 def enough(actual: str, required: str, *, unit: int = 1) -> bool:

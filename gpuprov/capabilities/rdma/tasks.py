@@ -28,8 +28,8 @@ BUILD_FIX = (
     "apply again"
 )
 OPENSM_FIX = "an InfiniBand port (ibstat -p), ib_umad loaded; journalctl -u 'opensm*' and /var/log/opensm*, on the host"
+# Owner and mode of the files that this role copies.
 OWN = {"owner": "root", "group": "root", "mode": "0644"}
-"""Owner and mode of the files that this role copies."""
 
 TASKS: Stages = {
     "assert": (

@@ -19,8 +19,8 @@ MODULES = (*COMMON, "scratch_state", "scratch")
 PROGRAM = files("scratch", MODULES)
 UNIT_FILE = f"/etc/systemd/system/{catalogue.UNIT}"
 DROP_INS = {engine: f"/etc/systemd/system/{engine}.service.d/{DROP_IN}" for engine in get_args(Engine)}
+# Seconds that the unit waits for the disks.
 PATIENCE = 30
-"""Seconds that the unit waits for the disks."""
 FIX = f"see systemctl status {catalogue.UNIT}, free the disks that it names; then {APPLY}"
 TOOLS = {"mdadm": "mdadm", "mkfs.xfs": "xfsprogs", "mkfs.ext4": "e2fsprogs"}
 UNIT = unit(

@@ -18,8 +18,8 @@ from gpuprov.host_code.at_boot.program import Refused
 
 CONF = f"{onhost.FOLDER}/slurm.conf"
 OF_MACHINE = (system.CONTAINER, nvidia.DRIVER)
+# Milliseconds that a health check may take: slurmd runs it on all nodes at once.
 QUICK = 2000
-"""Milliseconds that a health check may take: slurmd runs it on all nodes at once."""
 
 
 @check("slurm.node", SLURM, moment="preflight", evidence=f"slurmd -V; ls -l {onhost.FOLDER}")

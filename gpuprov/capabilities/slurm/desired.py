@@ -19,8 +19,8 @@ from gpuprov.resources import Absent, File, Lines, Program, Resource, Unit, role
 
 MODULES = (*COMMON, "mig_names", "slurm")
 PROGRAM = files("slurm", (*MODULES, "mig_reader"))
+# How long slurmd waits for GPUs that are missing.
 SECONDS = 60
-"""How long slurmd waits for GPUs that are missing."""
 UNIT = "gpuprov-slurm.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 UNIT_TEXT = f"""{HEADER}[Unit]
@@ -47,8 +47,8 @@ export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 p=$(command -v python3 || echo /usr/libexec/platform-python)
 PYTHONPATH={ABOVE} exec "$p" -B -m slurm.slurm health
 """
+# What slurmd has read at its start.
 READS = {slurm.UNIT: (onhost.GRES, slurm.CGROUP, slurm_containers.PLUGSTACK, slurm_containers.PYXIS_CONF)}
-"""What slurmd has read at its start."""
 PATHS = (onhost.CONFIG, UNIT_FILE, slurm.DROP_IN, slurm.HEALTH, *containers.PATHS, *PROGRAM)
 
 

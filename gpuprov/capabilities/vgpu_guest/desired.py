@@ -19,6 +19,7 @@ HEADER = "#\n# Ansible managed\n#\n"
 # https://github.com/Azure/aks-gpu/pull/90: some installers of the driver bring the program without a unit
 NO_UNIT = "install the guest driver's packages; its .run brings a unit only where systemd is found while it installs"
 
+# A licence takes some seconds; verify says whether it came.
 DAEMON = {
     "enabled": True,
     "ask": ["nvidia-smi", "-q"],
@@ -26,7 +27,6 @@ DAEMON = {
     "unanswered": "the host has no licence yet",
     "fix": f"journalctl -u {catalogue.UNIT}, on the host",
 }
-"""A licence takes some seconds; verify says whether it came."""
 
 
 def gridd_conf(block: VgpuGuest) -> str:

@@ -11,8 +11,8 @@ from gpuprov.core import safe_parse
 from gpuprov.host_code.json_members import Json
 from gpuprov.spec.signing import VAULT
 
+# 9999-12-31, the last day that Python knows.
 LAST = 253402300799
-"""9999-12-31, the last day that Python knows."""
 
 
 class ControllerToken(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from gpuprov.rules import resolve
 
+# Names of a toolkit's packages, before the dash and the version that end them.
 FAMILY = r"(?:cuda|lib(?:cu[a-z]+|npp|nv[a-z]+)|gds-tools|nvidia-gds)(?:-[a-z0-9]+)*?"
-"""Names of a toolkit's packages, before the dash and the version that end them."""
 
 
 def is_satisfying(version: str, series: str) -> bool:

@@ -11,8 +11,8 @@ from gpuprov.catalog.drivers.sets import BUILDS, SOURCES, DriverPackages, find_p
 from gpuprov.rules import resolve
 
 MODULES = (PARTS[0], "prebuilt-modules", "prebuilt-objects")
+# Parts of a driver that have versions of their own.
 BESIDE = ("support", "modprobe", "persistence")
-"""Parts of a driver that have versions of their own."""
 NONE = "(?!)"
 
 

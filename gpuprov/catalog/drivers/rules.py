@@ -8,8 +8,8 @@ from gpuprov.catalog.drivers.data import PackageSet, list_same_packages, read_dr
 from gpuprov.catalog.gpus import Flavour
 from gpuprov.rules.package_rules import Rule
 
+# Parts that must share one version; the kernel modules first. Parts with their own version line are not in the set.
 PARTS = ("kernel-modules", "kernel-common", "firmware", "user-space", "mps", "persistence")
-"""Parts that must share one version; the kernel modules first. Parts with their own version line are not in the set."""
 
 NO_LIMIT = 9999
 FLAVOURS: tuple[Flavour, ...] = ("proprietary", "open")

@@ -19,16 +19,15 @@ from gpuprov.rules import resolve
 from gpuprov.rules.package_rules import Rule
 from gpuprov.spec.model import Site
 
+# The distribution's archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, if no packages
+# are confirmed.
 Source = Literal["distribution", "nvidia", "mirror", "runfile"]
-"""The distribution's archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, if no packages
-are confirmed."""
 SOURCES: tuple[Source, ...] = ("distribution", "nvidia", "mirror", "runfile")
 
+# Ways in which a host gets its kernel modules: it builds them, or installs modules prebuilt for each of its kernels.
 BUILDS = ("dkms", "precompiled")
-"""Ways in which a host gets its kernel modules: it builds them, or installs modules prebuilt for each of its kernels.
-"""
+# Names of the kernel module, by distribution; modprobe.d accepts options under each.
 MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
-"""Names of the kernel module, by distribution; modprobe.d accepts options under each."""
 # Services that hold GPUs, may be stopped for a driver change, and are started again afterwards. Fabric Manager's guide
 # requires DCGM and Fabric Manager to be stopped before a reset; nvidia-persistenced keeps the module in use. An
 # exporter is part of DCGM's unit: it comes before it, so that it is recorded as running. A name may be a pattern of a

@@ -5,8 +5,8 @@ from typing import Any
 
 from gpuprov.host_code.json_members import Json
 
+# Kernel modules prebuilt by Ubuntu, by driver branch and kernel; and NVIDIA's for dnf, kmod-nvidia-VERSION-KERNEL.
 PREBUILT = (r"linux-(modules|objects)-nvidia-\d.*", r"kmod-nvidia-\d.*")
-"""Kernel modules prebuilt by Ubuntu, by driver branch and kernel; and NVIDIA's for dnf, kmod-nvidia-VERSION-KERNEL."""
 
 # What tells a driver of one archive from another's on the same host. `versions`: of its packages, where two archives
 # have the same names (NVIDIA's revisions are -0ubuntu1 and -1ubuntu1, Ubuntu's end in the release). `sources`: the

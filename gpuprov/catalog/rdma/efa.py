@@ -6,10 +6,10 @@ from gpuprov.catalog.rdma.installers import Installer, Published
 from gpuprov.catalog.reader import Fact, load
 
 CACHE = "/var/cache/gpuprov/efa"
+# Maximum size of an installer in bytes; AWS's have several hundred MiB.
 MOST = 4 << 30
-"""Maximum size of an installer in bytes; AWS's have several hundred MiB."""
+# The folder into which the installer puts aws-ofi-nccl.
 PLUGIN = "/opt/amazon/ofi-nccl"
-"""The folder into which the installer puts aws-ofi-nccl."""
 
 
 class Instance(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

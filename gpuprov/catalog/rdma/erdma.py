@@ -6,15 +6,15 @@ from gpuprov.catalog.rdma.installers import Published
 from gpuprov.catalog.reader import Fact, load
 from gpuprov.host_code.at_boot import erdma as program
 
+# gpuprov's own file; /etc/modprobe.d/erdma.conf is the driver package's, and holds its softdep.
 OPTIONS = "/etc/modprobe.d/gpuprov-erdma.conf"
-"""gpuprov's own file; /etc/modprobe.d/erdma.conf is the driver package's, and holds its softdep."""
 VENDOR_OPTIONS = "/etc/modprobe.d/erdma.conf"
 SOFTDEP = "softdep erdma pre: ib_uverbs"
 CONFIG = program.CONFIG
 UNIT = "gpuprov-erdma.service"
 CACHE = "/var/cache/gpuprov/erdma"
+# Maximum size of an installer in bytes; Alibaba's have some MiB.
 MOST = 1 << 30
-"""Maximum size of an installer in bytes; Alibaba's have some MiB."""
 MODES = {True: "compat", False: "iWARP"}
 
 

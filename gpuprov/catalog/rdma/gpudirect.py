@@ -16,8 +16,8 @@ UNIT = "gpuprov-gpudirect.service"
 UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 DROP_IN = "/etc/systemd/system/openibd.service.d/10-nvidia-peermem.conf"
 OVERRIDE = "NVreg_GrdmaPciTopoCheckOverride"
+# Names of the driver's module, by distribution; an option for a name that a host does not have has no effect.
 DRIVER_MODULES = sets.MODULE_NAMES
-"""Names of the driver's module, by distribution; an option for a name that a host does not have has no effect."""
 
 
 class Method(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -6,6 +6,7 @@ from functools import partial
 from gpuprov.catalog.reader import Fact, File, Note, load
 
 CONFIG = "/etc/nccl.conf"
+# Variables that gpuprov writes itself, and the field of `rdma.nccl` for each; NCCL_IB_DISABLE follows from the devices.
 FIELDS = {
     "NCCL_IB_HCA": "devices of rdma",
     "NCCL_IB_DISABLE": "",
@@ -22,15 +23,13 @@ FIELDS = {
     "NCCL_NET_PLUGIN": "net_plugin",
     "NCCL_TOPO_FILE": "topo_file",
 }
-"""Variables that gpuprov writes itself, and the field of `rdma.nccl` for each; NCCL_IB_DISABLE follows from the
-devices."""
 
+# Values of NCCL_NET that are networks of NCCL's own.
 # https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html, NCCL_NET and NCCL_ALGO; that CollNet is looked for
 # in the network of that name alone: https://github.com/NVIDIA/nccl/blob/master/src/plugin/net.cc
 OWN_NETWORKS = ("IB", "SOCKET")
-"""Values of NCCL_NET that are networks of NCCL's own."""
+# How the values of NCCL_ALGO begin that have switches reduce.
 SWITCH_ALGORITHMS = ("collnet", "nvls")
-"""How the values of NCCL_ALGO begin that have switches reduce."""
 
 
 class Variables(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

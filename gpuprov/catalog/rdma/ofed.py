@@ -10,16 +10,16 @@ UNIT = "openibd.service"
 CONFIG = "/etc/infiniband/openib.conf"
 PROFILE = "doca-ofed"
 PIN = "/etc/apt/preferences.d/gpuprov-doca"
+# The folder into which the named doca-host package is fetched; below it, the file is named after its checksum.
 PLACE = "/var/lib/gpuprov/doca-host"
-"""The folder into which the named doca-host package is fetched; below it, the file is named after its checksum."""
 UNINSTALL = "/usr/sbin/ofed_uninstall.sh --force"
 # Kernel headers, without which DKMS builds nothing for a kernel; same as in the driver's catalogue (part
 # kernel-headers).
 HEADERS = {"debian": "linux-headers-{kernel}", "redhat": "kernel-devel-{kernel}"}
+# Families of distributions whose package names are known.
 FAMILIES = ("debian", "redhat")
-"""Families of distributions whose package names are known."""
+# Maximum size of a doca-host package in bytes; those that contain a whole repository have several hundred MiB.
 MOST = 4 << 30
-"""Maximum size of a doca-host package in bytes; those that contain a whole repository have several hundred MiB."""
 
 
 class Package(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

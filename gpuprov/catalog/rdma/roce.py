@@ -10,8 +10,8 @@ CONFIG = program.CONFIG
 UNIT = "gpuprov-roce.service"
 # RoCE v2's, ROCE_V2_UDP_DPORT of include/rdma/ib_verbs.h in the kernel.
 UDP_PORT = 4791
+# Seconds that the unit waits at boot for the devices and their network interfaces.
 WAIT = 60
-"""Seconds that the unit waits at boot for the devices and their network interfaces."""
 
 
 class Setting(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -19,14 +19,14 @@ from gpuprov.core.safe_parse.limits import Unreadable
 from gpuprov.core.safe_parse.tar_headers import Cut, Member
 from gpuprov.core.safe_parse.zips import MAGIC, list_zip
 
+# Files and folders of one record; an sosreport of a large host has about 30,000.
 MEMBERS = 200_000
-"""Files and folders of one record; an sosreport of a large host has about 30,000."""
+# Bytes of one file that is read.
 MEMBER = 64 << 20
-"""Bytes of one file that is read."""
+# Bytes of an archive, unpacked; and of the files read from a folder.
 TOTAL = 1 << 30
-"""Bytes of an archive, unpacked; and of the files read from a folder."""
+# Bytes that unpacking xz may take of memory: its header asks for it.
 DECODER = 256 << 20
-"""Bytes that unpacking xz may take of memory: its header asks for it."""
 CHUNK = 1 << 16
 
 _MAGIC: tuple[tuple[bytes, Callable[[], Any]], ...] = (

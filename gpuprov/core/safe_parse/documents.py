@@ -8,10 +8,10 @@ from gpuprov.core.safe_parse.limits import DIGITS, HOST_TEXT, TOML_TEXT, Unreada
 from gpuprov.core.safe_parse.numbers import parse_number, parse_signed
 
 T = TypeVar("T")
+# A mapping of YAML, JSON or TOML that nothing has judged yet: variables of an inventory, a spec as it is written.
 Tree: TypeAlias = dict[str, Any]
-"""A mapping of YAML, JSON or TOML that nothing has judged yet: variables of an inventory, a spec as it is written."""
+# The same, to be read.
 TreeView: TypeAlias = Mapping[str, Any]
-"""The same, to be read."""
 
 
 def parse_json(text: str | bytes, largest: int = HOST_TEXT) -> Any:

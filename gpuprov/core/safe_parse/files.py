@@ -21,8 +21,8 @@ _SPECIAL = (
     (stat.S_ISBLK, "a device"),
 )
 KERNEL = "a file of the running kernel"
+# A read of some of them waits for ever, and takes away what it returns: /proc/kmsg.
 _KERNEL = re.compile("/(?:proc|sys)(?:/|\\Z)")
-"""A read of some of them waits for ever, and takes away what it returns: /proc/kmsg."""
 
 
 def explain_refusal(path: str) -> str:

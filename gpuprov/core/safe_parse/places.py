@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from yaml import Node
 
 Path = tuple[str | int, ...]
+# Line and column, from 1.
 Place = tuple[int, int]
-"""Line and column, from 1."""
 
 
 def parse_placed_yaml(text: str | bytes, largest: int = HOST_TEXT) -> tuple[Any, dict[Path, Place]]:

@@ -6,10 +6,10 @@ from typing import Any, Self
 
 from gpuprov.core.safe_parse.limits import Unreadable
 
+# Bytes of the name or extended header of one member.
 HEADER = 1 << 20
-"""Bytes of the name or extended header of one member."""
+# Bytes of the name of a record in it, and its length.
 RECORD = 1 << 10
-"""Bytes of the name of a record in it, and its length."""
 
 
 class Cut(Unreadable):

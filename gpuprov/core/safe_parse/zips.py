@@ -10,8 +10,8 @@ from pathlib import Path
 
 from gpuprov.core.safe_parse.limits import Unreadable
 
+# The first bytes of an archive that has members.
 MAGIC = b"PK\x03\x04"
-"""The first bytes of an archive that has members."""
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 _ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, OverflowError, NotImplementedError)
 

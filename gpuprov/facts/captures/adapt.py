@@ -174,8 +174,8 @@ def ibstat(text: str) -> str:
     return "".join(f"{row}\n" for row in rows)
 
 
+# Logs with the kernel's lines, the best first.
 LOGS = ("dmesg", "journalctl --boot", "journalctl", "/var/log/kern.log", "/var/log/messages", "/var/log/syslog")
-"""Logs with the kernel's lines, the best first."""
 
 
 def _convert_kernel_log(pieces: Pieces) -> str | None:

@@ -22,25 +22,25 @@ _END = re.compile(rf"^{re.escape(END)}\s*$", re.MULTILINE)
 #     *** ls: -r--r--r-- 1 root root 0 2026-11-19 14:06:53.000000000 +0000 /proc/cmdline
 _RULE = re.compile(r"^_{40,}\s*$", re.MULTILINE)
 _FILE = re.compile(r"\*\*\* (/\S+)(?: (does not exist|is not readable))?\s*\Z")
+# Path of the host's own files in Bottlerocket's admin container.
 _ROOT = "/.bottlerocket/rootfs"
-"""Path of the host's own files in Bottlerocket's admin container."""
+# Headings of the script before a command's output: the path that `which` finds, or its own words, as for dmesg in
+# every version. Other headings in its own words are for output that no probe reads: xset, nvidia-settings, xrandr, the
+# window manager, the kind of driver.
 _HEADINGS = (
     r"/(?:[\w.+-]+/)*((?:nvidia-smi|lspci|systemctl|modinfo|mokutil|dmidecode|ibstat|dmesg)\b[^|<>;]*?)",
     r"(dmesg):",
 )
-"""Headings of the script before a command's output: the path that `which` finds, or its own words, as for dmesg in
-every version. Other headings in its own words are for output that no probe reads: xset, nvidia-settings, xrandr, the
-window manager, the kind of driver."""
 _COMMAND = re.compile(rf"(?:{'|'.join(_HEADINGS)})\s*\Z")
 _UNAME = re.compile(r"^uname: (\S+ (\S+) .*)\n", re.MULTILINE)
 _DATE = re.compile(r"^Date: (.*)\n", re.MULTILINE)
+# NVIDIA's lines of this boot: the script searches the journal for them.
 # Scanning kernel log files for NVIDIA kernel messages:
 #
 #   journalctl -b -0:
 _SEARCHED = re.compile(
     r"^ *journalctl -b -0:[ \t]*\n(.*?)(?=^ *(?:journalctl -b -[1-9]|/\S+):|^_{40,}|\Z)", re.MULTILINE | re.DOTALL
 )
-"""NVIDIA's lines of this boot: the script searches the journal for them."""
 SEARCHED = "journalctl -b -0 | grep NVRM"
 _LONG = {"--query": "-q", "--errorcounters": "-e", "--status": "-s"}
 

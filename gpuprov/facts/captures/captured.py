@@ -15,9 +15,9 @@ from gpuprov.core.safe_parse.archives import MEMBER
 from gpuprov.facts.captures.model import Record
 from gpuprov.facts.probes.base import Facts, Output
 
+# Version of the format; it is increased when a probe's output changes meaning, as captures of an earlier gpuprov would
+# be misread.
 FORMAT = 2
-"""Version of the format; it is increased when a probe's output changes meaning, as captures of an earlier gpuprov would
-be misread."""
 SUFFIX = ".capture.json"
 
 

@@ -13,20 +13,20 @@ from gpuprov.facts.probes.kernel.kernel_log import DRIVER, KERNEL
 from gpuprov.facts.probes.kernel.stamps import BETWEEN, UNTIMED, Stamped, read_stamp, resolve_deltas
 from gpuprov.host_code import kernel_lines
 
+# What journalctl prints between two boots.
 BOUNDARIES = ("-- Boot ", "-- Reboot --")
-"""What journalctl prints between two boots."""
+# The kernel's first lines after a boot.
 BEGINS = ("Linux version ", "Booting Linux on ")
-"""The kernel's first lines after a boot."""
 _KNOWN = re.compile(f"(?:kernel: )?(?:NVRM: |{'|'.join(BEGINS)}|{DRIVER}|{KERNEL})")
 _SHAPE = re.compile(r"[A-Za-z][\w .,:/()@-]{1,60}: ")
+# Number of lines by which a text is taken for a log.
 _LOOKED_AT = 400
-"""Number of lines by which a text is taken for a log."""
+# Programs whose lines name the host itself.
 _HOSTS_OWN = ("kernel", "systemd", "nvidia-persistenced", "nv-fabricmanager")
-"""Programs whose lines name the host itself."""
 
 
+# Names in lines that are older than the host's name.
 _NAMELESS = frozenset(("localhost", "localhost.localdomain", "(none)"))
-"""Names in lines that are older than the host's name."""
 
 
 class _Entry(msgspec.Struct):

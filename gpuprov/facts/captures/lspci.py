@@ -10,17 +10,17 @@ from gpuprov.facts.probes.host import pci
 _FUNCTION = re.compile(
     r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[([0-9a-f]{4})\]: .*\[10de:([0-9a-f]{4})\](?: \(|\Z)"
 )
+# A network function of anybody's, or a bridge of its own kind: NVSwitches are such.
 _OTHER = re.compile(
     r"((?:[0-9a-f]{4,}:)?[0-9a-f]{2}:[0-9a-f]{2}\.\d) .*?\[(02[0-9a-f]{2}|0680)\]: "
     r".*\[([0-9a-f]{4}:[0-9a-f]{4})\](?: \(|\Z)"
 )
-"""A network function of anybody's, or a bridge of its own kind: NVSwitches are such."""
 # lspci's mark of a function that does not answer, so that its configuration space reads as ones; newer versions show
 # the header alone: https://github.com/pciutils/pciutils/pull/91
 _GONE = re.compile(r"\(rev ff\)|!!! Unknown header type 7f")
 
+# Maximum number of characters that are read of a line of lspci.
 LONGEST_LINE = 2000
-"""Maximum number of characters that are read of a line of lspci."""
 
 
 def convert_functions(text: str) -> str:
@@ -70,12 +70,13 @@ _NAMES = re.compile(r"Mellanox|ConnectX|BlueField|NVSwitch")
 
 
 class _Shown(NamedTuple):
-    """A function with its links as `Cap` and `Sta`: speed and width. `below`: the bus that a bridge leads to."""
+    """A function with its links as `Cap` and `Sta`: speed and width."""
 
     address: str
     kind: str
     name: str
     links: dict[str, tuple[str, str]]
+    # The bus that a bridge leads to.
     below: list[str]
     gone: list[bool]
 

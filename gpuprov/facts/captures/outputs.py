@@ -12,22 +12,23 @@ from gpuprov.facts.captures import adapt, logs, plain
 from gpuprov.facts.captures.model import Kind, Pieces, Record
 from gpuprov.facts.probes.base import Output
 
+# Names of files, without what follows a dot, that are those of a command or a log.
 _COMMAND = re.compile(
     r"(?:nvidia[-_]?)?(?:smi|nvlink)(?:[-_]?(?:[eqsx]|qx|errors|status|log))?|dmesg|journal(?:ctl)?|kern|syslog|"
     r"messages|ibstat|lspci",
     re.IGNORECASE,
 )
-"""Names of files, without what follows a dot, that are those of a command or a log."""
+# A file's name: the stem, and what logrotate adds (`kern.log.2.gz`, `messages-20261128.xz`).
 _NAME = re.compile(
     r"(?P<stem>[^.]*?)(?:-(?P<date>\d{8}))?(?P<kind>(?:\.[^.]+)*?)(?:\.(?P<number>\d{1,3}))?(?P<packed>\.(?:gz|xz|"
     r"bz2|zst))?\Z"
 )
-"""A file's name: the stem, and what logrotate adds (`kern.log.2.gz`, `messages-20261128.xz`)."""
 _PLACED = re.compile(r"(?:[^/.][^/]*/)?[^/.][^/]*\Z")
 _KINDS = (".txt", ".log", ".xml", ".out")
+# Bytes by which a file is taken for one.
 _HEAD = 1 << 18
-"""Bytes by which a file is taken for one."""
 CUT = "the compressed file that it is from was cut off"
+# Which of the logs that `adapt` chooses from it is, by the stem of its file; another one is taken for dmesg.
 _LOGS = {
     "journal": "journalctl",
     "journalctl": "journalctl",
@@ -35,7 +36,6 @@ _LOGS = {
     "messages": "/var/log/messages",
     "syslog": "/var/log/syslog",
 }
-"""Which of the logs that `adapt` chooses from it is, by the stem of its file; another one is taken for dmesg."""
 
 
 class File(NamedTuple):

@@ -15,10 +15,10 @@ SMI, NVLINK_ERRORS, NVLINK_STATUS, IBSTAT, LSPCI, NAMELESS = (
     "lspci -vv",
 )
 LOG = "dmesg"
+# The outputs that are read, beside logs of the kernel.
 COMMANDS = (SMI, "nvidia-smi -q -x", NVLINK_ERRORS, NVLINK_STATUS, IBSTAT, LSPCI, NAMELESS)
-"""The outputs that are read, beside logs of the kernel."""
+# The first line of nvidia-smi -q.
 SMI_LOG = "==NVSMI LOG=="
-"""The first line of nvidia-smi -q."""
 _HEAD = 4000
 _GPU = r"^GPU \d{1,3}: .*\n(?:\s*\n)*\s+"
 _LINK = _GPU + r"Link \d{1,3}: "
@@ -30,11 +30,11 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (IBSTAT, re.compile(r"^\s*CA '[\w.-]{1,60}'\s*\n\s+CA type:", re.MULTILINE)),
     (LSPCI, re.compile(rf"^{_ADDRESS} .*\[{_ID}\]: .*\[{_ID}:{_ID}\]", re.MULTILINE)),
 )
+# lspci without -nn: names alone, which are what the machine's own list says.
 # 61:00.0 3D controller: NVIDIA Corporation Device 2331 (rev a1)
 _NAMELESS = re.compile(rf"\A\s*{_ADDRESS} [A-Z0-9][\w/ -]{{2,60}}: ")
-"""lspci without -nn: names alone, which are what the machine's own list says."""
+# What names are enough for: links of PCIe, and functions that do not answer.
 _WITH_LINKS = re.compile(r"^\s+LnkSta:|\(rev ff\)|!!! Unknown header type", re.MULTILINE)
-"""What names are enough for: links of PCIe, and functions that do not answer."""
 
 
 def identify(text: str) -> tuple[str, str]:

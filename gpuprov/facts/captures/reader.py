@@ -22,11 +22,11 @@ ALLOWED = (
     "what gpuprov capture wrote, a kernel log (dmesg, journalctl, journalctl -o json), "
     f"or the output of {', '.join(plain.COMMANDS)}"
 )
+# Number of files that are not read of which the name is printed.
 SHOWN = 5
-"""Number of files that are not read of which the name is printed."""
 CUT = "the archive that it is from was cut off"
+# Probes that a bug report or an sosreport may answer.
 READABLE = frozenset({"container", *adapt.PROBES})
-"""Probes that a bug report or an sosreport may answer."""
 
 
 def read(path: Path, hosts: Collection[str] = ()) -> list[Record]:

@@ -13,8 +13,8 @@ from gpuprov.core.safe_parse import Unreadable, is_whole
 from gpuprov.facts.captures.smi_names import NAMES
 
 ROOT = "nvidia_smi_log"
+# Maximum number of elements in each other; nvidia-smi has seven.
 DEPTH = 12
-"""Maximum number of elements in each other; nvidia-smi has seven."""
 _HEAD = {
     "timestamp": "Timestamp",
     "driver_version": "Driver Version",
@@ -22,8 +22,8 @@ _HEAD = {
     "attached_gpus": "Attached GPUs",
 }
 _ADDRESS = re.compile(r"(?:[0-9A-Fa-f]{4})?[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
+# Long lists that no parser reads; the memory of MIG devices would be taken for the GPU's.
 _LEFT_OUT = frozenset({"supported_clocks", "accounted_processes", "mig_devices"})
-"""Long lists that no parser reads; the memory of MIG devices would be taken for the GPU's."""
 
 
 _BEGIN = re.compile(rf"^(?:<\?xml[^>]*>\s*)?(?:<!DOCTYPE {ROOT}[^>\[]*>\s*)?<{ROOT}>", re.MULTILINE)

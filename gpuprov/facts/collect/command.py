@@ -22,18 +22,18 @@ from gpuprov.facts.collect.settings import Settings
 from gpuprov.facts.collect.silence import keep_alive
 from gpuprov.inventory import home
 
+# Shell that reads the whole script before its first line runs: after a broken connection nothing runs. Without a
+# folder and without `exec`, so that a login shell may be a restricted one (rbash takes neither).
 SHELL = ("sh", "-c", 'eval "$(cat)"')
-"""Shell that reads the whole script before its first line runs: after a broken connection nothing runs. Without a
-folder and without `exec`, so that a login shell may be a restricted one (rbash takes neither)."""
 ROOTS_SHELL = ("/bin/sh", "-c", SHELL[2])
+# Shell before sudo: sudo's messages are in English, and can be distinguished from the login's output.
 BEFORE_SUDO = f"LC_ALL=C; export LC_ALL; echo {LOGGED_IN} >&2"
-"""Shell before sudo: sudo's messages are in English, and can be distinguished from the login's output."""
 # Maximum characters of a script in one argument: MAX_ARG_STRLEN of Linux is 128 KiB, and a character has four bytes at
 # most.
 PART = 30_000
+# Maximum number of arguments with a script: all arguments of a program have at least 2 MiB on Linux (a quarter of its
+# stack's 8).
 PARTS = 30
-"""Maximum number of arguments with a script: all arguments of a program have at least 2 MiB on Linux (a quarter of its
-stack's 8)."""
 
 
 class Command(msgspec.Struct, frozen=True):

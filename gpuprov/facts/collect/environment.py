@@ -6,6 +6,7 @@ it. https://docs.ansible.com/ansible/latest/reference_appendices/config.html"""
 import os
 from collections.abc import Mapping
 
+# Variables to keep, or prefixes if the name ends with `_`, with the reason.
 KEPT: dict[str, str] = {
     "ANSIBLE_CONFIG": "the site's ansible.cfg, for what is in this list",
     "ANSIBLE_HOME": "where Ansible keeps its own files",
@@ -41,8 +42,8 @@ KEPT: dict[str, str] = {
     "ANSIBLE_DOCKER_": "options of docker's connection plugin",
     "ANSIBLE_PODMAN_": "options of podman's connection plugin",
 }
-"""Variables to keep, or prefixes if the name ends with `_`, with the reason."""
 
+# Ansible's own defaults, independent of ansible.cfg, except for tags and colours.
 FORCED: dict[str, str] = {
     # What would change what is run.
     "ANSIBLE_STRATEGY": "linear",
@@ -84,7 +85,6 @@ FORCED: dict[str, str] = {
     "ANSIBLE_DIFF_ALWAYS": "false",
     "ANSIBLE_MAX_DIFF_SIZE": "104448",
 }
-"""Ansible's own defaults, independent of ansible.cfg, except for tags and colours."""
 
 # Variables that make Python wait for input, print more, or treat a warning of Ansible's as an error.
 PYTHONS = (
@@ -95,8 +95,8 @@ PYTHONS = (
     "PYTHONPROFILEIMPORTTIME",
     "PYTHONDEVMODE",
 )
+# Variables that change the output of ansible-runner's callback and of Ansible.
 RUNNERS = ("ORIGINAL_STDOUT_CALLBACK", "AD_HOC_COMMAND_ID", "AWX_LIB_DIRECTORY", "NO_COLOR", "FORCE_COLOR")
-"""Variables that change the output of ansible-runner's callback and of Ansible."""
 
 
 def is_kept(name: str) -> bool:

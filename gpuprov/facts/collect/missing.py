@@ -2,15 +2,15 @@
 
 import re
 
+# Programs needed to reach hosts, and their packages.
 PACKAGES = {
     "ssh": ("ssh client", "apt-get install openssh-client (or dnf install openssh-clients)"),
     "podman": ("podman", "apt-get install podman (or dnf install podman)"),
     "docker": ("docker client", "see https://docs.docker.com/engine/install"),
 }
-"""Programs needed to reach hosts, and their packages."""
+# Pattern of Python's messages for ENOENT and EACCES.
 # [Errno 2] No such file or directory: 'ssh'
 _ERROR = re.compile(r"\[Errno (2|13)\] (?P<why>[^:]+): '(?P<name>.+)'\Z")
-"""Pattern of Python's messages for ENOENT and EACCES."""
 
 
 def program(error: str, kind: str) -> tuple[str, str] | None:

@@ -23,8 +23,8 @@ from gpuprov.facts.collect.reason_rules import (
     Rule,
 )
 
+# A line that our first shell prints to standard error before it starts sudo: the lines after it are sudo's.
 LOGGED_IN = "gpuprov-login"
-"""A line that our first shell prints to standard error before it starts sudo: the lines after it are sudo's."""
 
 
 class Login(NamedTuple):

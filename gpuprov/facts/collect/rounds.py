@@ -13,12 +13,12 @@ from gpuprov.facts.collect.transport import Answer
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.spec.model import RawHost
 
+# Seconds before hosts whose connection was dropped are tried again.
 PAUSE = 1.0
-"""Seconds before hosts whose connection was dropped are tried again."""
+# If this multiple of the hosts tried at a time is dropped again in a row, their number is not the reason, but for
+# example a jump host that rejects everybody. The others that are reached in the same way are left to the next, slower
+# round; after the last round they are given up.
 HELPLESS = 2
-"""If this multiple of the hosts tried at a time is dropped again in a row, their number is not the reason, but for
-example a jump host that rejects everybody. The others that are reached in the same way are left to the next, slower
-round; after the last round they are given up."""
 WAY = (
     "ansible_connection",
     "ansible_ssh_executable",

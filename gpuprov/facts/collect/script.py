@@ -20,13 +20,13 @@ from typing import Any
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.host_code import bundle
 
+# Maximum seconds for one snippet; nvidia-smi on eight GPUs without persistence needs over ten.
 PROBE_LIMIT = 30
-"""Maximum seconds for one snippet; nvidia-smi on eight GPUs without persistence needs over ten."""
+# Status of a snippet that timed out; no program can have it.
 TIMED_OUT = -1
-"""Status of a snippet that timed out; no program can have it."""
 ERROR_LENGTH = 2000
+# Name of an output that exists without a probe: the user id that the snippets ran with.
 UID = "effective_uid"
-"""Name of an output that exists without a probe: the user id that the snippets ran with."""
 
 _HEAD = r"""LC_ALL=C PATH="$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 export LC_ALL PATH
@@ -62,9 +62,9 @@ printf '%s.\n' "$n" >&2
 printf '%s.\n' "$n"
 """
 
+# A random mark of this process, so that output of the login before the script cannot be taken for the script's
+# beginning.
 _RUN = secrets.token_hex(8)
-"""A random mark of this process, so that output of the login before the script cannot be taken for the script's
-beginning."""
 _BEGIN = re.compile(rb"gpuprov-begin %b ([0-9a-f-]{20,64}) (\d*)\r?\n" % _RUN.encode())
 _STATUS = re.compile(rb"-?[0-9]{1,6}\r?\Z")
 

@@ -88,8 +88,8 @@ _KINDS = {
     "community.docker.docker": "docker",
     "containers.podman.podman": "podman",
 }
+# Options of Ansible's ssh plugin that need more than a call of ssh: agents, prompts, PINs.
 _BEYOND_SSH = ("private_key", "private_key_passphrase", "sshpass_prompt", "pkcs11_provider")
-"""Options of Ansible's ssh plugin that need more than a call of ssh: agents, prompts, PINs."""
 _FALSE = ("", "0", "false", "no", "off", "n", "f")
 
 

@@ -9,17 +9,17 @@ import msgspec
 from gpuprov.facts.collect.settings import Settings
 from gpuprov.spec.model import RawHost
 
+# Seconds between keep-alives, and how many may stay unanswered: a host is given up after at most 15 + 15 x 6 = 105
+# seconds.
 INTERVAL, COUNT = 15, 6
-"""Seconds between keep-alives, and how many may stay unanswered: a host is given up after at most 15 + 15 x 6 = 105
-seconds."""
 SILENCE = INTERVAL * (COUNT + 1)
 _VARIABLES = {
     "common_args": "ansible_ssh_common_args",
     "extra_args": "ansible_ssh_extra_args",
     "ssh_args": "ansible_ssh_args",
 }
+# Ansible's default for `ssh_args`.
 _ANSIBLES_SSH_ARGS = "-C -o ControlMaster=auto -o ControlPersist=60s"
-"""Ansible's default for `ssh_args`."""
 
 
 def keep_alive(given: Sequence[str]) -> list[str]:

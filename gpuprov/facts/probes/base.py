@@ -19,9 +19,9 @@ __all__ = ["Facts", "Output", "Probe", "ProbeFailed"]
 T = TypeVar("T")
 # https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_08_02
 MISSING = (126, 127)
+# Exceptions that a parser raises for unexpected output: a missing cell, or one that is not a number. Any other
+# exception is a defect in gpuprov.
 UNREADABLE = (ValueError, LookupError)
-"""Exceptions that a parser raises for unexpected output: a missing cell, or one that is not a number. Any other
-exception is a defect in gpuprov."""
 T_co = TypeVar("T_co", covariant=True)
 
 

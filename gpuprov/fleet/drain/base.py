@@ -14,18 +14,18 @@ import msgspec
 
 from gpuprov.core.errors import GpuprovError
 
+# done: carried out, and read back. waiting: ask again, `waits_for` names what holds it. refused: a person decides;
+# asking again changes nothing by itself. unknown: the scheduler could not be asked, or its answer not be read; ask
+# again.
 State = Literal["done", "waiting", "refused", "unknown"]
-"""done: carried out, and read back. waiting: ask again, `waits_for` names what holds it. refused: a person decides;
-asking again changes nothing by itself. unknown: the scheduler could not be asked, or its answer not be read; ask again.
-"""
 
+# Kind of thing that a host waits for. jobs: they may take days. a person: nothing else lets it go on. Empty: it ends
+# within minutes.
 Holds = Literal["", "jobs", "a person"]
-"""Kind of thing that a host waits for. jobs: they may take days. a person: nothing else lets it go on. Empty: it ends
-within minutes."""
 
 MARK = "gpuprov"
+# Allowed names of a run: also a label's value in Kubernetes, and one word of a reason in Slurm.
 RUN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-"""Allowed names of a run: also a label's value in Kubernetes, and one word of a reason in Slurm."""
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,11 +11,11 @@ from gpuprov.fleet.drain.program import require_program
 from gpuprov.fleet.drain.slurm.adapter import Slurm
 
 By = Literal["slurm", "kubernetes", "command"]
+# Host variables with the name of a node, if it differs from the inventory's.
 VARIABLES: dict[By, str] = {"slurm": "host_slurm_node", "kubernetes": "host_kubernetes_node"}
-"""Host variables with the name of a node, if it differs from the inventory's."""
 
+# The client program of each scheduler.
 CLIENTS: dict[By, str] = {"slurm": "scontrol", "kubernetes": "kubectl"}
-"""The client program of each scheduler."""
 
 
 def check_client(by: By) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from gpuprov.fleet.drain.base import State, Step, checked_run, find_node_name
 from gpuprov.fleet.drain.program import Unanswered, ask, format_complaint
 
+# Seconds for one call; a step that takes longer returns NOT_YET, and is called again.
 LIMIT = 300.0
-"""Seconds for one call; a step that takes longer returns NOT_YET, and is called again."""
 # EX_TEMPFAIL of sysexits.h.
 NOT_YET = 75
 

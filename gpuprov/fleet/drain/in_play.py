@@ -11,10 +11,10 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.drain.base import Step, checked_run, format_undrain
 from gpuprov.fleet.drain.kubernetes.adapter import NOT_OURS, Kubernetes
 
+# Seconds between two polls.
 POLL = 5.0
-"""Seconds between two polls."""
+# Seconds for what ends by itself within minutes: operands that end, an API server that comes back.
 PATIENCE = 300.0
-"""Seconds for what ends by itself within minutes: operands that end, an API server that comes back."""
 ALLOWED = "allowed: --delete-emptydir-data, --timeout=20m (s, m, h; default: no end), --context=NAME"
 UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 

@@ -12,14 +12,14 @@ from gpuprov.core.errors import Code, Outcome, choose_code
 from gpuprov.core.safe_parse import format_document
 from gpuprov.fleet.drain.base import Adapter, State, Step
 
+# Questions to a scheduler at a time.
 AT_ONCE = 8
-"""Questions to a scheduler at a time."""
+# Seconds between two looks at a host, where the command does not say another time.
 POLL = 10.0
-"""Seconds between two looks at a host, where the command does not say another time."""
+# Seconds in which a node that was given back should answer its scheduler.
 SETTLING = 60.0
-"""Seconds in which a node that was given back should answer its scheduler."""
+# waiting: jobs are still running. unknown: a scheduler did not answer.
 OUTCOMES: dict[State, Outcome] = {"done": "ok", "waiting": "differs", "refused": "failed", "unknown": "unreachable"}
-"""waiting: jobs are still running. unknown: a scheduler did not answer."""
 
 
 class Drained(msgspec.Struct, kw_only=True):

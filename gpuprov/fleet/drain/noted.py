@@ -23,11 +23,11 @@ from gpuprov.fleet.drain.base import Adapter, Step
 from gpuprov.host_code import machine
 from gpuprov.spec.model import RawHost
 
+# Seconds for one host: draining does not wait longer for it.
 LIMIT = 20.0
-"""Seconds for one host: draining does not wait longer for it."""
+# Ownership of a host's note, as `written` prints it: this run's, written now or before; another run's, which is left;
+# or this run's by another name of the host, followed by that note.
 NEW, MINE, THEIRS, TWIN = "new", "mine", "theirs", "twin"
-"""Ownership of a host's note, as `written` prints it: this run's, written now or before; another run's, which is left;
-or this run's by another name of the host, followed by that note."""
 
 
 class Noted:

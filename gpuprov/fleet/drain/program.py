@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.collect.children import Child, Ended, Job, run_all
 
+# Seconds for one question; slurmctld of a busy cluster answers within some.
 LIMIT = 60.0
-"""Seconds for one question; slurmctld of a busy cluster answers within some."""
+# Characters of a program's complaint in a message.
 SAID = 300
-"""Characters of a program's complaint in a message."""
 ENGLISH = {"LC_ALL": "C.UTF-8"}
 
 

@@ -39,8 +39,8 @@ OUTCOMES: dict[State, Outcome] = {
     "locked": "locked",
     "unreachable": "unreachable",
 }
+# Seconds for the request of one host; variables of some firmware are slow to write.
 LIMIT = 60.0
-"""Seconds for the request of one host; variables of some firmware are slow to write."""
 HERE = "nvidia_driver"
 
 

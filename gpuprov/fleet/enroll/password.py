@@ -4,9 +4,9 @@ import hashlib
 import re
 import secrets
 
+# Letters that have the same key on QWERTY, QWERTZ and AZERTY keyboards, without those that look like digits:
+# MokManager knows the US keyboard only.
 LETTERS = "bcdefghjknprstuvx"
-"""Letters that have the same key on QWERTY, QWERTZ and AZERTY keyboards, without those that look like digits:
-MokManager knows the US keyboard only."""
 LENGTH = 14
 # What mokutil --generate-hash prints: SHA512_BASED in https://github.com/lcp/mokutil/blob/master/src/mokutil.c.
 HASH = re.compile(r"\$6\$[./0-9A-Za-z]{1,16}\$[./0-9A-Za-z]{86}")

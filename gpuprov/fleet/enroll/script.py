@@ -5,23 +5,23 @@ import shlex
 from gpuprov.facts.probes.host.house import LOCK
 from gpuprov.facts.probes.kernel.mok import MOK_STATE, VARIABLES
 
+# Printed if a request for the certificate was there already: mokutil then keeps that request's password.
 SKIPPED = "skipped|1"
-"""Printed if a request for the certificate was there already: mokutil then keeps that request's password."""
 # Printed if the password that waits is not this one's: its salt stands in shim's variable MokAuth, as pw_crypt_t of
 # https://github.com/lcp/mokutil/blob/master/src/password-crypt.h.
 REPLACED = "replaced|1"
+# Printed, with what holds the lock in the next line, instead of anything else if another run works on the host: it may
+# reboot it, and shim drops a request at the next boot.
 LOCKED = "locked|1"
-"""Printed, with what holds the lock in the next line, instead of anything else if another run works on the host: it may
-reboot it, and shim drops a request at the next boot."""
+# Printed before mokutil changes anything.
 BEGUN = "begun|1"
-"""Printed before mokutil changes anything."""
+# Printed if mokutil --import itself says that it made no request.
 REFUSED = "refused|1"
-"""Printed if mokutil --import itself says that it made no request."""
 # Printed if mokutil --list-new succeeds, as it does without a request, too: list_keys_in_var in
 # https://github.com/lcp/mokutil/blob/master/src/mokutil.c.
 LISTED = "listed|1"
+# Printed if mokutil --timeout failed.
 NO_WAIT = "wait|0"
-"""Printed if mokutil --timeout failed."""
 
 
 def compose_request(der: str, password_hash: str, *, again: bool, wait: int | None) -> str:

@@ -8,8 +8,8 @@ from gpuprov.core.sanitize import cleaned
 from gpuprov.fleet.enroll import Host
 from gpuprov.rules import certificates
 
+# Bytes of a fingerprint in a line of MokManager's screen.
 LINE = 10
-"""Bytes of a fingerprint in a line of MokManager's screen."""
 SITES_OWN = "the site's, whose hash was given with --hash-file"
 EARLIER = "on the sheet of the run that made the request; gpuprov enroll --again makes another"
 

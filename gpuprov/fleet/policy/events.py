@@ -5,16 +5,16 @@ from typing import Literal
 import msgspec
 
 Act = Literal["prepare", "apply", "verify"]
+# green: matches its spec. waits: for a reboot that is not permitted. failed. again: locked, not reached or without a
+# result; tried again.
 Verdict = Literal["green", "waits", "failed", "again"]
-"""green: matches its spec. waits: for a reboot that is not permitted. failed. again: locked, not reached or without a
-result; tried again."""
+# done: this roll-out has reset or rebooted the host to repair it, whatever came of it. none left: it is unfit, and was
+# left alone, since the job had no repair for it.
 Repair = Literal["", "done", "none left"]
-"""done: this roll-out has reset or rebooted the host to repair it, whatever came of it. none left: it is unfit, and was
-left alone, since the job had no repair for it."""
+# States of hosts that may succeed at another time.
 LATER = frozenset({"locked", "unreachable", "not-started"})
-"""States of hosts that may succeed at another time."""
+# States of hosts on which an act was completed.
 ENDED = frozenset({"verified", "unchanged", "changed"})
-"""States of hosts on which an act was completed."""
 
 
 def verdict_of(state: str, *, green: bool, reboot: bool) -> Verdict:

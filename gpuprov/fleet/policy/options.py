@@ -23,8 +23,8 @@ from gpuprov.fleet.policy.policy import (
 from gpuprov.spec.build import convert
 
 OPTIONS = {CANARY: "--canary", "batches.size": "--serial", "budget.whole": "--max-fail", REBOOT: "--reboot"}
+# The option for each key of the policy.
 AT_ONCE = "limits.at_once"
-"""The option for each key of the policy."""
 REPAIR_OPTIONS = {**OPTIONS, AT_ONCE: "--max-out", "limits.per_domain": "--max-out"}
 NUMBER = re.compile(r"\s*-?\d{1,18}\s*%?\s*")
 

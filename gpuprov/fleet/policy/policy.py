@@ -24,10 +24,10 @@ MOST = 1_000_000
 _SHARE = "a share of them (10%)"
 Hosts = Annotated[int, msgspec.Meta(ge=0, le=MOST)]
 Share = Annotated[str, describe(_SHARE, pattern=r"^(100|[1-9][0-9]?)%$")]
+# A number of hosts, or a share of them; may be none.
 Count = Hosts | Annotated[str, describe(_SHARE, pattern=r"^(100|[1-9]?[0-9])%$")]
-"""A number of hosts, or a share of them; may be none."""
+# A number of hosts, or a share of them; at least one.
 Size = Annotated[int, msgspec.Meta(ge=1, le=MOST)] | Share
-"""A number of hosts, or a share of them; at least one."""
 TIME = r"^[0-9]{1,5}[smhd]$"
 Name = Annotated[str, describe("a name of at least one character", min_length=1)]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1)]

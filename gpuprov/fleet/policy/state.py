@@ -8,8 +8,8 @@ from gpuprov.fleet.policy import events as kinds
 from gpuprov.fleet.policy.events import Act, Event, HostEnd, Verdict
 from gpuprov.fleet.policy.planned import Batch, Plan
 
+# ready: free, for its job to begin. worked: it has a result, and is not given back yet.
 Stage = Literal["waiting", "preparing", "prepared", "draining", "ready", "working", "worked", "done"]
-"""ready: free, for its job to begin. worked: it has a result, and is not given back yet."""
 OUT = frozenset({"draining", "ready", "working", "worked"})
 
 

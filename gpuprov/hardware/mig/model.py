@@ -9,8 +9,8 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.host_code.mig.fit import Profile
 from gpuprov.host_code.mig.layout import parse_profile
 
+# Placeholder for an unknown number of memory slices.
 ANY_GRID = 1 << 30
-"""Placeholder for an unknown number of memory slices."""
 
 
 class Model(NamedTuple):

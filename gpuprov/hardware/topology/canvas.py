@@ -22,8 +22,8 @@ text{fill:#e6edf3}.s{fill:#9198a1}.paper{fill:#0d1117}.b{stroke:#656c76}
 """
 STYLE = f"{LIGHT}@media (prefers-color-scheme: dark) {{{DARK}}}\n"
 LINE = 14
+# Maximum width of a character in the small and in the bold font.
 SMALL, LARGE = 6.0, 7.4
-"""Maximum width of a character in the small and in the bold font."""
 
 
 class Canvas:

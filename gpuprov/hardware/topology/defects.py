@@ -22,8 +22,8 @@ from gpuprov.hardware.topology.ports import BadPort, find_bad_ports, find_bad_re
 from gpuprov.host_code.at_boot.devices import RdmaDevice
 
 Kind = Literal["link", "nvlink"]
+# Fix for a PCIe link: somebody has to go to the machine.
 LINK: Action = "drain"
-"""Fix for a PCIe link: somebody has to go to the machine."""
 # Fix for an NVLink, as after an Xid 74: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html
 NVLINK: Action = "reset"
 NVLINK_FIX = "nvidia-smi nvlink -s -i {}; journalctl -k | grep -E 'Xid|SXid'; systemctl status nvidia-fabricmanager"

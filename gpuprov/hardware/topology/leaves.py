@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from gpuprov.hardware.topology.judge import Finding
 from gpuprov.hardware.topology.model import Hca, Wiring
 
+# Hosts whose same adapters end in a switch before it counts as that rail's.
 LEAST = 3
-"""Hosts whose same adapters end in a switch before it counts as that rail's."""
 
 
 def find_crossed(wirings: Mapping[str, Wiring]) -> dict[str, list[Finding]]:

@@ -25,13 +25,13 @@ from gpuprov.host_code.at_boot.devices import DATA_DIRECT
 from gpuprov.rules import nccl_topology
 
 Distance = Literal["PIX", "PXB", "PHB", "NODE", "SYS"]
+# From near to far.
 DISTANCES: tuple[Distance, ...] = ("PIX", "PXB", "PHB", "NODE", "SYS")
-"""From near to far."""
 PROBES = (PCI, DEVICES, NVLINKS, MACHINE, NCCL_TOPOLOGY)
+# With the other ends of cables.
 CABLED = (*PROBES, FAR_ENDS)
-"""With the other ends of cables."""
+# Probes of `read_bus`: they read sysfs alone.
 BUS = (PCI, DEVICES, MACHINE)
-"""Probes of `read_bus`: they read sysfs alone."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):

@@ -111,9 +111,8 @@ def _is_further(device: RdmaDevice, port: RdmaPort) -> bool:
     return port.number > 1 or device.address[-2:] not in ("", ".0")
 
 
+# Address of a device whose PCI function a record does not say: it is real, and taken for the first port of its card.
 UNPLACED = "unknown.0"
-"""Address of a device whose PCI function a record does not say: it is real, and taken for the first port of its card.
-"""
 
 
 def find_bad_recorded_ports(devices: tuple[RdmaDevice, ...], block: Any = None) -> list[BadPort]:

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import Mapping, NamedTuple, Sequence
 
+# Node type of an iWARP device.
 IWARP = "RNIC"
-"""Node type of an iWARP device."""
 # Types of devices: an adapter for work, an NVLink bridge, an SR-IOV function, a sub-device for the subnet manager,
 # which shows the planes of its parent's port and carries no data (kernel 6.11:
 # https://lore.kernel.org/r/cover.1718553901.git.leon@kernel.org), and a subfunction of a PCI function, for a container

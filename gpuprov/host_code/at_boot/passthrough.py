@@ -10,14 +10,15 @@ from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence
 from .program import Refused, group_cells, main, read, read_rows, run_for_complaint, tell, write
 
 CONFIG = "/etc/gpuprov/passthrough.conf"
+# Addresses that this program has bound since the boot: no others are ever given back.
 TAKEN = "/run/gpuprov/passthrough"
-"""Addresses that this program has bound since the boot: no others are ever given back."""
 SYS, PROC = "/sys/bus/pci", "/proc/driver/nvidia/gpus"
 # Drivers that hold a function for a virtual machine, as a shell pattern: vfio-pci, and its variants for single devices
 # (nvgrace_gpu_vfio_pci, mlx5_vfio_pci): https://github.com/torvalds/linux/tree/master/drivers/vfio/pci
 VFIO = "*vfio[-_]pci"
 # Drivers that another function of the group may have: https://docs.kernel.org/driver-api/vfio.html
 ALLOWED = ("", "pci-stub", "pcieport")
+# NVIDIA's functions and those in a group with one, programs with a group (`7`) or device (`vfio0`) open, and TAKEN.
 READER = rf"""s={SYS}/devices
 row() {{
   d=$s/$1 v='' i='' c='' m='' o='' g='' n=''
@@ -36,7 +37,6 @@ find /proc/[0-9]*/fd -lname '/dev/vfio/*' -printf '%p|%l\n' 2>/dev/null | while 
 done | sort -u
 sed 's/^/taken|/' {TAKEN} 2>/dev/null; true
 """
-"""NVIDIA's functions and those in a group with one, programs with a group (`7`) or device (`vfio0`) open, and TAKEN."""
 
 
 def is_lent(driver: str) -> bool:

@@ -16,10 +16,10 @@ CONFIG = "/etc/gpuprov/pcie.conf"
 # https://github.com/torvalds/linux/blob/master/include/uapi/linux/pci_regs.h
 RELAXED, REQUEST = 0x0010, 0x7000
 UNREADABLE = "unreadable"
+# Bytes of configuration space that users other than root may read.
 HEADER_ONLY = 64
-"""Bytes of configuration space that users other than root may read."""
+# Maximum number of CPUs in a list.
 MOST = 1 << 16
-"""Maximum number of CPUs in a list."""
 
 # Both capability lists of PCI Express 7.5.1.1.11 and 7.6: standard ones from the byte at 0x34, extended ones from
 # 0x100.
@@ -52,6 +52,8 @@ function flush() {
 /^function/ { head = $0; next }
 { print }
 END { flush() }"""
+# Lines `function|...` of GPUs, HCAs and the bridges above them, `irq|...` of HCAs, `other|ID` of each NVIDIA and
+# Mellanox function. NVLink bridges, which have SW_MNG in their VPD, are not HCAs.
 READER = f"""s=/sys/bus/pci/devices; all=' '
 row() {{
   d=$s/$1 v='' i='' m='' n='' l='' g='' t='' f=''
@@ -85,8 +87,6 @@ for p in $s/*; do
   done 2>/dev/null
 done | awk '{AWK}'
 """
-"""Lines `function|...` of GPUs, HCAs and the bridges above them, `irq|...` of HCAs, `other|ID` of each NVIDIA and
-Mellanox function. NVLink bridges, which have SW_MNG in their VPD, are not HCAs."""
 
 
 class Interrupt(NamedTuple):

@@ -32,8 +32,8 @@ CLASS = "/sys/class/infiniband"
 MANAGER = "/sys/kernel/config/rdma_cm"
 MODES = {"v1": "IB/RoCE v1", "v2": "RoCE v2"}
 PRIORITIES = range(8)
+# Settings that precede the others: a port that trusts the PCP has no map of DSCPs.
 FIRST = ("mtu", "trust")
-"""Settings that precede the others: a port that trusts the PCP has no map of DSCPs."""
 
 
 def read_request() -> Asked:

@@ -33,8 +33,8 @@ class RocePort:
         return f"{self.device} port {self.number}" + (f" ({self.netdev})" if self.netdev else "")
 
 
+# Settings of the RDMA device; the others are its network interfaces'.
 OF_DEVICE = ("mode", "tos", "traffic_class")
-"""Settings of the RDMA device; the others are its network interfaces'."""
 
 
 class Difference(NamedTuple):

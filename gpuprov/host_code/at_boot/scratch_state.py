@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from .program import group_cells
 
+# UUIDs of the array and of the file system that gpuprov made here: lines `array UUID`, `filesystem UUID`,
+# `disks COUNT`.
 RECORD = "/var/lib/gpuprov/scratch"
-"""UUIDs of the array and of the file system that gpuprov made here: lines `array UUID`, `filesystem UUID`,
-`disks COUNT`."""
+# Bytes at the beginning and at the end of a disk that are read where nothing has a signature.
 ENDS = 1 << 20
-"""Bytes at the beginning and at the end of a disk that are read where nothing has a signature."""
 # Reads, in a shell where `mount` is the mount point, each NVMe disk: its users, its signatures, and where it has none
 # whether its ends are zeros. wipefs -n without -a only lists: https://man7.org/linux/man-pages/man8/wipefs.8.html
 READER = rf"""PATH=$PATH:/usr/sbin:/sbin r=/sys/class/block md=''

@@ -30,10 +30,10 @@ for f in gpu*/mig/gi*/access gpu*/mig/gi*/ci*/access; do
   [ -r "$f" ] && echo "$f $(sed -n 's/^DeviceFileMinor: *//p' "$f")"
 done
 true"""
+# Seconds within which NVML answers on a healthy host.
 ANSWERS = 1.5
-"""Seconds within which NVML answers on a healthy host."""
+# slurmd kills its health check after 60 seconds.
 SCONTROL = ("timeout", "20", "scontrol")
-"""slurmd kills its health check after 60 seconds."""
 REASON = "gpuprov health"
 # Beginnings of the states of a node on which nothing new starts:
 # https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES

@@ -14,8 +14,8 @@ from .dkms import Failed
 
 Asked = Mapping[str, Any]
 Answer = Dict[str, Any]
+# The rpm package of a program; Debian's g++ has the same name.
 COMPILERS = {"g++": "gcc-c++", "gcc": "gcc", "cc": "gcc", "make": "make"}
-"""The rpm package of a program; Debian's g++ has the same name."""
 
 
 def build_aside(family: str, params: Asked, check: bool) -> Answer:

@@ -10,8 +10,8 @@ from ..files import read, remove, write
 from ..packages.commands import run
 
 MODULES = "/sys/module"
+# Modules that were unloaded, in that order, until they are loaded again; a reboot deletes the file.
 NOTE = "/run/gpuprov/unloaded"
-"""Modules that were unloaded, in that order, until they are loaded again; a reboot deletes the file."""
 # The modules' own names: Debian's files are called nvidia-current. nvidia_vgpu_vfio is the vGPU manager's:
 # https://github.com/canonical/ubuntu-server-documentation/blob/main/how-to/graphics/gpu-virtualization-with-qemu-kvm.md
 STACK = (
@@ -19,8 +19,8 @@ STACK = (
     *("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia"),
 )
 ABOVE = STACK[:3]
+# Services that load modules which depend on the driver.
 SERVICES = ("gdrdrv.service", "gdrcopy.service", "nv_peer_mem.service", "gpuprov-gpudirect.service")
-"""Services that load modules which depend on the driver."""
 
 
 class Failed(Exception):

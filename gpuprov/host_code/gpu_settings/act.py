@@ -12,8 +12,8 @@ from .limits import Clocks
 from .nvml import NO_PERMISSION, Failed, Nvml
 from .selection import Config, SelectionError, select_targets
 
+# The same of one GPU as `compare.Locks`, to be added to.
 Locks = Dict[str, compare.Span]
-"""The same of one GPU as `compare.Locks`, to be added to."""
 RECORD = "/run/gpuprov/gpu_settings.json"
 MODULE = "/sys/module/nvidia"
 

@@ -9,8 +9,8 @@ from .nvml import DEPRECATED, FUNCTION_NOT_FOUND, NOT_FOUND, NOT_SUPPORTED, UINT
 from .selection import Gpu
 
 GRAPHICS, MEMORY = UINT(0), UINT(2)  # NVML_CLOCK_GRAPHICS, NVML_CLOCK_MEM
+# Names in the order of NVML_COMPUTEMODE_*.
 MODES = ("default", "exclusive_thread", "prohibited", "exclusive_process")
-"""Names in the order of NVML_COMPUTEMODE_*."""
 SWITCH = ("disabled", "enabled")
 LACKING = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, DEPRECATED)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, Mapping, NamedTuple, Sequence, TypedDict, Union
 
+# A lock of a clock: [least, most] in MHz.
 Span = Union[Literal["default"], Sequence[int]]
-"""A lock of a clock: [least, most] in MHz."""
+# Clocks that this program locked on a GPU since the driver was loaded: "graphics" and "memory".
 Locks = Mapping[str, Span]
-"""Clocks that this program locked on a GPU since the driver was loaded: "graphics" and "memory"."""
 
 
 class Settings(TypedDict, total=False):

@@ -13,6 +13,7 @@ from . import layout as mig_layout
 from .state import Card, Compute, Present
 
 AMPERE = 7  # NVML_DEVICE_ARCH_AMPERE
+# Attributes by NVML_GPU_INSTANCE_PROFILE_*, for drivers that do not report a profile's name.
 ATTRIBUTES = {
     7: "+me",
     8: "+me",
@@ -25,7 +26,6 @@ ATTRIBUTES = {
     16: "+me.all",
     17: "+gfx",
 }
-"""Attributes by NVML_GPU_INSTANCE_PROFILE_*, for drivers that do not report a profile's name."""
 # More kinds of profiles than any driver has: it answers INVALID_ARGUMENT for those that it does not know.
 COUNT = 32
 MIB, GIB = 1 << 20, 1 << 30

@@ -19,8 +19,8 @@ from .devices import Gone, Problem, Unwanted
 from .environments import write_environments
 from .program import get_old_control
 
+# Seconds that a stopping daemon waits for its clients; then their servers end.
 STOPPING = 20
-"""Seconds that a stopping daemon waits for its clients; then their servers end."""
 
 
 def check_present(name: str) -> None:

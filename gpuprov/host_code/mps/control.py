@@ -12,8 +12,8 @@ import time
 
 from .devices import Config, Daemon, Gpu, Problem
 
+# Seconds for one answer: the program waits for ever for a daemon that hangs.
 PATIENCE = 10.0
-"""Seconds for one answer: the program waits for ever for a daemon that hangs."""
 PARTITION = re.compile(r"(GPU-[0-9a-f-]+/\S+)")
 
 

@@ -15,12 +15,12 @@ from typing import Any, Dict, List, Tuple
 from .control import Control
 from .devices import Config, Daemon, Gone, Nvml, Problem, Unwanted, can_be_named, list_daemons
 
+# PID, command line and environment of a process.
 Process = Tuple[str, List[str], Dict[str, str]]
-"""PID, command line and environment of a process."""
 STATE = "/etc/gpuprov/mps.json"
 WANTS = "/etc/systemd/system/multi-user.target.wants"
+# Seconds within which a server that cannot use its devices ends.
 SETTLING = 2.0
-"""Seconds within which a server that cannot use its devices ends."""
 
 
 def name_unit(name: str) -> str:

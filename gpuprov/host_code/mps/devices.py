@@ -7,12 +7,12 @@ import ctypes
 import re
 from typing import Any, Dict, Mapping, Sequence
 
+# The configuration, in the format of mps.json.
 Config = Mapping[str, Any]
-"""The configuration, in the format of mps.json."""
+# `name`, `gpus`, `devices` (UUIDs in its own order), `mig`, and its directories `pipe` and `log`.
 Daemon = Dict[str, Any]
-"""`name`, `gpus`, `devices` (UUIDs in its own order), `mig`, and its directories `pipe` and `log`."""
+# `index`, `uuid`, `address`, `mig` (its mode is on), `devices` (its MIG devices), and NVML's `handle`.
 Gpu = Dict[str, Any]
-"""`index`, `uuid`, `address`, `mig` (its mode is on), `devices` (its MIG devices), and NVML's `handle`."""
 NOT_SUPPORTED, NOT_FOUND, INVALID = 3, 6, 2
 DEFAULT, EXCLUSIVE_PROCESS = 0, 3
 

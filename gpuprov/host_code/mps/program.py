@@ -12,8 +12,8 @@ from .daemon import Process
 from .devices import Config, Daemon, Nvml, Problem, check_limits, group_names, list_daemons
 from .environments import remove_environments, write_environments
 
+# Files that are newer than the daemon with this process id; empty if it has read everything as it is.
 Ages = Callable[[str], str]
-"""Files that are newer than the daemon with this process id; empty if it has read everything as it is."""
 
 
 def get_old_control(name: str, config: Config, process: Process) -> Control:

@@ -37,11 +37,11 @@ for name, text in given["program"]:
         sys.exit(print(json.dumps({"problem": "the host has no dnf 4: %s" % error})))
 module.main(given["request"])
 """
+# The package of `dnf versionlock` on EL 8 to 10.
 LOCK_PLUGIN = "python3-dnf-plugin-versionlock"
-"""The package of `dnf versionlock` on EL 8 to 10."""
 SOURCES = "/etc/yum.repos.d"
+# Exit status if another dnf is running.
 LOCKED = 200
-"""Exit status if another dnf is running."""
 PAUSE = 2.0
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+# dpkg's states in which a package's files are on the host.
 PRESENT = "iWtFUH"
-"""dpkg's states in which a package's files are on the host."""
 
 
 def parse_madison(text: str) -> dict[str, list[str]]:

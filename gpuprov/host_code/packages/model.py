@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol, Sequence
 
+# Exists while an apply changes the host, and after one that failed or was interrupted.
 MARKER = "/var/lib/gpuprov/applying.json"
-"""Exists while an apply changes the host, and after one that failed or was interrupted."""
+# Seconds after which package lists are fetched again, by default.
 LISTS_MAX_AGE = 86400
-"""Seconds after which package lists are fetched again, by default."""
+# The meaning of a mark that exists when another apply begins.
 MARKED = "an apply of gpuprov that failed or was cut off"
-"""The meaning of a mark that exists when another apply begins."""
 
 
 class Refused(Exception):

@@ -13,8 +13,8 @@ from .. import family
 from .commands import run
 from .model import Manager, Pin, Refused, Transaction
 
+# Programs that only a runfile installation has.
 PROGRAMS = ("/usr/bin/nvidia-uninstall", "/usr/bin/nvidia-installer")
-"""Programs that only a runfile installation has."""
 # The installer's record of the files it has installed: https://github.com/NVIDIA/nvidia-installer, backup.c.
 RECORD = "/var/lib/nvidia/log"
 FILES = ("/usr/lib/*/libcuda.so.1", "/usr/lib64/libcuda.so.1", "/usr/lib/libcuda.so.1", "/usr/bin/nvidia-smi")

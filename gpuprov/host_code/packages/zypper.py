@@ -15,8 +15,8 @@ from .commands import Ran, run, shorten_end, shorten_middle
 from .model import MARKER, Done, Known, Prepared, Refused, Settings, Transaction, Trial
 
 DRIVER_VERSION = re.compile(r"(\d+:)?(\d{3}(\.\d+)+)-")
+# The folder of the lists, which in a run with a bundle is inside the bundle.
 RAW = f"{os.environ.get('GPUPROV_BUNDLE') or '/var/cache/zypp'}/raw"
-"""The folder of the lists, which in a run with a bundle is inside the bundle."""
 # Nobody is there to agree to a license: whoever writes the spec has. Recommended packages are left out, as by the other
 # managers.
 INSTALL = ("install", "--oldpackage", "--no-recommends", "--auto-agree-with-licenses")

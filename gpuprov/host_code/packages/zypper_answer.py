@@ -10,12 +10,11 @@ from .commands import Ran, shorten_middle
 
 # https://github.com/openSUSE/zypper/blob/master/doc/zypper.8.txt, exit codes
 NOT_FOUND, SKIPPED, SCRIPT_FAILED = 104, 106, 107
+# Exit statuses of success: also if a reboot or a second run is required, or a script failed after its package was
+# installed.
 FINE = frozenset((0, 102, 103, SCRIPT_FAILED))
-"""Exit statuses of success: also if a reboot or a second run is required, or a script failed after its package was
-installed."""
+# Exists while a rollback offers the files of a checkpoint: repositories whose mirror does not answer are then skipped.
 KEPT = "/etc/zypp/repos.d/gpuprov-kept.repo"
-"""Exists while a rollback offers the files of a checkpoint: repositories whose mirror does not answer are then skipped.
-"""
 
 
 def parse_tree(ran: Ran) -> ElementTree.Element:

@@ -84,11 +84,11 @@ def read() -> list[str]:
 
 
 SYNONYMS = {"kind": "type", "global_string": "query_string", "string_type": "match_type"}
+# Attributes of a lock by name only.
 BY_NAME = {"type", "match_type", "case_sensitive", "solvable_name"}
-"""Attributes of a lock by name only."""
+# Attributes that restrict a lock to some versions. Other attributes widen it: a package is locked that one of them
+# matches.
 NARROWING = {"version", "repo", "complex", "install_status"}
-"""Attributes that restrict a lock to some versions. Other attributes widen it: a package is locked that one of them
-matches."""
 
 
 def parse_fields(block: str) -> dict[str, list[str]]:

@@ -17,8 +17,8 @@ from . import kept, results, run, signed, state, web, wheels
 from .limits import BUNDLE
 from .refused import Refused
 
+# Exists while a reboot is under way: the next boot continues at once.
 CONTINUE = "continue"
-"""Exists while a reboot is under way: the next boot continues at once."""
 
 
 def pull(config: configs.Config) -> int:

@@ -19,8 +19,8 @@ from .state import State
 FORMAT = 1
 KIND = "pull"
 MANIFEST, JOB = "manifest.json", "job.json"
+# Seconds that a host's clock may be behind the one that made the bundle.
 CLOCK = 86_400
-"""Seconds that a host's clock may be behind the one that made the bundle."""
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _WHEEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,250}\.whl")
 

@@ -12,8 +12,8 @@ FILES = {
     "product_uuid": "/sys/class/dmi/id/product_uuid",
     "product_serial": "/sys/class/dmi/id/product_serial",
 }
+# The word in the puller's configuration, for hosts that are unknown before they boot.
 DECLARED = "declared"
-"""The word in the puller's configuration, for hosts that are unknown before they boot."""
 
 
 def read(what: str, config: Config) -> str:

@@ -17,8 +17,8 @@ from .limits import CONFIG, FETCH, SOCKET
 from .received import receive_parts
 from .refused import Refused, Unfetched
 
+# Maximum size of an answer to a result, in bytes; nobody reads it.
 LARGEST = 1 << 20
-"""Maximum size of an answer to a result, in bytes; nobody reads it."""
 AGAIN = "the next run tries again; see that the place can be reached from this host, and that the file is there"
 
 

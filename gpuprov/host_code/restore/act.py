@@ -18,13 +18,13 @@ class Way(NamedTuple):
     put: Callable[[Sequence[Lasting]], Mapping[Place, str]]
 
 
+# Keys: the capability of a check.
 WAYS = {
     "kernel": Way(kernel.read_files, kernel.put_files),
     "pcie": Way(devices.read_registers, devices.put_registers),
     "rdma": Way(devices.read_ports, devices.put_ports),
     "gpu_settings": Way(gpus.read_gpus, gpus.put_gpus),
 }
-"""Keys: the capability of a check."""
 ERRORS = (Refused, Failed, OSError, ValueError)
 Reasons = Dict[Lasting, str]
 

@@ -12,8 +12,8 @@ from ..lasting import Lasting, Place
 from .kinds import find_key
 
 PAGES = "/sys/kernel/mm/hugepages"
+# KiB of the units of hugepages, whose folders are named by their size in KiB.
 KIB = {"M": 1 << 10, "G": 1 << 20}
-"""KiB of the units of hugepages, whose folders are named by their size in KiB."""
 
 
 def read_files(settings: Sequence[Lasting]) -> dict[Place, str]:

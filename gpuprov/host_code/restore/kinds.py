@@ -25,6 +25,7 @@ class Kind(NamedTuple):
 
 
 _SYSCTL = Kind(".+", "sysctl -w {name}=VALUE", r"(?!.*(?://|\.\.))\w[\w./-]*")
+# Keys: checks. nvidia-smi's options: nvidia-smi --help.
 KINDS = {
     "kernel.sysctl": _SYSCTL,
     "kernel.numa_balancing": _SYSCTL,
@@ -47,8 +48,9 @@ KINDS = {
         "default|exclusive_thread|exclusive_process|prohibited", "nvidia-smi -i {address} -c MODE"
     ),
 }
-"""Keys: checks. nvidia-smi's options: nvidia-smi --help."""
 _PRIORITIES = "none|[0-7](?:,[0-7])*"
+# Values that can be set, by the key without the number of a DSCP. A port by PCP has no map of DSCPs; it is so again
+# with its trust.
 ROCE_VALUES = {
     "mtu": r"\d+",
     "trust": "pcp|dscp",
@@ -61,8 +63,6 @@ ROCE_VALUES = {
     "cnp_dscp": r"\d+",
     "cnp_802p_prio": "[0-7]",
 }
-"""Values that can be set, by the key without the number of a DSCP. A port by PCP has no map of DSCPs; it is so again
-with its trust."""
 
 
 def explain_stay(setting: Lasting) -> str:

@@ -24,8 +24,8 @@ from gpuprov.rollout.temporal.files import Files
 from gpuprov.rollout.temporal.hosts import Hosts
 from gpuprov.rollout.temporal.messages import Answers, JobAsked, JobEnded, Questions, Refusal
 
+# Seconds between two checks of a job's results; each check is a heartbeat, which the SDK sends less often.
 TICK = 0.5
-"""Seconds between two checks of a job's results; each check is a heartbeat, which the SDK sends less often."""
 BEAT = 5.0
 
 

@@ -16,8 +16,8 @@ from temporalio.converter import PayloadCodec
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
 
+# The encoding that a payload declares, and the field with the name of its key.
 ENCODING, KEY = b"binary/gpuprov-aes256gcm", "gpuprov-key"
-"""The encoding that a payload declares, and the field with the name of its key."""
 NONCE = 12
 
 

@@ -41,10 +41,10 @@ from gpuprov.rollout.temporal.workflow import Rollout
 from gpuprov.rollout.text import line
 
 PATIENCE = timedelta(seconds=30)
+# Seconds between two checks while waiting for a roll-out.
 LOOKED = 1.0
-"""Seconds between two checks while waiting for a roll-out."""
+# Hosts of one roll-out: when a long history is restarted, their state is passed on in one payload, of 2 MB at most.
 MOST = 20_000
-"""Hosts of one roll-out: when a long history is restarted, their state is passed on in one payload, of 2 MB at most."""
 T = TypeVar("T")
 GONE = (WorkflowExecutionStatus.CONTINUED_AS_NEW, WorkflowExecutionStatus.FAILED)
 

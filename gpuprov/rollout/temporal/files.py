@@ -20,8 +20,8 @@ from gpuprov.rollout.kept import checked_id
 from gpuprov.rollout.project import Given, Project
 from gpuprov.rollout.temporal.messages import Loaded, packed
 
+# Seconds ahead for which changes of a time zone are known.
 AHEAD = 10 * 366 * 86400
-"""Seconds ahead for which changes of a time zone are known."""
 
 
 def _digest(text: str) -> str:

@@ -15,16 +15,16 @@ from gpuprov.fleet.policy.policy import Policy
 from gpuprov.fleet.policy.windows import Pinned
 from gpuprov.rollout.drains import Ask
 
+# The workflows. One workflow of the second kind knows the hosts of all open roll-outs, so that no two share a host.
 ROLLOUT, HOSTS = "gpuprov-rollout", "gpuprov-hosts"
-"""The workflows. One workflow of the second kind knows the hosts of all open roll-outs, so that no two share a host."""
+# Task queue of the workflows: the version that began a roll-out carries it out.
 QUEUE = f"gpuprov-{__version__}"
-"""Task queue of the workflows: the version that began a roll-out carries it out."""
 HOSTS_QUEUE = "gpuprov-hosts"
 EVENTS_AT_ONCE = 500
+# Maximum size of unpacked data, in bytes.
 LARGEST = 256 << 20
-"""Maximum size of unpacked data, in bytes."""
+# Types of errors: the roll-out may not begin; the command is not permitted now.
 REFUSED, SAID = "refused", "said"
-"""Types of errors: the roll-out may not begin; the command is not permitted now."""
 T = TypeVar("T")
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+# Jobs of an activation that do not run the workflow.
 ASKED = frozenset({"query_workflow", "remove_from_cache"})
-"""Jobs of an activation that do not run the workflow."""
 
 
 class TimeStoodStill(RuntimeError):

@@ -20,8 +20,8 @@ from gpuprov.rollout.temporal.hosts import Hosts
 from gpuprov.rollout.temporal.runner import Runner
 from gpuprov.rollout.temporal.workflow import Rollout
 
+# Concurrent jobs of all roll-outs: the policies limit how many each has.
 JOBS = 64
-"""Concurrent jobs of all roll-outs: the policies limit how many each has."""
 
 
 def run(given: Connection, site: str, folder: Path, words: Sequence[str]) -> int:

@@ -28,9 +28,9 @@ with workflow.unsafe.imports_passed_through():
 
 LONGEST_JOB = timedelta(days=7)
 SHORT = timedelta(minutes=2)
+# Retries of activities that a lost worker has left, or that a worker cannot do where it is: Temporal repeats them
+# until they are done.
 AGAIN = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
-"""Retries of activities that a lost worker has left, or that a worker cannot do where it is: Temporal repeats them
-until they are done."""
 NEW = (decide.Drain, decide.Work)
 
 

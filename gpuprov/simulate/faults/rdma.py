@@ -26,6 +26,7 @@ def _forgotten(name: str, what: str, caught_by: str, word: str, unit: str) -> Fa
     return Fault(name, what, caught_by, plant=f"{BUS} forget {word}", heal=AGAIN.format(unit), kinds=("container",))
 
 
+# Readings of a port that had no errors two hours ago, and as many as now an hour ago.
 GROWTH = f"""
 d=$(ls /sys/class/infiniband | sed -n "$((${{1:-0}} + 1))p") && [ -n "$d" ] || {{ echo 'no RDMA device' >&2; exit 1; }}
 mkdir -p {FOLDER}
@@ -33,7 +34,6 @@ for n in '2 0' '1 500'; do
   set -- $n "$(date -u -d "${{n% *}} hours ago" +%Y-%m-%dT%H:%M:%SZ)"
   printf '{{"at": "%s", "ports": {{"%s/1": {{"symbol_error": %s}}}}}}\\n' "$3" "$d" "$2"
 done > {FOLDER}/{COUNTERS}"""
-"""Readings of a port that had no errors two hours ago, and as many as now an hour ago."""
 
 TABLE: tuple[Fault, ...] = (
     _function("hca-missing", "an HCA is not on the PCI bus (parameter: its index)", "rdma.devices"),

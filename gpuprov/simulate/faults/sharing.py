@@ -4,9 +4,10 @@ from __future__ import annotations
 
 CLIENT = "gpuprov-sim-mig-client"
 NO_INSTANCES = "nvidia-smi mig -dci >/dev/null && nvidia-smi mig -dgi >/dev/null"
+# Profile 0 of NVML is the whole GPU on every model.
 OTHER_INSTANCES = f"{NO_INSTANCES} && nvidia-smi mig -cgi 0 -C >/dev/null"
-"""Profile 0 of NVML is the whole GPU on every model."""
 MODE_OFF = f"{NO_INSTANCES}; nvidia-smi -mig 0 >/dev/null"
+# Recreated instances have other UUIDs.
 MIG_AGAIN = (
     "systemctl restart gpuprov-mig.service\n"
     "for unit in nvidia-cdi-refresh gpuprov-cdi-refresh; do\n"
@@ -15,7 +16,6 @@ MIG_AGAIN = (
     "for unit in $(systemctl list-units --all --plain --no-legend 'gpuprov-mps@*' | cut -d' ' -f1); do systemctl "
     "restart $unit; done"
 )
-"""Recreated instances have other UUIDs."""
 
 
 def mig_client(before: str = "") -> str:

@@ -12,10 +12,10 @@ MASKED = (
     *("systemd-modules-load.service", "systemd-sysctl.service", "systemd-binfmt.service"),
     *("systemd-udev-trigger.service", "proc-sys-fs-binfmt_misc.automount"),
 )
+# Files of this machine, with their path inside.
 VOLUMES: tuple[tuple[Path, str], ...] = (
     (HERE / "system.conf", "/etc/systemd/system.conf.d/gpuprov-sim.conf"),
     (HERE / "gpuprov-sim-guard.service", f"{UNITS}/gpuprov-sim-guard.service"),
     (HERE / "sysinit.conf", f"{UNITS}/sysinit.target.d/gpuprov-sim.conf"),
     *((Path("/dev/null"), f"{UNITS}/{unit}") for unit in MASKED),
 )
-"""Files of this machine, with their path inside."""

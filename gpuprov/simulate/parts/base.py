@@ -9,12 +9,12 @@ from pathlib import Path
 
 CONFIGURATION = "/etc/gpuprov-sim"
 PROGRAMS = "/usr/lib/gpuprov-sim"
+# State that survives a reboot of the simulated host.
 STATE = "/var/lib/gpuprov-sim"
-"""State that survives a reboot of the simulated host."""
+# State that does not survive a reboot.
 RUN = "/run/gpuprov-sim"
-"""State that does not survive a reboot."""
+# Each file here is an active fault; its name is the fault's, its content the fault's parameter.
 FAULTS = f"{STATE}/faults"
-"""Each file here is an active fault; its name is the fault's, its content the fault's parameter."""
 
 
 @dataclass(frozen=True)

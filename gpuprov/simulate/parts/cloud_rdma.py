@@ -19,8 +19,8 @@ from gpuprov.simulate.parts.silicon_files import sysfs
 FOLDER = Path(__file__).with_name("cloud_rdma_files")
 UNIT = "gpuprov-sim-cloud-rdma.service"
 PROGRAM, TOLD = f"{PROGRAMS}/cloud-rdma", f"{PROGRAMS}/cloud-rdma.json"
+# Programs that a wrapper on PATH precedes.
 BEFORE = ("modprobe", "rmmod", "modinfo")
-"""Programs that a wrapper on PATH precedes."""
 
 
 class Function(msgspec.Struct, frozen=True, kw_only=True):

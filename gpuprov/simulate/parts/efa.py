@@ -17,8 +17,8 @@ from gpuprov.simulate.parts.base import Part
 from gpuprov.simulate.parts.cloud_rdma import Cloud, Function, Mode
 from gpuprov.simulate.parts.silicon_files.bus_container import place_name
 
+# PCI id, from ibv_devinfo of a p5en.48xlarge.
 PCI_ID = "1d0f:efa2"
-"""PCI id, from ibv_devinfo of a p5en.48xlarge."""
 DOMAIN, FIRST_BUS, SLOT = 2, 0x10, 0x1B
 VENDOR = "Amazon EC2"
 COUNTERS = ("tx_bytes", "tx_pkts", "rx_bytes", "rx_pkts", "rx_drops", "send_bytes", "recv_bytes", "rdma_read_bytes")

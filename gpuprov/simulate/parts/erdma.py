@@ -12,6 +12,7 @@ ADDRESS, PCI_ID = "0002:00:06.0", "1ded:107f"
 NETDEV = Netdev(name="eth1", mac="02:16:3e:00:45:01", address="192.168.45.10/24", peer="sw-erdma")
 GUID = "0016:3eff:fe00:4501"
 GIDS = {0: f"fe80:0000:0000:0000:{GUID}", 1: "0000:0000:0000:0000:0000:ffff:c0a8:2d0a"}
+# Parameters of Alibaba's driver 0.2.37, with made-up values where the source has none.
 PARAMETERS = {
     "compat_mode": "N",
     "legacy_mode": "N",
@@ -21,7 +22,6 @@ PARAMETERS = {
     "rand_qpn": "N",
     "wwi_perf": "N",
 }
-"""Parameters of Alibaba's driver 0.2.37, with made-up values where the source has none."""
 SHOWN = {
     "node_guid": GUID,
     "fw_ver": "0.2.0",

@@ -10,10 +10,10 @@ from gpuprov.simulate.parts.base import STATE, File, Part
 
 FOLDER = Path(__file__).parent / "kernel_log_files"
 LOG = f"{STATE}/kernel.log"
+# A log that begins with the boot of the kernel.
 BEGIN = f"""mkdir -p {STATE}
 [ -e {LOG} ] || printf '%s.000000 %s kernel: Linux version (simulated)\\n' "$(awk '$1 == "btime" {{ print $2 }}' /proc/stat)" \
   "$(hostname)" > {LOG}"""
-"""A log that begins with the boot of the kernel."""
 
 
 def part(_name: str, description: Description) -> Part:

@@ -23,8 +23,8 @@ TMPFILES = "/usr/lib/tmpfiles.d/gpuprov-sim-nvml.conf"
 SAID = "# What the stand-in NVML of this simulated host (gpuprov) answers. Columns: "
 # An instance has a little less than its share of the memory: https://docs.nvidia.com/datacenter/tesla/mig-user-guide
 SHARE = 0.98
+# GPUs of a tray, whose fabric is the rack's: always registered, in a clique.
 ATTACHED = 2
-"""GPUs of a tray, whose fabric is the rack's: always registered, in a clique."""
 MEDIA = {"me", "me.all"}
 
 

@@ -19,15 +19,15 @@ from gpuprov.simulate.devices import BRIDGE_VPD, PciDevice
 # hosts.
 NETWORK = ipaddress.IPv4Network("198.18.0.0/16")
 RATES = {100: "100 Gb/sec (4X EDR)", 200: "200 Gb/sec (4X HDR)", 400: "400 Gb/sec (4X NDR)", 800: "800 Gb/sec (4X XDR)"}
+# PCI id -> type and a firmware release of its family.
 TYPES = {
     "15b3:101b": ("MT4123", "20.43.2566"),
     "15b3:1021": ("MT4129", "28.43.2566"),
     "15b3:1023": ("MT4131", "40.45.1200"),
 }
-"""PCI id -> type and a firmware release of its family."""
 EMPTY_GID = ":".join(["0000"] * 8)
+# Entries of a GID table of mlx5, by link layer; most are empty.
 GIDS = {"InfiniBand": 8, "Ethernet": 255}
-"""Entries of a GID table of mlx5, by link layer; most are empty."""
 NO_LID, SUBNET_MANAGER = 0xFFFF, 1
 COUNTERS = (
     "excessive_buffer_overrun_errors",

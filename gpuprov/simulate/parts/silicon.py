@@ -17,11 +17,10 @@ from gpuprov.simulate.parts.silicon_files import tree
 
 FOLDER = Path(__file__).parent / "silicon_files"
 UNIT = "gpuprov-sim-silicon.service"
+# Unit that shows RDMA modules once a modules-load list names them, and OFED's files once its sources are installed.
 REFRESH = "gpuprov-sim-bus.path"
-"""Unit that shows RDMA modules once a modules-load list names them, and OFED's files once its sources are installed."""
+# The name under which QEMU must hand the table of devices to a machine: `-fw_cfg name=opt/gpuprov.devices,file=...`.
 FW_CFG = "opt/gpuprov.devices"
-"""The name under which QEMU must hand the table of devices to a machine: `-fw_cfg name=opt/gpuprov.devices,file=...`.
-"""
 Flavour = Literal["proprietary", "open"]
 # DKMS package names, as in Debian's nvidia-kernel-dkms and nvidia-open-kernel-dkms.
 DKMS_NAMES: dict[Flavour, str] = {"proprietary": "nvidia-current", "open": "nvidia-current-open"}

@@ -23,12 +23,12 @@ from gpuprov.simulate.repository.versions import versions
 from gpuprov.simulate.standins import driver as standins_driver
 from gpuprov.simulate.standins import ofed, runfile, toolkit
 
+# The folder of NVIDIA's .run files, below the served one.
 RUNFILES = "runfile"
-"""The folder of NVIDIA's .run files, below the served one."""
+# The folder of the doca-host package.
 DOCA = "doca"
-"""The folder of the doca-host package."""
+# Packages that gpuprov installs beside the driver.
 EXTRA = ("nvidia-persistenced",)
-"""Packages that gpuprov installs beside the driver."""
 CODE = (
     "repository/*.py",
     "standins/*.py",

@@ -19,10 +19,10 @@ Rows = list[tuple[str, str]]
 ARCHIVE = "ubuntu"
 EL = "el"
 SUSE = "suse"
+# The folder of a distribution's own archive of NVIDIA's packages, if separate from its other packages.
 DRIVER = "driver"
-"""The folder of a distribution's own archive of NVIDIA's packages, if separate from its other packages."""
+# The folder of packages installed initially on a host of the dnf or zypper family.
 INSTALLED = "installed"
-"""The folder of packages installed initially on a host of the dnf or zypper family."""
 
 
 def nvidia_place(distribution: Distribution) -> str:

@@ -15,8 +15,8 @@ from gpuprov.simulate import image, tools
 OWNER = "gpuprov simulated hosts"
 KEYRING = "gpuprov-sim.gpg"
 ARMOURED = "gpuprov-sim.asc"
+# The second key, which signs NVIDIA's repository. Its files are named nvidia.gpg and nvidia.asc.
 VENDOR = "nvidia"
-"""The second key, which signs NVIDIA's repository. Its files are named nvidia.gpg and nvidia.asc."""
 OWNERS = {"gpuprov-sim": OWNER, VENDOR: "gpuprov simulated hosts: NVIDIA's repository"}
 
 

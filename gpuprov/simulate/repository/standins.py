@@ -18,8 +18,8 @@ from gpuprov.simulate.repository.plan import upstream
 Flavour = Literal["proprietary", "open"]
 LIBRARIES = "/usr/lib/x86_64-linux-gnu/nvidia/current"
 KERNEL: dict[str, Flavour] = {"nvidia-kernel-dkms": "proprietary", "nvidia-open-kernel-dkms": "open"}
+# Packages that touch the GPU: always stand-ins.
 CHANGED = {*KERNEL, "firmware-nvidia-gsp", "libnvidia-ml1", "libnvidia-cfg1"}
-"""Packages that touch the GPU: always stand-ins."""
 CFG_SOURCE = Path(__file__).parents[1] / "parts/packages_files/libnvidia_cfg.c"
 # Big, and replaced anyway: not even unpacked.
 LEFT_OUT = ("./usr/src", "./lib/firmware", "./usr/lib/firmware")

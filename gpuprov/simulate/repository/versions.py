@@ -5,10 +5,10 @@ from __future__ import annotations
 from gpuprov.catalog.drivers import Version, find_branch
 from gpuprov.core.errors import GpuprovError
 
+# The branches on offer if a description names none.
 DEFAULT = ("570", "580")
-"""The branches on offer if a description names none."""
+# A release of each branch that the catalogue has no release of.
 NEWEST = {"535": "535.309.01", "550": "550.163.01", "570": "570.211.01", "575": "575.57.08", "590": "590.48.01"}
-"""A release of each branch that the catalogue has no release of."""
 
 
 def newest(branch: str) -> str:

@@ -16,6 +16,7 @@ from gpuprov.simulate.standins import installers
 
 FILES = installers.FILES / "efa_installer"
 VERSION, DRIVER = "1.47.0", "3.1.0"
+# Name -> version, description, dependencies.
 PACKAGES = {
     "efa": (f"{DRIVER}-1.amzn1", "Linux kernel driver for Elastic Fabric Adapter", "dkms"),
     "libfabric1-aws": ("2.4.0amzn3.0", "libfabric", ""),
@@ -25,7 +26,6 @@ PACKAGES = {
     "openmpi40-aws": ("4.1.7-1", "Open MPI 4", ""),
     "openmpi50-aws": ("5.0.9-1", "Open MPI 5", ""),
 }
-"""Name -> version, description, dependencies."""
 PLUGIN = "/opt/amazon/ofi-nccl/lib"
 SOURCE = "/* A gpuprov stand-in: a library of this name, which has nothing in it. */\nint gpuprov_stand_in;\n"
 MPIRUN = "#!/bin/sh\necho 'mpirun (gpuprov stand-in)'\n"

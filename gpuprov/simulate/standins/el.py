@@ -27,14 +27,14 @@ USERLAND = {
     "python3-dnf": ("4.14.0-25", ()),
     "python3-dnf-plugins-core": ("4.3.0-20", ()),
 }
+# Offered by the repository but not installed: their programs are Debian's and present anyway, if Debian's image has
+# them.
 OFFERED = {
     "dkms": ("3.0.13-1", "Dynamic Kernel Module Support", ("gcc", "make")),
     "elfutils-libelf-devel": ("0.192-6", "Development support for libelf", ()),
     "infiniband-diags": ("54.0-1", "InfiniBand diagnostic tools", ()),
     "libibumad": ("54.0-1", "OpenFabrics umad library", ()),
 }
-"""Offered by the repository but not installed: their programs are Debian's and present anyway, if Debian's image has
-them."""
 COMPILER = '#!/bin/sh\nexec gcc -x c "$@"\n'
 AUTOMATIC = """\
 [Unit]

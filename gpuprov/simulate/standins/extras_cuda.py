@@ -18,19 +18,19 @@ from gpuprov.simulate import tools
 from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.standins.extra import LIBDIR, Extra, Form, Packaged
 
+# Release -> versions of nvcc, cudart (and the rest), cublas.
 RELEASES = {
     "12.4.0": ("12.4.99", "12.4.99", "12.4.2.65"),
     "12.4.1": ("12.4.131", "12.4.127", "12.4.5.8"),
     "12.8.1": ("12.8.93", "12.8.90", "12.8.4.1"),
     "13.0.2": ("13.0.88", "13.0.96", "13.1.0.3"),
 }
-"""Release -> versions of nvcc, cudart (and the rest), cublas."""
 # Driver versions required by metapackages that bring a driver:
 # https://docs.nvidia.com/cuda/cuda-toolkit-release-notes/index.html table 3.
 DRIVERS = {"12.4.0": "550.54.14", "12.4.1": "550.54.15", "12.8.1": "570.124.06", "13.0.2": "580.95.05"}
 LINKER = {"": "000_cuda.conf", "12": "988_cuda-12.conf", "13": "987_cuda-13.conf"}
+# cuDNN releases; True if a release has the package of headers.
 CUDNN = {"9.5.1.17": False, "9.8.0.87": False, "9.20.0.48": True}
-"""cuDNN releases; True if a release has the package of headers."""
 NCCL = {"2.21.5": ("12.4", "12.5"), "2.28.9": ("12.9", "13.0")}
 NVCC = """\
 #!/bin/sh

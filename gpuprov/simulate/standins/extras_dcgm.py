@@ -18,8 +18,8 @@ ASSETS = Path(__file__).parents[1] / "parts" / "dcgm_files"
 VERSIONS_4 = ("4.4.2", "4.5.3", "4.7.0")
 VERSIONS_3 = ("3.3.8", "3.3.9")
 SPLIT = "4.7.0"
+# Versions of the exporter, and the build number added by its rpm.
 EXPORTERS = {"4.7.1": "", "4.8.2": "", "4.8.4": ".3955"}
-"""Versions of the exporter, and the build number added by its rpm."""
 CORE = "datacenter-gpu-manager-4-core"
 USER = (
     "#!/bin/sh\nset -e\nuseradd -Urs /usr/sbin/nologin nvidia-dcgm 2>/dev/null || [ $? = 9 ]\nmkdir -p "

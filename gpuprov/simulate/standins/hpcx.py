@@ -20,8 +20,8 @@ from gpuprov.simulate.standins.model import Standin
 FILES = Path(__file__).parents[1] / "parts" / "hpc_files"
 FOLDER = "hpcx-v2.24.1-gcc-doca_ofed-ubuntu24.04-cuda12-x86_64"
 SHARP = "libsharp_coll.so.5"
+# The plugin of an HPC-X for a CUDA that no simulated host has, which a fault puts in the place of the other one.
 OTHER_CUDA = "stand-in/libnccl-net.so"
-"""The plugin of an HPC-X for a CUDA that no simulated host has, which a fault puts in the place of the other one."""
 PLUGIN = "nccl_rdma_sharp_plugin/lib/libnccl-net.so"
 MODULE = b"#%Module1.0\n# A stand-in of gpuprov's simulated hosts.\n"
 

@@ -27,14 +27,14 @@ from gpuprov.simulate.standins.ubuntu import (
 )
 
 DKMS = "nvidia"
+# The first branch whose packages have no branch in their names.
 UNSUFFIXED = 590
-"""The first branch whose packages have no branch in their names."""
+# The first branch with separate packages for the daemon and nvidia-modprobe, and one name for the firmware.
 SPLIT = 580
-"""The first branch with separate packages for the daemon and nvidia-modprobe, and one name for the firmware."""
+# The first branch with packages that pin it.
 FIRST_PINNED = 580
-"""The first branch with packages that pin it."""
+# First version whose Ubuntu packages end with -1ubuntu1; earlier ones end with -0ubuntu1.
 REVISED = Version.parse("580.126.09")
-"""First version whose Ubuntu packages end with -1ubuntu1; earlier ones end with -0ubuntu1."""
 PIN = "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
 # File of cuda-keyring: it ranks NVIDIA's repository above the distribution's.
 PREFERENCES = "/etc/apt/preferences.d/cuda-repository-pin-600"

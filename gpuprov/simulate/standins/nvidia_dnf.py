@@ -22,11 +22,11 @@ from gpuprov.simulate.standins.catalogue import names, part_names, whole
 from gpuprov.simulate.standins.driver import RPM
 from gpuprov.simulate.standins.model import Standin
 
+# NVIDIA's driver packages for dnf carry this epoch.
 EPOCH = 3
-"""NVIDIA's driver packages for dnf carry this epoch."""
+# Source package of all of them. The real packages have several (nvidia-driver, nvidia-kmod-common, ...), all with the
+# driver's version.
 SOURCE = "nvidia-driver"
-"""Source package of all of them. The real packages have several (nvidia-driver, nvidia-kmod-common, ...), all with the
-driver's version."""
 MODULES: dict[str, Flavour] = {"kmod-nvidia-open-dkms": "open", "kmod-nvidia-latest-dkms": "proprietary"}
 LDCONFIG = {"post": "/sbin/ldconfig\n", "postun": "/sbin/ldconfig\n"}
 UNIT = "nvidia-persistenced.service"

@@ -26,8 +26,8 @@ VERSION = f"{OFED}.OFED.{OFED}.{BUILD}.1-1"
 END = "2510171"
 TREE = f"{OFED}.OFED.{OFED}.{BUILD}.1"
 HOME = f"/usr/share/doca-host-{DOCA}"
+# Shell that gives a host whose description has `ofed` the package source of doca-host.
 INSTALL = "dpkg -i /usr/share/gpuprov-sim/repository/doca/*.deb > /dev/null && apt-get -qq update"
-"""Shell that gives a host whose description has `ofed` the package source of doca-host."""
 KEYRING = "/usr/share/keyrings/doca-host.gpg"
 UNIT = """\
 # A stand-in of gpuprov's simulated hosts.

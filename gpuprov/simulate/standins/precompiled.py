@@ -36,8 +36,8 @@ for object in {place}/bits/*.o; do module=${{object##*/}}; cp "$object" "{place}
 depmod -a {kernel}
 """
 UNLINK = "#!/bin/sh\nset -e\nrm -f {place}/*.ko\ndepmod -a {kernel} || :\n"
+# Release of NVIDIA's packages, before the kernel's own tag.
 RELEASE = "3"
-"""Release of NVIDIA's packages, before the kernel's own tag."""
 
 
 @cache

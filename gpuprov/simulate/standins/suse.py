@@ -26,12 +26,12 @@ USERLAND = {
     "zypper": ("1.14.89-150600.10.31.1", ()),
     "mokutil": ("0.5.0-150400.3.3.1", ()),
 }
+# Offered by the repository but not installed: their programs are Debian's and present anyway, if Debian's image has
+# them.
 OFFERED = {
     "libibumad3": ("49.1-150600.2.3", "OpenFabrics InfiniBand user-space management datagram library"),
     "infiniband-diags": ("49.1-150600.2.3", "InfiniBand diagnostic tools"),
 }
-"""Offered by the repository but not installed: their programs are Debian's and present anyway, if Debian's image has
-them."""
 
 
 def installed(distribution: Distribution) -> list[Standin]:

@@ -23,13 +23,14 @@ from gpuprov.simulate.standins.model import Standin
 WHAT = "NVIDIA's container toolkit"
 MODULE = "github.com/NVIDIA/nvidia-container-toolkit"
 PROGRAMS = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-cdi-hook", "nvidia-container-runtime-hook")
+# The last line without nvidia-cdi-refresh, drop-in files and jit-cdi, and the newest with them.
 VERSIONS = ("1.17.8", "1.20.1")
-"""The last line without nvidia-cdi-refresh, drop-in files and jit-cdi, and the newest with them."""
 HOOK = "nvidia-container-runtime-hook"  # the one program that is not in the -base package
 # The linker flags of NVIDIA's Makefile: symbols of the NVML are looked up when they are called.
 FLAGS = "-s -w -extldflags=-Wl,-z,lazy -X {module}/internal/info.version={version}"
 UNITS = "nvidia-cdi-refresh.path nvidia-cdi-refresh.service"
 ENVIRONMENT = "/etc/nvidia-container-toolkit/nvidia-cdi-refresh.env"
+# Paths in NVIDIA's package for files of the module's folder `deployments`.
 PLACES = {
     "nvidia-cdi-refresh.service": "/lib/systemd/system/nvidia-cdi-refresh.service",
     "nvidia-cdi-refresh.path": "/lib/systemd/system/nvidia-cdi-refresh.path",
@@ -37,7 +38,6 @@ PLACES = {
     "10-container-engines.conf": "/lib/systemd/system/nvidia-cdi-refresh.service.d/10-container-engines.conf",
     "99-nvidia-cdi-refresh.rules": "/lib/udev/rules.d/99-nvidia-cdi-refresh.rules",
 }
-"""Paths in NVIDIA's package for files of the module's folder `deployments`."""
 SIMULATED = """\
 # Of a gpuprov simulated host: a container has no modules.dep for the kernel of its machine, which the unit looks for.
 [Service]

@@ -20,12 +20,12 @@ from gpuprov.simulate.standins.catalogue import LDCONFIG, PERSISTENCE, SHELL, wh
 from gpuprov.simulate.standins.driver import DEB
 from gpuprov.simulate.standins.model import Standin
 
+# DKMS name of the -server drivers.
 DKMS = "nvidia-srv"
-"""DKMS name of the -server drivers."""
 FABRIC_SCRIPTS = {"postinst": fabric.RELOAD, "prerm": fabric.STOP, "postrm": fabric.RELOAD}
 FLAVOURS: tuple[tuple[Flavour, str], ...] = (("proprietary", ""), ("open", "-open"))
+# Libraries that are useless without a display or a GPU: empty packages.
 HOLLOW = ("common", "extra", "decode", "encode", "fbc1", "gl")
-"""Libraries that are useless without a display or a GPU: empty packages."""
 
 
 def packages(distribution: Distribution, version: str) -> list[Standin]:

@@ -15,8 +15,8 @@ from gpuprov.facts.probes.rdma.erdma import Erdma as State
 from gpuprov.facts.probes.software import packages
 from gpuprov.host_code.at_boot.erdma_state import compare_driver
 
+# The build, among the reasons to reload a driver.
 BUILT = "the build"
-"""The build, among the reasons to reload a driver."""
 PROBES = (ERDMA, BUILD, packages.PACKAGES, system.OS_RELEASE)
 
 

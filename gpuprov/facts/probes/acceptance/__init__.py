@@ -6,13 +6,13 @@ from gpuprov.catalog.acceptance import FOLDER, RESULT
 from gpuprov.core.safe_parse import Unreadable, is_whole, parse_typed_json
 from gpuprov.facts.probes.base import Output, Probe
 
+# Programs of acceptance tests, as the catalogue and the `acceptance` block name them.
 PROGRAMS = (
     "ib_write_bw ib_read_bw ib_send_bw ib_write_lat ib_read_lat ib_send_lat rping ibv_rc_pingpong ibping "
     "nvbandwidth dcgmi mpirun "
     "all_reduce_perf all_gather_perf reduce_scatter_perf alltoall_perf broadcast_perf reduce_perf sendrecv_perf "
     "stress-ng"
 )
-"""Programs of acceptance tests, as the catalogue and the `acceptance` block name them."""
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -162,6 +162,7 @@ true""",
     parse_network,
     "ip -4 addr; ip route get 192.0.2.1; lspci -tv",
 )
+# Processes that hold an RDMA device for verbs; programs that only manage the fabric (opensm) hold none.
 USERS = Probe(
     "rdma_users",
     r"""find /proc/[0-9]*/fd -lname '/dev/infiniband/uverbs*' -printf '%h\n' 2>/dev/null | sort -u | while read -r f; do
@@ -172,5 +173,4 @@ done""",
     parse_users,
     "fuser -v /dev/infiniband/uverbs*",
 )
-"""Processes that hold an RDMA device for verbs; programs that only manage the fabric (opensm) hold none."""
 LAST = Probe("acceptance_result", f"cat {RESULT} 2>/dev/null; true", parse_record, f"cat {RESULT}", own=True)

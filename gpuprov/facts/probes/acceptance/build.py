@@ -16,6 +16,7 @@ DEBIAN = (
     "libboost-program-options-dev",
     "stress-ng",
 )
+# Packages that the tools and their builds need, as in the catalogue.
 RPM = (
     "perftest",
     "librdmacm-utils",
@@ -28,7 +29,6 @@ RPM = (
     "boost-devel",
     "stress-ng",
 )
-"""Packages that the tools and their builds need, as in the catalogue."""
 
 
 def parse(output: Output) -> str:
@@ -38,15 +38,16 @@ def parse(output: Output) -> str:
     return path
 
 
+# The path of nvcc, empty for none: NVIDIA's packages put it below /usr/local/cuda, which is not in PATH.
 BUILD = Probe(
     "acceptance_build",
     "command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null; true",
     parse,
     "command -v nvcc; ls /usr/local/cuda/bin/nvcc",
 )
-"""The path of nvcc, empty for none: NVIDIA's packages put it below /usr/local/cuda, which is not in PATH."""
+# The path of MPI's compiler, by which the build finds its headers; empty for none.
 MPICC = Probe("acceptance_mpicc", "command -v mpicc; true", parse, "command -v mpicc")
-"""The path of MPI's compiler, by which the build finds its headers; empty for none."""
+# Installed packages among DEBIAN and RPM.
 PACKAGES = Probe(
     "acceptance_packages",
     build_packages_script(" ".join(DEBIAN), "|".join(RPM).replace("+", "[+]")),
@@ -54,4 +55,3 @@ PACKAGES = Probe(
     f"dpkg -l {' '.join(DEBIAN)}; rpm -q {' '.join(RPM)}",
     blank=PACKAGE_LISTS,
 )
-"""Installed packages among DEBIAN and RPM."""

@@ -206,6 +206,7 @@ for p in /usr/libexec/crio/crun /usr/libexec/crio/runc; do [ -x "$p" ] && echo "
     parse_toolkit,
     "nvidia-ctk --version; cat /etc/nvidia-container-runtime/config.toml; ls -l /dev/char | grep nvidia",
 )
+# Specifications of kind nvidia.com/gpu.
 CDI = Probe(
     "cdi_specifications",
     r"""for f in /etc/cdi/* /var/run/cdi/*; do
@@ -221,7 +222,6 @@ done; true""",
     parse_specifications,
     "nvidia-ctk cdi list; ls -l /etc/cdi /var/run/cdi",
 )
-"""Specifications of kind nvidia.com/gpu."""
 # podman's opinion of the specifications, requested as root if one is newer than all releases with CDI can read. The
 # request includes a device that does not exist, so that podman fails before it starts anything; whatever it writes
 # until then goes to a temporary folder, and CONTAINERS_CONF_OVERRIDE, which podman knows from 4.6 on, keeps the site's
@@ -252,6 +252,7 @@ nvidia-smi -L 2>&1 && nvidia-smi --query-gpu=index,mig.mode.current --format=csv
     parse_devices,
     "nvidia-smi -L",
 )
+# Users of the host by name, without those of the system.
 USERS = Probe(
     "rootless_users",
     r"""r() { if [ "$(id -u)" = 0 ]
@@ -269,4 +270,3 @@ done; true""",
     parse_users,
     "cat /etc/subuid; ls /var/lib/systemd/linger; cat /home/*/.config/docker/daemon.json",
 )
-"""Users of the host by name, without those of the system."""

@@ -144,6 +144,7 @@ def parse_node(output: Output) -> Node:
     )
 
 
+# The text of each file in gpuprov's folder, by name.
 FILES = Probe(
     "kubernetes_files",
     f"""for f in {DIRECTORY}/*; do
@@ -154,7 +155,6 @@ done; true""",
     f"head -n 100 {DIRECTORY}/*",
     own=True,
 )
-"""The text of each file in gpuprov's folder, by name."""
 
 # Who it is by the kubelet's certificate, system:node:NAME:
 # https://kubernetes.io/docs/reference/access-authn-authz/node/ --raw asks for the node alone, without a discovery of

@@ -81,6 +81,7 @@ def _build_toolkit(fields: dict[str, str]) -> Toolkit:
     return Toolkit(release=release, build=build, complaint=complaint, cudart=cudart, kit=fields.get("kit", ""))
 
 
+# Installed packages of CUDA toolkits, cuDNN and NCCL, by name.
 PACKAGES = Probe(
     "cuda_packages",
     build_packages_script(
@@ -92,9 +93,10 @@ PACKAGES = Probe(
     "dpkg -l 'cuda*' 'libcu*' 'libnccl*'; rpm -qa 'cuda*' 'libcu*' 'libnccl*'",
     blank=PACKAGE_LISTS,
 )
-"""Installed packages of CUDA toolkits, cuDNN and NCCL, by name."""
 NAMES = r"cuda-(toolkit|minimal-build|libraries)-[0-9]+-[0-9]+|libcudnn[0-9].*|libnccl.*"
 PATTERNS = ("cuda-toolkit-*", "cuda-minimal-build-*", "cuda-libraries-*", "libcudnn*", "libnccl*")
+# Offered versions of the top-level packages of toolkit, cuDNN and NCCL; from the lists that the host has fetched,
+# never the network.
 INDEX = Probe(
     "cuda_index",
     by_family(
@@ -106,10 +108,8 @@ INDEX = Probe(
     "apt-cache madison cuda-toolkit-12-4 libcudnn9-cuda-12 libnccl2; dnf -C repoquery --showduplicates "
     "'cuda-toolkit-*'",
 )
-"""Offered versions of the top-level packages of toolkit, cuDNN and NCCL; from the lists that the host has fetched,
-never the network."""
+# Dependencies by package name and version: the minimum version of each component that it depends on, by name.
 Requires = dict[str, dict[str, dict[str, str]]]
-"""Dependencies by package name and version: the minimum version of each component that it depends on, by name."""
 # Depends: cuda-compiler-12-4 (>= 12.4.1), libc6 (>= 2.27)        (apt-cache show)
 # cuda-compiler-12-4 >= 12.4.1                                    (dnf repoquery --requires)
 _BOUND = re.compile(r"([^\s(|]+)\s*+(?:\(\s*+)?>?=\s*([^\s)]+)")
@@ -127,9 +127,10 @@ def parse_requires(output: Output) -> Requires:
     return requires
 
 
+# Shell: filters blocks `@NAME|VERSION` with a dependency a line for components of a toolkit.
 _COMPONENTS = r"""awk '/^@/ { mine = ($0 ~ /-[0-9]+-[0-9]+(-config-common)?[|]/) }
   mine && (/^@/ || /-[0-9]+-[0-9]+(-config-common)? *[(]?>?= /)'"""
-"""Shell: filters blocks `@NAME|VERSION` with a dependency a line for components of a toolkit."""
+# Dependencies of each offered toolkit's packages on toolkit components; from the lists that the host has fetched.
 REQUIRES = Probe(
     "cuda_requires",
     by_family(
@@ -158,7 +159,8 @@ REQUIRES = Probe(
     parse_requires,
     "apt-cache show cuda-toolkit-12-4; dnf -C repoquery --requires cuda-toolkit-12-4",
 )
-"""Dependencies of each offered toolkit's packages on toolkit components; from the lists that the host has fetched."""
+# Toolkits in /usr/local and libraries that the linker finds; of several files with one name the first, as the
+# linker does.
 TOOLKITS = Probe(
     "cuda_toolkits",
     r"""for d in /usr/local/cuda-[0-9]*.[0-9]*; do
@@ -195,5 +197,3 @@ for d in /usr/local /var; do set -- $d $(df -Pk $d | tail -n 1); echo "space $5 
     "grep cudart",
     speaks=True,
 )
-"""Toolkits in /usr/local and libraries that the linker finds; of several files with one name the first, as the
-linker does."""

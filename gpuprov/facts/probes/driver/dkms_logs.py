@@ -11,9 +11,9 @@ import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
 
+# The first line, of DKMS 2.8 and of 3.
 # DKMS (dkms-3.1.5) make.log for nvidia-open/570.86.15 for kernel 6.12.15-200.fc41.x86_64 (x86_64)
 FIRST = re.compile(r"(?:DKMS(?: \(dkms-[\w.~+-]+\))? )?make\.log for \S+ for kernel (\S+)")
-"""The first line, of DKMS 2.8 and of 3."""
 
 
 class BuildLog(msgspec.Struct, frozen=True):
@@ -40,13 +40,13 @@ def parse(output: Output) -> tuple[BuildLog, ...]:
     return tuple(logs)
 
 
+# Patterns (ERE) of lines about a failure: of compilers, modpost, the shell and make.
 FAILURES = (
     r"(^|[^[:alnum:]_-])(error|Error|ERROR)[: ]",  # neither -Werror, which is in each line of flags, nor a file's name
     "command not found",
     "No such file or directory",
     r"make(\[[0-9]+\])?: \*\*\* ",  # no rule, no folder; or Killed, where memory ran out
 )
-"""Patterns (ERE) of lines about a failure: of compilers, modpost, the shell and make."""
 DKMS_LOGS = Probe(
     "dkms_failed_builds",
     rf"""for f in /var/lib/dkms/nvidia*/*/build/make.log; do

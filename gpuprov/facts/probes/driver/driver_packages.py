@@ -11,9 +11,9 @@ from gpuprov.facts.probes.software import dnf, zypper
 from gpuprov.facts.probes.software.packages import Index, parse_index
 from gpuprov.facts.probes.software.prebuilt import FOLDER
 
+# File of the kernels that gpuprov holds because their modules were built elsewhere; other holds are the
+# administrator's.
 HELD_KERNELS = f"{FOLDER}/held-kernels"
-"""File of the kernels that gpuprov holds because their modules were built elsewhere; other holds are the
-administrator's."""
 # Tools to compile the modules, on distributions whose DKMS does not depend on them.
 TOOLS = ("gcc", "gcc-c++", "make")
 
@@ -90,14 +90,15 @@ dpkg-query -W -f '${{db:Status-Abbrev}}|${{Package}}|${{Version}}|${{source:Pack
     )
 
 
+# Installed packages that relate to a driver by their name, source or maker, in each architecture.
 INSTALLED = Probe(
     "driver_makers",
     build_rows_script("nvidia|cuda|xnvctrl"),
     parse_installed,
     "dpkg-query -W -f '${Package} ${Version} ${Architecture} ${Maintainer}\\n'; rpm -qa --qf '%{NEVRA} %{VENDOR}\\n'",
 )
-"""Installed packages that relate to a driver by their name, source or maker, in each architecture."""
 _THERE = f"rpm -q --qf 'there|%{{NAME}}\\n' {' '.join(TOOLS)} | grep '^there|'"
+# Offered kernel headers and tools, from the lists that the host has fetched, never the network.
 BUILDING = Probe(
     "driver_building",
     by_family(
@@ -110,7 +111,7 @@ BUILDING = Probe(
     "apt-cache madison linux-headers-KERNEL; dnf -C repoquery --showduplicates 'kernel*-devel'; zypper search -s "
     "'kernel-*-devel'",
 )
-"""Offered kernel headers and tools, from the lists that the host has fetched, never the network."""
+# Debian archives from which the host uses `main`: address and release.
 ARCHIVES = Probe(
     "debian_archives",
     by_family(
@@ -123,7 +124,7 @@ ARCHIVES = Probe(
     "apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages'",
     blank=r"archive\|",
 )
-"""Debian archives from which the host uses `main`: address and release."""
+# Kernel packages held by gpuprov.
 KERNELS_HELD = Probe(
     "kernels_held",
     f"cat {HELD_KERNELS} 2>/dev/null; true",
@@ -131,7 +132,6 @@ KERNELS_HELD = Probe(
     f"cat {HELD_KERNELS}",
     own=True,
 )
-"""Kernel packages held by gpuprov."""
 
 
 def without(index: Index, url: str) -> Index:

@@ -10,8 +10,8 @@ from gpuprov.facts.probes.host.family import by_family
 from gpuprov.facts.probes.software import dnf, zypper
 from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 
+# gdscheck's word for reading through the CPU.
 COMPAT = "compat"
-"""gdscheck's word for reading through the CPU."""
 
 
 def toolkit(host: Any, own: Any) -> str:
@@ -136,6 +136,7 @@ def parse_check(output: Output) -> GdsCheck:
     )
 
 
+# Installed packages of GPUDirect Storage, by name.
 PACKAGES = Probe(
     "gds_packages",
     build_packages_script(
@@ -145,8 +146,8 @@ PACKAGES = Probe(
     "dpkg -l 'nvidia-fs*' 'gds-tools-*' 'libcufile-*'; rpm -qa 'nvidia-fs*' 'gds-tools-*' 'libcufile-*'",
     blank=PACKAGE_LISTS,
 )
-"""Installed packages of GPUDirect Storage, by name."""
 PATTERNS = ("nvidia-fs-dkms", "gds-tools-*", "libcufile-*")
+# Offered versions, from the lists that the host has fetched.
 INDEX = Probe(
     "gds_index",
     by_family(
@@ -159,7 +160,6 @@ INDEX = Probe(
     "apt-cache madison nvidia-fs-dkms gds-tools-12-8 libcufile-12-8; dnf -C repoquery --showduplicates "
     "'gds-tools-*' nvidia-fs-dkms",
 )
-"""Offered versions, from the lists that the host has fetched."""
 GDS = Probe(
     "gds",
     r"""echo "kernel|$(uname -r)"
@@ -186,6 +186,7 @@ true""",
     "/sys/module/nvme_core/parameters/multipath",
     speaks=True,
 )
+# What gdscheck of the spec's release prints: the module, the file systems, cuFile's settings, the GPUs, IOMMU and ACS.
 CHECK = Probe(
     "gds_check",
     r"""for d in /usr/local/cuda${toolkit:+-$toolkit}/gds/tools /usr/local/cuda-${toolkit:-*}/gds/tools; do
@@ -202,5 +203,3 @@ true""",
     asks=lambda host: {"toolkit": toolkit(host, host.capabilities["gds"])},
     blank=r"said\||none\|",
 )
-"""What gdscheck of the spec's release prints: the module, the file systems, cuFile's settings, the GPUs, IOMMU and ACS.
-"""

@@ -10,6 +10,7 @@ from gpuprov.facts.probes.gpus import gpu_settings, mig
 from gpuprov.facts.probes.host.systemd import build_units_probe
 from gpuprov.host_code.clients import OURS
 
+# Installed packages that may be NVIDIA's, in each architecture; their names decide.
 SOFTWARE = Probe(
     "nvidia_software",
     build_rows_script(
@@ -18,7 +19,7 @@ SOFTWARE = Probe(
     parse_installed,
     "dpkg-query -W -f '${Package} ${Version} ${Architecture}\\n'; rpm -qa",
 )
-"""Installed packages that may be NVIDIA's, in each architecture; their names decide."""
+# Units that NVIDIA's packages and installers bring, and gpuprov's for GPUs with a driver.
 UNITS = build_units_probe(
     "nvidia_units",
     (
@@ -30,8 +31,8 @@ UNITS = build_units_probe(
     ),
     "systemctl list-units --all 'nvidia*' 'gpuprov-*'",
 )
-"""Units that NVIDIA's packages and installers bring, and gpuprov's for GPUs with a driver."""
 
+# Paths of the driver's libraries that the linker knows, in each architecture.
 LIBRARIES = Probe(
     "nvidia_libraries",
     """l=$(ldconfig -p) || exit
@@ -43,7 +44,6 @@ true""",
     speaks=True,
     blank="looked$",
 )
-"""Paths of the driver's libraries that the linker knows, in each architecture."""
 
 
 class Blacklist(msgspec.Struct, frozen=True):

@@ -120,20 +120,20 @@ DRIVER = Probe(
     parse_loaded,
     "cat /proc/driver/nvidia/version",
 )
+# Parameters of the loaded module, named as modprobe takes them; numbers are unsigned 32-bit decimals.
 PARAMETERS = Probe(
     "driver_parameters",
     "cat /proc/driver/nvidia/params 2>/dev/null; true",
     parse_parameters,
     "cat /proc/driver/nvidia/params",
 )
-"""Parameters of the loaded module, named as modprobe takes them; numbers are unsigned 32-bit decimals."""
+# Versions of the user-space libraries that programs load: `libcuda`, `libnvidia-ml`.
 LIBRARIES = Probe(
     "driver_libraries",
     "ldconfig -p | sed -n 's/.*=> //p' | grep -E '/lib(cuda|nvidia-ml)\\.so\\.1$' | xargs -r readlink -f",
     parse_libraries,
     "readlink -f $(ldconfig -p | grep -oE '/.*lib(cuda|nvidia-ml).so.1$')",
 )
-"""Versions of the user-space libraries that programs load: `libcuda`, `libnvidia-ml`."""
 SMI_QUERY = "nvidia-smi --query-gpu=pci.bus_id,name,uuid,driver_version,persistence_mode --format=csv,noheader"
 SMI = Probe(
     "nvidia_smi",
@@ -142,8 +142,9 @@ SMI = Probe(
     SMI_QUERY,
     knows_missing=True,
 )
+# The last line of a list of clients: find, sort and sed found the script's own process just before.
 SEEN = "looked"
-"""The last line of a list of clients: find, sort and sed found the script's own process just before."""
+# Processes that hold a GPU. In a container sharing the machine's kernel it sees only the container's own.
 CLIENTS = Probe(
     "gpu_clients",
     UNIT_OF
@@ -158,4 +159,3 @@ done
     parse_clients,
     "fuser -v /dev/nvidia*",
 )
-"""Processes that hold a GPU. In a container sharing the machine's kernel it sees only the container's own."""

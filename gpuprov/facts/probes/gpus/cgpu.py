@@ -34,6 +34,7 @@ def parse(output: Output) -> Cgpu:
     )
 
 
+# cGPU as its procfs shows it, of whatever version. nvidia-cuda-mps are the first 15 letters of MPS's daemon and server.
 CGPU = Probe(
     "cgpu",
     f"""{onhost.READER}for m in {" ".join(onhost.MODULES)}; do modinfo -n $m >/dev/null 2>&1 && echo "module|$m"; done
@@ -47,5 +48,3 @@ true""",
     parse,
     "cat /proc/cgpu_km/version; head -v /proc/cgpu_km/[0-9]*/policy",
 )
-"""cGPU as its procfs shows it, of whatever version. nvidia-cuda-mps are the first 15 letters of MPS's daemon and
-server."""

@@ -95,6 +95,7 @@ def parse_containers(output: Output) -> InContainers:
 
 
 FIND_PYTHON = "p=$(command -v python3 || command -v /usr/libexec/platform-python) || exit 127"
+# Runs as $cuda_user, a name; without it nothing is run.
 CUDA_RUNS: Probe[Runs] = Probe(
     "cuda_runs",
     f"""[ -n "$cuda_user" ] || {{ echo off; exit 0; }}
@@ -107,8 +108,9 @@ CUDA_RUNS: Probe[Runs] = Probe(
     knows_missing=True,
     blank="off",
 )
-"""Runs as $cuda_user, a name; without it nothing is run."""
 
+# Runs containers of $cuda_image in $cuda_engines, names with spaces between; all that the host has, if empty; without
+# an image nothing is run.
 CUDA_IN_CONTAINERS: Probe[InContainers] = Probe(
     "cuda_in_containers",
     f"""[ -n "$cuda_image" ] || {{ echo off; exit 0; }}
@@ -121,8 +123,7 @@ CUDA_IN_CONTAINERS: Probe[InContainers] = Probe(
     knows_missing=True,
     blank="off",
 )
-"""Runs containers of $cuda_image in $cuda_engines, names with spaces between; all that the host has, if empty; without
-an image nothing is run."""
+# Engines that do not have $cuda_image yet.
 CUDA_IMAGES: Probe[tuple[str, ...]] = Probe(
     "cuda_images",
     """[ -n "$cuda_image" ] || { echo off; exit 0; }
@@ -138,4 +139,3 @@ echo off""",
     speaks=True,
     blank="off",
 )
-"""Engines that do not have $cuda_image yet."""

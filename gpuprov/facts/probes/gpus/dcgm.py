@@ -101,6 +101,7 @@ PACKAGES = Probe(
     blank=PACKAGE_LISTS,
 )
 NAMES = ("datacenter-gpu-manager*", "dcgmi", "libdcgm", "nv-hostengine")
+# Package versions that the host's repositories offer, by name, newest first.
 INDEX = Probe(
     "dcgm_index",
     by_family(
@@ -112,12 +113,12 @@ INDEX = Probe(
     parse_index,
     "apt-cache madison datacenter-gpu-manager-4-core; dnf -C repoquery --showduplicates 'datacenter-gpu-manager*'",
 )
-"""Package versions that the host's repositories offer, by name, newest first."""
 UNITS = build_units_probe(
     "dcgm_units",
     ("nvidia-dcgm.service", "nvidia-dcgm-exporter.service"),
     "systemctl status nvidia-dcgm nvidia-dcgm-exporter",
 )
+# True if the counters file that the spec names exists, by its path.
 COUNTERS = Probe(
     "dcgm_counters",
     '[ -z "${counters:-}" ] || if [ -e "$counters" ]; then echo "there|$counters"; else echo "missing|$counters"; fi',
@@ -125,7 +126,6 @@ COUNTERS = Probe(
     "ls -l /etc/dcgm-exporter",
     asks=lambda host: {"counters": host.capabilities["dcgm"].exporter_counters},
 )
-"""True if the counters file that the spec names exists, by its path."""
 # dcgmi takes the address after the subsystem; -v of the host engine prints two blocks, its own and the host engine's:
 # https://github.com/NVIDIA/DCGM/blob/master/dcgmi/Version.cpp
 DCGM = Probe(

@@ -25,16 +25,19 @@ class Process(msgspec.Struct, frozen=True):
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """The daemon. `version`: the program's own, empty if not installed; `settings`: of fabricmanager.cfg, which exists
-    if `configured`. `log`: the last lines of the unit's present or last run; `errors`: of that whole run about
-    NVSwitches, in the journal or its own log. `elsewhere`: such a process lives on the host, in the unit or not."""
+    """The daemon."""
 
     processes: tuple[Process, ...] = ()
+    # The program's own, empty if not installed.
     version: str = ""
+    # Of fabricmanager.cfg, which exists if `configured`.
     settings: dict[str, str] = {}
     configured: bool = False
+    # The last lines of the unit's present or last run.
     log: tuple[str, ...] = ()
+    # Of that whole run about NVSwitches, in the journal or its own log.
     errors: tuple[str, ...] = ()
+    # Such a process lives on the host, in the unit or not.
     elsewhere: bool = False
 
     def process(self, name: str) -> Process | None:
@@ -44,14 +47,16 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
 class GpuFabric(msgspec.Struct, frozen=True):
     """A GPU's registration with the fabric, as nvidia-smi shows it: a stale value that does not show whether the daemon
-    is alive. `clique`, `cluster`: the group of GPUs that share memory with it, and the UUID of their rack or board;
-    empty if this nvidia-smi does not report them. `health`: the lines below Health, by name."""
+    is alive."""
 
     bus: str
     state: str
     status: str
+    # `clique`, `cluster`: the group of GPUs that share memory with it, and the UUID of their rack or board; empty if
+    # this nvidia-smi does not report them.
     clique: str = ""
     cluster: str = ""
+    # The lines below Health, by name.
     health: dict[str, str] = {}
 
     def ill(self) -> tuple[str, ...]:
@@ -168,6 +173,7 @@ def parse_subnet_kernel(output: Output) -> SubnetKernel:
     return SubnetKernel(frozenset(names["module"]), tuple(names["device"]))
 
 
+# PCI addresses of the ConnectX-7 functions that bridge to NVSwitches of generation 4.
 BRIDGES = Probe(
     "fabric_bridges",
     """for d in /sys/bus/pci/devices/*; do
@@ -179,7 +185,9 @@ done; true""",
     parse_bridges,
     "grep -la SW_MNG /sys/bus/pci/devices/*/vpd",
 )
-"""PCI addresses of the ConnectX-7 functions that bridge to NVSwitches of generation 4."""
+# Shell: prints the processes of the unit $u, its program $b and its configuration $c, for `parse_daemon`, and sets
+# its invocation $i and main process $m. The name of a user's control group may end like the unit's, and a process's
+# command line may contain a line break.
 RUNNING = """echo 'looked|'
 g= i= m=; set -f; IFS='
 '
@@ -193,9 +201,6 @@ done
 [ -e $b ] && echo "version|$(timeout 10 $b --version </dev/null 2>&1 | head -n 1)"
 [ -e $c ] && echo 'config|' && sed -n 's/^[[:space:]]*\\([A-Z][A-Z0-9_]*\\)[[:space:]]*=/setting|\\1=/p' $c
 """
-"""Shell: prints the processes of the unit $u, its program $b and its configuration $c, for `parse_daemon`, and sets
-its invocation $i and main process $m. The name of a user's control group may end like the unit's, and a process's
-command line may contain a line break."""
 DAEMON = Probe(
     "fabric_manager",
     """u=nvidia-fabricmanager.service; c=/usr/share/nvidia/nvswitch/fabricmanager.cfg; b=/usr/bin/nv-fabricmanager
@@ -232,6 +237,7 @@ PACKAGES = Probe(
     "dpkg -l 'nvidia-fabricmanager*' 'nvidia-imex*' nvlsm; rpm -qa 'nvidia-fabric*' 'nvidia-imex*' nvlsm",
     blank=PACKAGE_LISTS,
 )
+# Offered versions of packages that NVSwitches of generation 4 need beside Fabric Manager; empty without one.
 SUBNET_INDEX = Probe(
     "fabric_subnet_index",
     "grep -qsi 0x1021 /sys/bus/pci/devices/*/device || exit 0\n"
@@ -243,7 +249,8 @@ SUBNET_INDEX = Probe(
     parse_index,
     "apt-cache madison nvlsm libibumad3 infiniband-diags; dnf -C repoquery nvlsm libibumad infiniband-diags",
 )
-"""Offered versions of packages that NVSwitches of generation 4 need beside Fabric Manager; empty without one."""
+# The registration of each GPU. Only the long form of the query, which takes seconds, reports health and clique; it
+# also serves branches that do not know the query's fields.
 STATE = Probe(
     "fabric_state",
     f"""command -v nvidia-smi >/dev/null || exit 0
@@ -258,8 +265,6 @@ true""",
     parse_state,
     "nvidia-smi -q | grep -A 14 -w Fabric",
 )
-"""The registration of each GPU. Only the long form of the query, which takes seconds, reports health and clique; it
-also serves branches that do not know the query's fields."""
 SUBNET_KERNEL = Probe(
     "fabric_kernel",
     """for m in mlx5_core mlx5_ib ib_umad; do

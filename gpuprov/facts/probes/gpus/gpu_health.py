@@ -11,18 +11,18 @@ from gpuprov.facts.probes.gpus.gpu_state import Clocks, Ecc, GpuHealth, State
 from gpuprov.facts.probes.gpus.smi_query import explain_truncation
 from gpuprov.facts.probes.host.pci import VFIO
 
+# Slowdown reasons other than settings and the power limit, which every busy GPU reaches.
 SLOW = ("HW Slowdown", "HW Thermal Slowdown", "HW Power Brake Slowdown", "SW Thermal Slowdown")
-"""Slowdown reasons other than settings and the power limit, which every busy GPU reaches."""
 # In place of values: NVML_ERROR_GPU_IS_LOST, _RESET_REQUIRED
 # (https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceEnumvs.html).
 BROKEN = ("GPU is lost", "GPU requires reset")
 ERRORS = ("Unknown Error", "[Unknown Error]")
+# Headings below which an error would hide values that checks need.
 JUDGED = ("ECC Mode", "Ecc Mode", "ECC Errors", "Remapped Rows", "Retired Pages", "GPU Recovery Action")
-"""Headings below which an error would hide values that checks need."""
+# What stands below these headings where the GPU tells it; a recovery action is a word of NVIDIA's.
 #         Max                                            : 3072 bank(s)
 #         Remapping Failure Occurred                     : No
 TOLD = re.compile(r"\d{1,18}(?: bank\(s\))?|\[?N/A\]?|Yes|No|None|Enabled|Disabled")
-"""What stands below these headings where the GPU tells it; a recovery action is a word of NVIDIA's."""
 REPAIRS = ("Channel Repair Pending", "TPC Repair Pending")  # with Unrepairable Memory, from driver 570 on
 REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
 

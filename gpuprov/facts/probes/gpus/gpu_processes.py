@@ -7,10 +7,10 @@ import msgspec
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.gpus.gpu_settings import HERE, SEEN
 
+# Pattern of a container's name in a cgroup, for docker, containerd, cri-o and podman; it excludes the cgroup of the
+# monitor, which for a podman pod is POD/conmon.
 # 0::/system.slice/docker-<64 hexadecimal digits>.scope
 CONTAINER = re.compile(r"(?<!conmon-)\b[0-9a-f]{64}\b(?!/conmon\b)")
-"""Pattern of a container's name in a cgroup, for docker, containerd, cri-o and podman; it excludes the cgroup of the
-monitor, which for a podman pod is POD/conmon."""
 ENDED = ("", "Z", "X")
 
 

@@ -53,6 +53,8 @@ class PortErrors(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.device} port {self.port}" if self.port else self.device
 
 
+# Lines of NVLink 5 that count errors, as public tools read them; symbols corrected by its error-correcting code do not
+# count.
 FAULTS = (
     "Malformed packet Errors",
     "Buffer overrun Errors",
@@ -62,8 +64,6 @@ FAULTS = (
     "Local link integrity Errors",
     "Link recovery failed events",
 )
-"""Lines of NVLink 5 that count errors, as public tools read them; symbols corrected by its error-correcting code do not
-count."""
 RECOVERED = "Link recovery successful events"
 COUNTED = ("Replay Errors", "Recovery Errors", "CRC Errors", *FAULTS, RECOVERED)
 # Bit error rates; `15e-255` on an NVLink 5 without errors, the minimum that NVML can report (NvmlBerParser of
@@ -146,6 +146,7 @@ COUNTERS = (
 )
 
 
+# Counters of nics.yaml; tests compare the two.
 HW_COUNTERS = (
     "local_ack_timeout_err",
     "rnr_nak_retry_err",
@@ -173,7 +174,6 @@ HW_COUNTERS = (
     "hw_disable_drop_cnt",
     "hw_rx_disable_drop_cnt",
 )
-"""Counters of nics.yaml; tests compare the two."""
 
 
 def parse_ports(output: Output) -> tuple[PortErrors, ...]:

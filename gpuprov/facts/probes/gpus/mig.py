@@ -239,6 +239,8 @@ done; true""",
     parse_capabilities,
     "ls -l /dev/nvidia-caps; cat /proc/driver/nvidia/capabilities/gpu*/mig/gi*/access",
 )
+# Processes with NVIDIA's device files open. In a container sharing the machine's kernel it sees only the container's
+# own.
 HOLDERS = Probe(
     "mig_holders",
     UNIT_OF
@@ -251,5 +253,3 @@ done""",
     parse_holders,
     "fuser -v /dev/nvidia* /dev/nvidia-caps/*; nvidia-smi",
 )
-"""Processes with NVIDIA's device files open. In a container sharing the machine's kernel it sees only the container's
-own."""

@@ -213,6 +213,7 @@ MPS = Probe(
     "systemctl status 'gpuprov-mps@*'; echo get_default_active_thread_percentage | nvidia-cuda-mps-control",
     speaks=True,
 )
+# Package versions that the host's repositories offer, by name, newest first.
 INDEX = Probe(
     "mps_index",
     by_family(
@@ -224,7 +225,6 @@ INDEX = Probe(
     parse_index,
     "apt-cache madison nvidia-cuda-mps; dnf -C repoquery --showduplicates nvidia-driver-cuda",
 )
-"""Package versions that the host's repositories offer, by name, newest first."""
 
 
 def parse_user(output: Output) -> dict[str, int | None]:
@@ -232,6 +232,7 @@ def parse_user(output: Output) -> dict[str, int | None]:
     return {name: int(number) if number else None for _, name, number in rows}
 
 
+# The number of the user whom the spec names, by name; None if the host has no such user.
 USER = Probe(
     "mps_user",
     '[ -z "${mps_user:-}" ] || echo "user|$mps_user|$(id -u "$mps_user" 2>/dev/null)"',
@@ -239,4 +240,3 @@ USER = Probe(
     "id",
     asks=lambda host: {"mps_user": host.capabilities["mps"].user},
 )
-"""The number of the user whom the spec names, by name; None if the host has no such user."""

@@ -115,6 +115,8 @@ def _parse_pairs(rows: list[str]) -> dict[tuple[int, int], int] | None:
     return pairs
 
 
+# All queries run at the same time, so that GPUs without persistence, which take seconds each, are woken once; -u: in
+# whole lines.
 NVLINKS = Probe(
     "topology_nvlinks",
     """command -v nvidia-smi >/dev/null || exit 127
@@ -127,5 +129,3 @@ wait; true""",
     "nvidia-smi nvlink -s; nvidia-smi topo -m",
     knows_missing=True,
 )
-"""All queries run at the same time, so that GPUs without persistence, which take seconds each, are woken once; -u: in
-whole lines."""

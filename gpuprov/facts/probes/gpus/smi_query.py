@@ -7,12 +7,12 @@ import re
 from gpuprov.facts.probes.base import ProbeFailed
 
 FORGED = "@forged"
+# The first rules of an awk program that reads it; `judge` refuses output with too many GPUs.
 OWN = f"""/^Attached GPUs/ && !n {{ n = $NF }}
 /^GPU / {{ g++; p = 0 }}
 /^    Processes/ {{ p = 1 }}
 p {{ next }}
 END {{ if (n && g > n) print "{FORGED}" }}"""
-"""The first rules of an awk program that reads it; `judge` refuses output with too many GPUs."""
 # The head and a block of `nvidia-smi -q` (driver 580, tests/real/h200-vm-580-alone); other versions differ in the
 # width of the columns:
 #     Attached GPUs                                          : 1
@@ -21,8 +21,8 @@ END {{ if (n && g > n) print "{FORGED}" }}"""
 #         Processes                                          : None
 _ATTACHED = re.compile(r"^Attached GPUs *: ([0-9]{1,4})[ \t]*$", re.MULTILINE)
 _GPU = re.compile(r"^GPU ", re.MULTILINE)
+# Contents of a GPU's block unless `-d` asks for other parts of it.
 _ALL = re.compile(r"^    (Product Name|Processes)", re.MULTILINE)
-"""Contents of a GPU's block unless `-d` asks for other parts of it."""
 _SECTION = re.compile(r"^    \S.*\n", re.MULTILINE)
 _PROCESSES = re.compile(r"^    Processes\b.*\n", re.MULTILINE)
 

@@ -24,6 +24,9 @@ def parse_libraries(output: Output) -> tuple[SwitchLibrary, ...]:
     return tuple(libraries)
 
 
+# Libraries that DCGM reads NVSwitches by, as the dynamic linker finds them. NSCQ's file has the version in its name
+# (https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not
+# (https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html).
 LIBRARIES = Probe(
     "switch_libraries",
     r"""PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*=> //p' | grep -E '/lib(nvidia-nscq|nvsdm)\.so\.[0-9]+$' |
@@ -31,6 +34,3 @@ while read -r f; do echo "library|$f|$(readlink -f "$f")"; done; true""",
     parse_libraries,
     "ldconfig -p | grep -E 'nscq|nvsdm'; readlink -f /usr/lib*/*/libnvidia-nscq.so.2",
 )
-"""Libraries that DCGM reads NVSwitches by, as the dynamic linker finds them. NSCQ's file has the version in its name
-(https://github.com/nvidia/apt-packaging-libnvidia-nscq); NVSDM's has not
-(https://docs.nvidia.com/datacenter/tesla/nvsdm/installation.html)."""

@@ -133,6 +133,7 @@ true""",
     asks=lambda host: {"tokens": getattr(host.capabilities.get("vgpu_guest"), "token_directory", "")},
     blank=boot_unit.BLANK,
 )
+# Licences of vGPUs, and of GPUs that need one for a licensed feature.
 LICENCES = Probe(
     "vgpu_licences",
     """command -v nvidia-smi >/dev/null || exit 127
@@ -149,4 +150,3 @@ f && /^        (Product Name|License Status) / { print }'""",
     "nvidia-smi -q | grep -E '^GPU|Virtualization Mode|License Status'",
     knows_missing=True,
 )
-"""Licences of vGPUs, and of GPUs that need one for a licensed feature."""

@@ -35,10 +35,10 @@ class AtBoot(State):
     config: tuple[str, ...] | None
 
 
+# Shell: prints systemd's state of the unit $u.
 STATE = "systemctl show -p LoadState -p ActiveState -p UnitFileState $u 2>/dev/null | tr = '|'\n"
-"""Shell: prints systemd's state of the unit $u."""
+# Output of a script with STATE if there is no such unit.
 BLANK = r"LoadState\|"
-"""Output of a script with STATE if there is no such unit."""
 
 
 def build_script(unit: str, config: str) -> str:

@@ -11,8 +11,8 @@ from gpuprov.facts.probes.host import house
 from gpuprov.host_code import lines
 from gpuprov.host_code.unit_files import KINDS, SHOW, Loaded, parse_show
 
+# Largest file that is checksummed, in KiB: none of gpuprov's is nearly as large.
 LARGEST = 4096
-"""Largest file that is checksummed, in KiB: none of gpuprov's is nearly as large."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -102,22 +102,21 @@ def _list_rivals(rows: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield values["Id"], tuple(rivals)
 
 
+# A sed expression that extracts the interpreter of a gpuprov command.
 EXEC = r"s#^Exec[A-Za-z]*=[-@:+!]*(/[^ ]+) -B .*#\1#p"
-"""A sed expression that extracts the interpreter of a gpuprov command."""
+# A sed expression that extracts the drop-ins of units, the files of the units that have some, and files of the site's.
 DROP_INS = "/^FragmentPath=/{s///;h;/^\\/\\(etc\\|run\\)\\//p};/^DropInPaths=./{s/^DropInPaths=//;G;p}"
-"""A sed expression that extracts the drop-ins of units, the files of the units that have some, and files of the
-site's."""
 # Properties that name the units of which systemd runs none beside this one: systemd.unit(5).
 RIVALS = ("Conflicts", "ConflictedBy")
 SHOW_ALL = (*SHOW[:-1], *(word for name in RIVALS for word in ("-p", name)), "--")
+# Lists the instances of gpuprov's templates that have drop-ins of their own.
 INSTANCES = (
     "find /etc/systemd /run/systemd -mindepth 2 -maxdepth 2 -name 'gpuprov-*@?*.service.d' | sed 's#.*/##; s/\\.d$//'"
 )
-"""Lists the instances of gpuprov's templates that have drop-ins of their own."""
+# Where deb-systemd-helper notes the units that it has masked: deb-systemd-helper(1p).
 MASKS = "/var/lib/systemd/deb-systemd-helper-masked"
-"""Where deb-systemd-helper notes the units that it has masked: deb-systemd-helper(1p)."""
+# Journal lines of a unit's own processes, without systemd's about them.
 JOURNAL = "journalctl -q --no-pager -o cat -n 8"
-"""Journal lines of a unit's own processes, without systemd's about them."""
 # Reads $paths and everything in $folders, the texts of $lines, and systemd's state of $units; also the paths in the
 # receipt. With _SYSTEMD_UNIT the journal shows only the output of a unit's own programs: systemd.journal-fields(7).
 CONTENTS: Probe[Contents] = Probe(

@@ -62,6 +62,7 @@ done 2>/dev/null; true""",
     parse_hugepages,
     "head -v /sys/kernel/mm/hugepages/*/nr_hugepages",
 )
+# The size in KiB of the pages that vm.nr_hugepages counts.
 # Hugepagesize:     524288 kB     (/proc/meminfo of an Arm server with pages of 512 MiB)
 DEFAULT_HUGEPAGE = Probe(
     "default_hugepage",
@@ -70,4 +71,3 @@ DEFAULT_HUGEPAGE = Probe(
     "grep Hugepagesize /proc/meminfo",
     speaks=True,
 )
-"""The size in KiB of the pages that vm.nr_hugepages counts."""

@@ -5,8 +5,8 @@ import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
 
+# The most common of the files, for a person.
 SHOWN = "/etc/environment /etc/profile /etc/profile.d /etc/bash*rc /root/.bashrc /etc/systemd/system.conf*"
-"""The most common of the files, for a person."""
 
 # environment.d(5), pam_env.conf(5), systemd-system.conf(5); shells read the others.
 FILES = (

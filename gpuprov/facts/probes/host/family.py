@@ -9,8 +9,8 @@ from gpuprov.host_code.family import IDS, derive_family
 Family = Literal["debian", "redhat", "suse"]
 
 FAMILIES: tuple[Family, ...] = get_args(Family)
+# Names of the families in messages.
 NAMES: dict[str, str] = {"debian": "Debian", "redhat": "Red Hat", "suse": "SUSE"}
-"""Names of the families in messages."""
 
 
 class Release(Protocol):
@@ -33,11 +33,11 @@ def _build_cases() -> str:
     return " ".join(f"{names[kind]}) echo {kind}; break ;;" for kind in names)
 
 
+# Shell: sets `family` to debian, redhat, suse or nothing. Installed programs do not matter.
 FAMILY = (
     "family=$(ID=; ID_LIKE=; . /etc/os-release 2>/dev/null; "
     f'for i in $ID $ID_LIKE; do case "$i" in {_build_cases()} esac; done)\n'
 )
-"""Shell: sets `family` to debian, redhat, suse or nothing. Installed programs do not matter."""
 
 
 def by_family(debian: str, redhat: str, suse: str) -> str:
@@ -123,6 +123,7 @@ WORDS: dict[Family, Words] = {
 }
 
 
+# Programs that not every family has, with the families that have them.
 TOOLS: dict[Family, tuple[str, ...]] = {
     "debian": (
         "dpkg",
@@ -137,7 +138,6 @@ TOOLS: dict[Family, tuple[str, ...]] = {
     "redhat": ("rpm", "dnf", "grubby", "lsinitrd", "dracut"),
     "suse": ("rpm", "zypper", "lsinitrd", "dracut"),
 }
-"""Programs that not every family has, with the families that have them."""
 
 
 def words(release: Release) -> Words:

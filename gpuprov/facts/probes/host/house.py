@@ -125,6 +125,7 @@ def parse_secure_boot(output: Output) -> bool:
     return output.text.split()[-1:] == ["1"]
 
 
+# A file without a word, as a power loss leaves it, is damaged; none is a host that gpuprov was never applied to.
 RECEIPT = Probe(
     "receipt",
     f"[ -e {RECEIPT_FILE} ] || exit 0; [ -f {RECEIPT_FILE} ] && [ -s {RECEIPT_FILE} ] || echo -\ncat {RECEIPT_FILE} "
@@ -133,7 +134,6 @@ RECEIPT = Probe(
     f"cat {RECEIPT_FILE}",
     own=True,
 )
-"""A file without a word, as a power loss leaves it, is damaged; none is a host that gpuprov was never applied to."""
 LOCK = Probe(
     "lock",
     f"[ -d /run/gpuprov/lock ] || exit 0; cat {LOCK_FILE} 2>/dev/null || echo '-'",
@@ -141,17 +141,17 @@ LOCK = Probe(
     f"cat {LOCK_FILE}",
     own=True,
 )
+# The note written by `gpuprov.fleet.drain.noted`.
 DRAINED = Probe(
     "drained", f"[ ! -e {DRAINED_FILE} ] || cat {DRAINED_FILE}", parse_drained, f"cat {DRAINED_FILE}", own=True
 )
-"""The note written by `gpuprov.fleet.drain.noted`."""
+# The present or last holder of the lock, with its token; empty if there was none, or the file is damaged, as in
+# `host_code.lock`.
 FENCE = Probe("fence", f"cat {FENCE_FILE} 2>/dev/null; true", parse_fence, f"cat {FENCE_FILE}", own=True)
-"""The present or last holder of the lock, with its token; empty if there was none, or the file is damaged, as in
-`host_code.lock`."""
+# The machine's identity, independent of its name: see `host_code.machine`.
 MACHINE = Probe("which_machine", machine.IDENTITY, parse_machine, machine.IDENTITY, speaks=True)
-"""The machine's identity, independent of its name: see `host_code.machine`."""
+# The kernel's own name of the present boot.
 BOOT = Probe("boot", f"cat {BOOT_ID}", lambda output: output.text.strip(), f"cat {BOOT_ID}")
-"""The kernel's own name of the present boot."""
 REBOOT_REASONS = Probe(
     "reboot_reasons",
     'for f in /run/gpuprov/reboot-required.d/*; do [ -f "$f" ] || continue; printf "%s|%s\\n" "${f##*/}" "$(head -n '
@@ -171,13 +171,13 @@ cat SecureBoot-* 2>/dev/null | od -An -tu1; true""",
     "mokutil --sb-state",
     blank=r"[\s\d]+$",
 )
+# Programs that only a runfile installation leaves behind.
 LEFTOVERS = Probe(
     "runfile_leftovers",
     f"ls {' '.join(PROGRAMS)} 2>/dev/null; true",
     lambda output: tuple(output.text.split()),
     f"ls {' '.join(PROGRAMS)}",
 )
-"""Programs that only a runfile installation leaves behind."""
 # The certificate of the key that DKMS signs with if the spec names none: from framework.conf and its drop-ins except
 # gpuprov's own, else the distribution's default (https://github.com/dell/dkms/blob/main/dkms.in, prepare_mok).
 DKMS_KEY_ENROLLED = Probe(
@@ -196,6 +196,7 @@ else echo "other|$p"; fi""",
     parse_key,
     "mokutil --test-key $(sed -n 's/^mok_certificate=//p' /etc/dkms/framework.conf); mokutil --list-enrolled",
 )
+# True if an apply failed, or was interrupted.
 MARKER = Probe(
     "apply_marker",
     "[ -e /var/lib/gpuprov/applying.json ] && echo 1; true",
@@ -203,4 +204,3 @@ MARKER = Probe(
     "cat /var/lib/gpuprov/applying.json",
     own=True,
 )
-"""True if an apply failed, or was interrupted."""

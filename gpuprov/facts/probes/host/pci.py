@@ -18,8 +18,8 @@ __all__ = [
     "served",
 ]
 
+# Words in a record: after a function that did not answer; in place of a missing driver.
 GONE, NO_DRIVER = "gone", "-"
-"""Words in a record: after a function that did not answer; in place of a missing driver."""
 
 
 class PciFunction(msgspec.Struct, frozen=True):

@@ -69,6 +69,7 @@ def parse(output: Output) -> Pcie:
     )
 
 
+# GPUs and HCAs, and the bridges above them.
 # /sys/kernel/security/lockdown marks the mode in force: `none [integrity] confidentiality`.
 PCIE = Probe(
     "pcie",
@@ -94,4 +95,3 @@ fi; true""",
     "lspci -vvv | grep -E '^[0-9a-f]|DevCtl|MaxReadReq|ACSCtl'; systemctl status gpuprov-pcie",
     speaks=True,
 )
-"""GPUs and HCAs, and the bridges above them."""

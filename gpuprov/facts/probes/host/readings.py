@@ -130,6 +130,7 @@ def parse_time(text: str) -> datetime:
     return then if then.tzinfo else then.replace(tzinfo=UTC)
 
 
+# The latest changes, within limits.
 READINGS = Probe(
     "readings",
     f"""date -u '+@clock %Y-%m-%dT%H:%M:%SZ'; read -r u _ < /proc/uptime && echo "@up $u"
@@ -144,4 +145,3 @@ tail -c 300000 {CHANGES} 2>/dev/null | tr -d '\\000' | grep -a '^{{' | tail -n 2
     speaks=True,
     blank="@clock |@up |@unit |@start ",
 )
-"""The latest changes, within limits."""

@@ -8,8 +8,8 @@ from gpuprov.core.sanitize import fold_paths
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.host_code import reads
 
+# By running unit, the files and folders that it has read and whose content is newer than its start.
 Newer = Mapping[str, tuple[str, ...]]
-"""By running unit, the files and folders that it has read and whose content is newer than its start."""
 
 
 def parse(output: Output) -> Newer:
@@ -36,6 +36,7 @@ def explain_age(unit: str, newer: Newer) -> str:
     return f"older than {', '.join(fold_paths(newer[unit]))}" if newer.get(unit) else ""
 
 
+# Of $reads, UNIT|PATH for each file or folder that a unit reads; NAME@*.service for all units of a template.
 READS: Probe[Newer] = Probe(
     "unit_reads",
     f"""IFS='
@@ -67,4 +68,3 @@ true""",
     speaks=True,
     blank="@reads",
 )
-"""Of $reads, UNIT|PATH for each file or folder that a unit reads; NAME@*.service for all units of a template."""

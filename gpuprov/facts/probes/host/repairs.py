@@ -43,6 +43,6 @@ def parse(output: Output) -> tuple[Repair, ...]:
     return tuple(list_repairs(output.text.splitlines()))
 
 
+# Shell that prints the record.
 PRINTED = f"tail -n 200 {RECORD} 2>/dev/null"
-"""Shell that prints the record."""
 REPAIRS = Probe("repairs", f"{PRINTED}; true", parse, f"cat {RECORD}", blank=".", own=True)

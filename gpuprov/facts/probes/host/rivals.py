@@ -5,8 +5,8 @@ import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
 
+# Characters of a line that count.
 LONGEST = 500
-"""Characters of a line that count."""
 
 
 class Command(msgspec.Struct, frozen=True):

@@ -82,8 +82,9 @@ CONTAINER = Probe(
     speaks=True,
     blank="none$",
 )
+# The host's clock, in seconds since 1970; to be compared with the time the facts were read (`Facts.read_at`).
 CLOCK = Probe("clock", "date +%s", parse_clock, "date", speaks=True)
-"""The host's clock, in seconds since 1970; to be compared with the time the facts were read (`Facts.read_at`)."""
+# Free MiB in /boot, /var and /tmp.
 SPACE = Probe(
     "space",
     'for d in /boot /var /tmp; do set -- $d $(df -Pk $d | tail -n 1); echo "$5 $1"; done',
@@ -91,4 +92,3 @@ SPACE = Probe(
     "df -h /boot /var /tmp",
     speaks=True,
 )
-"""Free MiB in /boot, /var and /tmp."""

@@ -21,9 +21,10 @@ class Unit(msgspec.Struct, frozen=True):
 
 MISSING = Unit("", "not-found", "inactive", "")
 
+# Units that several capabilities need. A capability with other units has a probe of its own: `build_units_probe`.
 UNITS = ("nvidia-persistenced.service", "gpuprov-persistence.service", "nvidia-fabricmanager.service")
-"""Units that several capabilities need. A capability with other units has a probe of its own: `build_units_probe`."""
 
+# Shell function `unit_of FILE`: the unit of a process by its cgroup file, as `gpuprov.host_code.mig.units` finds it.
 UNIT_OF = r"""r=$(sed -n 's#^[0-9]*:\(name=systemd\)\{0,1\}:\(.*\)/init\.scope$#\2#p' /proc/1/cgroup 2>/dev/null |
   head -n 1)
 unit_of() {
@@ -33,8 +34,6 @@ unit_of() {
     for (i = 2; i <= n; i++) if (p[i] ~ /\.(service|scope)$/) u = u (u == "" ? "" : "/") p[i]
     if (u != "") { print u; exit } }' "$1"
 }
-"""
-"""Shell function `unit_of FILE`: the unit of a process by its cgroup file, as `gpuprov.host_code.mig.units` finds it.
 """
 
 
@@ -89,8 +88,8 @@ def parse_target(output: Output) -> BootTarget:
     return BootTarget(name, masked)
 
 
+# systemd's output for no limit, before version 230.
 NO_LIMIT = str(2**64 - 1)
-"""systemd's output for no limit, before version 230."""
 
 
 def parse_limits(output: Output) -> dict[str, str]:
@@ -108,11 +107,12 @@ def build_units_probe(name: str, units: Sequence[str], evidence: str) -> Probe[U
 
 
 SYSTEMD_UNITS = build_units_probe("units", UNITS, "systemctl status 'nvidia-*'")
+# Resource limits of services by lower-case name (`memlock`), `infinity` for no limit; `memlocksoft` is the soft limit.
 DEFAULT_LIMITS = Probe(
     "default_limits", "systemctl show | grep ^DefaultLimit", parse_limits, "systemctl show | grep DefaultLimit"
 )
-"""Resource limits of services by lower-case name (`memlock`), `infinity` for no limit; `memlocksoft` is the soft limit.
-"""
+# Units of every boot, of which the first four put into effect what modules-load.d, sysctl.d, modprobe.d and udev's
+# rules say.
 SET_UP = (
     *(
         "systemd-modules-load.service",
@@ -122,8 +122,6 @@ SET_UP = (
     ),
     *("sysinit.target", "basic.target", "multi-user.target"),
 )
-"""Units of every boot, of which the first four put into effect what modules-load.d, sysctl.d, modprobe.d and udev's
-rules say."""
 BOOT_TARGET = Probe(
     "boot_target",
     f"""systemctl get-default 2>/dev/null

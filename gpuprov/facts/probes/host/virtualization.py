@@ -162,6 +162,7 @@ END {
   }
   print "physical||"
 }"""
+# Every GPU on the bus, with its memory regions.
 FUNCTIONS = Probe(
     "gpu_functions",
     f"""for d in /sys/bus/pci/devices/*; do
@@ -176,7 +177,6 @@ done; true""",
     parse_functions,
     "lspci -vvv -d 10de: | grep -E 'Region|Vendor Specific'; cat /sys/bus/pci/devices/*/reset_method",
 )
-"""Every GPU on the bus, with its memory regions."""
 
 
 def reset_by_reboot(machine: Machine, functions: tuple[GpuFunction, ...]) -> str:

@@ -12,12 +12,12 @@ from gpuprov.host_code import first_boot_judge
 from gpuprov.spec.kernel import NUMA_SYSCTL
 
 MODULE = re.compile(r"[\w.+-]+", re.ASCII)
+# gpuprov's limits of login sessions.
 LOGIN_FILE = "/etc/security/limits.d/90-gpuprov.conf"
-"""gpuprov's limits of login sessions."""
+# Pattern of a sysctl's name in `sysctl -a`; a level may be a network interface.
 # sysctl.d(5) takes a name with slashes as well, where a dot belongs to an interface:
 #     net/ipv4/conf/eth0.100/rp_filter = 0
 SYSCTL_NAME = re.compile(r"[\w-]+(\.[\w:/@+-]+)+", re.ASCII)
-"""Pattern of a sysctl's name in `sysctl -a`; a level may be a network interface."""
 
 
 def parse_command_line(output: Output) -> dict[str, str]:
@@ -230,6 +230,7 @@ true""",
     "/etc/kernel/cmdline",
     blank=r"later ",
 )
+# All of them, or with a spec those that it names, and one that every kernel has.
 SYSCTL = Probe(
     "sysctl",
     'if [ -n "${sysctls:-}" ]; then sysctl -- $sysctls; else sysctl -a; fi 2>/dev/null; true',
@@ -238,7 +239,6 @@ SYSCTL = Probe(
     asks=lambda host: {"sysctls": " ".join(("kernel.osrelease", NUMA_SYSCTL, *host.capabilities["kernel"].sysctl))},
     speaks=True,
 )
-"""All of them, or with a spec those that it names, and one that every kernel has."""
 # Sysctls that not even root can write, named as by `sysctl -a`: a dot inside a level is written as a slash, sysctl(8).
 SYSCTL_FIXED = Probe(
     "sysctl_fixed",
@@ -247,6 +247,7 @@ SYSCTL_FIXED = Probe(
     "find /proc/sys -type f ! -writable",
     speaks=True,
 )
+# Missing programs and files that are needed to change the bootloader's command line.
 BOOTLOADER = Probe(
     "bootloader",
     by_family(
@@ -259,7 +260,6 @@ BOOTLOADER = Probe(
     speaks=True,
     blank=r"there\|",
 )
-"""Missing programs and files that are needed to change the bootloader's command line."""
 SYSCTL_FILES = Probe(
     "sysctl_files",
     "cat /etc/sysctl.d/90-gpuprov.conf 2>/dev/null; true",
@@ -285,6 +285,7 @@ MODULES_LOAD = Probe(
     parse_modules_load,
     "cat /etc/modules-load.d/*.conf",
 )
+# The later of two lines about the same limit wins, as in pam_limits.
 LOGIN_LIMITS = Probe(
     "login_limits",
     """for f in /etc/security/limits.conf /etc/security/limits.d/*.conf; do
@@ -294,4 +295,3 @@ done 2>/dev/null; true""",
     "grep -v '^#' /etc/security/limits.conf /etc/security/limits.d/*.conf",
     blank=r"file\|",
 )
-"""The later of two lines about the same limit wins, as in pam_limits."""

@@ -86,6 +86,7 @@ def _parse_systemd(values: Mapping[str, str], output: Output) -> Counting:
     return {"loader": first_boot_systemd.NAME, "why_not": why, "counted": counted}
 
 
+# grub-probe looks at every disk, so it runs only if a failed boot is to be undone.
 FIRST_BOOT = Probe(
     "first_boot",
     f"""systemd-detect-virt --container --quiet; echo "container=$?"
@@ -121,4 +122,3 @@ true""",
     "bootctl list; journalctl -u gpuprov-first-boot",
     lambda host: {"back": "1"} if host.on_failure == "rollback" else {},
 )
-"""grub-probe looks at every disk, so it runs only if a failed boot is to be undone."""

@@ -16,8 +16,8 @@ from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.host.repairs import PRINTED, Repair, list_repairs
 from gpuprov.host_code import kernel_lines
 
+# Seconds after a boot within which a complete log begins.
 SLACK = 300
-"""Seconds after a boot within which a complete log begins."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -79,8 +79,8 @@ class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(line for line in self.lines if re.match(pattern, line.text) and not re.match(program, line.text))
 
 
+# Pattern of the first lines of a boot: on Arm CPUs and with early microcode there is a line before the version.
 FIRST = re.compile("Linux version |Booting Linux on |microcode: (microcode )?updated early ")
-"""Pattern of the first lines of a boot: on Arm CPUs and with early microcode there is a line before the version."""
 
 
 def parse(output: Output) -> KernelLog:
@@ -204,17 +204,17 @@ def build_variables(host: Any) -> Mapping[str, str]:
     return {"since": seconds(block.since) if block else ""}
 
 
+# Shell: $since in Unix time, empty for this boot; $n is now.
 SINCE = "case ${since:-} in -*) since=$((n + since));; @*) since=${since#@};; *) since=;; esac"
-"""Shell: $since in Unix time, empty for this boot; $n is now."""
+# Pattern of lines of NVIDIA's driver that are judged; other ones are reported where a symptom has their words.
 DRIVER = f"NVRM: Xid [(]|nvidia-nvswitch[0-9]+: SXid|{beginnings(['driver_log'])}"
-"""Pattern of lines of NVIDIA's driver that are judged; other ones are reported where a symptom has their words."""
 KERNEL = f"{beginnings(['pcie_errors', 'kernel'])}|{NIC}"
 PROGRAMS = f"{beginnings(['programs'])}|{beginnings(['programs'], of_program=True)}"
+# Pattern of what differs in lines of one kind: times, memory addresses, process ids. A device's bus and a severity
+# stay.
 NUMBERS = "0x[0-9a-f]+|[0-9][0-9][0-9]+"
-"""Pattern of what differs in lines of one kind: times, memory addresses, process ids. A device's bus and a severity
-stay."""
+# Maximum number of kinds of lines.
 KINDS = 200
-"""Maximum number of kinds of lines."""
 _SCRIPT = f"""n=$(date +%s); echo "now|$n"
 awk '$1 == "btime" {{ print "boot|" $2 }}' /proc/stat
 {SINCE}

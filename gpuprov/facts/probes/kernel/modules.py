@@ -8,8 +8,8 @@ import msgspec
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 
+# Pattern of a module's name.
 NAME = re.compile(r"[\w.+-]+", re.ASCII)
-"""Pattern of a module's name."""
 
 
 class Modprobe(msgspec.Struct, frozen=True):
@@ -88,8 +88,8 @@ def underscored(name: str) -> str:
     return name.replace("-", "_")
 
 
+# Programs that load no module.
 NOTHING = frozenset({"true", "false", ":"})
-"""Programs that load no module."""
 
 
 def loads_nothing(command: str) -> bool:
@@ -145,9 +145,9 @@ def parse_modprobe(output: Output) -> Modprobe:
     return Modprobe(frozenset(blacklist), options, install, before, places)
 
 
+# Shell: only an image beside the modules counts. In a container that has the machine's /lib/modules, it is the
+# machine's.
 BESIDE = "2"
-"""Shell: only an image beside the modules counts. In a container that has the machine's /lib/modules, it is the
-machine's."""
 
 
 NONE = "=none"
@@ -176,6 +176,7 @@ def parse_kernels(output: Output) -> tuple[KernelModules, ...]:
     return tuple(kernels)
 
 
+# Loaded modules by name, with their use counts.
 # A kernel built without modules, as small virtual machines have it, has neither file.
 LOADED = Probe(
     "loaded_modules",
@@ -183,7 +184,7 @@ LOADED = Probe(
     parse_loaded,
     "lsmod",
 )
-"""Loaded modules by name, with their use counts."""
+# Modules that are part of the running kernel itself: always present, never in lsmod.
 # kernel/drivers/infiniband/core/ib_core.ko     (modules.builtin: a path for each module)
 BUILT_IN = Probe(
     "built_in_modules",
@@ -191,7 +192,6 @@ BUILT_IN = Probe(
     parse_built_in,
     "cat /lib/modules/$(uname -r)/modules.builtin",
 )
-"""Modules that are part of the running kernel itself: always present, never in lsmod."""
 MODPROBE = Probe(
     "modprobe_config",
     """x=$(modprobe -c 2>/dev/null | grep -E '^(blacklist|options|install|softdep) ') || exit; echo "$x"
@@ -203,6 +203,7 @@ done | LC_ALL=C sort -s -u -t'|' -k1,1 | { IFS='
     parse_modprobe,
     "modprobe -c",
 )
+# Kernels that can boot, or for which modules are built (headers without an image: a container).
 KERNELS = Probe(
     "kernels",
     """fits() {
@@ -239,7 +240,6 @@ done""",
     "ls /lib/modules /boot; modinfo -k $(uname -r) -F version nvidia-current; modinfo -k $(uname -r) -F vermagic "
     "nvidia-current",
 )
-"""Kernels that can boot, or for which modules are built (headers without an image: a container)."""
 
 
 class BuiltModule(msgspec.Struct, frozen=True):
@@ -264,6 +264,7 @@ def parse_built(output: Output) -> tuple[BuiltModule, ...]:
     return tuple(BuiltModule(release, underscored(name), path, kernel) for release, name, path, kernel in rows)
 
 
+# The modules that `kernel.modules_built` names, for each installed kernel.
 BUILT = Probe(
     "modules_built",
     """for d in /lib/modules/*; do
@@ -278,4 +279,3 @@ done""",
     "modinfo -k RELEASE -F vermagic MODULE",
     asks=lambda host: {"built": " ".join(host.capabilities["kernel"].modules_built)},
 )
-"""The modules that `kernel.modules_built` names, for each installed kernel."""

@@ -53,8 +53,8 @@ def parse_signing(output: Output) -> ModuleSigning:
     )
 
 
+# Number of hexadecimal digits of a fingerprint in mokutil's short list.
 SHORT = 10
-"""Number of hexadecimal digits of a fingerprint in mokutil's short list."""
 
 
 class Enrolled(frozenset[str]):
@@ -123,6 +123,7 @@ true""",
     parse_enrolled,
     "mokutil --list-enrolled; mokutil --db",
 )
+# The files of the site's key on the host.
 SITE_KEY = Probe(
     "site_key",
     f"for f in {KEY_FILE} {CERTIFICATE_FILE} {SETTINGS_FILE}; do [ -e $f ] && echo $f; done; true",
@@ -130,4 +131,3 @@ SITE_KEY = Probe(
     f"ls {FOLDER} {SETTINGS_FILE}",
     own=True,
 )
-"""The files of the site's key on the host."""

@@ -6,11 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import msgspec
 
+# From this time on, three years after the boot, lines bear their order in place of a time: their log has no times.
 UNTIMED = 99_000_000.0
-"""From this time on, three years after the boot, lines bear their order in place of a time: their log has no times."""
+# Seconds that a line of such a log counts for: those within ten lines belong together as those within half a minute do.
 BETWEEN = 3.0
-"""Seconds that a line of such a log counts for: those within ten lines belong together as those within half a minute
-do."""
 
 
 class Stamped(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,25 +30,25 @@ class Stamped(msgspec.Struct, frozen=True, kw_only=True):
 _MONTHS = {name: number for number, name in enumerate("Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(), 1)}
 _NAMES = {number: name for name, number in _MONTHS.items()}
 _LEAP_YEAR = 2000
+# The facility and level that dmesg -r and -x print.
 _LEVEL = re.compile(r"(?:<\d{1,3}>|[a-z]+ *:[a-z]+ *: )")
-"""The facility and level that dmesg -r and -x print."""
 _BOOT = re.compile(r"\[ *(\d{1,10}\.\d{1,9})\](?:\[[^\]]{0,40}\])? ?")
 # The node, the facility and the level that `talosctl dmesg` prints:
 # https://github.com/siderolabs/talos/blob/main/cmd/talosctl/cmd/talos/dmesg.go.
 _TALOS = re.compile(r"([\w.:-]{1,64}): ([a-z]{1,16}): +[a-z]{1,16}: +(?=\[\d{4}-)")
 _DELTA = re.compile(r"\[ *\+(\d{1,9}\.\d{1,9})\] ?")
+# `[Nov29 01:34] ` of dmesg -H, and `[  +0.000012] ` of the lines after it: seconds since the line before.
 _MINUTE = re.compile(r"\[([A-Z][a-z]{2}) *(\d{1,2}) (\d{2}):(\d{2})\] ?")
-"""`[Nov29 01:34] ` of dmesg -H, and `[  +0.000012] ` of the lines after it: seconds since the line before."""
 _UNIX = re.compile(r"(\d{9,11}\.\d{1,9}) ")
+# `Nov 29 01:34:49 ` of syslog, and `[Sat Nov 29 01:34:49 2026] ` of dmesg -T.
 _DAY = re.compile(
     r"\[?(?:[A-Z][a-z]{2} )?([A-Z][a-z]{2}) +(\d{1,2}) (\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?(?: (\d{4}))?(?:\] ?| )"
 )
-"""`Nov 29 01:34:49 ` of syslog, and `[Sat Nov 29 01:34:49 2026] ` of dmesg -T."""
+# `août 25 19:38:03 ` of a journal in another language: the lines have their order, and no time that is known here.
 _OTHER_DAY = re.compile(
     r"(?:[^\W\d_]{2,10}\.?|\d{1,2}月) +\d{1,2} \d{2}:\d{2}:\d{2}(?:[.,]\d{1,9})? (?=[\w.@-]{1,255} "
     r"[\w.@/()-]{1,64}(?:\[\d|:))"
 )
-"""`août 25 19:38:03 ` of a journal in another language: the lines have their order, and no time that is known here."""
 _ISO = re.compile(
     r"\[?(?:[A-Z][a-z]{2} )?(\d{4})-(\d{2})-(\d{2})[T ](\d{2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?"
     r"( ?(?:Z|UTC|GMT|[+-]\d{2}:?\d{2}|[A-Z]{2,5}))?(?:\] ?| )"

@@ -8,10 +8,10 @@ from gpuprov.host_code.first_boot_systemd import DEFAULT, VARIABLES, VENDOR
 from gpuprov.host_code.first_boot_systemd import ONE_SHOT as ONCE
 
 NAMES = (ONCE, DEFAULT)
+# Shell function `efi NAME`: prints a variable. tail seeks in files, which efivarfs does not support.
 EFI = rf"""v={VARIABLES}
 efi() {{ [ ! -r "$v/$1-{VENDOR}" ] || cat "$v/$1-{VENDOR}" 2>/dev/null | tail -c +5 | tr -d '\000'; }}
 """
-"""Shell function `efi NAME`: prints a variable. tail seeks in files, which efivarfs does not support."""
 
 
 def find_next_start(listing: Iterable[str], variables: Mapping[str, str]) -> Start:

@@ -176,6 +176,7 @@ ERDMA = Probe(
     "modinfo erdma; grep -r . /sys/module/erdma/parameters; modprobe -c | grep erdma; systemctl status gpuprov-erdma",
     speaks=True,
 )
+# Installed packages among those that the driver's build needs, by name.
 BUILD = Probe(
     "erdma_build",
     build_packages_script(
@@ -186,7 +187,7 @@ BUILD = Probe(
     "dpkg -l debhelper autotools-dev dkms cmake 'libnl-*-dev'; rpm -q gcc-c++ dkms cmake",
     blank=PACKAGE_LISTS,
 )
-"""Installed packages among those that the driver's build needs, by name."""
+# Each initramfs, on hosts with gpuprov's eRDMA settings: whether it contains erdma, and gpuprov's options for it.
 IMAGES = Probe(
     "erdma_initramfs",
     "if [ -e /etc/gpuprov/erdma.conf ]; then\n"
@@ -197,4 +198,3 @@ IMAGES = Probe(
     INITRAMFS.parse,
     "lsinitramfs /boot/initrd.img-$(uname -r) | grep erdma; lsinitrd /boot/initramfs-$(uname -r).img | grep erdma",
 )
-"""Each initramfs, on hosts with gpuprov's eRDMA settings: whether it contains erdma, and gpuprov's options for it."""

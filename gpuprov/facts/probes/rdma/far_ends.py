@@ -6,18 +6,19 @@ import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
 
+# `lldpctl -f keyvalue`; the name of a VLAN's interface has a dot: https://lldpd.github.io/usage.html
 _VALUE = re.compile(
     r"lldp\.(.{1,60}?)\.(chassis\.name|chassis\.mac|port\.ifname|port\.local|port\.mac|port\.descr)=(.*)"
 )
-"""`lldpctl -f keyvalue`; the name of a VLAN's interface has a dot: https://lldpd.github.io/usage.html"""
 _NODE = re.compile(r"^(Node Description|NodeType|LocalPort):\.*(.*)$", re.MULTILINE)
 
 
 class FarEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """The other end of a cable. `port`: in the switch's own words, empty if unknown. `switch` is a host's name where
-    the cable ends in another adapter."""
+    """The other end of a cable."""
 
+    # A host's name where the cable ends in another adapter.
     switch: str
+    # In the switch's own words, empty if unknown.
     port: str = ""
 
     def __str__(self) -> str:
@@ -63,6 +64,8 @@ def parse_node(text: str) -> FarEnd | None:
     return FarEnd(switch=name, port=f"port {port}" if known.get("NodeType", "").strip() == "Switch" else "")
 
 
+# One query per port of InfiniBand, of the node at the other end of its cable alone: ibnetdiscover would walk through
+# the whole fabric (https://github.com/linux-rdma/rdma-core/blob/master/infiniband-diags/man/smpquery.8.in.rst).
 FAR_ENDS = Probe(
     "far_ends",
     r"""echo @
@@ -82,5 +85,3 @@ true""",
     speaks=True,
     blank="@",
 )
-"""One query per port of InfiniBand, of the node at the other end of its cable alone: ibnetdiscover would walk through
-the whole fabric (https://github.com/linux-rdma/rdma-core/blob/master/infiniband-diags/man/smpquery.8.in.rst)."""

@@ -39,6 +39,7 @@ PACKAGES = Probe(
     "dpkg -l 'gdrcopy*' gdrdrv-dkms libgdrapi; rpm -qa 'gdrcopy*'",
     blank=PACKAGE_LISTS,
 )
+# Offered versions of gdrcopy's packages.
 INDEX = Probe(
     "gdrcopy_index",
     by_family(
@@ -49,7 +50,6 @@ INDEX = Probe(
     parse_index,
     "apt-cache madison gdrdrv-dkms libgdrapi; dnf -C repoquery gdrcopy gdrcopy-kmod",
 )
-"""Offered versions of gdrcopy's packages."""
 # /proc/devices: `509 gdrdrv`. Its node (https://github.com/NVIDIA/gdrcopy/issues/278):
 #     crw-rw-rw- 1 root root 242, 0 Sep 26 01:26 /dev/gdrdrv
 GDRCOPY = Probe(

@@ -13,8 +13,8 @@ from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host.boot_unit import UnitState
 from gpuprov.host_code import kernel_lines
 
+# unknown: the module is compressed, and the host has no program to unpack it.
 Answer = Literal["yes", "no", "unknown"]
-"""unknown: the module is compressed, and the host has no program to unpack it."""
 
 
 class PeerModule(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,6 +216,7 @@ sed -n 's/^ExecStart=.*modprobe \([a-z_]*\)$/starts|\1/p' /etc/systemd/system/gp
 o=$(ofed_info -n 2>/dev/null); [ -z "$o" ] && [ -d /usr/src/ofa_kernel ] && o=yes
 [ -n "$o" ] && echo "ofed|$o"
 true""".replace("@FILTER@", kernel_lines.make_filter(kernel_lines.PEER_MEMORY))
+# The kernels' modules and the API that they were built against; loaded modules, and kernel messages.
 GPUDIRECT = Probe(
     "gpudirect",
     _SCRIPT,
@@ -223,4 +224,3 @@ GPUDIRECT = Probe(
     "modinfo nvidia-peermem; nm FILE | grep ib_register; lsmod | grep ib_core; journalctl -k | grep peermem",
     speaks=True,
 )
-"""The kernels' modules and the API that they were built against; loaded modules, and kernel messages."""

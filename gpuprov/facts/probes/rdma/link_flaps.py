@@ -9,8 +9,8 @@ from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.kernel.kernel_log import SINCE, build_variables
 
+# `journalctl -o short-unix`: `1763848800.123456 host kernel: ...`
 STAMP = re.compile(r"(\d{9,11}\.\d{1,9}) \S+ ([^\s:\[]+)(?:\[\d+\])?: (.*)\Z")
-"""`journalctl -o short-unix`: `1763848800.123456 host kernel: ...`"""
 # mlx5e_update_carrier in the kernel's drivers/net/ethernet/mellanox/mlx5/core/en_main.c, which is silent if the
 # interface is taken down; systemd-networkd and NetworkManager, which also report InfiniBand.
 # Lines of the mlx5 driver
@@ -28,11 +28,11 @@ SAYS = (
     r"<[a-z]+> .{0,30}manager: \((\S+)\): (new) ",
 )
 UP, DOWN = ("Link up", "Gained carrier"), ("Link down", "Lost carrier", "carrier: link disconnected")
+# NetworkManager logs it each time; for a link that was down for less than six seconds it logs nothing else.
 AGAIN = "carrier: link connected"
-"""NetworkManager logs it each time; for a link that was down for less than six seconds it logs nothing else."""
+# The driver initializes an adapter again, whose link then comes up again.
 # mlx5_core 0000:01:00.0: firmware version: 20.27.446
 LOADED = re.compile(rf"mlx5_core {ADDRESS}: firmware version: ")
-"""The driver initializes an adapter again, whose link then comes up again."""
 
 
 class Interface(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,8 +5,8 @@ import msgspec
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host import environment
 
+# Text of a comment that gpuprov writes into its own file.
 MARK = "rdma.nccl.settings"
-"""Text of a comment that gpuprov writes into its own file."""
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ def parse(output: Output) -> TopologyFile:
     )
 
 
+# The topology file. If two lines name one, NCCL uses the first: gpuprov.capabilities.rdma.nccl.conf.
 NCCL_TOPOLOGY = Probe(
     "nccl_topology",
     r"""f=$(sed -n 's/\r$//; s/^NCCL_TOPO_FILE=//p' /etc/nccl.conf 2>/dev/null | head -n 1)
@@ -41,4 +42,3 @@ true""",
     parse,
     "cat $(sed -n 's/^NCCL_TOPO_FILE=//p' /etc/nccl.conf); lspci -D | grep -iE 'nvidia|infiniband|ethernet'",
 )
-"""The topology file. If two lines name one, NCCL uses the first: gpuprov.capabilities.rdma.nccl.conf."""

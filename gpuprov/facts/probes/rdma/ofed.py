@@ -19,8 +19,8 @@ PEERS = ("nvidia_peermem", "nv_peer_mem")
 CORE = ("ib_core", "mlx5_core", "mlx5_ib")
 DEBS = ("doca-ofed", "mlnx-ofed-kernel-dkms", "mlnx-ofed-kernel-utils")
 RPMS = ("doca-ofed", "mlnx-ofa_kernel-dkms", "mlnx-ofa_kernel")
+# Other vendors' modules that use ib_core, and so must be rebuilt when it is replaced.
 OTHERS = ("erdma", "nvidia_fs", "ko2iblnd")
-"""Other vendors' modules that use ib_core, and so must be rebuilt when it is replaced."""
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +172,7 @@ PACKAGES = Probe(
     "dpkg -l 'doca-*' 'mlnx-*'; rpm -qa 'doca-*' 'mlnx-*'; dnf versionlock list",
     blank=PACKAGE_LISTS,
 )
+# Offered versions of OFED's packages, on a host that should have it.
 INDEX = Probe(
     "ofed_index",
     '[ "${stack:-}" = doca-ofed ] || exit 0\n'
@@ -180,7 +181,6 @@ INDEX = Probe(
     f"apt-cache madison {DEBS[0]}; dnf -C repoquery --showduplicates {RPMS[0]}",
     asks=lambda host: {"stack": host.capabilities["rdma"].own_stack},
 )
-"""Offered versions of OFED's packages, on a host that should have it."""
 # openibd's message for a module that is not OFED's, and FORCE_MODE: https://github.com/stackhpc/ansible-role-ofed
 OFED = Probe(
     "ofed",

@@ -72,6 +72,7 @@ def _is_of(name: str, pattern: str) -> bool:
     )
 
 
+# Shell: prints each such setting as `away|FILE|SECTION|PATTERNS`, an includepkgs as `only|...`.
 SCRIPT = r"""for f in /etc/dnf/dnf.conf /etc/yum.repos.d/*.repo; do
   [ -e "$f" ] && awk -v f="$f" '
     function out() { if (t != "") print k "|" f "|" s "|" t; t = "" }
@@ -82,4 +83,3 @@ SCRIPT = r"""for f in /etc/dnf/dnf.conf /etc/yum.repos.d/*.repo; do
     /^[[:space:]]+[^[:space:]]/ { if (go) t = t " " $0; next }
     { go = 0 } END { out() }' "$f"
 done; true"""
-"""Shell: prints each such setting as `away|FILE|SECTION|PATTERNS`, an includepkgs as `only|...`."""

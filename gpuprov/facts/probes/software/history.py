@@ -52,18 +52,19 @@ _DNF |= {"Erase": "removed", "Removed": "removed", "Obsoleted": "removed"}
 _DNF_OLD = {"Upgraded": "upgraded", "Downgraded": "downgraded"}
 _DNF_BEGINS = "--- logging initialized ---"
 _DNF_AUTOMATIC = "Started dnf-automatic."
+# Commands in dnf's log that change no package.
 _DNF_READS = frozenset(
     "makecache repolist repoinfo repoquery list info search provides whatprovides deplist check-update "
     "check-upgrade check help alias versionlock config-manager updateinfo needs-restarting changelog clean download "
     "mark reposync repoclosure".split()
 )
-"""Commands in dnf's log that change no package."""
+# Arguments with which these commands do change packages.
 _DNF_CHANGES = {
     "history": ("undo", "redo", "rollback", "replay"),
     "module": ("install", "remove", "update", "upgrade", "switch-to"),
     "group": ("install", "remove", "erase", "update", "upgrade"),
 }
-"""Arguments with which these commands do change packages."""
+# Options whose value may be the next word.
 _DNF_VALUED = frozenset(
     "-c --config -d --debuglevel -e --errorlevel -R --randomwait -x --exclude --excludepkgs --setopt --enablerepo "
     "--disablerepo"
@@ -71,13 +72,12 @@ _DNF_VALUED = frozenset(
     "--destdir --downloaddir --advisory --bz --cve --sec-severity --enableplugin --disableplugin "
     "--disableexcludes".split()
 )
-"""Options whose value may be the next word."""
 _LOCAL = "%Y-%m-%d %H:%M:%S"
+# Longest time after apt began in which dpkg works for it.
 _APT_RUN = timedelta(hours=6)
-"""Longest time after apt began in which dpkg works for it."""
 
+# UTC offsets of the host, each with the local time from which it applied.
 Zones = Sequence[tuple[datetime, timezone]]
-"""UTC offsets of the host, each with the local time from which it applied."""
 
 
 def parse_history(output: Output) -> History:
@@ -273,6 +273,7 @@ def _parse_stamp(text: str) -> datetime | None:
         return None
 
 
+# Recent changes by the package managers: the present log and the one before it, within limits.
 HISTORY = Probe(
     "package_history",
     r"""printf '@zone %s\n' "$(date +%z)"
@@ -298,4 +299,3 @@ true""",
     speaks=True,
     blank="@",
 )
-"""Recent changes by the package managers: the present log and the one before it, within limits."""

@@ -95,13 +95,13 @@ PACKAGES = Probe(
     f"dpkg -l {DEBS}; rpm -q {RPMS}",
     blank=PACKAGE_LISTS,
 )
+# Offered versions of Open MPI and UCX, from the lists that the host has fetched.
 INDEX = Probe(
     "hpc_index",
     by_family(f"apt-cache madison {DEBS} 2>/dev/null; true", dnf.search(*RPMS.split()), "true"),
     parse_index,
     f"apt-cache madison {DEBS}; dnf -C repoquery --showduplicates {RPMS}",
 )
-"""Offered versions of Open MPI and UCX, from the lists that the host has fetched."""
 # What the programs of the requested Open MPI and of its UCX print, and what NCCL's plugin is linked with.
 HPC = Probe(
     "hpc",

@@ -13,8 +13,8 @@ from gpuprov.facts.probes.software.prebuilt import SUFFIX
 from gpuprov.host_code.packages import zypper_locks
 from gpuprov.host_code.packages.lists import PRESENT, parse_madison, parse_places
 
+# Pattern of lines about the package manager rather than packages: `blank` of probes that list packages.
 PACKAGE_LISTS = r"native\||plugin\||conf\||dnf\||list\||redhat\||suse\|"
-"""Pattern of lines about the package manager rather than packages: `blank` of probes that list packages."""
 
 
 class Package(msgspec.Struct, frozen=True):
@@ -65,13 +65,13 @@ BOOTING = (
 DPKG_FORMAT = "${db:Status-Abbrev}|${Package}|${Version}|${source:Package}|${Architecture}\\n"
 RPM_FORMAT = "rpm|%{NAME}|%{EPOCHNUM}|%{VERSION}|%{RELEASE}|%{ARCH}|%{SOURCERPM}\\n"
 
+# Shell: prints the settings that dnf 4's plugin versionlock depends on, and its locks, as KIND|LINE.
 LOCKS = """c=/etc/dnf/plugins/versionlock.conf
 sed 's/^/dnf|/' /etc/dnf/dnf.conf 2>/dev/null
 sed 's/^/conf|/' $c 2>/dev/null
 for p in /usr/lib/python3*/*-packages/dnf-plugins/versionlock.py; do [ -e "$p" ] && echo "plugin|$p"; done
 l=$(sed -n 's/^[[:space:]]*locklist[[:space:]]*[=:][[:space:]]*//p' $c 2>/dev/null | tail -n 1)
 [ -n "$l" ] && { [ -r "$l" ] && echo "list|$l"; sed 's/^/lock|/' "$l" 2>/dev/null; }"""
-"""Shell: prints the settings that dnf 4's plugin versionlock depends on, and its locks, as KIND|LINE."""
 
 NO_LOCK_PLUGIN = "dnf's plugin versionlock is not installed"
 
@@ -244,8 +244,9 @@ OFFERED = (
     r"(lib)?(nvidia|cuda|nvcuvid|nvoptix|nvsdm|nvl|xnvctrl)|lib[a-z0-9]+-nvidia|xserver-xorg-video-nvidia|"
     r"firmware-nvidia|linux-(objects|signatures|modules)-nvidia|datacenter-gpu|dkms$"
 )
+# Package names to look up: Debian's as a regular expression for the beginning of a name, rpm's as dnf's patterns.
 OFFERED_RPM = ("*nvidia*", "cuda*", "libnv*", "nvlink5*", "nvlsm", "datacenter-gpu-manager*", "dkms")
-"""Package names to look up: Debian's as a regular expression for the beginning of a name, rpm's as dnf's patterns."""
+# Installed packages that concern the driver, by name.
 PACKAGES = Probe(
     "packages",
     build_packages_script(" ".join(f"'{pattern}'" for pattern in INSTALLED), INSTALLED_RPM, transitional.INSTALLED),
@@ -253,7 +254,6 @@ PACKAGES = Probe(
     "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*' 'cuda*'; dnf versionlock list; zypper locks",
     blank=PACKAGE_LISTS,
 )
-"""Installed packages that concern the driver, by name."""
 # The reason why a held package of this host can change nevertheless; empty if holding works.
 #
 # dnf and dnf-automatic honour a lock only while the plugin is installed and switched on; `Package.held` is false then.
@@ -271,13 +271,16 @@ LOCKING = Probe(
 _AUDIT_RPM = f"""rpm --verifydb >/dev/null || exit 1
 rpm -qa --qf '%{{NAME}}|%{{ARCH}}\\n' | grep -vE '^(gpg-pubkey|{INSTALL_ONLY})\\|' | sort | uniq -d |
   sed 's/\\(.*\\)|\\(.*\\)/\\1.\\2 is installed in two versions: a transaction was cut off/'"""
+# The package manager's error about its database, or remains of an interrupted transaction; empty if all is well.
 AUDIT = Probe(
     "package_audit",
     by_family("dpkg --audit", _AUDIT_RPM, _AUDIT_RPM),
     parse_audit,
     "dpkg --audit; rpm --verifydb; dnf check --duplicates; zypper verify",
 )
-"""The package manager's error about its database, or remains of an interrupted transaction; empty if all is well."""
+# Offered package versions by name, newest first; from the lists that the host has fetched, never the network.
+#
+# Of Ubuntu's thousands of packages of prebuilt modules those for the host's kernels are read, and the metapackages.
 INDEX = Probe(
     "package_index",
     by_family(
@@ -295,6 +298,3 @@ echo "$n" | """
     "apt-cache madison nvidia-kernel-dkms; dnf -C repoquery --showduplicates '*nvidia*'; zypper se -s '*nvidia*'",
     blank=r"(away|only)\|",
 )
-"""Offered package versions by name, newest first; from the lists that the host has fetched, never the network.
-
-Of Ubuntu's thousands of packages of prebuilt modules those for the host's kernels are read, and the metapackages."""

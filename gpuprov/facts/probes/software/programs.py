@@ -6,10 +6,10 @@ import msgspec
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host.family import by_family
 
+# Folders of programs and units. Libraries, of which a driver has 500 MB, would take seconds.
 PLACES = r"(usr/)?(s?bin|lib/systemd/system)/"
-"""Folders of programs and units. Libraries, of which a driver has 500 MB, would take seconds."""
+# Programs of Debian's driver, to which links in /usr/bin lead by way of /etc/alternatives.
 ALTERNATIVES = "usr/lib/nvidia/[^/]+/[a-z0-9-]+$"
-"""Programs of Debian's driver, to which links in /usr/bin lead by way of /etc/alternatives."""
 NAMES = r"^(.*nvidia.*|datacenter-gpu-manager.*|nvlink.*|nvlsm|rdma-core|ofed-scripts|mlnx-tools)(:[a-z0-9]+)?$"
 
 

@@ -13,6 +13,7 @@ def parse(output: Output) -> sources.Host:
     return sources.parse(openpgp.replace_rpm_keys(output.text))
 
 
+# Result of `sources.parse`: files, sources, and the keys trusted for all.
 REPOSITORIES: Probe[sources.Host] = Probe(
     "repositories",
     by_family(**source_files.SCRIPTS) + source_files.END,
@@ -22,4 +23,3 @@ REPOSITORIES: Probe[sources.Host] = Probe(
     speaks=True,
     blank="@arch |@machine |@release |@end",
 )
-"""Result of `sources.parse`: files, sources, and the keys trusted for all."""

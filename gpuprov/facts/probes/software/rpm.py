@@ -57,8 +57,8 @@ def compare_evr(this: Nevra, other: Nevra) -> int:
     return next((order for pair in pairs if (order := compare(*pair))), 0)
 
 
+# Sort key of packages of one name: oldest first.
 by_age = cmp_to_key(compare_evr)
-"""Sort key of packages of one name: oldest first."""
 
 # The forms that the plugin tries, in its order, as libdnf reads them:
 # https://github.com/rpm-software-management/libdnf/blob/dnf-4-master/libdnf/nevra.cpp

@@ -6,16 +6,16 @@ description (https://packages.ubuntu.com/questing/nvidia-imex-590), so their dep
 import re
 from collections.abc import Iterable
 
+# Beginnings of the names of packages that a complete driver set needs, as a regular expression (ERE).
 NAMES = "(nvidia-(dkms|kernel-source|kernel-common|fabricmanager|imex)|libnvidia-nscq)-[0-9]"
-"""Beginnings of the names of packages that a complete driver set needs, as a regular expression (ERE)."""
+# Shell: reads names that apt knows, and prints the dependencies of each version of those in NAMES.
 OFFERED = f"""grep -E '^{NAMES}' | xargs -r apt-cache show 2>/dev/null | awk '/^Package: /{{p=$2}} /^Version: /{{v=$2}}
     /^Depends: /{{d=substr($0,10)}} /^$/{{if(d!="") print "depends|" p "|" v "|" d; d=""}}'"""
-"""Shell: reads names that apt knows, and prints the dependencies of each version of those in NAMES."""
+# Shell: prints the same for installed packages of the modules.
 INSTALLED = r"""dpkg-query -W -f 'depends|${Package}|${Version}|${Depends}\n' \
   'nvidia-dkms-[0-9]*' 'nvidia-kernel-*-[0-9]*' 2>/dev/null"""
-"""Shell: prints the same for installed packages of the modules."""
+# Placeholder for the version of an installed transitional package, which is no driver's.
 VERSION = "transitional"
-"""Placeholder for the version of an installed transitional package, which is no driver's."""
 
 
 def _get_stem(name: str) -> str:  # without branch and flavour: nvidia-dkms-535-server-open -> nvidia-dkms-server

@@ -12,11 +12,11 @@ for f in /etc/zypp/zypp.conf.d/*.conf /usr/etc/zypp/zypp.conf.d/*.conf; do [ -e 
 LC_ALL=C sort -s -u -t'|' -k1,1 | while IFS='|' read -r n f; do sed -n "$w" "$f"; done 2>/dev/null; true"""
 
 
+# Shell: prints libzypp's file of locks, each line after `lock|`, and a word that identifies the family.
 LOCKS = f"""echo 'suse|'; l=$({_build_setting("locksfile[.]path", "path")})
 l=${{l##*|}}; sed 's/^/lock|/' "${{l:-/etc/zypp/locks}}" 2>/dev/null"""
-"""Shell: prints libzypp's file of locks, each line after `lock|`, and a word that identifies the family."""
+# Shell: prints whether libzypp honours its locks, the last word as `apply|WORD`.
 LOCKING = f"echo 'suse|'\n{_build_setting('locksfile[.]apply', 'apply')}"
-"""Shell: prints whether libzypp honours its locks, the last word as `apply|WORD`."""
 
 _SEARCH = r"""set --
 for d in "${GPUPROV_AHEAD:-${GPUPROV_BUNDLE:-/var/cache/zypp}}"/solv/*/solv; do

@@ -19,21 +19,21 @@ from gpuprov.fleet.drain.kubernetes.pods import evict_pods, list_operands, list_
 from gpuprov.fleet.drain.program import LIMIT, Unanswered
 from gpuprov.host_code.json_members import Json
 
+# The annotation that marks a node as ours.
 NOTE = "gpuprov/drain"
-"""The annotation that marks a node as ours."""
 # Labels by which the GPU operator's DaemonSets choose nodes, and the value by which NVIDIA's k8s-driver-manager takes
 # them off: https://github.com/NVIDIA/k8s-driver-manager
 OPERANDS, DRIVER, PAUSED = "nvidia.com/gpu.deploy.", "nvidia.com/gpu.deploy.driver", "paused-for-driver-upgrade"
+# The DRA driver's kubelet plugin: claims of other pods are given back through it, so that it goes after them.
 LAST = "nvidia.com/gpu.deploy.dra-driver"
-"""The DRA driver's kubelet plugin: claims of other pods are given back through it, so that it goes after them."""
 # Of the GPU operator's upgrade controller:
 # https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-driver-upgrades.html
 UPGRADE, UPGRADED = "nvidia.com/gpu-driver-upgrade-state", "upgrade-done"
 CORDONED = "somebody else has cordoned it"
 NOT_OURS = "no apply of this run has drained it"
 AWAY = {key: value for labels in HANDS_OFF.values() for key, value in labels.items()}
+# Number of attempts of a change if somebody else changes the node in between; kubelet does, too.
 TRIES = 4
-"""Number of attempts of a change if somebody else changes the node in between; kubelet does, too."""
 RIGHTS = "needed: nodes get, patch; pods list; pods/eviction create; poddisruptionbudgets list"
 ELSEWHERE = "set host_kubernetes_node for the host, if the cluster calls it otherwise; kubectl get nodes lists them"
 

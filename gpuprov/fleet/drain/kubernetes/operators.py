@@ -15,22 +15,22 @@ from collections.abc import Collection
 from gpuprov.fleet.drain.kubernetes.cluster import Cluster, Node
 
 NODEWRIGHT = "skyhook.nvidia.com"
+# API groups that show that they are installed.
 NVSENTINEL = ("nvsentinel.dgxc.nvidia.com", "janitor.dgxc.nvidia.com")
-"""API groups that show that they are installed."""
+# Label and annotation of a node that NVSentinel has quarantined; both go when it gives the node back.
 STATE, EVENT = "dgxc.nvidia.com/nvsentinel-state", "quarantineHealthEvent"
-"""Label and annotation of a node that NVSentinel has quarantined; both go when it gives the node back."""
+# States of NodeWright's packages on a node, in which it goes on by itself.
 WORKING = ("in_progress", "erroring")
-"""States of NodeWright's packages on a node, in which it goes on by itself."""
+# Labels that keep them off a node. Older releases of NVSentinel know only the second one.
 HANDS_OFF = {
     NVSENTINEL: {"nvsentinel.dgxc.nvidia.com/managed": "false", "k8saas.nvidia.com/ManagedByNVSentinel": "false"},
     (NODEWRIGHT,): {f"{NODEWRIGHT}/ignore": "true"},
 }
-"""Labels that keep them off a node. Older releases of NVSentinel know only the second one."""
+# Objects that order an action on a node.
 ORDERS = {
     "nvsentinel.dgxc.nvidia.com": ("maintenancerequests",),
     "janitor.dgxc.nvidia.com": ("rebootnodes", "terminatenodes", "gpuresets"),
 }
-"""Objects that order an action on a node."""
 
 
 def describe_work(node: Node) -> str:

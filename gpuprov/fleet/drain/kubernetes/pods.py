@@ -7,10 +7,10 @@ from gpuprov.core.safe_parse import Tree
 from gpuprov.fleet.drain.base import Holds
 from gpuprov.fleet.drain.kubernetes.cluster import Cluster, Pod, Refused
 
+# Number of pods that a step names.
 NAMED = 20
-"""Number of pods that a step names."""
+# The pod in question no longer exists.
 GONE = ("NotFound", "Conflict")
-"""The pod in question no longer exists."""
 
 
 def evict_pods(

@@ -14,13 +14,13 @@ from gpuprov.fleet.drain.program import LIMIT, Unanswered
 from gpuprov.fleet.drain.slurm.client import Client
 from gpuprov.fleet.drain.slurm.node import BUSY, HELD, REBOOTING, Node
 
+# One node: no list, no range, nothing that scontrol takes for several.
 NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
-"""One node: no list, no range, nothing that scontrol takes for several."""
 TIMED_OUT, REBOOTED = "reboot timed out", "reboot complete"
+# Texts that slurmctld appends to a reason, after " : ". All but the last were seen in 22.05 and 24.11.
 APPENDED = frozenset({"reboot issued", REBOOTED, TIMED_OUT, "Not responding", "Node unexpectedly rebooted"})
-"""Texts that slurmctld appends to a reason, after " : ". All but the last were seen in 22.05 and 24.11."""
+# scontrol's messages for missing permission. Seen in 22.05 and 24.11; documented.
 DENIED = ("Invalid user id", "ermission denied")
-"""scontrol's messages for missing permission. Seen in 22.05 and 24.11; documented."""
 LESS = (
     "it stays drained: its slurmd has registered with less than slurm.conf says, as one does that was there "
     "before the GPUs"
@@ -29,8 +29,8 @@ LESS = (
 # validate_node_specs() in https://github.com/SchedMD/slurm/blob/master/src/slurmctld/node_mgr.c,
 # https://slurm.schedmd.com/sinfo.html#SECTION_NODE-STATE-CODES
 RESTART = "on the host: slurmd -C and slurmd -G say what it finds; systemctl restart slurmd has it register again"
+# Number of jobs that a step names.
 NAMED = 20
-"""Number of jobs that a step names."""
 ELSEWHERE = "set host_slurm_node for the host, if Slurm calls it otherwise; sinfo -N names the nodes"
 
 

@@ -7,8 +7,8 @@ from gpuprov.facts.collect.children import Ended
 from gpuprov.fleet.drain.program import ENGLISH, Unanswered, ask, format_complaint
 from gpuprov.fleet.drain.slurm.node import Node, of_json, of_text
 
+# Complaints of a scontrol without --json (before 23.02), or without the plugin that writes it.
 NO_JSON = (b"unrecognized option", b"serializer", b"plugin")
-"""Complaints of a scontrol without --json (before 23.02), or without the plugin that writes it."""
 NO_NODE = (b"not found", b"Invalid node name")
 # Prefixes of variables by which somebody has squeue leave jobs out (SQUEUE_STATES, SQUEUE_USERS, SQUEUE_PARTITION
 # ...), or format the times behind a reason differently:

@@ -7,8 +7,8 @@ import msgspec
 from gpuprov.core import safe_parse
 from gpuprov.host_code.json_members import Json
 
+# States in which nothing new starts.
 HELD = frozenset({"DRAIN", "DOWN", "FAIL", "ERROR"})
-"""States in which nothing new starts."""
 REBOOTING = frozenset({"REBOOT", "REBOOT_REQUESTED", "REBOOT_ISSUED", "BOOTING"})
 BUSY = frozenset({"ALLOCATED", "MIXED", "COMPLETING"})
 ALIASES = {"DRAINED": "DRAIN", "DRAINING": "DRAIN", "FAILING": "FAIL"}
@@ -21,10 +21,10 @@ MARKS = {"*": "NOT_RESPONDING", "@": "REBOOT", "^": "REBOOT"}
 STATE = re.compile(r"([A-Z_]+)([*~#!%$@^+-]*)\Z")
 SIGNED = re.compile(r"(?P<reason>.*) \[(?P<user>[^\[\]\s]+)@[0-9T:-]+\]\Z", re.DOTALL)
 NAMED = re.compile(r"NodeName=(\S+)")
+# Matches the first one only: what people may write is in the lines below it.
 WHERE = re.compile(r"(?:\A|\s)State=(\S+)")
-"""Matches the first one only: what people may write is in the lines below it."""
+# Prefix of each further line of a reason that has several.
 CONTINUED = " " * 10
-"""Prefix of each further line of a reason that has several."""
 
 
 class Node(msgspec.Struct, frozen=True):

@@ -36,8 +36,8 @@ NO_GID = ":".join(["0000"] * 8) + "\n"
 FLAPS = {"link_downed": "14", "link_error_recovery": "3", "symbol_error": "120"}
 LISTS = ("etc/modules", "etc/modules-load.d/*.conf", "usr/lib/modules-load.d/*.conf",
          "etc/rdma/modules/infiniband.conf", "etc/rdma/modules/roce.conf", "etc/rdma/modules/rdma.conf")  # fmt: skip
+# Modules that udev loads for an HCA; other RDMA modules load only if a modules-load list names them.
 BROUGHT = {"mlx5_core", "mlx5_ib", "ib_core", "ib_uverbs"}
-"""Modules that udev loads for an HCA; other RDMA modules load only if a modules-load list names them."""
 # rdma-core names them for mlx5: https://github.com/linux-rdma/rdma-core kernel-boot
 NAMED = {"ib_umad", "ib_ipoib", "rdma_ucm", "rdma_cm", "iw_cm", "ib_cm"}
 Function = dict[str, Any]

@@ -28,8 +28,8 @@ LOADED = RUN / "loaded.json"
 RESTRICT = "RestrictProfilingToAdminUsers"  # /proc/driver/nvidia/params shows it as RmProfilingAdminOnly
 BOOTED = RUN / "booted"  # the stand-in NVML knows by its time that all is as after a boot
 CAPS, CHANNELS = Path("/dev/nvidia-caps"), Path("/dev/nvidia-caps-imex-channels")
+# MIG capabilities and the modes of their files; their minor numbers are 1 and 2, 0 is fabric-mgmt's.
 MIG = {"config": 0o400, "monitor": 0o444}
-"""MIG capabilities and the modes of their files; their minor numbers are 1 and 2, 0 is fabric-mgmt's."""
 MOST_GPUS, MOST_INSTANCES, MOST_COMPUTE = 32, 15, 8  # as the driver's table of minor numbers has them
 NULL = os.makedev(1, 3)
 Table = list[list[str]]

@@ -23,8 +23,8 @@ BRIDGES: dict[Port, tuple[str, int, int]] = {
 }
 # SrcValid+ ReqRedir+ CmpltRedir+ UpstreamFwd+: enabled by Linux on each boot with an IOMMU (pci_std_enable_acs).
 ACS_ENABLED = 0x1D
+# Firmware default: read requests of 512 bytes, payloads of 256, relaxed ordering, no snoop, extended tags.
 DEVICE_CONTROL = 0x2930
-"""Firmware default: read requests of 512 bytes, payloads of 256, relaxed ordering, no snoop, extended tags."""
 
 
 def files(function: PciDevice) -> dict[str, bytes]:
