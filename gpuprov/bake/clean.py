@@ -55,7 +55,7 @@ def before(root: Path, *, own_root: bool = False, everything: bool = False) -> K
 
 def clean(root: Path, kept: Kept) -> tuple[str, ...]:
     """Remove what this run or an earlier one left of a host; return the paths."""
-    matches = _matches(root, kept)
+    matches = _list_matches(root, kept)
     removed = [path for path in matches if path != MACHINE]
     empty = ":" if kept.identity else f": > {MACHINE}"
     script = f"""while IFS= read -r p; do rm -rf -- "$p"; done
@@ -68,7 +68,7 @@ rmdir /run/gpuprov 2>/dev/null || true
 
 def left(root: Path, kept: Kept) -> tuple[str, ...]:
     """Return what of a host is still in the image, each with the fix; not what was kept."""
-    return tuple(f"{path}: {OWN.get(path, 'of one machine')}: remove it" for path in _matches(root, kept))
+    return tuple(f"{path}: {OWN.get(path, 'of one machine')}: remove it" for path in _list_matches(root, kept))
 
 
 def describe(kept: Kept) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def describe(kept: Kept) -> tuple[str, ...]:
     return tuple(sorted(path for path in paths if not path.endswith(".pub")))
 
 
-def _matches(root: Path, kept: Kept) -> list[str]:
+def _list_matches(root: Path, kept: Kept) -> list[str]:
     """Return the paths that do not stay."""
     paths = [path for path in _find(root) if path not in kept.paths]
     return [path for path in paths if path in OWN or path.startswith(OWN_LOGS)] if kept.identity else paths

@@ -18,11 +18,11 @@ def ensure(resources: Iterable[Resource], contents: Contents) -> list[str]:
     own_units = [item for item in given if isinstance(item, Unit)]
     try:
         made = [_describe(item) for item in wanted_units.ensure([item.desired for item in own_units if _is_off(item)])]
-        made += _files(given, changes)
+        made += _list_files(given, changes)
         if changes:
             systemd.systemctl("daemon-reload")
         made += [_describe(item) for item in wanted_units.ensure([item.desired for item in own_units if item.enabled])]
-        made += _started(own_units)
+        made += _start_units(own_units)
     except onhost.Refused as error:
         message, _, fix = str(error).partition(". Fix: ")
         raise GpuprovError(message, fix) from error
@@ -41,7 +41,7 @@ def _describe(item: wanted_units.Difference) -> str:
     return f"{item.name}: {item.before} -> {item.after}"
 
 
-def _files(given: list[Resource], changes: list[Difference]) -> list[str]:
+def _list_files(given: list[Resource], changes: list[Difference]) -> list[str]:
     differing = {item.path for item in changes}
     desired = [
         _convert_resource(item)
@@ -49,14 +49,16 @@ def _files(given: list[Resource], changes: list[Difference]) -> list[str]:
         if not isinstance(item, Unit) and getattr(item, "path", "") in differing
     ]
     desired += [
-        onhost.Wanted(item.path, None) for item in changes if item.after == "removed" and item.path not in _paths(given)
+        onhost.Wanted(item.path, None)
+        for item in changes
+        if item.after == "removed" and item.path not in _list_paths(given)
     ]
     changed = [item.path for item in onhost.bring_about(desired)]
     texts = {item.path: item.text for item in given if isinstance(item, File)}
     return changed + unit_files.set_aside(texts, check=False)
 
 
-def _paths(given: list[Resource]) -> set[str]:
+def _list_paths(given: list[Resource]) -> set[str]:
     return {item.path for item in given if not isinstance(item, Unit)}
 
 
@@ -69,7 +71,7 @@ def _convert_resource(item: Resource) -> onhost.Wanted:
     return onhost.Wanted(item.path, None)
 
 
-def _started(own_units: list[Unit]) -> Iterator[str]:
+def _start_units(own_units: list[Unit]) -> Iterator[str]:
     """Start what should run and does not, or runs with what is outdated."""
     desired_units = [item.desired for item in own_units if item.active and not item.reboot]
     for item in wanted_units.list_differences(desired_units, wanted_units.look([unit.name for unit in desired_units])):

@@ -87,7 +87,7 @@ def finish(folder: Path) -> Report:
     common = outcome.Told(run=run, job=job.digest, fleet=job.fleet, act="apply", started=started)
     report = Report(
         machine=here,
-        exit_code=_code(host_outcome),
+        exit_code=_choose_code(host_outcome),
         changed=tuple(changed),
         result=outcome.of_apply(common, host_outcome),
     )
@@ -148,7 +148,7 @@ def _held(leader: Owner, host_outcome: HostOutcome) -> Iterator[Owner | None]:
 def _finish(pair: Pair, leader: Owner, host_outcome: HostOutcome, changed: list[str]) -> None:
     """Judge the hardware, bring about what differs, and write the receipt, whatever verify finds then."""
     facts = _read(pair)
-    if obstacle := next(filter(_stops, evaluate(pair[1], facts, stops=True)), None):
+    if obstacle := next(filter(_must_stop, evaluate(pair[1], facts, stops=True)), None):
         host_outcome.state, host_outcome.task, host_outcome.message, host_outcome.hint = (
             "blocked",
             obstacle.check,
@@ -178,7 +178,7 @@ def _finish(pair: Pair, leader: Owner, host_outcome: HostOutcome, changed: list[
         )
 
 
-def _stops(result: Result) -> bool:
+def _must_stop(result: Result) -> bool:
     """Return whether a check of the hardware, which baking has left to this boot, keeps the machine from being
     changed."""
     return result.refuses and (result.check == JUDGED or images.waits(result.check, result.moment, stops=True))
@@ -211,7 +211,7 @@ def _read(pair: Pair) -> Facts:
     return answer
 
 
-def _code(host_outcome: HostOutcome) -> Code:
+def _choose_code(host_outcome: HostOutcome) -> Code:
     undone = NOT_DONE.get(host_outcome.state)
     return choose_code([undone]) if undone else exit_code(host_outcome.verified)
 

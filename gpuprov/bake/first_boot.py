@@ -52,14 +52,14 @@ def prepare(fleet: Fleet, options: Options) -> Prepared:
         message = f"{raw.name}: its spec names {absent[0]}, which the first boot reads, and which is not in the image"
         raise GpuprovError(message, "copy it into the image, to the same place")
     python = find_python(options.root)
-    wheels = {name: safe_parse.read_contents(str(path), WHEEL) for name, path in _wheels(options.wheels).items()}
+    wheels = {name: safe_parse.read_contents(str(path), WHEEL) for name, path in _find_wheels(options.wheels).items()}
     chosen, missing = choose([{"name": name, "sha256": "", "size": len(data)} for name, data in wheels.items()], python)
     if missing:
         version = ".".join(map(str, python.version))
         raise GpuprovError(
             f"--wheels {options.wheels} has no wheel of {', '.join(missing)} for the image's Python {version}", HINT
         )
-    written = dict(_unpacked({wheel["name"]: wheels[wheel["name"]] for wheel in chosen}))
+    written = dict(_unpack_wheels({wheel["name"]: wheels[wheel["name"]] for wheel in chosen}))
     job = make_local_job(cut.cut(frozen.freeze(fleet), size=1)[0], spec)
     written[files.JOB] = (stored.text(job).encode(), 0o600)
     unit = (Path(__file__).parent / "units" / files.UNIT).read_text(encoding="utf-8")
@@ -115,7 +115,7 @@ def install(root: Path, prepared: Prepared) -> None:
     place.run(root, f"umask 022; {script}; {starts}; systemctl enable {files.UNIT} 2>&1", packed.getvalue())
 
 
-def _wheels(folder: Path) -> dict[str, Path]:
+def _find_wheels(folder: Path) -> dict[str, Path]:
     """Return the wheels of the needed packages, by name of the file. Raises GpuprovError if one is missing or of
     another version."""
     try:
@@ -132,7 +132,7 @@ def _wheels(folder: Path) -> dict[str, Path]:
     return needed
 
 
-def _unpacked(wheels: dict[str, bytes]) -> Iterator[tuple[str, tuple[bytes, int]]]:
+def _unpack_wheels(wheels: dict[str, bytes]) -> Iterator[tuple[str, tuple[bytes, int]]]:
     """Yield the files of these wheels, by their path in the image."""
     with tempfile.TemporaryDirectory(prefix="gpuprov-bake-") as folder:
         room, count = UNPACKED, FILES

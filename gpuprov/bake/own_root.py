@@ -26,7 +26,7 @@ THIS = RawHost(name="this machine", connection={"ansible_connection": "local"})
 def refuse_at_work() -> None:
     """Raise GpuprovError, with all reasons and their fixes, if this machine has a task, and is no image in the
     making."""
-    if reasons := list(_reasons()):
+    if reasons := list(_list_reasons()):
         signs, fixes = zip(*reasons, strict=True)
         message = f"--root / bakes an image of a machine that has no task yet, and here {'; '.join(signs)}"
         raise GpuprovError(
@@ -34,7 +34,7 @@ def refuse_at_work() -> None:
         )
 
 
-def _reasons() -> Iterator[tuple[str, str]]:
+def _list_reasons() -> Iterator[tuple[str, str]]:
     """Yield each sign of a machine at work, and what to do if it is none."""
     facts = gather([(THIS, (house.RECEIPT, house.LOCK, house.MARKER, nvidia.CLIENTS))])[THIS.name]
     if isinstance(facts, UnreachableError):

@@ -75,17 +75,17 @@ def mount(root: Path, hardware: Mapping[str, bytes | str], disks: Mapping[str, i
             (own / "bin" / shim.name).write_bytes(shim.read_bytes())
             (own / "bin" / shim.name).chmod(0o755)
     (root / "run" / "lock").mkdir(mode=0o1777)
-    _proc(root, own)
-    _sys(root / "sys", hardware)
-    _dev(root / "dev", disks)
-    _resolver(root)
+    _hide_proc(root, own)
+    _hide_sys(root / "sys", hardware)
+    _make_dev(root / "dev", disks)
+    _mount_resolver(root)
 
 
-def _proc(root: Path, own: Path) -> None:
+def _hide_proc(root: Path, own: Path) -> None:
     """Hide what /proc tells of the building machine's kernel, and protect its settings."""
     proc = root / "proc"
     texts = {"modules": "", "cmdline": "ro\n"}
-    if _init(root) == "systemd":
+    if _find_init(root) == "systemd":
         texts["1/comm"] = "systemd\n"
     for name, text in texts.items():
         if not (proc / name).exists():
@@ -98,7 +98,7 @@ def _proc(root: Path, own: Path) -> None:
     run_mount("-o", "remount,bind,ro", proc / "sys")
 
 
-def _init(root: Path) -> str:
+def _find_init(root: Path) -> str:
     """Return the name of the program that the image starts first."""
     for name in ("sbin/init", "usr/sbin/init"):
         path = root / name
@@ -109,7 +109,7 @@ def _init(root: Path) -> str:
     return ""
 
 
-def _sys(place: Path, hardware: Mapping[str, bytes | str]) -> None:
+def _hide_sys(place: Path, hardware: Mapping[str, bytes | str]) -> None:
     run_mount("-t", "tmpfs", "-o", "mode=0755,nosuid,nodev,noexec", "tmpfs", place)
     for name in ("bus/pci/devices", "bus/pci/drivers", "class/net", "class/infiniband", "module", "kernel", "firmware"):
         (place / name).mkdir(parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ def _sys(place: Path, hardware: Mapping[str, bytes | str]) -> None:
     run_mount("-o", "remount,ro", place)
 
 
-def _dev(place: Path, disks: Mapping[str, int | str]) -> None:
+def _make_dev(place: Path, disks: Mapping[str, int | str]) -> None:
     run_mount("-t", "tmpfs", "-o", "mode=0755,nosuid", "tmpfs", place)
     umask = os.umask(0)
     try:
@@ -144,7 +144,7 @@ def _dev(place: Path, disks: Mapping[str, int | str]) -> None:
         (place / name).symlink_to(to)
 
 
-def _resolver(root: Path) -> None:
+def _mount_resolver(root: Path) -> None:
     """Have names resolved in the image as on this machine, where its /etc/resolv.conf is a file, or a link into
     /run."""
     path, own = root / RESOLVER.lstrip("/"), Path(RESOLVER)

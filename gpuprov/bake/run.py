@@ -45,7 +45,7 @@ def bake(fleet: Fleet, options: Options, show: Show | None = None) -> Baked:
     prepared = first_boot.prepare(fleet, options)
     with ended_politely():
         try:
-            _bake(local_pair(pair, options.root), prepared, options, made, show)
+            _run_bake(local_pair(pair, options.root), prepared, options, made, show)
         except KeyboardInterrupt:
             made.state = "interrupted"
     made.seconds = time.monotonic() - started
@@ -64,7 +64,7 @@ def local_pair(pair: Pair, root: Path) -> Pair:
     return msgspec.structs.replace(raw, connection={**kept, **reached}), spec
 
 
-def _bake(pair: Pair, prepared: first_boot.Prepared, options: Options, made: Baked, show: Show) -> None:
+def _run_bake(pair: Pair, prepared: first_boot.Prepared, options: Options, made: Baked, show: Show) -> None:
     name = pair[0].name
     reading = _read(pair, "reading the image", show)
     if obstacle := next(filter(stops, reading.results), None):

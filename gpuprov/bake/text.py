@@ -17,10 +17,10 @@ def as_json(made: Baked) -> str:
 
 def as_text(made: Baked, *, verbose: bool = False) -> str:
     """Return the outcome as text: what the image proves, what waits for the first boot, what is left of a host."""
-    return "\n".join(_lines(made, verbose))
+    return "\n".join(_list_lines(made, verbose))
 
 
-def _lines(made: Baked, verbose: bool) -> Iterator[str]:
+def _list_lines(made: Baked, verbose: bool) -> Iterator[str]:
     if made.state != "baked":
         yield (
             f"{made.host}: {made.state}"

@@ -13,7 +13,7 @@ from gpuprov.cli.sections import Command
 C = TypeVar("C", bound=Callable[..., Any])
 
 
-def _by(about: str, *, required: bool) -> Callable[[C], C]:
+def _add_by(about: str, *, required: bool) -> Callable[[C], C]:
     return click.option("--by", required=required, type=click.Choice(["slurm", "kubernetes", "command"]), help=about)
 
 
@@ -33,10 +33,10 @@ _of_by = combine(
     ),
 )
 # Add --by and the options that belong to it.
-scheduler = combine(_by("What schedules the hosts.", required=True), _of_by)
+scheduler = combine(_add_by("What schedules the hosts.", required=True), _of_by)
 # The same for a command that goes by the specs.
 other_scheduler = combine(
-    _by("What schedules the hosts, where their specs have neither slurm nor kubernetes.", required=False), _of_by
+    _add_by("What schedules the hosts, where their specs have neither slurm nor kubernetes.", required=False), _of_by
 )
 
 
@@ -71,7 +71,7 @@ def drain(host: str, inventory: options.InventoryOptions, run: str | None, **giv
     from gpuprov.plan.extra import new_run
 
     run = checked_run(run or new_run())
-    hosts = options.raw_hosts(inventory._replace(limit=_both(host, inventory.limit)))
+    hosts = options.raw_hosts(inventory._replace(limit=_join_patterns(host, inventory.limit)))
     chosen = adapter(
         given["by"],
         {raw.name: raw.connection for raw in hosts},
@@ -82,9 +82,9 @@ def drain(host: str, inventory: options.InventoryOptions, run: str | None, **giv
     noted = Noted(chosen, {raw.name: raw for raw in hosts})
     names = [raw.name for raw in hosts]
     with terminal.Progress(names, "draining") as progress:
-        tell = _teller(progress)
+        tell = _make_printer(progress)
         steps = many.take_out(noted, names, run, wait=given["wait"], poll=given["poll"], tell=tell)
-    _say_untold(noted.untold)
+    _warn_unrecorded(noted.untold)
     terminal.result(many.as_json(steps, run) if given["as_json"] else many.as_text(steps, "drained"))
     if any(step.state != "refused" for step in steps) and not given["as_json"]:
         undo = format_undrain(given["by"], run, command=given["command"], context=given["context"])
@@ -116,7 +116,7 @@ def undrain(host: str, inventory: options.InventoryOptions, run: str, **given: A
     from gpuprov.fleet.drain.noted import Noted
 
     run = checked_run(run)
-    inventory = inventory._replace(limit=_both(host, inventory.limit))
+    inventory = inventory._replace(limit=_join_patterns(host, inventory.limit))
     if given["unverified"]:
         options.reaches_nobody("--unverified", inventory)
         judged = {raw.name: (raw, True) for raw in options.raw_hosts(inventory)}
@@ -130,19 +130,19 @@ def undrain(host: str, inventory: options.InventoryOptions, run: str, **given: A
     noted = Noted(chosen, {name: raw for name, (raw, _) in judged.items()})
     names = {name: is_green for name, (_, is_green) in judged.items()}
     with terminal.Progress(list(names), "giving back") as progress:
-        steps = many.give_back(noted, names, run, poll=given["poll"], tell=_teller(progress))
-    _say_untold(noted.untold)
+        steps = many.give_back(noted, names, run, poll=given["poll"], tell=_make_printer(progress))
+    _warn_unrecorded(noted.untold)
     terminal.result(many.as_json(steps, run) if given["as_json"] else many.as_text(steps, "in service"))
     return many.exit_code(steps)
 
 
-def _both(host: str, limit: str | None) -> str:
+def _join_patterns(host: str, limit: str | None) -> str:
     """Return the hosts that are in both patterns."""
     # https://docs.ansible.com/ansible/latest/inventory_guide/intro_patterns.html
     return f"{host}:&{limit}" if limit else host
 
 
-def _say_untold(untold: Mapping[str, str]) -> None:
+def _warn_unrecorded(untold: Mapping[str, str]) -> None:
     """Warn about hosts on which it could not be recorded that they are out, or in again."""
     from gpuprov.core import terminal
     from gpuprov.inventory.names import fold_names
@@ -154,7 +154,7 @@ def _say_untold(untold: Mapping[str, str]) -> None:
         )
 
 
-def _teller(progress: Any) -> Callable[[Any], None]:
+def _make_printer(progress: Any) -> Callable[[Any], None]:
     last: dict[str, str] = {}
 
     def tell(step: Any) -> None:

@@ -89,7 +89,7 @@ def enroll(
         hosts = enrolling.read_hosts(signing, again=again, pace=pace, timeout=timeout)
     if sheet is not None and any(host.requested or host.state == "waiting" for host in hosts):
         raws = {raw.name: raw for raw, _ in signing}
-        hosts = _request(hosts, raws, sheet, _Options(shared, again, wait, inventory.forks or AT_A_TIME))
+        hosts = _make_requests(hosts, raws, sheet, _Options(shared, again, wait, inventory.forks or AT_A_TIME))
     code = choose_code(host.outcome for host in hosts)
     _show(hosts, code if as_json else None, requesting=sheet is not None)
     return code
@@ -130,7 +130,7 @@ class _Options(NamedTuple):
     at_a_time: int
 
 
-def _request(hosts: Sequence[Host], raws: dict[str, RawHost], sheet: Path, chosen: _Options) -> list[Host]:
+def _make_requests(hosts: Sequence[Host], raws: dict[str, RawHost], sheet: Path, chosen: _Options) -> list[Host]:
     """Make the requests. The sheet is written before: a request whose password nobody has could not be confirmed."""
     from datetime import UTC, datetime
 

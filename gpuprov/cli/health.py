@@ -97,7 +97,7 @@ def health(
     results = of_health(verified)
     document = report.build_document(results, None if records else monotonic() - began)
     origin = about("health", inventory, None, {"from": records, **files._asdict()})
-    text = None if as_json else partial(_as_text, results, verbose=inventory.verbose)
+    text = None if as_json else partial(_format_text, results, verbose=inventory.verbose)
     deliver(
         document,
         text,
@@ -128,7 +128,7 @@ def _verify_hosts(
         return verify(pairs, only={CAPABILITY}, pace=pace, timeout=timeout, on_done=on_done, took=took)
 
 
-def _as_text(results: Sequence[Result], *, verbose: bool) -> str:
+def _format_text(results: Sequence[Result], *, verbose: bool) -> str:
     import sys
 
     from gpuprov.core import terminal

@@ -99,7 +99,7 @@ def init(
         from gpuprov.report import specs
 
         return specs.show_catalog("recipes", None, as_json=as_json)
-    _one_origin(given, answers, recipe)
+    _require_one_origin(given, answers, recipe)
     _refuse_reaching(given, inventory)
     if not given and inventory.user:
         answers["user"] = inventory.user
@@ -108,7 +108,7 @@ def init(
     check_writable(out)
     draft = (
         _draft_from_files(from_slurm, from_kubernetes)
-        or (_from_hosts(from_hosts, inventory, timeout) if from_hosts is not None else None)
+        or (_draft_from_hosts(from_hosts, inventory, timeout) if from_hosts is not None else None)
         or _draft_from_answers(answers, recipe)
     )
     text, fleet = judged(draft)
@@ -119,7 +119,7 @@ def init(
     return CODES["unreachable" if draft.unreached else "ok"]
 
 
-def _one_origin(given: list[str], answers: dict[str, str], recipe: str | None) -> None:
+def _require_one_origin(given: list[str], answers: dict[str, str], recipe: str | None) -> None:
     """Raise UsageError if the spec would come from several places."""
     if recipe is not None and (given or set(answers) - WITH_RECIPE):
         other = f"from-{given[0]}" if given else min(set(answers) - WITH_RECIPE)
@@ -137,7 +137,7 @@ def _tell(out: Path, draft: Draft, fleet: Fleet, *, as_json: bool) -> None:
 
     fits = recipes.fitting(draft)
     if as_json:
-        terminal.result(_as_json(out, draft, fleet, fits))
+        terminal.result(_format_json(out, draft, fleet, fits))
         return
     notes = len(draft.notes) + sum(len(group.notes) for group in draft.groups)
     hosts = len(fleet.pairs) + len(fleet.unmanaged)
@@ -179,7 +179,7 @@ def _draft_from_answers(answers: dict[str, str], recipe: str | None) -> Draft:
     return recipes.draft(recipe, answers) if recipe is not None else questions.draft(answers)
 
 
-def _as_json(out: Path, draft: Draft, fleet: Fleet, fits: dict[str, list[str]]) -> str:
+def _format_json(out: Path, draft: Draft, fleet: Fleet, fits: dict[str, list[str]]) -> str:
     from gpuprov.core.safe_parse import format_document
 
     notes = [*draft.notes, *(note for group in draft.groups for note in group.notes)]
@@ -195,7 +195,7 @@ def _as_json(out: Path, draft: Draft, fleet: Fleet, fits: dict[str, list[str]]) 
     return format_document(document)
 
 
-def _from_hosts(text: str, inventory: options.InventoryOptions, timeout: float) -> Draft:
+def _draft_from_hosts(text: str, inventory: options.InventoryOptions, timeout: float) -> Draft:
     from gpuprov.core import terminal
     from gpuprov.export import export
     from gpuprov.init import hosts

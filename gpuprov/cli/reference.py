@@ -145,7 +145,7 @@ def _load(name: str) -> type:
     return getattr(import_module(module), kind)  # type: ignore[no-any-return]
 
 
-def _files(command: Any) -> Any:
+def _list_files(command: Any) -> Any:
     about = {
         "fleet": "Of what gpuprov fleet freeze writes.",
         "job": "Of what gpuprov fleet slice writes.",
@@ -162,7 +162,7 @@ def _files(command: Any) -> Any:
 @click.option("--inventory", "kind", flag_value="inventory", help="Schema of a whole inventory file in YAML.")
 @click.option("--rollout", "kind", flag_value="rollout", help="Schema of a roll-out's policy.")
 @click.option("--bundle", "kind", flag_value="bundle", help="Of the manifest of gpuprov bundle --pull.")
-@_files
+@_list_files
 @click.option("--plan", "kind", flag_value="plan", help="Of a saved plan.")
 @click.option(
     "--of",

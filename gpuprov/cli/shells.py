@@ -40,7 +40,7 @@ class Bash(BashComplete):
         return f"{item.type},{item.value.removeprefix(self._kept)}"
 
 
-def _with_option(args: list[str], incomplete: str, items: list[CompletionItem[Any]]) -> list[CompletionItem[Any]]:
+def _complete_value(args: list[str], incomplete: str, items: list[CompletionItem[Any]]) -> list[CompletionItem[Any]]:
     """Return suggestions for the value of `--option=value`, as the whole word."""
     option, given, _ = incomplete.partition("=")
     if given and option.startswith("--") and "--" not in args:
@@ -51,14 +51,14 @@ def _with_option(args: list[str], incomplete: str, items: list[CompletionItem[An
 
 class Zsh(ZshComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
-        return _with_option([*args], incomplete, super().get_completions(args, incomplete))
+        return _complete_value([*args], incomplete, super().get_completions(args, incomplete))
 
 
 class Fish(FishComplete):
     source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[Any]]:
-        return _with_option([*args], incomplete, super().get_completions(args, incomplete))
+        return _complete_value([*args], incomplete, super().get_completions(args, incomplete))
 
 
 def use() -> None:

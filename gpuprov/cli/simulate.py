@@ -12,7 +12,7 @@ FILE = click.Path(dir_okay=False, exists=True, path_type=Path)
 NAME = click.argument("name", metavar="NAME")
 
 
-def _done(*words: object) -> int:
+def _run_tool(*words: object) -> int:
     from gpuprov.simulate.__main__ import main
 
     return main([str(word) for word in words])
@@ -37,7 +37,7 @@ def setup(machines: bool) -> int:
     \b
     Example: gpuprov simulate setup
     """
-    return _done("setup", *(["--machines"] if machines else []))
+    return _run_tool("setup", *(["--machines"] if machines else []))
 
 
 @simulate.command(cls=Command, short_help="Bring hosts up.")
@@ -61,7 +61,7 @@ def up(names: tuple[str, ...], **given: Any) -> int:
              gpuprov simulate up gpu01 gpu02 --gpu p4d.24xlarge --inventory hosts.yaml
     """
     words = [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
-    return _done("up", *(names or ("gpu01",)), *words)
+    return _run_tool("up", *(names or ("gpu01",)), *words)
 
 
 @simulate.command(cls=Command, short_help="Remove hosts.")
@@ -73,7 +73,7 @@ def down(names: tuple[str, ...], everything: bool) -> int:
     \b
     Example: gpuprov simulate down --all
     """
-    return _done("down", *names, *(["--all"] if everything else []))
+    return _run_tool("down", *names, *(["--all"] if everything else []))
 
 
 @simulate.command("list", cls=Command, short_help="List simulated hosts.")
@@ -83,7 +83,7 @@ def list_() -> int:
     \b
     Example: gpuprov simulate list
     """
-    return _done("list")
+    return _run_tool("list")
 
 
 @simulate.command(cls=Command, short_help="Reboot a host.")
@@ -95,7 +95,7 @@ def reboot(name: str) -> int:
     \b
     Example: gpuprov simulate reboot gpu01
     """
-    return _done("reboot", name)
+    return _run_tool("reboot", name)
 
 
 @simulate.command(cls=Command, short_help="Run a shell script on a host, as root.")
@@ -107,7 +107,7 @@ def run(name: str, script: str) -> int:
     \b
     Example: gpuprov simulate run gpu01 'nvidia-smi -L'
     """
-    return _done("run", name, script)
+    return _run_tool("run", name, script)
 
 
 @simulate.command(cls=Command, short_help="Show the end of a host's journal and console.")
@@ -118,7 +118,7 @@ def logs(name: str) -> int:
     \b
     Example: gpuprov simulate logs gpu01
     """
-    return _done("logs", name)
+    return _run_tool("logs", name)
 
 
 @simulate.command(cls=Command, short_help="Switch a fault on or off.")
@@ -131,7 +131,7 @@ def fault(name: str, fault: str, heal: bool) -> int:
     \b
     Example: gpuprov simulate fault gpu01 version-mismatch
     """
-    return _done("fault", name, fault, *(["--heal"] if heal else []))
+    return _run_tool("fault", name, fault, *(["--heal"] if heal else []))
 
 
 @simulate.command(cls=Command, short_help="List the faults, with the check that finds each.")
@@ -142,4 +142,4 @@ def faults(as_json: bool) -> int:
     \b
     Example: gpuprov simulate faults
     """
-    return _done("faults", *(["--json"] if as_json else []))
+    return _run_tool("faults", *(["--json"] if as_json else []))

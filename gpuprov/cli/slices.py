@@ -51,9 +51,9 @@ def freeze(inventory: options.InventoryOptions, out: Path, domains: tuple[str, .
             f"left out, because they are secrets: {', '.join(secret)}; gpuprov fleet work takes them again"
         )
     if fleet.unmanaged:
-        terminal.progress(f"left out, because they have no spec: {_many(len(fleet.unmanaged), 'host')}")
+        terminal.progress(f"left out, because they have no spec: {_count(len(fleet.unmanaged), 'host')}")
     terminal.progress(
-        f"{_many(len(made.hosts), 'host')}, {_many(len(made.specs), 'spec')} in {out}; digest {made.digest}"
+        f"{_count(len(made.hosts), 'host')}, {_count(len(made.specs), 'spec')} in {out}; digest {made.digest}"
     )
     return 0
 
@@ -88,7 +88,7 @@ def slice_(fleet: Path, size: int, by: str, out: Path, **given: Any) -> int:
         for line in cut.describe_jobs(jobs):
             terminal.progress(line)
     hosts = sum(len(job.hosts) for job in jobs)
-    terminal.progress(f"{_many(hosts, 'host')} in {_many(len(jobs), 'job')} in {out}")
+    terminal.progress(f"{_count(hosts, 'host')} in {_count(len(jobs), 'job')} in {out}")
     return 0
 
 
@@ -234,5 +234,5 @@ def _read_pairs(job: Job, chosen: options.InventoryOptions, *, without_secrets: 
     return fleet.judge(hosts, whole=False).pairs
 
 
-def _many(count: int, word: str) -> str:
+def _count(count: int, word: str) -> str:
     return f"{count:,} {word}{'s' * (count != 1)}"

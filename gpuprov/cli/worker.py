@@ -13,7 +13,7 @@ from gpuprov.rollout.temporal.connect import Connection, check_installed
 INSTEAD = "say ansible_become_password in an inventory (--secrets) or a file (-e @FILE), encrypted with ansible-vault"
 
 
-def _from_anywhere(variables: str) -> str:
+def _make_absolute(variables: str) -> str:
     """Return -e @FILE with a path that works from another folder."""
     return f"@{Path(variables[1:]).absolute()}" if variables.startswith("@") else variables
 
@@ -62,6 +62,6 @@ def worker(
         words += [option, str(value)] if value else []
     words += ["--without-secrets"] if given["without_secrets"] else []
     words += [word for secret in secrets for word in ("--secrets", str(Path(secret).absolute()))]
-    words += [word for value in given["extra_vars"] for word in ("--extra-vars", _from_anywhere(value))]
+    words += [word for value in given["extra_vars"] for word in ("--extra-vars", _make_absolute(value))]
     words += [word for file in vault_files for word in ("--vault-password-file", str(Path(file).absolute()))]
     return working.run(connection, site, connection.folder or default_folder(), words)

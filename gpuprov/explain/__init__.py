@@ -43,13 +43,13 @@ def explain(words: str, commands: Mapping[str, str] | None = None) -> list[Expla
     """Return every meaning of `words`, the exact ones first. Raises GpuprovError with similar words if there is none.
     `commands`: gpuprov's own, with what they do."""
     text = read_plain(words).strip().removeprefix("gpuprov.")
-    terms = _terms(text)
-    answers = [*_capabilities(text), *terms, *_fields(text), *_checks(text), *_exit_codes(text)]
+    terms = _explain_terms(text)
+    answers = [*_explain_capabilities(text), *terms, *_explain_fields(text), *_explain_checks(text), *_exit_codes(text)]
     hardware = (
         [] if terms else [Explanation(kind=row.kind, name=row.name, lines=row.lines) for row in explain_hardware(text)]
     )
-    answers += hardware if terms or hardware else _symptoms(text)
-    answers = answers or [*_commands(text, commands or {}), *_versions(text), *_keys(text)]
+    answers += hardware if terms or hardware else _explain_symptoms(text)
+    answers = answers or [*_explain_commands(text, commands or {}), *_explain_versions(text), *_explain_keys(text)]
     if answers:
         return answers
     known = [
@@ -118,10 +118,10 @@ def in_text(text: str | IO[bytes], where: str) -> list[Explanation]:
 def _answer(seen: list[Seen], where: str) -> list[Explanation]:
     if not seen:
         raise GpuprovError(f"{where} holds no message that gpuprov knows", 'gpuprov explain "MESSAGE" asks for one')
-    return _answers(seen, where)
+    return _list_answers(seen, where)
 
 
-def _answers(seen: list[Seen], where: str = "") -> list[Explanation]:
+def _list_answers(seen: list[Seen], where: str = "") -> list[Explanation]:
     """Return the answers to a text's symptoms; those that another of them decides come last. `where`: with the count,
     and the line."""
     beside = [Beside(sighting.symptom, sighting.line) for sighting in seen]
@@ -161,7 +161,7 @@ def all_checks() -> list[Check]:
     return [check for capability in BY_NAME.values() for check in capability.checks]
 
 
-def _capabilities(text: str) -> list[Explanation]:
+def _explain_capabilities(text: str) -> list[Explanation]:
     capability = BY_NAME.get(text.casefold())
     if capability is None:
         return []
@@ -171,7 +171,7 @@ def _capabilities(text: str) -> list[Explanation]:
     return [Explanation(kind="capability", name=capability.name, lines=tuple(lines))]
 
 
-def _fields(text: str) -> list[Explanation]:
+def _explain_fields(text: str) -> list[Explanation]:
     answers = []
     for field in fields.named(text):
         lines = (
@@ -185,7 +185,7 @@ def _fields(text: str) -> list[Explanation]:
     return answers
 
 
-def _checks(text: str) -> list[Explanation]:
+def _explain_checks(text: str) -> list[Explanation]:
     answers, name = [], text.casefold()
     capability = BY_NAME.get(name.partition(".")[0])
     for check in capability.checks if capability else ():
@@ -207,7 +207,7 @@ def _exit_codes(text: str) -> list[Explanation]:
     return [Explanation(kind="exit code", name=number, lines=(("means", EXIT_CODES[int(number)]),))]
 
 
-def _commands(text: str, commands: Mapping[str, str]) -> list[Explanation]:
+def _explain_commands(text: str, commands: Mapping[str, str]) -> list[Explanation]:
     name = text.casefold().removeprefix("gpuprov ").partition(" -")[0].strip()
     if name not in commands:
         return []
@@ -215,19 +215,19 @@ def _commands(text: str, commands: Mapping[str, str]) -> list[Explanation]:
     return [Explanation(kind="command", name=f"gpuprov {name}", lines=lines)]
 
 
-def _versions(text: str) -> list[Explanation]:
+def _explain_versions(text: str) -> list[Explanation]:
     return [Explanation(kind=row.kind, name=row.name, lines=row.lines) for row in explain_version(text)]
 
 
-def _keys(text: str) -> list[Explanation]:
+def _explain_keys(text: str) -> list[Explanation]:
     """Return the field whose keys are such names: NCCL's variables, or what follows a field in a path."""
     if re.fullmatch(r"NCCL_[A-Z0-9_]+", text):
-        return _fields("rdma.nccl.settings")
+        return _explain_fields("rdma.nccl.settings")
     outer = text.rpartition(".")[0]
-    return [row for row in _fields(outer) if "mapping" in dict(row.lines)["allowed"]] if "." in outer else []
+    return [row for row in _explain_fields(outer) if "mapping" in dict(row.lines)["allowed"]] if "." in outer else []
 
 
-def _terms(text: str) -> list[Explanation]:
+def _explain_terms(text: str) -> list[Explanation]:
     term = find_term(text)
     if term is None:
         return []
@@ -236,7 +236,7 @@ def _terms(text: str) -> list[Explanation]:
     return [Explanation(kind="term", name=term.key, lines=lines)]
 
 
-def _symptoms(text: str) -> list[Explanation]:
+def _explain_symptoms(text: str) -> list[Explanation]:
     """Return the symptoms in a message that a terminal broke into these lines, in a log of these lines, or else of a
     line with these words; then other messages that contain the words."""
     whole = symptoms_in(choose_joined(join_broken(text)))
@@ -244,7 +244,7 @@ def _symptoms(text: str) -> list[Explanation]:
     seen = whole + [sighting for sighting in symptoms_in(text) if sighting.symptom.key not in keys]
     seen = seen or (symptoms_in(" ".join(text.split())) if "\n" in text else [])
     shown = {sighting.symptom.key for sighting in seen}
-    return _answers(seen) + [_symptom(symptom) for symptom in find_symptom(text) if symptom.key not in shown]
+    return _list_answers(seen) + [_symptom(symptom) for symptom in find_symptom(text) if symptom.key not in shown]
 
 
 def _symptom(
@@ -258,7 +258,7 @@ def _symptom(
     """Explain a symptom. `decided`: a neighbouring message that shows the actual cause, so that the other causes are
     left out; `health`: what health makes of its line; `past`: something ended it, so that nothing is to be done;
     `certainty`: a caveat in the place of the symptom's own."""
-    causes = _decided(decided) if decided else _causes(symptom)
+    causes = _list_decided(decided) if decided else _list_causes(symptom)
     lines = (
         *seen,
         *(line for line in causes if not past or line[0] in ("cause", "or")),
@@ -270,11 +270,11 @@ def _symptom(
     return Explanation(kind="symptom", name=" | ".join(symptom.signatures), lines=named)
 
 
-def _decided(beside: Beside) -> tuple[tuple[str, str], ...]:
+def _list_decided(beside: Beside) -> tuple[tuple[str, str], ...]:
     return (("cause", f"{beside.symptom.cause} So it says beside it: {beside.line}"), ("fix", beside.symptom.fix))
 
 
-def _causes(symptom: Symptom) -> tuple[tuple[str, str], ...]:
+def _list_causes(symptom: Symptom) -> tuple[tuple[str, str], ...]:
     return (
         ("cause", symptom.cause),
         ("check", symptom.check),

@@ -57,8 +57,8 @@ def chosen(stream: IO[bytes], note: Callable[[str], None]) -> Iterator[str]:
     called with each line that names a GPU, whether it is yielded or not. Never more than a block of the log is kept."""
     before: deque[bytes] = deque(maxlen=AROUND)
     rest, gap = 0, False
-    for block, words in map(_prepare, _blocks(stream)):
-        if not rest and OF_A_GPU.isdisjoint(words) and not _may_hold(words):
+    for block, words in map(_prepare, _read_blocks(stream)):
+        if not rest and OF_A_GPU.isdisjoint(words) and not _can_hold(words):
             gap = True
             before.extend(block[-AROUND * LONGEST_LINE :].splitlines()[-AROUND:])
             continue
@@ -66,7 +66,7 @@ def chosen(stream: IO[bytes], note: Callable[[str], None]) -> Iterator[str]:
             words = set(line.translate(_TO_WORDS).split())
             if not OF_A_GPU.isdisjoint(words):
                 note(_text(line))
-            if _may_hold(words):
+            if _can_hold(words):
                 if gap:
                     yield ""
                 yield from map(_text, before)
@@ -89,7 +89,7 @@ def _prepare(block: bytes) -> tuple[bytes, set[bytes]]:
     return block, set(block.translate(_TO_WORDS).split())
 
 
-def _may_hold(words: set[bytes]) -> bool:
+def _can_hold(words: set[bytes]) -> bool:
     """True if a message could be in text with these words: in a line of them, or in one of several."""
     beside = _words()
     return any(words.issuperset(others) for word in _keys() & words for others in beside[word])
@@ -99,7 +99,7 @@ def _text(line: bytes) -> str:
     return line[: LONGEST_LINE * 4].decode("utf-8", "replace")[:LONGEST_LINE]
 
 
-def _blocks(stream: IO[bytes]) -> Iterator[bytes]:
+def _read_blocks(stream: IO[bytes]) -> Iterator[bytes]:
     """Yield the stream in blocks of whole lines; of a line that is longer than a block only the beginning."""
     while block := stream.read(BLOCK):
         if not block.endswith(b"\n"):

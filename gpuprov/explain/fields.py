@@ -44,8 +44,8 @@ def fields(name: str) -> tuple[Field, ...]:
         top = item.encode_name
         proofs = tuple(check.id for check in capability.checks if top in check.fields)
         common = {"proofs": proofs, "unproved": capability.unproved.get(top, "")}
-        listed.append(_field(item, name, (name,), common))
-        listed += _inside(item, listed[-1], common)
+        listed.append(_make_field(item, name, (name,), common))
+        listed += _list_inside(item, listed[-1], common)
     return tuple(listed)
 
 
@@ -82,7 +82,7 @@ def _is_named(field: Field, words: tuple[str, ...]) -> bool:
     return len(own) == len(words) and all(word in ("NAME", given) for word, given in zip(own, words, strict=True))
 
 
-def _field(item: shape.Field, place: str, above: tuple[str, ...], common: dict[str, Any]) -> Field:
+def _make_field(item: shape.Field, place: str, above: tuple[str, ...], common: dict[str, Any]) -> Field:
     block = find_block(item.type)
     kinds = [type(unwrap(member)) for member in described.list_members(item.type)] if block else []
     below = "[]" if shape.VarTupleType in kinds else ".NAME" if shape.DictType in kinds else ""
@@ -90,8 +90,8 @@ def _field(item: shape.Field, place: str, above: tuple[str, ...], common: dict[s
         name=f"{place}.{item.encode_name}{below}",
         path=(*above, item.encode_name),
         does=described.format_sentence(described.find_description(item.type)),
-        allowed=_allowed(item.type),
-        default=_default(item),
+        allowed=_describe_allowed(item.type),
+        default=_format_default(item),
         about=described.format_prose(block) if block else "",
         **common,
     )
@@ -105,34 +105,34 @@ def find_block(kind: shape.Type) -> shape.StructType | None:
     )
 
 
-def _inside(item: shape.Field, above: Field, common: dict[str, Any]) -> Iterator[Field]:
+def _list_inside(item: shape.Field, above: Field, common: dict[str, Any]) -> Iterator[Field]:
     block = find_block(item.type)
     for part in block.fields if block else ():
-        yield (field := _field(part, above.name, above.path, common))
-        yield from _inside(part, field, common)
+        yield (field := _make_field(part, above.name, above.path, common))
+        yield from _list_inside(part, field, common)
 
 
-def _allowed(kind: shape.Type) -> str:
+def _describe_allowed(kind: shape.Type) -> str:
     """Describe the allowed values; for a text, the field's own description does."""
-    return " or ".join(_words(unwrap(member)) for member in described.list_members(kind))
+    return " or ".join(_format_words(unwrap(member)) for member in described.list_members(kind))
 
 
-def _words(kind: shape.Type) -> str:
+def _format_words(kind: shape.Type) -> str:
     if isinstance(kind, shape.StrType):
         return "text"
     if isinstance(kind, shape.VarTupleType):
         inner = unwrap(kind.item_type)
         if isinstance(inner, shape.StructType):
             return "a list of blocks"
-        known = _inner(kind.item_type)
+        known = _describe_inner(kind.item_type)
         return f"a list: {known}" if known else "a list"
     if isinstance(kind, shape.DictType):
-        values = _inner(kind.value_type)
-        return f"a mapping; keys: {_inner(kind.key_type)}; values: {values}" if values else "a mapping"
+        values = _describe_inner(kind.value_type)
+        return f"a mapping; keys: {_describe_inner(kind.key_type)}; values: {values}" if values else "a mapping"
     return build.describe_allowed(kind)
 
 
-def _inner(kind: shape.Type) -> str:
+def _describe_inner(kind: shape.Type) -> str:
     """Describe what an item, a key or a value may be; empty if the model leaves it to the capability's rules."""
     bare = unwrap(kind)
     if isinstance(bare, shape.StrType):
@@ -140,7 +140,7 @@ def _inner(kind: shape.Type) -> str:
     return "" if isinstance(bare, shape.AnyType) else build.describe_allowed(kind)
 
 
-def _default(item: shape.Field) -> str:
+def _format_default(item: shape.Field) -> str:
     if item.required:
         return REQUIRED
     value = item.default if item.default is not msgspec.NODEFAULT else item.default_factory()

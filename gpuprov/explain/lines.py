@@ -69,7 +69,7 @@ def gpu_addresses(lines: Iterable[str]) -> set[str]:
     for line in lines:
         if _OF_NVIDIA.search(line) or "NVRM" in line:
             for match in _GPU.finditer(line):
-                addresses.add(_short(match[1]))
+                addresses.add(_shorten_address(match[1]))
     return addresses
 
 
@@ -78,10 +78,10 @@ def devices_in(line: str) -> frozenset[str]:
     bound to another driver."""
     if not _ANY_ADDRESS.search(line) or _OF_NVIDIA.search(line):
         return frozenset()
-    return frozenset(map(_short, _ANY_ADDRESS.findall(line)))
+    return frozenset(map(_shorten_address, _ANY_ADDRESS.findall(line)))
 
 
-def _short(address: str) -> str:
+def _shorten_address(address: str) -> str:
     """Return an address in its shortest form: without the domain if it is 0, since only some programs print it."""
     domain, _, rest = address.casefold().rpartition(":")[0].rpartition(":")
     return address.casefold() if domain.strip("0") else f"{rest}:{address.casefold().rpartition(':')[2]}"

@@ -85,7 +85,7 @@ class _Log:
 
     def read(self, line: str) -> None:
         self.count += 1
-        shown = _shown_in(line)
+        shown = _find_shown(line)
         self.note(line, shown)
         stamped = read_stamp(line, _LEAP_YEAR)
         if stamped.at is not None and not stamped.since_boot and FIRST.match(stamped.text):
@@ -95,7 +95,7 @@ class _Log:
         devices = devices_in(line)
         if devices and len(self.pending) < _MOST_PENDING:
             keys = {entry.symptom.key for entry in shown}
-            more = [entry for entry in _shown_in(f"{line} (nvidia)") if entry.symptom.key not in keys]
+            more = [entry for entry in _find_shown(f"{line} (nvidia)") if entry.symptom.key not in keys]
             if more:
                 self.pending.append(_Pending(devices, line, more))
 
@@ -106,7 +106,7 @@ class _Log:
                 f"{symptom.action} {symptom.cause}",
                 verdict.action if verdict and verdict.number else "",
             )
-            first = Seen(symptom, 0, _short(line), by_part=by_part, harmless=harmless)
+            first = Seen(symptom, 0, _shorten_line(line), by_part=by_part, harmless=harmless)
             best, seen = self.known.get(key, (rank, first))
             if harmless and not seen.harmless:
                 continue
@@ -163,13 +163,13 @@ def symptoms_in(log: str | IO[bytes]) -> list[Seen]:
     return reader.end(gpus)
 
 
-def _shown_in(line: str) -> list[_Shown]:
+def _find_shown(line: str) -> list[_Shown]:
     """Return the symptoms that one line shows: that of its verdict, and those of its messages."""
     last = len(list_symptoms())
     shown = []
-    verdict = _verdict_of(line)
+    verdict = _find_verdict(line)
     if verdict and (symptom := explained(verdict)):
-        at = _weigh(verdict) * last + _places()[symptom.key] if symptom.xids else _LIGHTEST * last
+        at = _rank_verdict(verdict) * last + _places()[symptom.key] if symptom.xids else _LIGHTEST * last
         shown.append(
             _Shown(
                 (symptom.follows, at, (False, False, False, False, -LONGEST_LINE * (not symptom.xids))),
@@ -190,7 +190,7 @@ def _shown_in(line: str) -> list[_Shown]:
     ]
 
 
-def _weigh(verdict: Verdict) -> int:
+def _rank_verdict(verdict: Verdict) -> int:
     """Return the place of a verdict on an Xid among others: what makes a host unfit first, the severest action
     first."""
     return _STANDINGS.index(verdict.standing) * len(SEVERITY) + len(SEVERITY) - 1 - SEVERITY.index(verdict.action)
@@ -201,7 +201,7 @@ def _places() -> dict[str, int]:
     return {symptom.key: at for at, symptom in enumerate(list_symptoms())}
 
 
-def _verdict_of(line: str) -> Verdict | None:
+def _find_verdict(line: str) -> Verdict | None:
     """Return the verdict on a line: of the kernel's log, or one that names an Xid otherwise."""
     stamped = read_stamp(line)
     verdict = judge_line(stamped.text) if stamped.of_kernel else None
@@ -212,7 +212,7 @@ def _verdict_of(line: str) -> Verdict | None:
     return None
 
 
-def _short(line: str) -> str:
+def _shorten_line(line: str) -> str:
     """Return a line as it is printed: without secrets, in one line of at most 200 characters."""
     line = " ".join(masked(line)[0].split())
     return line if len(line) <= 200 else line[:200] + " ..."

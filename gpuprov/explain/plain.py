@@ -41,7 +41,7 @@ def read_plain(text: str) -> str:
     """Return a text without colours, escapes, entities and unseen characters, and with errors in English."""
     text = _ESCAPE.sub("", text)
     if "\\" in text:
-        text = _BREAK.sub(" ", _CODE.sub(lambda match: _character(match[1], 16), text))
+        text = _BREAK.sub(" ", _CODE.sub(lambda match: _decode_character(match[1], 16), text))
     if "&" in text:
         text = _ENTITY.sub(_resolve, text)
     return translate(text.translate(_MARKS))
@@ -55,11 +55,11 @@ def is_plain(block: bytes, words: AbstractSet[bytes]) -> bool:
 def _resolve(entity: re.Match[str]) -> str:
     name, number, digits = entity.groups()
     if number or digits:
-        return _character(number or digits, 10 if number else 16)
+        return _decode_character(number or digits, 10 if number else 16)
     return _ENTITIES[name.casefold()]
 
 
-def _character(digits: str, base: int) -> str:
+def _decode_character(digits: str, base: int) -> str:
     character = chr(int(digits, base))
     return character if character.isprintable() else " "
 

@@ -53,7 +53,7 @@ def load_fleet(
     inventory = load(sources, limit=limit, cache=cache, beside=beside, **options)
     if has_secrets():
         reveal(_vocabulary())
-    unread = [problem for name in inventory.extra for problem in _unread(name)]
+    unread = [problem for name in inventory.extra for problem in _check_unread(name)]
     fleet = judge(inventory.hosts, [*beside, *inventory.warnings, *unread], whole=limit is None and not beside)
     return msgspec.structs.replace(fleet, children=inventory.children, left_out=inventory.left_out)
 
@@ -68,7 +68,7 @@ def _vocabulary() -> frozenset[str]:
     return frozenset({*list_texts(described), *(gpu.key for gpu in list_gpus())})
 
 
-def _unread(name: str) -> Iterable[Problem]:
+def _check_unread(name: str) -> Iterable[Problem]:
     """Return problems about an extra variable that looks as if it set something, but does not: roles get their
     variables from the spec."""
     owner = next((capability.name for capability in CAPABILITIES if name.startswith(f"{capability.name}_")), "")
@@ -109,7 +109,7 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         ]
         if spec is not None:
             pairs.append((raw, with_site(spec, raw)))
-    problems += (_one_machine(*shared) for shared in find_shared_machines(raw for raw, _ in pairs))
+    problems += (_report_one_machine(*shared) for shared in find_shared_machines(raw for raw, _ in pairs))
     pairs, broken_rules = _check_across_hosts(pairs, unmanaged, whole=whole)
     problems += broken_rules
     errors = [problem for problem in problems if problem.severity == "error"]
@@ -141,7 +141,8 @@ def _check_across_hosts(
             failure = defect(f"the rules of {capability.name} across hosts", error)
             problems.append(Problem(message=failure[0], hint=failure[1], severity="warning"))
             pairs = [
-                (raw, _marked(spec, failure) if capability.name in spec.capabilities else spec) for raw, spec in pairs
+                (raw, _mark_spec(spec, failure) if capability.name in spec.capabilities else spec)
+                for raw, spec in pairs
             ]
             continue
         for name, problem in reported:
@@ -149,12 +150,12 @@ def _check_across_hosts(
     return pairs, problems
 
 
-def _one_machine(address: str, names: list[str]) -> Problem:
+def _report_one_machine(address: str, names: list[str]) -> Problem:
     message = f"{machine.describe_names(names)}: all are reached at {show(address)}"
     return Problem(message=message, hosts=tuple(names), hint=machine.FIX, severity="warning")
 
 
-def _marked(spec: HostSpec, failure: tuple[str, str]) -> HostSpec:
+def _mark_spec(spec: HostSpec, failure: tuple[str, str]) -> HostSpec:
     return msgspec.structs.replace(spec, defects=(*spec.defects, failure))
 
 
@@ -177,7 +178,7 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
     repairs.dropped.update((key,) for key in own if own[key] is None)
     house, complaints = repairs.convert({key: value for key, value in own.items() if value is not None}, HOUSE.fragment)
     findings += complaints
-    house, values, more = _of_instance(house, values)
+    house, values, more = _read_instance(house, values)
     findings += more
     for name, fragment in fragments.items():
         value = values.get(name, False)
@@ -206,7 +207,7 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
     return (None if any(p.severity == "error" for p in placed) else spec), placed
 
 
-def _of_instance(house: Any, values: dict[Any, Any]) -> tuple[Any, dict[Any, Any], list[Finding]]:
+def _read_instance(house: Any, values: dict[Any, Any]) -> tuple[Any, dict[Any, Any], list[Finding]]:
     """Return the house's block and the plain values, with values derived from an instance type in place of a GPU model:
     model, count, and the fabric of an `rdma` that names none."""
     instance = find_instance(house.gpu.model) if house and house.gpu else None

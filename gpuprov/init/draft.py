@@ -70,7 +70,7 @@ def gpu_block(words: str, count: int | None) -> tuple[Tree, list[str]]:
     models = list_meant(words) if words else []
     if len(models) == 1:
         block = {"model": models[0].key, **({"count": count} if count else {})}
-        return {"gpu": block, **(_joined(models[0]) if count and count >= BOARD else {})}, []
+        return {"gpu": block, **(_add_board(models[0]) if count and count >= BOARD else {})}, []
     if not words:
         why = "nothing says which GPUs these hosts have"
     elif models:
@@ -83,7 +83,7 @@ def gpu_block(words: str, count: int | None) -> tuple[Tree, list[str]]:
     return {}, [f"gpu: {why}; {hint}"]
 
 
-def _joined(model: Gpu) -> Tree:
+def _add_board(model: Gpu) -> Tree:
     """Return the blocks of a board: with NVSwitches it needs Fabric Manager."""
     # https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
     return {"fabric_manager": {}} if model.fabric_manager.needed == "nvswitch-boards" else {}

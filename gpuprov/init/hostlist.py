@@ -24,7 +24,7 @@ def expanded(text: str) -> list[str]:
             raise Unreadable(f"{part[:80]!r} has too many brackets", f"{MOST_RANGES}")
         made = [""]
         for number, piece in enumerate(pieces):
-            choices = _numbers(piece) if number % 2 else [piece]
+            choices = _expand_numbers(piece) if number % 2 else [piece]
             if len(made) * len(choices) + len(names) > MOST:
                 raise Unreadable(f"{part[:80]!r} means too many names", f"{MOST}")
             made = [start + end for start in made for end in choices]
@@ -32,7 +32,7 @@ def expanded(text: str) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def _numbers(inner: str) -> list[str]:
+def _expand_numbers(inner: str) -> list[str]:
     """Expand `01-03,07` to 01, 02, 03, 07."""
     numbers: list[str] = []
     for part in inner.split(","):

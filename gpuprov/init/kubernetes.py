@@ -55,11 +55,11 @@ def draft(path: Path) -> Draft:
     new_draft = Draft(source=path.name, common={**BASE, "reboot": "never"})
     alike: dict[tuple[str, ...], list[Node]] = {}
     without = unlabelled = 0
-    for node, gpus in _nodes(path, new_draft):
+    for node, gpus in _read_nodes(path, new_draft):
         kind = next((node.labels[name] for name in INSTANCE if name in node.labels), "") if node.instance else ""
         if node.label("gpu.product") or kind:
             names = ("gpu.product", "gpu.count", "gpu.deploy.driver")
-            alike.setdefault((*map(node.label, names), _driver(node), kind), []).append(node)
+            alike.setdefault((*map(node.label, names), _find_driver(node), kind), []).append(node)
         elif gpus:
             unlabelled += 1
             alike.setdefault(("", "", "", "", ""), []).append(node)
@@ -76,11 +76,11 @@ def draft(path: Path) -> Draft:
         nodes = f"{unlabelled} nodes have" if unlabelled != 1 else "1 node has"
         new_draft.notes.append(f"{nodes} nvidia.com/gpu and no labels of GPU feature discovery")
     for (product, count, deployed, driver, _), members in alike.items():
-        add(new_draft, _group(new_draft, product, safe_parse.parse_whole(count), deployed, driver, members))
+        add(new_draft, _make_group(new_draft, product, safe_parse.parse_whole(count), deployed, driver, members))
     return new_draft
 
 
-def _nodes(path: Path, new_draft: Draft) -> Iterator[tuple[Node, bool]]:
+def _read_nodes(path: Path, new_draft: Draft) -> Iterator[tuple[Node, bool]]:
     """Yield each node, and True if it offers GPUs."""
     what = "the output of: kubectl get nodes -o json"
     try:
@@ -89,33 +89,33 @@ def _nodes(path: Path, new_draft: Draft) -> Iterator[tuple[Node, bool]]:
         raise GpuprovError(f"{path}: {error.message}", f"allowed: {what}") from error
     except OSError as error:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}", f"name {what}") from error
-    items = _under(document, "items") or [document]
+    items = _get_under(document, "items") or [document]
     for item in items if isinstance(items, list) else ():
-        if _under(item, "kind") != "Node":
+        if _get_under(item, "kind") != "Node":
             raise GpuprovError(f"{path}: this is no list of nodes", f"allowed: {what}")
-        name = _under(item, "metadata", "name")
+        name = _get_under(item, "metadata", "name")
         if not isinstance(name, str) or not HOST.match(name):
             new_draft.notes.append(f"{str(name)[:80]!r} is no name of a host")
             continue
-        labels = _under(item, "metadata", "labels")
+        labels = _get_under(item, "metadata", "labels")
         plain = {str(key): str(value) for key, value in labels.items()} if isinstance(labels, Mapping) else {}
-        capacity = _under(item, "status", "capacity")
+        capacity = _get_under(item, "status", "capacity")
         gpus = any(str(key).startswith((f"{PREFIX}gpu", f"{PREFIX}mig-")) for key in capacity or ())
-        yield Node(name, _address(item), plain), gpus
+        yield Node(name, _find_address(item), plain), gpus
 
 
-def _under(value: Any, *keys: str) -> Any:
+def _get_under(value: Any, *keys: str) -> Any:
     for key in keys:
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
 
-def _address(item: Any) -> str:
-    addresses = _under(item, "status", "addresses")
+def _find_address(item: Any) -> str:
+    addresses = _get_under(item, "status", "addresses")
     for entry in addresses if isinstance(addresses, list) else ():
-        address = _under(entry, "address")
+        address = _get_under(entry, "address")
         if (
-            _under(entry, "type") == "InternalIP"
+            _get_under(entry, "type") == "InternalIP"
             and isinstance(address, str)
             and re.fullmatch(r"[0-9A-Fa-f.:]+", address)
         ):
@@ -123,7 +123,7 @@ def _address(item: Any) -> str:
     return ""
 
 
-def _driver(node: Node) -> str:
+def _find_driver(node: Node) -> str:
     """Return the driver's version, by the current label, or by those of old versions of GPU feature discovery."""
     whole = node.label("cuda.driver-version.full")
     parts = [node.label(f"cuda.driver.{part}") for part in ("major", "minor", "rev")]
@@ -131,7 +131,7 @@ def _driver(node: Node) -> str:
     return version if VERSION.match(version) else ""
 
 
-def _group(draft: Draft, product: str, count: int | None, deployed: str, driver: str, nodes: list[Node]) -> Group:
+def _make_group(draft: Draft, product: str, count: int | None, deployed: str, driver: str, nodes: list[Node]) -> Group:
     named = PRODUCT.match(product)
     mig, shared = (named["mig"], named["shared"]) if named else (None, None)
     spec, notes = gpu_block(named["model"] if named else "", None if mig or not count or count > 64 else count)
@@ -160,14 +160,14 @@ def _group(draft: Draft, product: str, count: int | None, deployed: str, driver:
         spec.pop("fabric_manager", None)
     elif driver:
         spec["nvidia_driver"] = {"version": driver}
-    notes += _left(nodes)
+    notes += _list_left(nodes)
     name = group_name(spec, named["model"] if named else "gpu", [group.name for group in draft.groups])
     hosts = {node.name: {"ansible_host": node.address} if node.address else {} for node in nodes}
     kind = next(iter(instance.types), "") if instance else ""
     return Group(name=name, spec=spec, hosts=hosts, notes=notes, instance=kind)
 
 
-def _left(nodes: list[Node]) -> Iterator[str]:
+def _list_left(nodes: list[Node]) -> Iterator[str]:
     """Yield labels that were not taken over, with the hosts that have them."""
     for label, why in OTHERS.items():
         values: dict[str, list[str]] = {}
@@ -176,10 +176,12 @@ def _left(nodes: list[Node]) -> Iterator[str]:
                 values.setdefault(value, []).append(node.name)
         for value, names in values.items():
             yield f"{PREFIX}{label}={value} ({fold_names(names)}): {why}"
-    profiles = {key.split("-", 1)[1].removesuffix(".count") for node in nodes for key in node.labels if _counts(key)}
+    profiles = {
+        key.split("-", 1)[1].removesuffix(".count") for node in nodes for key in node.labels if _is_counted(key)
+    }
     if profiles:
         yield f"MIG devices ({', '.join(sorted(profiles))}): labels have their sum, and not which GPU has which"
 
 
-def _counts(key: str) -> bool:
+def _is_counted(key: str) -> bool:
     return key.startswith(f"{PREFIX}mig-") and key.endswith(".count")

@@ -45,8 +45,8 @@ def asking(given: Mapping[str, str]) -> Ask:
 
 def hosts_and_login(ask: Ask) -> dict[str, Tree]:
     """Ask for the hosts and the user who logs in there; return the hosts with their variables."""
-    hosts = ask("hosts", "Hosts, with commas and ranges (gpu[01:08].example.com)", "", _hosts).split(",")
-    user = ask("user", "User who logs in there by ssh", "root", _user)
+    hosts = ask("hosts", "Hosts, with commas and ranges (gpu[01:08].example.com)", "", _check_hosts).split(",")
+    user = ask("user", "User who logs in there by ssh", "root", _check_user)
     variables = {"ansible_user": user, **({} if user == "root" else {"ansible_become": True})}
     return {host: dict(variables) for host in hosts}
 
@@ -54,7 +54,9 @@ def hosts_and_login(ask: Ask) -> dict[str, Tree]:
 def may_reboot(ask: Ask) -> str:
     """Ask whether apply may reboot a host; return the value of `reboot`."""
     return (
-        "if-needed" if ask("reboot", "May apply reboot a host, once, when it must?", "no", _yes) == "yes" else "never"
+        "if-needed"
+        if ask("reboot", "May apply reboot a host, once, when it must?", "no", _check_yes) == "yes"
+        else "never"
     )
 
 
@@ -69,7 +71,7 @@ def draft(given: Mapping[str, str] | None = None) -> Draft:
     ask = asking(given)
     hosts = hosts_and_login(ask)
     spec: Tree = {}
-    named, number = split_count(ask("gpu", "GPU model (none: not known)", NONE, _model))
+    named, number = split_count(ask("gpu", "GPU model (none: not known)", NONE, _check_model))
     model = find_gpu(named)
     count = number or 0
     if number is not None and "count" in given:
@@ -77,18 +79,21 @@ def draft(given: Mapping[str, str] | None = None) -> Draft:
     if model and not count:
         instance = find_instance(named)
         usual = instance.count if instance else _count(model)
-        count = int(ask("count", "GPUs in each host", str(usual), _number))
+        count = int(ask("count", "GPUs in each host", str(usual), _check_number))
     if model:
         spec["gpu"] = {"model": model.key, "count": count}
     version = ask(
-        "driver", f"Driver: any, a branch ({_offered(model)}) or a version", "any", lambda text: _version(text, model)
+        "driver",
+        f"Driver: any, a branch ({_list_offered(model)}) or a version",
+        "any",
+        lambda text: _check_version(text, model),
     )
     common: Tree = {**BASE, "nvidia_driver": {"version": version}}
     if model and model.fabric_manager.needed == "nvswitch-boards":
         board = "yes" if count >= BOARD else "no"
-        if ask("nvswitch", "Are they joined by NVSwitches (HGX, DGX)?", board, _yes) == "yes":
+        if ask("nvswitch", "Are they joined by NVSwitches (HGX, DGX)?", board, _check_yes) == "yes":
             spec["fabric_manager"] = {}
-    engines = ask("engines", f"Container engines ({', '.join(ENGINES)}; or none)", NONE, _engines)
+    engines = ask("engines", f"Container engines ({', '.join(ENGINES)}; or none)", NONE, _check_engines)
     if engines != NONE:
         common["container_toolkit"] = {"runtimes": engines.split(",")}
     common["reboot"] = may_reboot(ask)
@@ -96,7 +101,7 @@ def draft(given: Mapping[str, str] | None = None) -> Draft:
     return Draft(source=source(given), common=common, groups=[group])
 
 
-def _hosts(text: str) -> str:
+def _check_hosts(text: str) -> str:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise GpuprovError("at least one host is needed")
@@ -112,13 +117,13 @@ def _hosts(text: str) -> str:
     return ",".join(dict.fromkeys(names))
 
 
-def _user(text: str) -> str:
+def _check_user(text: str) -> str:
     if not USER.match(text):
         raise GpuprovError(f'"{text}" is no name of a user')
     return text
 
 
-def _model(text: str) -> str:
+def _check_model(text: str) -> str:
     if text == NONE:
         return text
     model, count = split_count(text)
@@ -127,21 +132,21 @@ def _model(text: str) -> str:
         what, hint = explain_unknown(model)
         raise GpuprovError(f'"{model}" {what}', hint)
     name = model if find_instance(model) else gpu.key
-    return name if count is None else f"{name}:{_number(str(count))}"
+    return name if count is None else f"{name}:{_check_number(str(count))}"
 
 
 def _count(model: Gpu) -> int:
     return BOARD if model.fabric_manager.needed == "nvswitch-boards" else 1
 
 
-def _number(text: str) -> str:
+def _check_number(text: str) -> str:
     number = parse_whole(text)
     if not number or number > 64:
         raise GpuprovError("a number from 1 to 64")
     return str(number)
 
 
-def _offered(model: Gpu | None) -> str:
+def _list_offered(model: Gpu | None) -> str:
     """Return branches that are supported, and that the GPU runs with, the newest first."""
     names = [
         branch.branch
@@ -154,7 +159,7 @@ def _offered(model: Gpu | None) -> str:
     return ", ".join(reversed(fitting)) or "gpuprov catalog drivers lists them"
 
 
-def _version(text: str, model: Gpu | None) -> str:
+def _check_version(text: str, model: Gpu | None) -> str:
     if text == "any":
         return text
     if not re.fullmatch(r"[0-9]{3}(\.[0-9]{1,3}(\.[0-9]{1,2})?)?", text):
@@ -167,13 +172,13 @@ def _version(text: str, model: Gpu | None) -> str:
     return text
 
 
-def _yes(text: str) -> str:
+def _check_yes(text: str) -> str:
     if text.lower() not in ("y", "yes", "n", "no"):
         raise GpuprovError("yes or no")
     return "yes" if text.lower().startswith("y") else "no"
 
 
-def _engines(text: str) -> str:
+def _check_engines(text: str) -> str:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if names in ([], [NONE]):
         return NONE

@@ -53,12 +53,12 @@ def draft(paths: Sequence[Path]) -> Draft:
     cluster = Told()
     for path in paths:
         default: dict[str, str] = {}
-        for number, line in _lines(_text(path)):
-            _line(cluster, f"{path.name}:{number}", line, default)
+        for number, line in _parse_lines(_read_text(path)):
+            _read_line(cluster, f"{path.name}:{number}", line, default)
     names = ", ".join(path.name for path in paths)
-    having = {name: node for name, node in cluster.nodes.items() if _gpus(cluster, node) or node.mig}
+    having = {name: node for name, node in cluster.nodes.items() if _count_gpus(cluster, node) or node.mig}
     if not having:
-        raise GpuprovError(f"{names}: no node with a GPU is named", _no_node(cluster))
+        raise GpuprovError(f"{names}: no node with a GPU is named", _explain_no_node(cluster))
     if cluster.left:
         cluster.notes.append(
             f"{', '.join(sorted(cluster.left))}: for Slurm alone; `gpuprov topology` shows what is wired to what"
@@ -66,18 +66,18 @@ def draft(paths: Sequence[Path]) -> Draft:
     if others := len(cluster.nodes) - len(having):
         cluster.notes.append(f"{others} node{'s' if others != 1 else ''} without GPUs")
     new_draft = Draft(source=names, common={**BASE, "reboot": "never"}, notes=cluster.notes)
-    for (types, count), members in _alike(cluster, having).items():
-        add(new_draft, _group(new_draft, types, count, members))
+    for (types, count), members in _group_alike(cluster, having).items():
+        add(new_draft, _make_group(new_draft, types, count, members))
     return new_draft
 
 
-def _no_node(cluster: Told) -> str:
+def _explain_no_node(cluster: Told) -> str:
     if cluster.everywhere.devices or cluster.detects:
         return "this gres.conf holds for every node: give slurm.conf too, which names them (--from-slurm slurm.conf)"
     return "allowed: NodeName=... with Gres=gpu:... (slurm.conf) or Name=gpu (gres.conf)"
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return safe_parse.read_contents(str(path)).decode("utf-8", "replace")
     except safe_parse.Unreadable as error:
@@ -86,7 +86,7 @@ def _text(path: Path) -> str:
         raise GpuprovError(f"{path} cannot be read: {error.strerror}", "name gres.conf or slurm.conf") from error
 
 
-def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
+def _parse_lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield parameters of each line that has any, with its number; comments are removed, and a line ending in a
     backslash continues in the next."""
     whole, first = "", 0
@@ -103,7 +103,7 @@ def _lines(text: str) -> Iterator[tuple[int, dict[str, str]]]:
         whole, first = "", 0
 
 
-def _line(cluster: Told, place: str, line: dict[str, str], default: dict[str, str]) -> None:
+def _read_line(cluster: Told, place: str, line: dict[str, str], default: dict[str, str]) -> None:
     if "include" in line:
         cluster.notes.append(f"{place}: Include {line['include']}; give that file too, with --from-slurm")
     if line.get("autodetect", "off").lower() != "off":
@@ -112,22 +112,22 @@ def _line(cluster: Told, place: str, line: dict[str, str], default: dict[str, st
             f"{place}: AutoDetect={line['autodetect']}: Slurm asks each host, and its answer stands in no file"
         )
     if "name" in line:
-        _of_gres(cluster, place, line)
+        _read_gres_line(cluster, place, line)
     elif line.get("nodename", "").upper() == "DEFAULT":
         default.update(line)
     elif "nodename" in line:
-        _of_slurm(cluster, place, {**default, **line})
+        _read_slurm_line(cluster, place, {**default, **line})
 
 
-def _of_gres(cluster: Told, place: str, line: dict[str, str]) -> None:
+def _read_gres_line(cluster: Told, place: str, line: dict[str, str]) -> None:
     """Read a line of gres.conf: GPUs of nodes, or of every node."""
     if line["name"].lower() != "gpu":
         cluster.notes.append(f"{place}: Name={line['name']}")
         return
     cluster.left |= {name for key, name in LEFT.items() if key in line}
-    files = _expanded(cluster, place, line["file"]) if "file" in line else []
+    files = _expand_names(cluster, place, line["file"]) if "file" in line else []
     count = safe_parse.parse_whole(line["count"]) if "count" in line else len(files) or 1
-    nodes = _nodes(cluster, place, line["nodename"]) if "nodename" in line else [cluster.everywhere]
+    nodes = _select_nodes(cluster, place, line["nodename"]) if "nodename" in line else [cluster.everywhere]
     kind = line.get("type", "")
     for node in nodes:
         if "multiplefiles" in line or PROFILE.search(kind):
@@ -136,10 +136,10 @@ def _of_gres(cluster: Told, place: str, line: dict[str, str]) -> None:
             node.devices = {**node.devices, kind: node.devices.get(kind, 0) + (count or 0)}
 
 
-def _of_slurm(cluster: Told, place: str, line: dict[str, str]) -> None:
+def _read_slurm_line(cluster: Told, place: str, line: dict[str, str]) -> None:
     """Read a line of slurm.conf: nodes, with their addresses and resources."""
-    nodes = _nodes(cluster, place, line["nodename"])
-    addresses = _expanded(cluster, place, line["nodeaddr"]) if "nodeaddr" in line else []
+    nodes = _select_nodes(cluster, place, line["nodename"])
+    addresses = _expand_names(cluster, place, line["nodeaddr"]) if "nodeaddr" in line else []
     scheduled: dict[str, int] = {}
     mig = False
     for name, rest in GRES.findall(line.get("gres", "")):
@@ -156,13 +156,13 @@ def _of_slurm(cluster: Told, place: str, line: dict[str, str]) -> None:
             node.address = addresses[number]
 
 
-def _nodes(cluster: Told, place: str, text: str) -> list[Node]:
-    names = _expanded(cluster, place, text)
+def _select_nodes(cluster: Told, place: str, text: str) -> list[Node]:
+    names = _expand_names(cluster, place, text)
     cluster.notes += [f"{place}: {name[:80]!r} is no name of a host" for name in names if not HOST.match(name)]
     return [cluster.nodes.setdefault(name, Node()) for name in names if HOST.match(name)]
 
 
-def _expanded(cluster: Told, place: str, text: str) -> list[str]:
+def _expand_names(cluster: Told, place: str, text: str) -> list[str]:
     try:
         return expanded(text)
     except safe_parse.Unreadable as error:
@@ -170,7 +170,7 @@ def _expanded(cluster: Told, place: str, text: str) -> list[str]:
         return []
 
 
-def _gpus(cluster: Told, node: Node) -> dict[str, int]:
+def _count_gpus(cluster: Told, node: Node) -> dict[str, int]:
     """Return the GPUs of a node by type: those that Slurm schedules, by the types of gres.conf if slurm.conf has
     none."""
     devices = node.devices or cluster.everywhere.devices
@@ -182,12 +182,12 @@ def _gpus(cluster: Told, node: Node) -> dict[str, int]:
 Alike = dict[tuple[tuple[str, ...], int], dict[str, Node]]
 
 
-def _alike(cluster: Told, nodes: dict[str, Node]) -> Alike:
+def _group_alike(cluster: Told, nodes: dict[str, Node]) -> Alike:
     """Group nodes by the types and the number of their GPUs; a number of 0 means unknown."""
     groups: Alike = {}
     differ: dict[tuple[int, int], list[str]] = {}
     for name, node in nodes.items():
-        gpus = _gpus(cluster, node)
+        gpus = _count_gpus(cluster, node)
         present, given = sum((node.devices or cluster.everywhere.devices).values()), sum(node.scheduled.values())
         if present and given and present != given:
             differ.setdefault((present, given), []).append(name)
@@ -200,7 +200,7 @@ def _alike(cluster: Told, nodes: dict[str, Node]) -> Alike:
     return groups
 
 
-def _group(draft: Draft, types: tuple[str, ...], count: int, members: dict[str, Node]) -> Group:
+def _make_group(draft: Draft, types: tuple[str, ...], count: int, members: dict[str, Node]) -> Group:
     spec: Tree = {}
     if len(types) > 1:
         notes = [f"gpu: {counted(count, 'GPU')} of several types ({', '.join(types)}); a spec names one model"]

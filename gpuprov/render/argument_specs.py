@@ -23,21 +23,21 @@ def options(capability: Capability) -> dict[str, Json]:
     in from the host's spec, and defaults are in the model alone."""
     info = shape.type_info(capability.fragment)
     assert isinstance(info, shape.StructType)
-    return {f"{capability.name}_{name}": {**of, "required": False} for name, of in _options(info).items()}
+    return {f"{capability.name}_{name}": {**of, "required": False} for name, of in _make_options(info).items()}
 
 
-def _options(block: shape.StructType) -> dict[str, Any]:
+def _make_options(block: shape.StructType) -> dict[str, Any]:
     return {
         field.encode_name: {
             "description": described.format_sentence(described.find_description(field.type)),
             "required": field.required,
-            **_kind(field.type),
+            **_describe_kind(field.type),
         }
         for field in block.fields
     }
 
 
-def _kind(kind: shape.Type) -> dict[str, Json]:
+def _describe_kind(kind: shape.Type) -> dict[str, Json]:
     """Return type, choices, elements and options. `raw` is for values that may be null or of several types, which
     Ansible's types cannot express."""
     plain = unwrap(kind)
@@ -45,9 +45,9 @@ def _kind(kind: shape.Type) -> dict[str, Json]:
         names = {type(value).__name__ for value in plain.values}
         return {"type": names.pop(), "choices": list(plain.values)} if len(names) == 1 else {"type": "raw"}
     if isinstance(plain, shape.VarTupleType):
-        inner = _kind(plain.item_type)
+        inner = _describe_kind(plain.item_type)
         more: dict[str, Json] = {key: inner[key] for key in ("choices", "options") if key in inner}
         return {"type": "list", "elements": inner["type"], **more}
     if isinstance(plain, shape.StructType):
-        return {"type": "dict", "options": _options(plain)}
+        return {"type": "dict", "options": _make_options(plain)}
     return {"type": PLAIN.get(type(plain), "raw")}

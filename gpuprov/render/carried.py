@@ -35,11 +35,11 @@ def plugin_files() -> dict[str, Path]:
 
 def carried(name: str) -> dict[str, Path]:
     """Return the carried files. Raises GpuprovError if a module is missing from this installation."""
-    paths = map(_file, BY_NAME[name].carried)
+    paths = map(_find_file, BY_NAME[name].carried)
     return {f"files/{path.name}": path for path in paths}
 
 
-def _file(module: str) -> Path:
+def _find_file(module: str) -> Path:
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.origin:
         hint = f", or: pip install {DISTRIBUTIONS[module]}" if module in DISTRIBUTIONS else ""

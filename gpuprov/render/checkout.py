@@ -35,18 +35,22 @@ STAGES = {
 def files() -> dict[str, str]:
     """Return the files by path in the checkout."""
     texts = {f"playbooks/{name}": text for name, text in acts().items()}
-    texts["roles/host/meta/main.yml"] = _text("gpuprov/render/checkout.py", _meta("host", HOST))
-    nothing = {"short_description": _sentence(HOST), "author": "gpuprov", "options": {}}
+    texts["roles/host/meta/main.yml"] = _format_text("gpuprov/render/checkout.py", _make_meta("host", HOST))
+    nothing = {"short_description": _format_sentence(HOST), "author": "gpuprov", "options": {}}
     specs = {"argument_specs": {"main": nothing}}
-    texts["roles/host/meta/argument_specs.yml"] = _text("gpuprov/render/checkout.py", specs)
+    texts["roles/host/meta/argument_specs.yml"] = _format_text("gpuprov/render/checkout.py", specs)
     for capability in CAPABILITIES:
         name = capability.name
-        texts[f"playbooks/{name}.yml"] = _text("the registry", _playbook(name))
-        texts[f"roles/{name}/meta/argument_specs.yml"] = _text(_module(capability), _specs(capability))
-        texts[f"roles/{name}/meta/main.yml"] = _text(_module(capability), _meta(name, capability.summary))
-        texts[f"roles/{name}/tasks/main.yml"] = _text(f"the files beside it ({', '.join(STAGES)})", _main(name))
+        texts[f"playbooks/{name}.yml"] = _format_text("the registry", _make_playbook(name))
+        texts[f"roles/{name}/meta/argument_specs.yml"] = _format_text(_find_module(capability), _make_specs(capability))
+        texts[f"roles/{name}/meta/main.yml"] = _format_text(
+            _find_module(capability), _make_meta(name, capability.summary)
+        )
+        texts[f"roles/{name}/tasks/main.yml"] = _format_text(
+            f"the files beside it ({', '.join(STAGES)})", _make_main(name)
+        )
         for stage, text in stage_files(capability).items():
-            texts[f"roles/{name}/tasks/{stage}.yml"] = f"---\n{HEADER.format(_declared(capability))}{text}"
+            texts[f"roles/{name}/tasks/{stage}.yml"] = f"---\n{HEADER.format(_find_declared(capability))}{text}"
     return texts
 
 
@@ -69,7 +73,9 @@ def acts(chosen: Container[str] = NAMES, everywhere: Container[str] = ()) -> dic
     including task.
     """
     return {
-        f"acts/{stage}.yml": _text("the registry and the stages of each role", _act(stage, chosen, everywhere))
+        f"acts/{stage}.yml": _format_text(
+            "the registry and the stages of each role", _make_act(stage, chosen, everywhere)
+        )
         for stage in STAGES
     }
 
@@ -80,7 +86,7 @@ def acts_of(run: Iterable[Collection[str]]) -> dict[str, str]:
     return acts(frozenset().union(*each), frozenset.intersection(*each) if each else ())
 
 
-def _act(stage: str, chosen: Container[str], everywhere: Container[str]) -> object:
+def _make_act(stage: str, chosen: Container[str], everywhere: Container[str]) -> object:
     names = [name for name in NAMES if name in chosen and stage in stages(name)]
     nothing = [{"name": "No capability has this stage", "ansible.builtin.meta": "noop"}]
     return [_stage(name, stage, everywhere=name in everywhere) for name in names] or nothing
@@ -93,14 +99,16 @@ def _stage(name: str, stage: str, *, everywhere: bool) -> object:
     return {**task, "ansible.builtin.include_role": of, "when": f"'{name}' in host_capabilities"}
 
 
-def _playbook(name: str) -> object:
+def _make_playbook(name: str) -> object:
     play = {"name": f"Apply the capability {name} alone", "ansible.builtin.import_playbook": "site.yml"}
-    return [{**play, "vars": {"gpuprov_selected": [*_kernel(name), name]}}]
+    return [{**play, "vars": {"gpuprov_selected": [*_list_kernel_tasks(name), name]}}]
 
 
-def _main(name: str) -> object:
+def _make_main(name: str) -> object:
     """Return the main tasks, for a site's own plays, which need not know what precedes and follows a role."""
-    titles = dict.fromkeys(_kernel(name), "Apply this capability's kernel settings") | {name: "Apply this capability"}
+    titles = dict.fromkeys(_list_kernel_tasks(name), "Apply this capability's kernel settings") | {
+        name: "Apply this capability"
+    }
     alone = {"name": "host", "tasks_from": "alone"}
     return [
         {
@@ -112,22 +120,22 @@ def _main(name: str) -> object:
     ]
 
 
-def _kernel(name: str) -> list[str]:
+def _list_kernel_tasks(name: str) -> list[str]:
     """Return the tasks of the role kernel, if it does a part of the capability's work."""
     return ["kernel"] if BY_NAME[name].contribute is not contributes_nothing else []
 
 
-def _meta(name: str, summary: str) -> object:
-    about = {"role_name": name, "author": "gpuprov", "description": _sentence(summary)}
+def _make_meta(name: str, summary: str) -> object:
+    about = {"role_name": name, "author": "gpuprov", "description": _format_sentence(summary)}
     return {"galaxy_info": {**about, "license": "Apache-2.0", "min_ansible_version": "2.19"}, "dependencies": []}
 
 
-def _specs(capability: Capability) -> object:
+def _make_specs(capability: Capability) -> object:
     """Return the options of the role as a whole, for a site's own playbooks. In the acts the judge takes the same
     variables, typed."""
     about = described.format_prose(shape.type_info(capability.fragment))  # type: ignore[arg-type]
     spec: Tree = {
-        "short_description": _sentence(capability.summary),
+        "short_description": _format_sentence(capability.summary),
         "description": about,
         "author": "gpuprov",
     }
@@ -135,17 +143,17 @@ def _specs(capability: Capability) -> object:
     return {"argument_specs": {"main": spec}}
 
 
-def _sentence(text: str) -> str:
+def _format_sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _module(capability: Capability) -> str:
+def _find_module(capability: Capability) -> str:
     """Return the file in which a person changes the capability's definition."""
     module = Path(*capability.fragment.__module__.split(".")).with_suffix(".py")
     return str(module)
 
 
-def _declared(capability: Capability) -> str:
+def _find_declared(capability: Capability) -> str:
     """Return the file in which a person changes the tasks of a role."""
     module = f"gpuprov.capabilities.{capability.name}"
     spec = find_spec(module)
@@ -153,6 +161,6 @@ def _declared(capability: Capability) -> str:
     return str(place / "tasks.py" if spec and spec.submodule_search_locations else place.with_suffix(".py"))
 
 
-def _text(of: str, value: Any) -> str:
+def _format_text(of: str, value: Any) -> str:
     body = yaml.dump(value, Dumper=Dumper, sort_keys=False, width=140, allow_unicode=True)
     return f"---\n{HEADER.format(of)}{body}"

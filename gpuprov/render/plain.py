@@ -66,7 +66,7 @@ def read_host(sources: Sequence[str], play: Play, name: str, known: TreeView, ro
         capability.name for capability in CAPABILITIES if merged.values.get(capability.name, False) is not False
     ]
     if role not in declared:
-        fields = _role_variables(role, own)
+        fields = _collect_role_variables(role, own)
         if declared and not fields:
             raise GpuprovError(
                 f"{name}: the role {role} is applied, and the spec of this host has no {role} (it has: "
@@ -74,7 +74,7 @@ def read_host(sources: Sequence[str], play: Play, name: str, known: TreeView, ro
                 f"write {role}: {{}} into its gpuprov, or leave the role out for it",
             )
         roles[role] = fields
-    spec = judge([_lay(merged, roles)], whole=False).pairs[0][1]
+    spec = judge([_merge_over(merged, roles)], whole=False).pairs[0][1]
     return variables_of(raw, spec, roles, own)
 
 
@@ -88,11 +88,13 @@ def variables_of(raw: RawHost, spec: HostSpec, roles: TreeView | None = None, ow
 def with_variables(raw: RawHost, known: TreeView) -> RawHost:
     """Return the host with the additions of Ansible's own variables to its merged spec."""
     play = known.get("gpuprov")
-    layered = _lay(raw, play) if isinstance(play, Mapping) else raw
+    layered = _merge_over(raw, play) if isinstance(play, Mapping) else raw
     declared = [
         capability.name for capability in CAPABILITIES if isinstance(layered.values.get(capability.name), Mapping)
     ]
-    layered = _lay(layered, {name: fields for name in declared if (fields := _role_variables(name, known))})
+    layered = _merge_over(
+        layered, {name: fields for name in declared if (fields := _collect_role_variables(name, known))}
+    )
     return raw if layered.values == raw.values else layered
 
 
@@ -117,7 +119,7 @@ def as_data(value: Any) -> Any:
     return [as_data(item) for item in value] if isinstance(value, list | tuple) else strip_tags(value)
 
 
-def _lay(raw: RawHost, layer: TreeView) -> RawHost:
+def _merge_over(raw: RawHost, layer: TreeView) -> RawHost:
     """Return the host with another `gpuprov` merged over its own."""
     from gpuprov.inventory.merge import Merge
 
@@ -130,25 +132,25 @@ def _lay(raw: RawHost, layer: TreeView) -> RawHost:
     merge.values, merge.origins = dict(raw.values), dict(raw.origins)
     merge.add(layer)
     here = Origin(f"a variable of the play, for {raw.name}")
-    changed = {path: here for path, value in _leaves(layer) if _value_at(raw.values, path) != value}
+    changed = {path: here for path, value in _list_leaves(layer) if _get_value_at(raw.values, path) != value}
     return msgspec.structs.replace(raw, values=merge.values, origins={**merge.origins, **changed})
 
 
-def _leaves(layer: TreeView, above: Path = ()) -> Iterator[tuple[Path, Any]]:
+def _list_leaves(layer: TreeView, above: Path = ()) -> Iterator[tuple[Path, Any]]:
     for key, value in layer.items():
         if isinstance(value, Mapping) and value:
-            yield from _leaves(value, (*above, key))
+            yield from _list_leaves(value, (*above, key))
         else:
             yield (*above, key), value
 
 
-def _value_at(values: Any, path: Path) -> Any:
+def _get_value_at(values: Any, path: Path) -> Any:
     for part in path:
         values = values.get(part) if isinstance(values, Mapping) else None
     return values
 
 
-def _role_variables(name: str, known: TreeView) -> Tree:
+def _collect_role_variables(name: str, known: TreeView) -> Tree:
     """Return the fields of a capability that are set as variables of its role."""
     return {field: known[f"{name}_{field}"] for field in _fields(name) if f"{name}_{field}" in known}
 

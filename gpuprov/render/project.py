@@ -40,7 +40,7 @@ class Rendered(msgspec.Struct, frozen=True):
 
 def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) -> Rendered:
     """Return the project for these hosts. Secret connection variables are left out unless `secrets`."""
-    files: dict[str, str] = {MARK: "", "group_vars/all/gpuprov.yml": _data(fleet_variables())}
+    files: dict[str, str] = {MARK: "", "group_vars/all/gpuprov.yml": _format_data(fleet_variables())}
     left_out: list[str] = []
     connections: dict[str, Tree] = {}
     for raw, spec in pairs:
@@ -49,8 +49,8 @@ def render(pairs: Sequence[tuple[RawHost, HostSpec]], *, secrets: bool = False) 
         kept = {k: v for k, v in raw.connection.items() if secrets or not is_left_out(k, v)}
         left_out += [f"{raw.name}: {key}" for key in raw.connection if key not in kept]
         connections[raw.name] = dict(sorted(kept.items()))
-        files[f"host_vars/{raw.name}.yml"] = _data(host_variables(spec))
-    files["inventory.yml"] = _data({"all": {"hosts": connections, "children": {name: {} for name in GROUPS}}})
+        files[f"host_vars/{raw.name}.yml"] = _format_data(host_variables(spec))
+    files["inventory.yml"] = _format_data({"all": {"hosts": connections, "children": {name: {} for name in GROUPS}}})
     files["ansible.cfg"] = "[defaults]\nroles_path = roles\ninventory = inventory.yml\nretry_files_enabled = false\n"
     files["ansible.cfg"] += "inject_facts_as_vars = false\n"
     playbooks = assets.root() / "playbooks"
@@ -76,12 +76,12 @@ def write(project: Rendered, folder: Path) -> None:
         raise GpuprovError(
             f"{folder} is not empty and was not rendered by gpuprov", "name a new or empty folder with --out"
         )
-    if strange := _strange(project, folder):
+    if strange := _explain_strange(project, folder):
         raise GpuprovError(f"{folder} cannot be rendered into: {strange}", "name a new or empty folder with --out")
     try:
         for name, text in project.files.items():
             _write_file(folder / name, text)
-        for stale in _ours(folder):
+        for stale in _list_ours(folder):
             if str(stale.relative_to(folder)) not in project.files:
                 stale.unlink()
     except OSError as error:
@@ -90,7 +90,7 @@ def write(project: Rendered, folder: Path) -> None:
         ) from error
 
 
-def _strange(project: Rendered, folder: Path) -> str:
+def _explain_strange(project: Rendered, folder: Path) -> str:
     """Return the reason why writing or deleting would leave the folder, or the folder is another user's; "" if all is
     well."""
     if is_planted(os.path.abspath(folder)):
@@ -100,7 +100,7 @@ def _strange(project: Rendered, folder: Path) -> str:
     return f"{link} in it is a link" if link else ""
 
 
-def _ours(folder: Path) -> Iterable[Path]:
+def _list_ours(folder: Path) -> Iterable[Path]:
     return [path for name in OWNED for path in sorted((folder / name).rglob("*")) if path.is_file()]
 
 
@@ -116,6 +116,6 @@ def _write_file(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def _data(value: object) -> str:
+def _format_data(value: object) -> str:
     """Return variables as data: templates of the inventory were resolved when it was read."""
     return HEADER + unsafe_yaml.document(value)

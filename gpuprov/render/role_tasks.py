@@ -22,25 +22,25 @@ SHORT = 110
 
 def stage_files(capability: Capability) -> dict[str, str]:
     """Return the role's files by path below its `tasks/`, without the ending .yml and without their headers."""
-    answers, texts = _answers(capability), dict[str, str]()
+    answers, texts = _list_answers(capability), dict[str, str]()
     for stage, declared in capability.tasks.items():
         waiting: list[tuple[str, Iterable[Task | Block | Part]]] = [(stage, declared)]
         while waiting:
             path, tasks = waiting.pop()
-            texts[path] = "\n".join(_text(capability.name, stage, task, answers) for task in tasks)
-            waiting += [(f"{stage}/{task.file}", task.tasks) for task in _each_part(tasks)]
+            texts[path] = "\n".join(_format_text(capability.name, stage, task, answers) for task in tasks)
+            waiting += [(f"{stage}/{task.file}", task.tasks) for task in _list_parts(tasks)]
     return texts
 
 
-def _each_part(tasks: Iterable[Task | Block | Part]) -> Iterator[Part]:
+def _list_parts(tasks: Iterable[Task | Block | Part]) -> Iterator[Part]:
     for task in tasks:
         if isinstance(task, Part):
             yield task
         elif isinstance(task, Block):
-            yield from _each_part(task.tasks)
+            yield from _list_parts(task.tasks)
 
 
-def _answers(capability: Capability) -> set[str]:
+def _list_answers(capability: Capability) -> set[str]:
     """Return the keys of tasks whose answers others read."""
     named = [
         value
@@ -51,33 +51,33 @@ def _answers(capability: Capability) -> set[str]:
     return {value.partition(".")[0] for value in (*named, *shared) if value}
 
 
-def _text(name: str, stage: str, declared: Task | Block | Part, answers: set[str]) -> str:
+def _format_text(name: str, stage: str, declared: Task | Block | Part, answers: set[str]) -> str:
     if isinstance(declared, Part):
         include = {"name": declared.title, "ansible.builtin.include_tasks": f"{stage}/{declared.file}.yml"}
-        return _dump([{**include, "when": _needed(name, declared.key)}])
+        return _dump([{**include, "when": _format_needed(name, declared.key)}])
     if isinstance(declared, Task):
-        return _commented(declared.why, _dump([_task(name, declared, answers)]))
-    inner = "\n".join(_text(name, stage, task, answers) for task in declared.tasks)
+        return _add_comment(declared.why, _dump([_make_task(name, declared, answers)]))
+    inner = "\n".join(_format_text(name, stage, task, answers) for task in declared.tasks)
     top: dict[str, Json] = {"name": declared.title}
     if declared.key:
-        top["when"] = _needed(name, declared.key)
-    undo = _indent(_text(name, stage, declared.undo, answers))
-    return _commented(declared.why, f"{_dump([top])}  block:\n{_indent(inner)}  rescue:\n{undo}")
+        top["when"] = _format_needed(name, declared.key)
+    undo = _add_indent(_format_text(name, stage, declared.undo, answers))
+    return _add_comment(declared.why, f"{_dump([top])}  block:\n{_add_indent(inner)}  rescue:\n{undo}")
 
 
-def _indent(text: str) -> str:
+def _add_indent(text: str) -> str:
     return "".join(f"    {line}" if line.strip() else line for line in text.splitlines(keepends=True))
 
 
-def _task(name: str, task: Task, answers: set[str]) -> dict[str, Json]:
-    made: dict[str, Any] = {"name": task.title, task.module: _shorten(_options(name, task))}
+def _make_task(name: str, task: Task, answers: set[str]) -> dict[str, Json]:
+    made: dict[str, Any] = {"name": task.title, task.module: _shorten(_make_options(name, task))}
     variable = f"__{name}_{task.key}"
     if task.module == "gpuprov_judge" and not task.key:
         made["register"] = "gpuprov_judged"
     elif task.prepares == "once" or task.key in answers:
         made["register"] = variable
     if task.each:
-        made["loop"] = f"{{{{ {_entry(name, task.key)} | default([]) }}}}"
+        made["loop"] = f"{{{{ {_format_entry(name, task.key)} | default([]) }}}}"
         made["loop_control"] = _Short({"label": f"{{{{ item.{task.each} }}}}"})
     if task.prepares:
         once = f"{variable} is changed and ansible_check_mode"
@@ -86,13 +86,13 @@ def _task(name: str, task: Task, answers: set[str]) -> dict[str, Json]:
         made["no_log"] = True
     if task.secret or not task.shows:
         made["diff"] = False
-    if conditions := list(_conditions(name, task)):
+    if conditions := list(_list_conditions(name, task)):
         made["when"] = conditions[0] if len(conditions) == 1 else conditions
     return made
 
 
-def _options(name: str, task: Task) -> dict[str, Json]:
-    place = "item" if task.each else _entry(name, task.key)
+def _make_options(name: str, task: Task) -> dict[str, Json]:
+    place = "item" if task.each else _format_entry(name, task.key)
     given: dict[str, Any] = {
         key: f"{{{{ {place}.{value.name} }}}}" if isinstance(value, Taken) else value
         for key, value in task.options.items()
@@ -100,7 +100,7 @@ def _options(name: str, task: Task) -> dict[str, Json]:
     part, action = given.pop("part", ""), given.pop("action", "")
     arguments: dict[str, Json] = dict(given.pop("arguments", {}))
     taking = arguments if task.module == "gpuprov_step" else given
-    taking |= {key: _answer(name, at) for key, at in task.takes.items()}
+    taking |= {key: _format_answer(name, at) for key, at in task.takes.items()}
     if task.module == "gpuprov_judge":
         return {"capabilities": [name], **given}
     if task.module not in OWN or (task.module == "gpuprov_step" and not task.key):
@@ -113,9 +113,9 @@ def _options(name: str, task: Task) -> dict[str, Json]:
     return {**whole, **given, **({"arguments": arguments} if arguments else {})}
 
 
-def _conditions(name: str, task: Task) -> Iterator[str]:
+def _list_conditions(name: str, task: Task) -> Iterator[str]:
     if task.key and not task.each and task.module not in OWN:
-        yield _needed(name, task.key)
+        yield _format_needed(name, task.key)
     if task.when:
         yield task.when
     if task.only_if:
@@ -129,19 +129,19 @@ def _conditions(name: str, task: Task) -> Iterator[str]:
         yield "not ansible_check_mode"
 
 
-def _entry(name: str, key: str) -> str:
+def _format_entry(name: str, key: str) -> str:
     return f"gpuprov_judged.desired.{name}.tasks.{key}"
 
 
-def _needed(name: str, key: str) -> str:
+def _format_needed(name: str, key: str) -> str:
     return f"'{key}' in gpuprov_judged.desired.{name}.tasks"
 
 
-def _answer(name: str, value: str) -> str:
+def _format_answer(name: str, value: str) -> str:
     return f"{{{{ __{name}_{value} | default(omit) }}}}"
 
 
-def _commented(why: str, text: str) -> str:
+def _add_comment(why: str, text: str) -> str:
     return "".join(f"# {line}\n" for line in wrapped(why, 130)) + text
 
 

@@ -19,7 +19,10 @@ FORM = re.compile(rf"{SCHEME}:[0-9a-f]{{20}}")
 
 def digests(spec: HostSpec) -> dict[str, str]:
     """Return by capability the digest of its block without defaults, and of the site's overrides for it."""
-    return {name: _digest(name, block, _overrides(name, spec.site)) for name, block in spec.capabilities.items()}
+    return {
+        name: _compute_digest(name, block, _list_overrides(name, spec.site))
+        for name, block in spec.capabilities.items()
+    }
 
 
 def is_comparable(digest: str) -> bool:
@@ -32,11 +35,11 @@ def is_changed(before: str, now: str) -> bool:
     return is_comparable(before) and before != now
 
 
-def _overrides(name: str, site: Site) -> tuple[tuple[str, str], ...]:
+def _list_overrides(name: str, site: Site) -> tuple[tuple[str, str], ...]:
     return tuple((key, repr(value)) for key, value in sorted(site.items()) if key.startswith(f"{name}_"))
 
 
-def _digest(name: str, block: Fragment, site: tuple[tuple[str, str], ...]) -> str:
+def _compute_digest(name: str, block: Fragment, site: tuple[tuple[str, str], ...]) -> str:
     defaults = _default_block(name)
     own = {
         field: value

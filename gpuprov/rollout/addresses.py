@@ -21,7 +21,7 @@ def reached(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str]]:
     """Yield each host with its address as the inventory writes it, and with each IP address and port that the name
     resolves to here. Raises GpuprovError if two hosts have an IP address and port in common."""
     first: dict[str, str] = {}
-    for name, written, numbers in _numbered(hosts):
+    for name, written, numbers in _list_numbered(hosts):
         for address in dict.fromkeys(numbers):
             if (other := first.setdefault(address, name)) != name:
                 message, fix = machine.explain_refusal(other)
@@ -30,24 +30,24 @@ def reached(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str]]:
             yield name, address
 
 
-def _numbered(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def _list_numbered(hosts: Sequence[RawHost]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     known = [(raw.name, Settings(raw)) for raw in hosts]
-    targets = {(settings.host, settings.text("port", PORT)) for _, settings in known if _direct(settings)}
+    targets = {(settings.host, settings.text("port", PORT)) for _, settings in known if _is_direct(settings)}
     with ThreadPoolExecutor(min(AT_A_TIME, len(targets)) or 1) as pool:
-        futures = {where: pool.submit(_numbers, *where) for where in targets}
+        futures = {where: pool.submit(_list_numbers, *where) for where in targets}
         done = wait(futures.values(), timeout=LIMIT).done
         pool.shutdown(wait=False, cancel_futures=True)
     for name, settings in known:
-        answer = futures.get((settings.host, settings.text("port", PORT))) if _direct(settings) else None
+        answer = futures.get((settings.host, settings.text("port", PORT))) if _is_direct(settings) else None
         yield name, settings.address, answer.result() if answer and answer in done else ()
 
 
-def _direct(settings: Settings) -> bool:
+def _is_direct(settings: Settings) -> bool:
     words = " ".join(settings.text(option) for option in ("ssh_args", "common_args", "extra_args")).lower()
     return settings.kind not in ("local", "podman", "docker") and not any(word in words for word in AWAY)
 
 
-def _numbers(host: str, port: str) -> tuple[str, ...]:
+def _list_numbers(host: str, port: str) -> tuple[str, ...]:
     try:
         answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):

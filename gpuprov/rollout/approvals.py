@@ -50,7 +50,7 @@ def event_of(request: Said, rollout: str, state: State, at: float) -> Event | No
         case Abort(by=by, why=why):
             return events.Aborted(at=at, by=by, why=why)
         case Approve():
-            return _approved(request, state, at)
+            return _make_approved(request, state, at)
         case Resume(by=by, retry=retry, forgive=forgive):
             if state.stopped and not (retry or forgive):
                 hint = "--retry does again what failed; --forgive leaves it, and counts it no more"
@@ -60,7 +60,7 @@ def event_of(request: Said, rollout: str, state: State, at: float) -> Event | No
     return None
 
 
-def _approved(request: Approve, state: State, at: float) -> Event:
+def _make_approved(request: Approve, state: State, at: float) -> Event:
     open_ones = [batch for batch in state.plan.batches if batch.number not in state.over]
     pending = [approval for batch in open_ones for approval in state.plan.approvals(batch)]
     for name, approval in pending:

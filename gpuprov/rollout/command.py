@@ -64,7 +64,7 @@ def start(
         raise GpuprovError("not confirmed: nothing was begun", "answer y, or give --yes")
     engine.begin(made, text)
     terminal.progress(f"the roll-out {name} has begun; gpuprov rollout pause {name} stops new work")
-    engine.carry_out(name, _stamped)
+    engine.carry_out(name, _check_stamp)
     return show(engine, name, as_json=as_json)
 
 
@@ -82,7 +82,7 @@ def _refuse_another(engine: Engine, known: Kept, made: Project, text: bytes) -> 
 
 def _refuse_paused(engine: Engine, name: str) -> None:
     """Raise GpuprovError if somebody has paused it. A roll-out paused by an interrupt of its own process continues."""
-    paused = _state(engine, name).paused
+    paused = _read_state(engine, name).paused
     if paused and not paused.endswith(f": {INTERRUPTED}"):
         raise GpuprovError(f"the roll-out {name} is paused {paused}", f"gpuprov rollout resume {name} goes on with it")
 
@@ -96,7 +96,7 @@ def about(made: Project) -> list[str]:
     ]
     width = terminal.room(sys.stderr)
     for batch in made.plan.batches[:SHOWN]:
-        lines.append(_batch(batch))
+        lines.append(_format_batch(batch))
     if len(made.plan.batches) > SHOWN:
         lines.append(f"  and {len(made.plan.batches) - SHOWN} more batches")
     return [part for row in lines for part in hanging(row, width)]
@@ -106,24 +106,24 @@ def about(made: Project) -> list[str]:
 SHOWN = 6
 
 
-def _batch(batch: Batch) -> str:
+def _format_batch(batch: Batch) -> str:
     from gpuprov.inventory.names import fold_names as names
 
     return f"  {batch.name}: {names(batch.hosts)} ({count(len(batch.hosts))})"
 
 
-def _stamped(text: str) -> None:
+def _check_stamp(text: str) -> None:
     for row in text.splitlines():
         terminal.progress(f"{datetime.now():%H:%M:%S} {row}")
 
 
-def _state(engine: Engine, rollout: str) -> State:
+def _read_state(engine: Engine, rollout: str) -> State:
     return folded(engine.plan(rollout), engine.events(rollout))
 
 
 def find_status(engine: Engine, kept: Kept) -> Status:
     """Return the status of this roll-out."""
-    state, now = _state(engine, kept.id), engine.now(kept.id)
+    state, now = _read_state(engine, kept.id), engine.now(kept.id)
     known = now or Now()
     current = status(kept.id, state, carried_out=now is not None, domains=state.plan.domains, details=known.hosts)
     until = moment(known.until) if known.until else ""
@@ -156,7 +156,7 @@ def listed(engine: Engine, *, as_json: bool) -> int:
     for entry in engine.all():
         why = ""
         try:
-            stands: str = standing(_state(engine, entry.id), engine.now(entry.id) is not None)
+            stands: str = standing(_read_state(engine, entry.id), engine.now(entry.id) is not None)
         except Damaged as error:
             stands, why = "damaged", error.message
             if over := lost.over(engine.events(entry.id)):
@@ -178,14 +178,14 @@ def say(engine: Engine, rollout: str, request: Said) -> str:
     """Record what a person says to a roll-out, by default the open one; return its id."""
     name = engine.get(rollout).id
     if event := engine.say(name, request):
-        terminal.progress(line(event, _state(engine, name)))
+        terminal.progress(line(event, _read_state(engine, name)))
     return name
 
 
 def resume(engine: Engine, rollout: str, *, retry: bool, forgive: bool, as_json: bool) -> int:
     """Continue a roll-out that was paused or stopped, or whose process is gone."""
     name = say(engine, rollout, Resume(by=user(), retry=retry, forgive=forgive))
-    if not engine.carry_out(name, _stamped):
+    if not engine.carry_out(name, _check_stamp):
         terminal.progress(f"another process carries it out: gpuprov rollout watch {name}")
         return 0
     return show(engine, name, as_json=as_json)
@@ -199,15 +199,15 @@ def abort(engine: Engine, rollout: str, why: str, *, as_json: bool) -> int:
         engine.plan(kept.id)
     except Damaged as damaged:
         engine.say(kept.id, request)
-        return _ended(engine, kept, damaged, as_json=as_json)
+        return _report_ended(engine, kept, damaged, as_json=as_json)
     name = say(engine, kept.id, request)
-    if not engine.carry_out(name, _stamped):
+    if not engine.carry_out(name, _check_stamp):
         terminal.progress(f"another process brings it to its end: gpuprov rollout watch {name}")
         return 0
     return show(engine, name, as_json=as_json)
 
 
-def _ended(engine: Engine, kept: Kept, damaged: Damaged, *, as_json: bool) -> int:
+def _report_ended(engine: Engine, kept: Kept, damaged: Damaged, *, as_json: bool) -> int:
     """Report a roll-out that was ended without its files, and what it could not complete."""
     terminal.warning(damaged.message)
     ended = lost.find_status(kept, engine.events(kept.id))
@@ -235,7 +235,7 @@ def watch(engine: Engine, rollout: str, *, as_json: bool) -> int:
         if now and now.waits != waits:
             waits = now.waits
             for text in waits:
-                _stamped(f"{text}, until {moment(now.until)}" if now.until else text)
+                _check_stamp(f"{text}, until {moment(now.until)}" if now.until else text)
                 if step := awaited(text):
                     terminal.hint(f'gpuprov rollout approve {kept.id} "{step}"')
         if state.finished or now is None:

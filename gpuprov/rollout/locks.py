@@ -16,16 +16,16 @@ def opened(file: Path, flags: int) -> int:
         handle = os.open(file, flags | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except OSError as error:
         if error.errno in (errno.ENXIO, errno.EISDIR, errno.ELOOP):
-            raise _none(file) from error
+            raise _make_error(file) from error
         raise
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise _none(file)
+        raise _make_error(file)
     os.set_blocking(handle, True)
     return handle
 
 
-def _none(file: Path) -> GpuprovError:
+def _make_error(file: Path) -> GpuprovError:
     return GpuprovError(f"{file} is no regular file", "remove it, and run this again: it is made anew")
 
 

@@ -89,12 +89,12 @@ def load(store: Store, rollout: str) -> Project:
     """Load a stored roll-out."""
     place = store.place(rollout)
     with readable(store, rollout):
-        given = _given(place / GIVEN)
+        given = _collect_given(place / GIVEN)
         fleet, policy = stored.load_fleet(place / FLEET), policies.load(place / POLICY)
     return Project(rollout, fleet, policy, given)
 
 
-def _given(file: Path) -> Given:
+def _collect_given(file: Path) -> Given:
     try:
         return safe_parse.parse_typed_json(safe_parse.read_contents(str(file)), Given)
     except OSError as error:

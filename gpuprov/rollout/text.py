@@ -44,20 +44,20 @@ def line(event: Event, state: State) -> str:
             return f"{batch.name} is over: " + ", ".join(f"{number} {word}" for word, number in counts.items())
         case kinds.Finished():
             return "aborted: nothing is under way any more" if state.aborted else "finished"
-    return _of_hosts(event, state)
+    return _format_hosts(event, state)
 
 
-def _of_hosts(event: Event, state: State) -> str:
+def _format_hosts(event: Event, state: State) -> str:
     match event:
         case kinds.Draining(hosts=hosts):
             return f"draining {names(hosts)}"
         case kinds.Drained(hosts=hosts, untold=untold):
-            return f"free: {names(hosts)}" + (f"; {_untold(hosts, untold)}" if untold else "")
+            return f"free: {names(hosts)}" + (f"; {_describe_unrecorded(hosts, untold)}" if untold else "")
         case kinds.NotDrained(host=host, message=message):
             return f"{host}: {message}"
         case kinds.Returned(hosts=hosts, message=message, untold=untold):
             lines = [f"{names(hosts)}: {message}"] if message else []
-            return "; ".join([*lines, *([_untold(hosts, untold)] if untold else [])])
+            return "; ".join([*lines, *([_describe_unrecorded(hosts, untold)] if untold else [])])
         case kinds.Working(act=act, hosts=hosts):
             return f"{ACTS[act]} {names(hosts)}"
         case kinds.Done(hosts=ends):
@@ -75,7 +75,7 @@ def _of_hosts(event: Event, state: State) -> str:
     return ""
 
 
-def _untold(hosts: Iterable[str], why: str) -> str:
+def _describe_unrecorded(hosts: Iterable[str], why: str) -> str:
     """Describe hosts that could not note that they are out of service, or back in service."""
     return f"what verify says of {names(hosts)} does not know of it: no note could be left there ({why})"
 
@@ -93,10 +93,10 @@ def count(number: int, thing: str = "host") -> str:
 
 def as_text(status: Status, width: int = 80) -> str:
     """Format the status of a roll-out in lines of this width."""
-    return "\n".join(part for line in _lines(status) for part in hanging(line, width))
+    return "\n".join(part for line in _list_lines(status) for part in hanging(line, width))
 
 
-def _lines(status: Status) -> Iterator[str]:
+def _list_lines(status: Status) -> Iterator[str]:
     over = sum(batch.state == "over" for batch in status.batches)
     why = f" {status.why}" if status.state == "paused" else f": {status.why}" if status.why else ""
     yield f"{status.id}: {status.state}{why}"
@@ -105,24 +105,24 @@ def _lines(status: Status) -> Iterator[str]:
         f"  {count(len(status.hosts))}, {over} of {counted(len(status.batches), 'batch')} over; begun "
         f"{status.begun}{by}"
     )
-    yield from _batches(status)
+    yield from _format_batches(status)
     for word, hosts in by_state(status.hosts).items():
         if word not in QUIET:
-            yield from _named(word, hosts)
+            yield from _group_named(word, hosts)
     if repaired := [host.host for host in status.hosts if host.repaired]:
         yield f"repaired: {names(repaired)} ({len(repaired)} of {status.repairs})"
     unknown: dict[str, list[str]] = {}
     for host in status.hosts:
         if host.untold:
             unknown.setdefault(host.untold, []).append(host.host)
-    yield from (_untold(hosts, why) for why, hosts in unknown.items())
+    yield from (_describe_unrecorded(hosts, why) for why, hosts in unknown.items())
     for wait in status.waits:
         yield f"now: {wait}" + (f", until {status.until}" if status.until else "")
-    if advice := _advice(status):
+    if advice := _format_advice(status):
         yield advice
 
 
-def _batches(status: Status) -> Iterator[str]:
+def _format_batches(status: Status) -> Iterator[str]:
     alike: list[tuple[str, list[str]]] = []
     for batch in status.batches:
         summary = f"{batch.state:<8}" + ", ".join(f"{number} {word}" for word, number in batch.hosts.items())
@@ -137,7 +137,7 @@ def _batches(status: Status) -> Iterator[str]:
     yield from (f"  {name:<{room}}  {text}" for name, text in named)
 
 
-def _named(word: str, hosts: Iterable[HostStatus]) -> Iterator[str]:
+def _group_named(word: str, hosts: Iterable[HostStatus]) -> Iterator[str]:
     """Yield lines about hosts, those with the same text grouped."""
     grouped: dict[tuple[str, bool], list[str]] = {}
     for host in hosts:
@@ -153,7 +153,7 @@ def _named(word: str, hosts: Iterable[HostStatus]) -> Iterator[str]:
         )
 
 
-def _advice(status: Status) -> str:
+def _format_advice(status: Status) -> str:
     if status.state == "left":
         return f"hint: no process carries it out: gpuprov rollout resume {status.id}"
     if step := next(filter(None, map(awaited, status.waits)), ""):

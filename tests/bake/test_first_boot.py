@@ -197,12 +197,12 @@ def test_the_unit_starts_after_what_it_judges() -> None:
 def test_wheels_that_are_missing_are_named(tmp_path: Path) -> None:
     (tmp_path / "msgspec-0.19-py3-none-any.whl").touch()
     with pytest.raises(GpuprovError, match="no wheel of gpuprov, pyyaml") as raised:
-        first_boot._wheels(tmp_path)
+        first_boot._find_wheels(tmp_path)
     assert "pip download" in raised.value.hint
     for name in ("gpuprov-0.0.1", "PyYAML-6", "markupsafe-3"):
         (tmp_path / f"{name}-py3-none-any.whl").touch()
     with pytest.raises(GpuprovError, match=r"has gpuprov 0\.0\.1; this is"):
-        first_boot._wheels(tmp_path)
+        first_boot._find_wheels(tmp_path)
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, *lines: str) -> None:

@@ -38,8 +38,8 @@ def test_every_command_has_a_page_that_names_its_options() -> None:
 
 
 def test_nothing_in_a_help_text_is_roff() -> None:
-    assert manual._text(".SH EVIL") == "\\&.SH EVIL"
-    assert manual._text("a \\fBb\\fP 'c' --d é") == "a \\efBb\\efP \\(aqc\\(aq \\-\\-d \\[u00E9]"
+    assert manual._escape_text(".SH EVIL") == "\\&.SH EVIL"
+    assert manual._escape_text("a \\fBb\\fP 'c' --d é") == "a \\efBb\\efP \\(aqc\\(aq \\-\\-d \\[u00E9]"
 
 
 @pytest.mark.skipif(not (shutil.which("man") and shutil.which("groff")), reason="man and groff are not installed")

@@ -121,7 +121,7 @@ class _Budgets:
 def _judge_pods(data: bytes) -> None:
     for pod in safe_parse.parse_typed_json(data, cluster.Pods).items:
         str((pod.shown, pod.owner, pod.stays))
-        pods._kept(pod, empty_dir=False)
+        pods._explain_kept(pod, empty_dir=False)
     pods.list_operands(safe_parse.parse_typed_json(data, cluster.Pods).items, ("a",))
 
 
@@ -136,7 +136,7 @@ def _judge_budget(data: bytes) -> None:
     found = safe_parse.parse_json(data.decode())
     if isinstance(found, dict):
         pod = cluster.Pod(metadata=cluster.Metadata(name="a", labels={"app": "x"}))
-        pods._budget(_Budgets([found]), pod)  # type: ignore[arg-type]
+        pods._find_budget(_Budgets([found]), pod)  # type: ignore[arg-type]
 
 
 def _judge_masked(text: str) -> None:

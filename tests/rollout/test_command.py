@@ -56,7 +56,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         return real(words=(words[0], str(STUB), *words[6:]), folder=folder)
 
     monkeypatch.setattr(command, "Given", given)
-    monkeypatch.setattr(addresses, "_numbers", lambda _host, _port: ())
+    monkeypatch.setattr(addresses, "_list_numbers", lambda _host, _port: ())
     monkeypatch.setattr("gpuprov.rollout.embedded.Engine", partial(engine.Engine, tick=0.02))
     return tmp_path
 

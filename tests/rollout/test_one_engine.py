@@ -52,7 +52,7 @@ ROWS: list[tuple[dict[str, str], str, dict[str, str], str]] = [
 def _in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs of the roll-out are done here and at once, and its fleet has racks of three hosts as groups."""
     monkeypatch.setattr("gpuprov.rollout.jobs.subprocess.Popen", AtOnce)
-    monkeypatch.setattr("gpuprov.rollout.addresses._numbers", lambda _host, _port: ())
+    monkeypatch.setattr("gpuprov.rollout.addresses._list_numbers", lambda _host, _port: ())
     monkeypatch.setenv("STUB", str(tmp_path / "rollout"))
     monkeypatch.setattr("gpuprov.plan.workspace.place", lambda: tmp_path)  # what killed runs left is of the machine
     monkeypatch.setattr("gpuprov.apply.execution.place", lambda: tmp_path)

@@ -26,11 +26,11 @@ def settings(block: Dcgm) -> dict[str, str]:
         start = f"{catalogue.COMMAND} {catalogue.build_arguments(block.listen)}"
         files[ENGINE] = f"{HEADER}[Service]\nExecStart=\nExecStart={start}\n"
     if block.exporter:
-        files[EXPORTER] = HEADER + _exporter(block)
+        files[EXPORTER] = HEADER + _format_exporter(block)
     return files
 
 
-def _exporter(block: Dcgm) -> str:
+def _format_exporter(block: Dcgm) -> str:
     start = f"ExecStart=\nExecStart={catalogue.EXPORTER_PROGRAM} -f {block.exporter_counters}\n"
     return f"""[Unit]
 # Its connection ends with the host engine that it was made to.
@@ -49,8 +49,8 @@ RestartSec=5
 
 def reads(_host: HostSpec, block: Dcgm) -> dict[str, tuple[str, ...]]:
     """Return what the daemons have read at their start, by unit."""
-    engine = (catalogue.PROGRAM, *LIBRARY_FILES, _folder(ENGINE))
-    exporter = (catalogue.EXPORTER_PROGRAM, _folder(EXPORTER), block.exporter_counters)
+    engine = (catalogue.PROGRAM, *LIBRARY_FILES, _get_folder(ENGINE))
+    exporter = (catalogue.EXPORTER_PROGRAM, _get_folder(EXPORTER), block.exporter_counters)
     return {catalogue.UNIT: engine, **({catalogue.EXPORTER_UNIT: exporter} if block.exporter else {})}
 
 
@@ -77,7 +77,7 @@ def daemons(ctx: Ctx, run: Iterable[Mapping[str, Json]]) -> Iterator[dict[str, J
         yield {**unit, **more, "fix": FIX.format(unit["name"])}
 
 
-def _folder(path: str) -> str:
+def _get_folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 

@@ -124,7 +124,7 @@ def _start(job: Job, running: set[_Running], selector: selectors.BaseSelector) -
     if child.process.stdin:
         os.set_blocking(child.process.stdin.fileno(), False)
         selector.register(child.process.stdin, selectors.EVENT_WRITE, child)
-        _feed_child(child, selector)
+        _write_input(child, selector)
     return True
 
 
@@ -134,7 +134,7 @@ def _run_turn(running: set[_Running], selector: selectors.BaseSelector) -> None:
     nearest = min(child.deadline for child in running)
     for key, events in selector.select(max(0.0, nearest - time.monotonic())):
         if events & selectors.EVENT_WRITE:
-            _feed_child(key.data, selector)
+            _write_input(key.data, selector)
         else:
             _read_stream(key.data, key.fileobj, selector)
     now = time.monotonic()
@@ -144,7 +144,7 @@ def _run_turn(running: set[_Running], selector: selectors.BaseSelector) -> None:
         _finish_child(child, running, selector)
 
 
-def _feed_child(child: _Running, selector: selectors.BaseSelector) -> None:
+def _write_input(child: _Running, selector: selectors.BaseSelector) -> None:
     stdin = child.process.stdin
     if stdin is None:
         return

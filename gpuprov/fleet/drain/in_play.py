@@ -63,7 +63,7 @@ def take_out(given: Asked, node: str, run: str) -> str:
     adapter = Kubernetes(context=given.context, empty_dir=given.empty_dir, apply=True)
     step = adapter.drain(node, run)
     if step.state != "done":
-        raise _not_free(step)
+        raise _make_error(step)
     began = moved = time.monotonic()
     while True:
         before, step = step, adapter.drained(node, run)
@@ -74,7 +74,7 @@ def take_out(given: Asked, node: str, run: str) -> str:
             moved = now
         late = now - began >= given.timeout if given.timeout else step.holds != "jobs" and now - moved >= PATIENCE
         if step.state == "refused" or step.holds == "a person" or late:
-            raise _not_free(step)
+            raise _make_error(step)
         time.sleep(POLL)
 
 
@@ -90,7 +90,7 @@ def take_over(given: Asked, node: str, run: str) -> None:
     """Take over a node that an earlier apply has left: this run has the host's lock. Raises GpuprovError."""
     step = Kubernetes(context=given.context, apply=True).drain(node, run)
     if step.state != "done":
-        raise _not_free(step)
+        raise _make_error(step)
 
 
 def stays(node: str, run: str) -> str:
@@ -114,7 +114,7 @@ def give_back(given: Asked, node: str, run: str, *, green: bool) -> tuple[bool, 
     return step.message != NOT_OURS, ""
 
 
-def _not_free(step: Step) -> GpuprovError:
+def _make_error(step: Step) -> GpuprovError:
     reasons = "; ".join((*step.waits_for[:5], *([f"and {len(step.waits_for) - 5} more"] if step.waits_for[5:] else [])))
     message = f"node {step.node} is not free: {step.message}{f': {reasons}' if reasons else ''}"
     return GpuprovError(message, step.hint or "see to what holds it, and apply again")

@@ -68,7 +68,7 @@ def following(state: State, now: float) -> list[Action]:
     """Return the next actions from a state."""
     if state.finished:
         return []
-    actions: list[Action] = [*_returns(state), *_late(state, now)]
+    actions: list[Action] = [*_list_returns(state), *_list_late(state, now)]
     if state.aborted:
         busy = bool(actions or state.jobs or any(host.stage in OUT for host in state.hosts.values()))
         return [*actions, *([] if busy else [Finish()])]
@@ -80,7 +80,7 @@ def following(state: State, now: float) -> list[Action]:
     if batch is None:
         busy = bool(actions or state.jobs or any(host.stage in OUT for host in state.hosts.values()))
         return [*actions, *([] if busy else [Finish()])]
-    return [*actions, *_batch(state, batch, now)]
+    return [*actions, *_choose_batch(state, batch, now)]
 
 
 def event_of(action: Action, state: State, at: float) -> Event | None:
@@ -127,7 +127,7 @@ def broken(state: State) -> str:
         failed = [name for name in bad if state.hosts[name].verdict == "failed"]
         failed_in_all += failed
         if not batch.number and bad:
-            return f"the canary {names(bad)} {'is not green' if failed else _waits(plan)}"
+            return f"the canary {names(bad)} {'is not green' if failed else _explain_wait(plan)}"
         if batch.number and len(failed) > number_of(budget.batch, len(batch.hosts)):
             return f"{batch.name}: {len(failed)} failed, budget.batch is {budget.batch}: {names(failed)}"
     if len(failed_in_all) > number_of(budget.whole, plan.total):
@@ -136,14 +136,14 @@ def broken(state: State) -> str:
     return ""
 
 
-def _waits(plan: Plan) -> str:
+def _explain_wait(plan: Plan) -> str:
     """Return the reason why a host with a pending reboot proves nothing."""
     if plan.policy.reboot == "if-needed":
         return "still waits for a reboot, which is permitted"
     return f"waits for a reboot that is not permitted ({plan.name_of(REBOOT)} permits it)"
 
 
-def _returns(state: State) -> Iterator[Action]:
+def _list_returns(state: State) -> Iterator[Action]:
     for name, host in state.hosts.items():
         if host.stage == "worked":
             yield Return(name, host.verdict == "green" or not host.touched)
@@ -151,23 +151,25 @@ def _returns(state: State) -> Iterator[Action]:
             yield Return(name, not host.touched)
 
 
-def _late(state: State, now: float) -> Iterator[Action]:
+def _list_late(state: State, now: float) -> Iterator[Action]:
     drain = state.plan.policy.drain
     for name, host in state.hosts.items() if drain and not state.aborted else ():
         if host.stage == "draining" and drain and now - host.since >= seconds(drain.timeout):
             yield GiveUp(name, f"not free after {drain.timeout}")
 
 
-def _batch(state: State, batch: Batch, now: float) -> list[Action]:
-    waits = [*_closed(state.plan, now)]
-    unapproved = [*_unapproved(state, batch)] if any(host.stage == "waiting" for _, host in state.of(batch)) else []
+def _choose_batch(state: State, batch: Batch, now: float) -> list[Action]:
+    waits = [*_list_closed(state.plan, now)]
+    unapproved = (
+        [*_list_unapproved(state, batch)] if any(host.stage == "waiting" for _, host in state.of(batch)) else []
+    )
     actions: list[Action] = []
     if not waits:
-        actions, waits = _start(state, () if unapproved else batch.hosts, now)
+        actions, waits = _choose_starts(state, () if unapproved else batch.hosts, now)
     if all(host.stage == "done" for _, host in state.of(batch)):
         slots = _Slots(state)
         slots.taken += Counter(slots.site(action.hosts) for action in actions if isinstance(action, Work))
-        actions += _soaked(state, batch, now, slots)
+        actions += _finish_soak(state, batch, now, slots)
     waits += unapproved
     if (
         not actions
@@ -183,7 +185,7 @@ def _batch(state: State, batch: Batch, now: float) -> list[Action]:
 APPROVAL, REBOOT = "waits for the approval of ", "reboot: if-needed"
 
 
-def _unapproved(state: State, batch: Batch) -> Iterator[Wait]:
+def _list_unapproved(state: State, batch: Batch) -> Iterator[Wait]:
     for step, approval in state.plan.approvals(batch):
         given = state.approved.get(step, set()) & {*approval.by}
         if len(given) < approval.count:
@@ -192,13 +194,13 @@ def _unapproved(state: State, batch: Batch) -> Iterator[Wait]:
             yield Wait(f'{APPROVAL}"{step}" by {who}')
 
 
-def _closed(plan: Plan, now: float) -> Iterator[Wait]:
+def _list_closed(plan: Plan, now: float) -> Iterator[Wait]:
     windows = plan.policy.windows
     if windows and plan.zone and not is_open(plan.spans, plan.zone, now, seconds(windows.margin)):
         yield Wait("outside the time windows", opens(plan.spans, plan.zone, now))
 
 
-def _start(state: State, batch: Sequence[str], now: float) -> tuple[list[Action], list[Wait]]:
+def _choose_starts(state: State, batch: Sequence[str], now: float) -> tuple[list[Action], list[Wait]]:
     """Return the actions that may begin now, and the waits: first for hosts that are already out, from any batch, then
     for others of this batch."""
     policy, slots = state.plan.policy, _Slots(state)
@@ -213,7 +215,7 @@ def _start(state: State, batch: Sequence[str], now: float) -> tuple[list[Action]
     due = [(name, host) for name, host in candidates if name not in again]
     ready = [name for name, host in due if host.stage == "ready"]
     fresh = [(name, host) for name, host in due if host.stage == ("prepared" if policy.prepare else "waiting")]
-    chosen, held_back = _room(state, fresh)
+    chosen, held_back = _choose_hosts(state, fresh)
     actions: list[Action] = []
     if policy.drain:
         actions += [Drain(tuple(chosen))] if chosen else []
@@ -245,7 +247,7 @@ class _Slots:
                     yield Work(act, tuple(hosts[start : start + limits.job_size]))
 
 
-def _room(state: State, fresh: list[tuple[str, Host]]) -> tuple[list[str], Wait | None]:
+def _choose_hosts(state: State, fresh: list[tuple[str, Host]]) -> tuple[list[str], Wait | None]:
     """Return the hosts that may be taken out of service now, and the reason why others may not."""
     limits, domains = state.plan.policy.limits, state.plan.domains
     room = limits.at_once - sum(host.stage in OUT for host in state.hosts.values())
@@ -268,7 +270,7 @@ def _room(state: State, fresh: list[tuple[str, Host]]) -> tuple[list[str], Wait 
     return chosen, Wait(f"{full}: {because} at most {limits.per_domain} may be out at once")
 
 
-def _soaked(state: State, batch: Batch, now: float, slots: _Slots) -> list[Action]:
+def _finish_soak(state: State, batch: Batch, now: float, slots: _Slots) -> list[Action]:
     """Act after the last host of a batch: wait, verify again, end it."""
     hosts = state.of(batch)
     if not batch.soak:

@@ -35,10 +35,12 @@ def policy_of(*, canary: str = "", serial: str = "", max_fail: str = "0", reboot
     by_number = NUMBER.fullmatch(canary)
     return Policy(
         gpuprov_rollout=1,
-        canary=Canary(count=_number("canary.hosts", canary, Size)) if by_number else Canary(hosts=_words(canary)),
-        batches=Batches(size=_number("batches.size", serial, Size)) if serial else Batches(),
+        canary=Canary(count=_parse_number("canary.hosts", canary, Size))
+        if by_number
+        else Canary(hosts=_split_words(canary)),
+        batches=Batches(size=_parse_number("batches.size", serial, Size)) if serial else Batches(),
         limits=Limits(at_once=MOST, jobs=1, job_size=MOST),
-        budget=Budget(batch="100%", whole=_number("budget.whole", max_fail, Count)),
+        budget=Budget(batch="100%", whole=_parse_number("budget.whole", max_fail, Count)),
         retry=Retry(attempts=1, after="0s"),
         reboot="if-needed" if reboot else "as-specified",
     )
@@ -47,17 +49,17 @@ def policy_of(*, canary: str = "", serial: str = "", max_fail: str = "0", reboot
 def policy_of_repairs(max_out: str, max_fail: str, total: int) -> Policy:
     """Return the policy of repairs: as many hosts as may be out at once, and those that were given up count. Raises
     GpuprovError."""
-    most = at_least_one(_number(AT_ONCE, max_out, Size), total)
+    most = at_least_one(_parse_number(AT_ONCE, max_out, Size), total)
     return msgspec.structs.replace(
         policy_of(max_fail=max_fail), limits=Limits(at_once=most, per_domain=most, jobs=1, job_size=MOST)
     )
 
 
-def _words(text: str) -> tuple[str, ...]:
+def _split_words(text: str) -> tuple[str, ...]:
     return tuple(filter(None, (word.strip() for word in text.split(","))))
 
 
-def _number(key: str, text: str, kind: Any) -> int | str:
+def _parse_number(key: str, text: str, kind: Any) -> int | str:
     """Return `"5"` or `"20%"` as the policy's file has it."""
     plain = "".join(text.split())
     value = plain if "%" in plain or not NUMBER.fullmatch(plain) else int(plain)

@@ -98,7 +98,7 @@ def planned(
     total, options = len(members) if total is None else total, dict(options or {})
     _refuse_lost([member.name for member in members if not member.domain], "in no failure domain", policy.domain)
     _refuse_lost([member.name for member in members if not member.site], "at no site", policy.site)
-    first = _canaries(policy.canary, members, total, options.get(CANARY, CANARY))
+    first = _find_canaries(policy.canary, members, total, options.get(CANARY, CANARY))
     rest = [member for member in members if member.name not in first]
     batches = (
         [Batch(0, tuple(member.name for member in members if member.name in first), seconds(policy.canary.soak))]
@@ -139,7 +139,7 @@ def _refuse_lost(lost: Sequence[str], where: str, by: str | None) -> None:
         raise GpuprovError(f"{lost[0]}{more}: {where} ({by})", hint)
 
 
-def _canaries(canary: Canary, members: Sequence[Member], total: int, place: str) -> set[str]:
+def _find_canaries(canary: Canary, members: Sequence[Member], total: int, place: str) -> set[str]:
     if canary.count:
         return {member.name for member in members[: at_least_one(canary.count, total)]}
     hosts: set[str] = set()

@@ -193,22 +193,22 @@ def read(text: str | bytes, file: str) -> Policy:
         )
     policy, findings = convert(value, Policy)
     if policy is not None:
-        findings = list(_across(policy))
+        findings = list(_check_across(policy))
     if findings:
         raise SpecError(
-            Problem(message=message, path=at, hint=hint, origin=_origin(file, places, at))
+            Problem(message=message, path=at, hint=hint, origin=_find_origin(file, places, at))
             for at, message, hint in findings
         )
     return policy  # type: ignore[no-any-return]
 
 
-def _origin(file: str, places: dict[Path, tuple[int, int]], path: Path) -> Origin:
+def _find_origin(file: str, places: dict[Path, tuple[int, int]], path: Path) -> Origin:
     while path and path not in places:
         path = path[:-1]
     return Origin(file, *places.get(path, (1, 1)))
 
 
-def _across(policy: Policy) -> Iterator[Finding]:
+def _check_across(policy: Policy) -> Iterator[Finding]:
     """Yield the errors that no type expresses."""
     if policy.canary.hosts and policy.canary.count:
         yield (
@@ -238,12 +238,12 @@ def _across(policy: Policy) -> Iterator[Finding]:
             message = f"approvals[{number}].count is {approval.count}, by names {len({*approval.by})}"
             yield ("approvals", number, "count"), message, "name more users, or ask fewer of them"
     if policy.drain:
-        yield from _drain(policy.drain)
+        yield from _check_drain(policy.drain)
     if policy.windows:
-        yield from _windows(policy.windows)
+        yield from _check_windows(policy.windows)
 
 
-def _drain(drain: Drain) -> Iterator[Finding]:
+def _check_drain(drain: Drain) -> Iterator[Finding]:
     of = {"command": "command", "context": "kubernetes", "delete_emptydir_data": "kubernetes"}
     for field, adapter in of.items():
         if getattr(drain, field) and drain.adapter != adapter:
@@ -252,7 +252,7 @@ def _drain(drain: Drain) -> Iterator[Finding]:
         yield ("drain", "adapter"), "drain.command is missing", "command: what the site runs for each step of a host"
 
 
-def _windows(windows: Windows) -> Iterator[Finding]:
+def _check_windows(windows: Windows) -> Iterator[Finding]:
     time_zone: Zone | None = zone(windows.time_zone)
     if time_zone is None:
         yield (

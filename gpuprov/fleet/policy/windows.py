@@ -25,10 +25,10 @@ def parsed(text: str) -> Span:
     """Parse `"mon-thu,sat 22:00-05:00"`, which matches SPAN."""
     days, _, times = text.partition(" ")
     begin, end = (int(part[:2]) * 60 + int(part[3:]) for part in times.split("-"))
-    return Span(_days(days), begin, end - begin if end > begin else end - begin + 1440)
+    return Span(_parse_days(days), begin, end - begin if end > begin else end - begin + 1440)
 
 
-def _days(text: str) -> frozenset[int]:
+def _parse_days(text: str) -> frozenset[int]:
     if text == "daily":
         return frozenset(range(7))
     days: set[int] = set()
@@ -111,15 +111,15 @@ def changes(of: Zone, begin: float, end: float) -> list[tuple[float, int]]:
 def is_open(spans: Sequence[Span], zone: Zone, now: float, margin: int = 0) -> bool:
     """Return whether a window is open at this time (seconds since 1970, UTC) and for `margin` seconds more; adjacent
     windows count as one."""
-    return any(begin <= now and now + margin < end for begin, end in _joined(_around(spans, zone, now)))
+    return any(begin <= now and now + margin < end for begin, end in _join_windows(_list_around(spans, zone, now)))
 
 
 def opens(spans: Sequence[Span], zone: Zone, now: float) -> float:
     """Return when the next window opens after this time."""
-    return min(begin for begin, _ in _around(spans, zone, now) if begin > now)
+    return min(begin for begin, _ in _list_around(spans, zone, now) if begin > now)
 
 
-def _joined(windows: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
+def _join_windows(windows: Iterable[tuple[float, float]]) -> Iterator[tuple[float, float]]:
     begin = end = float("-inf")
     for first, last in sorted(windows):
         if first > end:
@@ -129,7 +129,7 @@ def _joined(windows: Iterable[tuple[float, float]]) -> Iterator[tuple[float, flo
     yield begin, end
 
 
-def _around(spans: Sequence[Span], zone: Zone, now: float) -> list[tuple[float, float]]:
+def _list_around(spans: Sequence[Span], zone: Zone, now: float) -> list[tuple[float, float]]:
     """Return windows from a day before to eight days after, as times, with the zone's clock changes taken into
     account."""
     today = datetime.fromtimestamp(now, zone).date()

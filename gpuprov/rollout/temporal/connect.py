@@ -36,7 +36,7 @@ def check_installed() -> None:
         raise GpuprovError("Temporal's SDK (temporalio) is not installed, which this engine needs", HINT)
 
 
-def _settings(given: Connection) -> dict[str, Any]:
+def _read_settings(given: Connection) -> dict[str, Any]:
     from temporalio.envconfig import ClientConfigProfile
     from temporalio.service import TLSConfig
 
@@ -50,15 +50,15 @@ def _settings(given: Connection) -> dict[str, Any]:
         if (given.tls_cert is None) != (given.tls_key is None):
             raise GpuprovError("--tls-cert and --tls-key go together", "name both files")
         config["tls"] = TLSConfig(
-            server_root_ca_cert=_bytes(given.tls_ca),
+            server_root_ca_cert=_read_bytes(given.tls_ca),
             domain=given.tls_name or None,
-            client_cert=_bytes(given.tls_cert),
-            client_private_key=_bytes(given.tls_key),
+            client_cert=_read_bytes(given.tls_cert),
+            client_private_key=_read_bytes(given.tls_key),
         )
     return config
 
 
-def _bytes(path: Path | None) -> bytes | None:
+def _read_bytes(path: Path | None) -> bytes | None:
     try:
         return path.read_bytes() if path else None
     except OSError as error:
@@ -72,7 +72,7 @@ async def connected(given: Connection) -> Client:
     from temporalio.client import Client
     from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes
 
-    settings = _settings(given)
+    settings = _read_settings(given)
     converter = DataConverter.default
     if given.payload_keys:
         from gpuprov.rollout.temporal.codec import Encrypted, key

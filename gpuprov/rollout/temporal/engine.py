@@ -78,7 +78,7 @@ class Temporal:
     def all(self) -> list[Kept]:
         async def listed() -> list[Kept]:
             executions = self._client.list_workflows(f'WorkflowType = "{messages.ROLLOUT}"')
-            return [await _kept(execution) async for execution in executions if execution.status not in GONE]
+            return [await _make_kept(execution) async for execution in executions if execution.status not in GONE]
 
         return sorted(self._run(listed()), key=lambda kept: (kept.begun, kept.id))
 
@@ -93,7 +93,7 @@ class Temporal:
                 if error.status == RPCStatusCode.NOT_FOUND:
                     return None
                 raise
-            return None if execution.status in GONE else await _kept(execution)
+            return None if execution.status in GONE else await _make_kept(execution)
 
         return self._run(described()) or chosen(self.all(), rollout)
 
@@ -199,7 +199,7 @@ class Temporal:
         try:
             event = self._run(call)
         except WorkflowUpdateFailedError as error:
-            raise _refusal(error) from error
+            raise _make_refusal(error) from error
         return msgspec.convert(event, Event) if event else None
 
     def carry_out(self, rollout: str, tell: Tell) -> bool:
@@ -233,14 +233,14 @@ class Temporal:
             raise
 
 
-async def _kept(execution: WorkflowExecution) -> Kept:
+async def _make_kept(execution: WorkflowExecution) -> Kept:
     memo = await execution.memo()
     name = execution.id.removeprefix(messages.workflow_id(""))
     is_open = execution.status == WorkflowExecutionStatus.RUNNING
     return Kept(name, memo["fleet"], float(memo["begun"]), memo["by"], is_open, int(memo["hosts"]))
 
 
-def _refusal(error: WorkflowUpdateFailedError) -> GpuprovError:
+def _make_refusal(error: WorkflowUpdateFailedError) -> GpuprovError:
     cause = error.cause
     if isinstance(cause, ApplicationError):
         return GpuprovError(cause.message, str(cause.details[0]) if cause.details else "")

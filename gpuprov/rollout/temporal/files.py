@@ -24,7 +24,7 @@ from gpuprov.rollout.temporal.messages import Loaded, packed
 AHEAD = 10 * 366 * 86400
 
 
-def _digest(text: str) -> str:
+def _compute_digest(text: str) -> str:
     if not re.fullmatch("[0-9a-f]{64}", text):
         raise GpuprovError(f"{text[:80]!r} is no digest of a file", "see who may write to the Temporal server")
     return text
@@ -49,10 +49,10 @@ class Files:
         self.project = lru_cache(4)(self._project)
 
     def fleet(self, digest: str) -> Path:
-        return self.folder / f"fleet-{_digest(digest)}.json"
+        return self.folder / f"fleet-{_compute_digest(digest)}.json"
 
     def policy(self, digest: str) -> Path:
-        return self.folder / f"policy-{_digest(digest)}.yaml"
+        return self.folder / f"policy-{_compute_digest(digest)}.yaml"
 
     def place(self, rollout: str) -> Path:
         """Return the folder of one roll-out: output of its processes, and results. Raises GpuprovError for an invalid

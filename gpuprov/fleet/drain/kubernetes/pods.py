@@ -22,7 +22,7 @@ def evict_pods(
     all_or_none: ask for none while there is one that only a person can remove. Raises Refused, Unanswered.
     """
     present = [pod for pod in pods if not pod.stays]
-    kept = {pod.shown: why for pod in present if (why := _kept(pod, empty_dir=empty_dir))}
+    kept = {pod.shown: why for pod in present if (why := _explain_kept(pod, empty_dir=empty_dir))}
     if kept and all_or_none:
         return limit_names([f"pod {name} {why}" for name, why in kept.items()]), "a person"
     waits: list[str] = []
@@ -36,7 +36,7 @@ def evict_pods(
     return limit_names(waits), "a person" if kept else "jobs"
 
 
-def _kept(pod: Pod, *, empty_dir: bool) -> str:
+def _explain_kept(pod: Pod, *, empty_dir: bool) -> str:
     """Explain why only a person may remove the pod; empty if it may be evicted, or is ending."""
     if pod.metadata.deletion_timestamp:
         return ""
@@ -72,20 +72,20 @@ def _evict(cluster: Cluster, pod: Pod) -> list[str]:
         if problem.kind in GONE:
             return []
         if problem.kind == "TooManyRequests":
-            return [f"pod {pod.shown}: {_budget(cluster, pod) or problem}"]
+            return [f"pod {pod.shown}: {_find_budget(cluster, pod) or problem}"]
         if problem.kind == "InternalError":  # more than one budget has this pod
             return [f"pod {pod.shown}: {problem}"]
         raise
     return [f"pod {pod.shown} is ending"]
 
 
-def _budget(cluster: Cluster, pod: Pod) -> str:
+def _find_budget(cluster: Cluster, pod: Pod) -> str:
     """Name the PodDisruptionBudget that keeps the pod, with its numbers."""
     for budget in cluster.budgets(pod.metadata.namespace):
         metadata, spec, status = (budget.get(key) or {} for key in ("metadata", "spec", "status"))
         if not all(isinstance(part, dict) for part in (metadata, spec, status)) or status.get("disruptionsAllowed"):
             continue
-        if _selects(spec.get("selector"), pod.metadata.labels):
+        if _is_selected(spec.get("selector"), pod.metadata.labels):
             numbers = f"needs {status.get('desiredHealthy')} healthy pods, has {status.get('currentHealthy')}"
             if status.get("observedGeneration") != metadata.get("generation"):
                 numbers = "its controller has not counted its pods yet"
@@ -93,7 +93,7 @@ def _budget(cluster: Cluster, pod: Pod) -> str:
     return ""
 
 
-def _selects(selector: Any, labels: dict[str, str]) -> bool:
+def _is_selected(selector: Any, labels: dict[str, str]) -> bool:
     """Return True if a label selector matches."""
     # https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
     if not isinstance(selector, dict):
@@ -102,11 +102,11 @@ def _selects(selector: Any, labels: dict[str, str]) -> bool:
     if not (isinstance(exact, dict) and isinstance(rules, list) and all(isinstance(rule, dict) for rule in rules)):
         return False
     return all(labels.get(key) == value for key, value in exact.items()) and all(
-        _matches_rule(rule, labels) for rule in rules
+        _meets_rule(rule, labels) for rule in rules
     )
 
 
-def _matches_rule(rule: Tree, labels: dict[str, str]) -> bool:
+def _meets_rule(rule: Tree, labels: dict[str, str]) -> bool:
     value, values = labels.get(str(rule.get("key"))), rule.get("values") or []
     if not isinstance(values, list):
         return False

@@ -57,7 +57,7 @@ def of_json(text: bytes, name: str) -> Node | None:
         raise safe_parse.Unreadable("no state in it")
     states = frozenset(state for word in words for state in _parse_states(word.upper()))
     reason, user = node.get("reason"), node.get("reason_set_by_user")
-    return Node(name, states, _text(reason), _text(user))
+    return Node(name, states, _parse_text(reason), _parse_text(user))
 
 
 def of_text(text: str, name: str) -> Node | None:
@@ -105,5 +105,5 @@ def _list_words(value: object) -> list[str]:
     return [word for word in values if isinstance(word, str) and word]
 
 
-def _text(value: object) -> str:
+def _parse_text(value: object) -> str:
     return value if isinstance(value, str) else ""
