@@ -3,13 +3,16 @@
 import re
 import signal
 from collections.abc import Mapping
+from typing import TypeAlias
 
+# Ansible's result of a task on a host.
+Result: TypeAlias = Mapping[str, object]
 # ssh(1): an error of ssh's own, or a connection that was closed.
 OF_SSH = 255
 WANT_OF_MEMORY = 'for want of memory ("journalctl -k" tells), or by somebody there'
 # Start of Ansible's message when a module gave no answer: a program that was killed prints nothing more.
 UNREAD = re.compile(r"(?:(?:Task|Module|Action) failed: )*(?:MODULE FAILURE|Module result deserialization failed)")
-# Problem: Ansible starts to parse there:
+# Lines before a module's answer break it, since Ansible starts to parse there:
 # https://github.com/ansible/ansible/blob/v2.19.0/lib/ansible/module_utils/json_utils.py
 NOISE = (
     "its login prints lines that begin as a module's answer does, with {, before what it is asked for. Fix: have "
@@ -51,7 +54,7 @@ def _was_local(status: object) -> bool:
     return isinstance(status, int) and status < 0
 
 
-def answer(result: Mapping[str, object]) -> str:
+def answer(result: Result) -> str:
     """Return the message of a module's result; for a module that gave no answer, how it ended and its last output."""
     message = str(result.get("msg") or "")
     return silent(result) if UNREAD.match(message) else message
@@ -87,7 +90,7 @@ def _count_answers(printed: str) -> int:
     return sum(line.startswith("{") for line in printed.splitlines())
 
 
-def silent(result: Mapping[str, object], *, of_module: bool = True) -> str:
+def silent(result: Result, *, of_module: bool = True) -> str:
     """Return a program's last output, and how it ended. The status of a module is that of the connection, if that was
     cut."""
     if of_module and result.get("rc") == 0 and _count_answers(str(result.get("module_stdout") or "")) > 1:
