@@ -276,7 +276,7 @@ def without_spec(probes: Iterable[Probe[Any]], known: Mapping[str, Capability]) 
 def generated_checks(capability: Capability) -> tuple[Check, ...]:
     """Return the checks of a capability that are generated from its resources."""
     resources = capability.resources
-    names = (resources.files_check, "unmasked", "enabled", "active") if resources else ()
+    names = (resources.files_check, "enabled", "active") if resources else ()
     return tuple(check for check in capability.checks if check.id.partition(".")[2] in names)
 
 
@@ -293,8 +293,7 @@ def _make_checks(capability: Capability, probe: Probe[Any], reads: Probe[Any]) -
     words = FILES + (LINES if resources.lines else "")
     yield made(resources.files_check, words, lambda ctx: judge_files(capability, ctx), "next-boot", house.RECEIPT)
     if resources.units:
-        decided = capability.desired.probes if resources.coming and capability.desired else ()
-        yield made("unmasked", UNMASKED, lambda ctx: _judge_masks(capability, ctx), "preflight", *decided)
+        yield made("unmasked", UNMASKED, lambda ctx: _judge_masks(capability, ctx), "preflight")
         yield made("enabled", ENABLED, lambda ctx: judge_units(capability, ctx, "next-boot"), "next-boot")
     if resources.units or resources.reads:
         more, words = ((reads,), ACTIVE + READ) if resources.reads else ((), ACTIVE)

@@ -1,8 +1,7 @@
 """The history of a host's package managers: packages changed, with time, command, and user if logged.
 
 apt's history.log, dpkg.log, dnf 4's dnf.log and dnf.rpm.log, libzypp's history. Shell histories are never read. apt,
-dpkg and libzypp write local time without a zone: the host reports its offset at these times, or, in older captures,
-only its present one.
+dpkg and libzypp write local time without a zone: the host reports its offset then, in older captures its present one.
 """
 
 import re
