@@ -8,8 +8,9 @@ import yaml
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.catalog.context import fold
+from gpuprov.catalog.lookup import find_sxid
 from gpuprov.catalog.signatures import find_held
-from gpuprov.catalog.symptoms import list_addresses, list_symptoms
+from gpuprov.catalog.symptoms import list_addresses, list_symptoms, resolve_for_line
 from gpuprov.explain import all_checks, explain, fields, in_text
 from gpuprov.spec.build import convert
 from tests.explain.corpus import lines
@@ -21,7 +22,8 @@ BY_KEY = {symptom.key: symptom for symptom in list_symptoms()}
 def test_what_people_paste_in_public() -> None:
     wrong = []
     for line in THREADS:
-        names = {" | ".join(BY_KEY[key].signatures) for key in line.answer if key in BY_KEY}
+        known = [resolve_for_line(BY_KEY[key], find_sxid(line.line), line.line) for key in line.answer if key in BY_KEY]
+        names = {" | ".join(symptom.signatures) for symptom in known}
         log = f"2026-01-01 00:00:00 host program[1]: starting\n{line.line}\n2026-01-01 00:00:01 host program[1]: done\n"
         healthy = [held.is_harmless for held in find_held(fold(line.line))][:1] == [True]
         for answers in (explain(line.line), [] if healthy else in_text(log, "a log")):

@@ -197,7 +197,8 @@ def test_export(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_topology(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(command, "read_and_told", lambda found: crash() if vars(found)["name"] == BAD else found)
-    monkeypatch.setattr(command, "list_findings", lambda _: ())
+    monkeypatch.setattr(command, "find_crossed", lambda _: {})
+    monkeypatch.setattr(command, "list_findings", lambda *_: ())
     monkeypatch.setattr(document, "build_host", lambda *_: {"gpus": []})
     monkeypatch.setattr(command, "format_text", lambda *_, **__: "text")
     monkeypatch.setattr(command, "draw_svg", lambda *_: "picture")
