@@ -72,60 +72,76 @@ _NOISE = re.compile(
 _LINE_COLUMN = re.compile(r" \(at line (\d+), column (\d+)\)\Z")
 
 
+MISSPELLINGS = (
+    find_other_format,
+    spelling.find_foreign_space,
+    spelling.open_quote,
+    spelling.open_bracket,
+    spelling.find_open_section,
+    spelling.find_byte_order_mark,
+    spelling.find_shell_range,
+    spelling.find_ini_assignment,
+    spelling.find_section,
+)
+
+
 def convert_error(error: BaseException, file: str, subject: str = "the file") -> Problem:
     """Convert an error of Ansible to a problem; `file` is the source that was being read."""
     place = find_place(error) or Origin(show_path(file))
     whole = " | ".join(f"{type(cause).__name__}: {cause}" for cause in list_chain(error))
     stderr = extract_stderr(error)
-    beyond = next((cause for cause in list_chain(error) if isinstance(cause, Unreadable)), None)
-    if beyond:
-        position = (
-            (beyond.line, beyond.column) if beyond.line else None if place.line else _search(file, beyond.message)
-        )
-        place = Origin(show_path(file) if file else place.file, *position) if position else place
-        allowed = f"allowed: {beyond.allowed}" if beyond.allowed else ""
-        return Problem(message=beyond.message, origin=place, hint=f"it said: {stderr}" if stderr else allowed)
-    spelled = (
-        find_other_format,
-        spelling.find_foreign_space,
-        spelling.open_quote,
-        spelling.open_bracket,
-        spelling.find_open_section,
-        spelling.find_byte_order_mark,
-        spelling.find_shell_range,
-        spelling.find_ini_assignment,
-        spelling.find_section,
+    said = f"it said: {stderr}" if stderr else ""
+    if beyond := next((cause for cause in list_chain(error) if isinstance(cause, Unreadable)), None):
+        return _convert_unreadable(beyond, place, file, said)
+    return (
+        _find_misspelling(whole, place, file)
+        or _convert_known(whole, place, subject, said)
+        or _convert_unknown(error, whole, place, file, said)
     )
-    for explained in spelled:
-        if problem := explained(whole, place, read_lines(place, file)):
+
+
+def _convert_unreadable(beyond: Unreadable, place: Origin, file: str, said: str) -> Problem:
+    position = (beyond.line, beyond.column) if beyond.line else None if place.line else _search(file, beyond.message)
+    place = Origin(show_path(file) if file else place.file, *position) if position else place
+    return Problem(
+        message=beyond.message, origin=place, hint=said or (f"allowed: {beyond.allowed}" if beyond.allowed else "")
+    )
+
+
+def _find_misspelling(whole: str, place: Origin, file: str) -> Problem | None:
+    """Find what a person wrote in the place of what the format wants."""
+    for find in MISSPELLINGS:
+        if problem := find(whole, place, read_lines(place, file)):
             return problem
     if problem := find_wrong_indentation(whole, place, file) or find_line_without_key(whole, place, file):
         return problem
     if "found unhashable key" in whole and not any("{{" in line for line in read_lines(place, file)):
-        return Problem(
-            message="a list or a mapping stands where a key belongs", origin=place, hint="write a text there"
-        )
+        message = "a list or a mapping stands where a key belongs"
+        return Problem(message=message, origin=place, hint="write a text there")
+    return None
+
+
+def _convert_known(whole: str, place: Origin, subject: str, said: str) -> Problem | None:
     for pattern, message, hint in _KNOWN:
         if seen := re.search(pattern, whole):
             message = seen.expand(message)
             message = f"{subject} {message}" if message.startswith(("is ", "cannot ", "refers ")) else message
-            return Problem(message=message, origin=place, hint=f"it said: {stderr}" if stderr else hint)
-    unknown = re.search(r"specifies unknown plugin '([^']+)'", whole)
-    if unknown:
-        return Problem(
-            message=f'there is no inventory plugin "{unknown.group(1)}"', origin=place, hint="install its collection"
-        )
+            return Problem(message=message, origin=place, hint=said or hint)
+    if unknown := re.search(r"specifies unknown plugin '([^']+)'", whole):
+        message = f'there is no inventory plugin "{unknown[1]}"'
+        return Problem(message=message, origin=place, hint="install its collection")
+    return None
+
+
+def _convert_unknown(error: BaseException, whole: str, place: Origin, file: str, said: str) -> Problem:
     text = extract_reason(error)
     if "AnsibleYAMLParserError" in whole:
         text = f"not valid YAML: {text}"
-    counted = _LINE_COLUMN.search(text)
-    if counted:
+    if counted := _LINE_COLUMN.search(text):
         text = text[: counted.start()]
         place = Origin(place.file, int(counted.group(1)), int(counted.group(2)))
     position = None if place.line or not file else _search(file, text)
-    if position:
-        place = Origin(place.file, *position)
-    return Problem(message=text, origin=place, hint=f"it said: {stderr}" if stderr else "")
+    return Problem(message=text, origin=Origin(place.file, *position) if position else place, hint=said)
 
 
 def find_wrong_indentation(whole: str, place: Origin, file: str) -> Problem | None:
