@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpuprov.cli import options
+from gpuprov.cli.from_records import lacks_inventory
 
 if TYPE_CHECKING:
     from gpuprov.report.page import About
@@ -26,7 +27,10 @@ def about(
     are left out. `host`: the argument HOST of a command that has one."""
     from gpuprov.report.page import About
 
-    inventories = [str(source) for source in options.all_sources(inventory)]
+    sources = (files or {}).get("from") or ()
+    records = [str(path) for path in ([sources] if isinstance(sources, Path) else sources)]
+    alone = records and lacks_inventory(inventory)
+    inventories = [] if alone else [str(source) for source in options.all_sources(inventory)]
     words = ["gpuprov", verb, *filter(None, [host]), *inventories]
     words += ["--limit", inventory.limit] if inventory.limit else []
     words += ["--only", ",".join(sorted(only))] if only else []
@@ -35,7 +39,9 @@ def about(
         for path in [given] if isinstance(given, Path) else given or ():
             words += [f"--{name}", str(path)]
     return About(
-        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC", inventory=", ".join(inventories), command=shlex.join(words)
+        at=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
+        inventory=", ".join(inventories or records),
+        command=shlex.join(words),
     )
 
 

@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpuprov.cli.options import InventoryOptions
     from gpuprov.facts.captures import Record
     from gpuprov.fleet.specs import Fleet
+    from gpuprov.spec.model import HostSpec
     from gpuprov.verify.evaluate import Result
     from gpuprov.verify.verify import Pairs
 
@@ -46,3 +50,26 @@ def verify_records(
     if left := recorded.left_out(pairs, results):
         terminal.progress(f"not judged, since no record is of them: {fold_names(left)}")
     return results
+
+
+def lacks_inventory(inventory: InventoryOptions) -> bool:
+    """Return whether no inventory was named or found, and no host chosen of one."""
+    from gpuprov.cli.options import all_sources
+    from gpuprov.inventory.sources import NoInventoryError
+
+    if inventory.limit:
+        return False
+    try:
+        all_sources(inventory)
+    except NoInventoryError:
+        return True
+    return False
+
+
+def verify_alone(
+    paths: tuple[Path, ...], build_spec: Callable[[str], HostSpec], only: Collection[str] | None
+) -> list[Result]:
+    """Return the results of the hosts that the records are of, without an inventory."""
+    from gpuprov.verify import recorded
+
+    return recorded.verify_alone(read_records(paths, warn=False), build_spec, only)

@@ -61,37 +61,37 @@ def health(
     NVIDIA says: return the card, drain, reboot, reset, restart the program. Exit code 0: all are fit; 1: some are not,
     or it is not proven; 4: some cannot be reached. With --from no host is contacted: what a bug report, sosreport,
     capture, kernel log, nvidia-smi -q or ibstat holds is judged, also in a folder of many hosts; what it does not is
-    not proven.
+    not proven. It needs no inventory.
 
     \b
     Example: gpuprov health inventory.yaml --since 24h
              gpuprov health inventory.yaml --prometheus /var/lib/node_exporter/textfile/gpuprov-health.prom
-             gpuprov health inventory.yaml --limit gpu017 --from gpu017.capture.json
+             gpuprov health --from nvidia-bug-report.log.gz
              gpuprov health inventory.yaml --limit gpu017 --reset-done 10m --reset-gpu 0000:19:00.0
     """
     from gpuprov.capabilities.health import watched
-    from gpuprov.cli.from_records import verify_records
+    from gpuprov.cli.from_records import lacks_inventory
     from gpuprov.core.errors import GpuprovError
     from gpuprov.report import health as report
     from gpuprov.report import health_page, junit, retry
     from gpuprov.report.files import check_writable
     from gpuprov.report.results import deliver
-    from gpuprov.verify.fitness import CAPABILITY, health_code, of_health
+    from gpuprov.verify.fitness import health_code, of_health
 
     if records:
         options.reaches_nobody("--from", inventory)
         if since is not None:
             raise GpuprovError("--since and --from: a record is judged over all that it holds", "leave --since out")
     refuse_reset_done(reset_done, gpus, records, inventory.limit)
-    fleet = options.load(inventory)
+    fleet = None if records and lacks_inventory(inventory) else options.load(inventory)
     check_writable(*files)
     began = monotonic()
-    if reset_done is not None:
+    if fleet and reset_done is not None:
         record_resets(fleet, reset_done, gpus, timeout, inventory.forks)
-    pairs = [(raw, watched(spec, since)) for raw, spec in fleet.pairs]
+    pairs = [(raw, watched(spec, since)) for raw, spec in fleet.pairs] if fleet else []
     took: dict[str, float] = {}
     if records:
-        verified = verify_records(fleet, pairs, records, {CAPABILITY}, named=bool(inventory.limit))
+        verified = _verify_records(fleet, pairs, records, named=bool(inventory.limit))
     else:
         verified = _verify_hosts(pairs, options.pace(inventory), timeout, took)
     results = of_health(verified)
@@ -108,8 +108,25 @@ def health(
         ),
     )
     bad = ("fail", "error", "unreachable")
-    retry.offer("health", list(dict.fromkeys(result.host for result in results if result.status in bad)), len(pairs))
+    if fleet:
+        retry.offer(
+            "health", list(dict.fromkeys(result.host for result in results if result.status in bad)), len(pairs)
+        )
     return health_code(results)
+
+
+def _verify_records(
+    fleet: Fleet | None, pairs: Sequence[tuple[RawHost, HostSpec]], records: tuple[Path, ...], *, named: bool
+) -> list[Result]:
+    """Judge the records of the fleet's hosts; without a fleet, of the hosts that they are of."""
+    from gpuprov.capabilities.health import watched
+    from gpuprov.cli import from_records
+    from gpuprov.spec.model import HostSpec
+    from gpuprov.verify.fitness import CAPABILITY
+
+    if fleet is None:
+        return from_records.verify_alone(records, lambda name: watched(HostSpec(name=name)), {CAPABILITY})
+    return from_records.verify_records(fleet, pairs, records, {CAPABILITY}, named=named)
 
 
 def _verify_hosts(

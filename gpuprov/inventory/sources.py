@@ -36,9 +36,13 @@ def refuse_nowhere() -> None:
         raise GpuprovError("the current folder is not there any more", "go to another: cd") from error
 
 
+class NoInventoryError(GpuprovError):
+    """No inventory was named, and none is where a command looks for one."""
+
+
 def find_default_sources() -> tuple[str, ...]:
     """Return $GPUPROV_INVENTORY, else ./inventory.yaml, else the sources in $ANSIBLE_INVENTORY or ansible.cfg. Raises
-    GpuprovError if there are none."""
+    NoInventoryError if there are none."""
     refuse_nowhere()
     named = os.environ.get("GPUPROV_INVENTORY")
     if named:
@@ -62,7 +66,7 @@ def find_default_sources() -> tuple[str, ...]:
         listed = parser.get("defaults", "inventory", fallback="")
         if listed:
             return split_paths(listed, os.path.dirname(config))
-    raise GpuprovError(
+    raise NoInventoryError(
         "no inventory was named",
         "write its file at the end of the command, set GPUPROV_INVENTORY, write ./inventory.yaml,"
         " or set `inventory` under [defaults] in ansible.cfg (or ANSIBLE_INVENTORY)",

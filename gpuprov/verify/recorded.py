@@ -36,6 +36,26 @@ def verify(
     return compare_hosts([result for raw, _ in fleet for result in results.get(raw.name, ())])
 
 
+def verify_alone(
+    records: Iterable[Record], build_spec: Callable[[str], HostSpec], only: Collection[str] | None = None
+) -> list[Result]:
+    """Return every check of each record's host by the spec that `build_spec` has for its name: there is no inventory.
+    Raises GpuprovError if two records are of one host."""
+    results: dict[str, list[Result]] = {}
+    paths: dict[str, str] = {}
+    for record in records:
+        name = record.host or record.places[0]
+        if name in paths:
+            raise GpuprovError(
+                f"{paths[name]} and {record.path} are both records of {name}", "name one of them with --from"
+            )
+        paths[name] = record.path
+        known = _read_facts(name, record)
+        spec = build_spec(name)
+        results[name] = [unreachable(name, known)] if isinstance(known, Unreached) else judge(spec, known, only)
+    return compare_hosts([result for found in results.values() for result in found])
+
+
 def read(
     fleet: Pairs,
     records: Iterable[Record],
