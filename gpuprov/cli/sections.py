@@ -128,6 +128,8 @@ class Command(click.Command):
         """Raise UsageError if a file to be written is one that is read: `-o` is easily typed for `-i`; or if the
         inventory stands before the host."""
         for name in ("host", "left"):
+            if os.path.exists(ctx.params.get("right") or ""):
+                continue  # two files to compare
             if os.path.isfile(given := str(ctx.params.get(name) or "")) and given.endswith(INVENTORIES):
                 words = (ctx.params.get("right") or "", *ctx.params.get("sources", ()))
                 hosts = [word for word in words if word and not os.path.exists(word)]

@@ -66,6 +66,24 @@ def test_a_file_of_several_hosts_is_refused(tmp_path: Path) -> None:
         of_file(file)
 
 
+def test_two_files_need_no_inventory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, version in (("good", "580.95.05"), ("bad", "570.124.06")):
+        spec = {**SPEC, "nvidia_driver": {**SPEC["nvidia_driver"], "version": version}}
+        Path(f"{name}.yaml").write_text(yaml.safe_dump({"all": {"hosts": {name: {"gpuprov": spec}}}}))
+    outputs = {name: {"text": text if isinstance(text, str) else text.text} for name, text in good().items()}
+    Path("good.capture.json").write_text(json.dumps({"gpuprov_capture": 2, "host": "good", "outputs": outputs}))
+    done = CliRunner().invoke(cli, ["diff", "good.yaml", "bad.yaml", "--json"], standalone_mode=False)
+    assert done.return_value == 1, done.output
+    (found,) = json.loads(done.stdout)["differences"]
+    assert (found["field"], found["left"], found["right"]) == ("version", "580.95.05", "570.124.06")
+    done = CliRunner().invoke(cli, ["diff", "good.capture.json", "good.capture.json"], standalone_mode=False)
+    assert "good (good.capture.json) and good (good.capture.json): nothing differs" in done.output
+    wrong = CliRunner().invoke(cli, ["diff", "good.yaml", "bad.yml"])
+    assert wrong.exit_code == 2
+    assert "HOST comes first, and good.yaml is an inventory" in wrong.output
+
+
 @pytest.mark.install
 def test_the_command_reads_hosts_and_ends_with_1_where_they_differ(tmp_path: Path) -> None:
     local = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
