@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,10 +22,11 @@ def read_records(paths: tuple[Path, ...], *, warn: bool = True, hosts: Collectio
     """Yield the records at these paths, one after another, and name the files that are not read. warn: about incomplete
     ones, with the reason; results name them anyway. `hosts`: names of the inventory."""
     from gpuprov.core import terminal
-    from gpuprov.facts.captures import iterate
+    from gpuprov.facts.captures import iterate, iterate_input
 
     for path in paths:
-        for record in iterate(path, hosts, terminal.progress):
+        piped = iterate_input(sys.stdin, hosts, terminal.progress) if str(path) == "-" else None
+        for record in piped or iterate(path, hosts, terminal.progress):
             if warn and record.cut:
                 terminal.progress(f"{record.path}: the record is incomplete: {record.cut}")
             yield record

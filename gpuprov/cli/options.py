@@ -143,9 +143,9 @@ recorded = click.option(
     "records",
     multiple=True,
     metavar="PATH",
-    type=click.Path(exists=True, path_type=Path),
+    type=click.Path(exists=True, allow_dash=True, path_type=Path),
     help="Judge this record instead of the host: bug report of NVIDIA, sosreport, must-gather, capture, kernel log, "
-    "nvidia-smi -q (also -x), nvidia-smi nvlink, ibstat, lspci -nn or -vv, or a folder of them.",
+    "nvidia-smi -q (also -x), nvidia-smi nvlink, ibstat, lspci -nn or -vv, or a folder of them; - for standard input.",
 )
 
 

@@ -3,6 +3,7 @@ kind of record is converted to the outputs of probes, so that the same checks ap
 check that needs it is skipped, and says so."""
 
 from gpuprov.facts.captures.model import Record, RecordedFacts
+from gpuprov.facts.captures.piped import iterate_input
 from gpuprov.facts.captures.reader import iterate, read
 
-__all__ = ["Record", "RecordedFacts", "iterate", "read"]
+__all__ = ["Record", "RecordedFacts", "iterate", "iterate_input", "read"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -72,3 +73,16 @@ def test_an_inventory_that_is_there_has_the_hosts(folder: Path) -> None:
     (folder / "inventory.yaml").write_text("all: {hosts: {gpu17: {}}, vars: {gpuprov: {health: {}}}}\n")
     (folder / "dmesg.txt").write_text(XID)
     assert run("--from", "dmesg.txt").stdout.startswith("gpu17: not fit for work")
+
+
+def test_standard_input_is_a_record(folder: Path) -> None:
+    def pipe(given: bytes, *words: str) -> Result:
+        return CliRunner().invoke(cli, [*words, "--from", "-"], input=given, standalone_mode=False)
+
+    log = f"Nov 28 10:00:00 gpu03 kernel: {XID.partition('] ')[2]}".encode()
+    assert pipe(log, "health").stdout.startswith("gpu03: not fit for work")
+    assert pipe(gzip.compress(log), "health").stdout.startswith("gpu03: not fit for work")
+    assert pipe(XID.encode(), "health").stdout.startswith("standard-input: not fit for work")
+    assert "1 time in standard input" in pipe(log, "explain").stdout
+    wrong = str(pipe(b"hello\n", "health").exception)
+    assert wrong.startswith("standard input cannot be read: it is none of the records that gpuprov knows")
