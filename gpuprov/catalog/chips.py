@@ -59,10 +59,16 @@ def chip_of(identifier: str) -> Chip | None:
 def generation_of(identifier: str) -> Generation | None:
     """Return the generation of the GPU with this PCI id."""
     chip = chip_of(identifier)
-    return _find_generation(chip.arch) if chip else None
+    return find_generation(chip.arch) if chip else None
 
 
-def _find_generation(arch: str) -> Generation:
+def find_chips(name: str) -> tuple[Chip, ...]:
+    """Return the chips of the generation with this name in any case (Rubin, also as Vera Rubin), or the chip itself."""
+    plain = name.casefold().removeprefix("vera ")
+    return tuple(chip for chip in _file().chips if plain in (chip.arch.casefold(), chip.chip.casefold()))
+
+
+def find_generation(arch: str) -> Generation:
     return next(generation for generation in _file().generations if generation.arch == arch)
 
 
@@ -78,7 +84,7 @@ def find_old_card(name: str) -> tuple[Card, Generation] | None:
     for card in _file().cards:
         chip = chip_of(f"{VENDOR}:{card.ids[0]}")
         if chip and chip.arch not in ARCHITECTURES and plain.startswith(card.key.casefold()):
-            return card, _find_generation(chip.arch)
+            return card, find_generation(chip.arch)
     return None
 
 
@@ -94,7 +100,7 @@ def _make_gpu(card: Card) -> Gpu | None:
     arch = next((name for name in ARCHITECTURES if chip and name == chip.arch), None)
     if chip is None or arch is None:
         return None
-    generation = _find_generation(chip.arch)
+    generation = find_generation(chip.arch)
     sources, confidence = generation.source, generation.confidence
 
     def branch(name: str) -> BranchFact | None:

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpuprov.catalog import cuda, drivers
-from gpuprov.catalog.gpus import ARCHITECTURES, Gpu, list_gpus
+from gpuprov.catalog.chips import VENDOR, find_chips, find_generation
+from gpuprov.catalog.gpus import ARCHITECTURES, NEEDS, Gpu, list_gpus
 from gpuprov.core.errors import GpuprovError
 
 # 570, 570.133.20, r570, `nvidia driver 570`, 535.309.01-0ubuntu0.24.04.2
@@ -41,7 +42,8 @@ def explain_version(text: str) -> Iterator[About]:
     elif chip := _CAPABILITY.fullmatch(plain):
         yield from _explain_models(f"compute capability {chip[1]}.{chip[2]}", f"{chip[1]}.{chip[2]}", "")
     else:
-        yield from _explain_models(next((name for name in ARCHITECTURES if name.casefold() == plain), ""), "", plain)
+        generation = next((name for name in ARCHITECTURES if name.casefold() == plain), "")
+        yield from _explain_models(generation, "", plain) if generation else _explain_chips(plain)
 
 
 def _explain_branch(branch: str, package: str = "") -> Iterator[About]:
@@ -73,6 +75,26 @@ def _explain_cuda(version: str) -> Iterator[About]:
         ("see", "gpuprov catalog cuda"),
     )
     yield About("CUDA version", version, lines)
+
+
+def _explain_chips(name: str) -> Iterator[About]:
+    """Yield what drives the GPUs of a chip, or of a generation of which the catalogue has no model."""
+    if not (chips := find_chips(name)):
+        return
+    generation = find_generation(chips[0].arch)
+    since = f", from branch {generation.first_branch} on" if generation.first_branch else ""
+    last = f", branch {generation.last_branch} is the last" if generation.last_branch else ""
+    ids = (f"{chip.chip}: {VENDOR}:{chip.first} to {chip.last}" for chip in chips)
+    models = ", ".join(gpu.key for gpu in list_gpus() if gpu.chip == chips[0].chip)
+    lines = (
+        ("chips", "; ".join(ids)),
+        ("driver", f"{NEEDS[generation.flavour]}{since}{last}"),
+        *([("GPUs", models)] if models else []),
+        *([] if generation.confidence == "confirmed" else [("certainty", generation.confidence)]),
+        ("see", "gpuprov catalog gpus"),
+    )
+    is_chip = chips[0].chip.casefold() == name
+    yield About("chip" if is_chip else "generation of GPUs", chips[0].chip if is_chip else chips[0].arch, lines)
 
 
 def _explain_models(name: str, capability: str, generation: str) -> Iterator[About]:
