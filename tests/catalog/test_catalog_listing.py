@@ -12,6 +12,7 @@ from gpuprov.core.errors import GpuprovError
 from tests.rows import run_each
 
 COLUMN = {
+    "compute_capability": "cc",
     "memory_gb": "memory GB",
     "form_factor": "form",
     "nvlink": "nvlink",
