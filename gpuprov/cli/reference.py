@@ -42,7 +42,7 @@ def explain(words: tuple[str, ...], records: tuple[Path, ...], as_json: bool, **
         verbs = root.commands if isinstance(root, click.Group) else {}
         does = {name: verb.get_short_help_str(200) for name, verb in verbs.items() if not verb.hidden}
         answers = explaining.explain(" ".join(words), does)
-    specs.show_explanations(answers, as_json=as_json, asked=" ".join(words))
+    specs.show_explanations(answers, as_json=as_json, text=" ".join(words))
     return 0
 
 

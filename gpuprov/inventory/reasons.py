@@ -90,21 +90,23 @@ def convert_error(error: BaseException, file: str, subject: str = "the file") ->
     place = find_place(error) or Origin(show_path(file))
     whole = " | ".join(f"{type(cause).__name__}: {cause}" for cause in list_chain(error))
     stderr = extract_stderr(error)
-    said = f"it said: {stderr}" if stderr else ""
+    stderr_hint = f"it said: {stderr}" if stderr else ""
     if beyond := next((cause for cause in list_chain(error) if isinstance(cause, Unreadable)), None):
-        return _convert_unreadable(beyond, place, file, said)
+        return _convert_unreadable(beyond, place, file, stderr_hint)
     return (
         _find_misspelling(whole, place, file)
-        or _convert_known(whole, place, subject, said)
-        or _convert_unknown(error, whole, place, file, said)
+        or _convert_known(whole, place, subject, stderr_hint)
+        or _convert_unknown(error, whole, place, file, stderr_hint)
     )
 
 
-def _convert_unreadable(beyond: Unreadable, place: Origin, file: str, said: str) -> Problem:
+def _convert_unreadable(beyond: Unreadable, place: Origin, file: str, stderr_hint: str) -> Problem:
     position = (beyond.line, beyond.column) if beyond.line else None if place.line else _search(file, beyond.message)
     place = Origin(show_path(file) if file else place.file, *position) if position else place
     return Problem(
-        message=beyond.message, origin=place, hint=said or (f"allowed: {beyond.allowed}" if beyond.allowed else "")
+        message=beyond.message,
+        origin=place,
+        hint=stderr_hint or (f"allowed: {beyond.allowed}" if beyond.allowed else ""),
     )
 
 
@@ -121,19 +123,19 @@ def _find_misspelling(whole: str, place: Origin, file: str) -> Problem | None:
     return None
 
 
-def _convert_known(whole: str, place: Origin, subject: str, said: str) -> Problem | None:
+def _convert_known(whole: str, place: Origin, subject: str, stderr_hint: str) -> Problem | None:
     for pattern, message, hint in _KNOWN:
         if seen := re.search(pattern, whole):
             message = seen.expand(message)
             message = f"{subject} {message}" if message.startswith(("is ", "cannot ", "refers ")) else message
-            return Problem(message=message, origin=place, hint=said or hint)
+            return Problem(message=message, origin=place, hint=stderr_hint or hint)
     if unknown := re.search(r"specifies unknown plugin '([^']+)'", whole):
         message = f'there is no inventory plugin "{unknown[1]}"'
         return Problem(message=message, origin=place, hint="install its collection")
     return None
 
 
-def _convert_unknown(error: BaseException, whole: str, place: Origin, file: str, said: str) -> Problem:
+def _convert_unknown(error: BaseException, whole: str, place: Origin, file: str, stderr_hint: str) -> Problem:
     text = extract_reason(error)
     if "AnsibleYAMLParserError" in whole:
         text = f"not valid YAML: {text}"
@@ -141,7 +143,7 @@ def _convert_unknown(error: BaseException, whole: str, place: Origin, file: str,
         text = text[: counted.start()]
         place = Origin(place.file, int(counted.group(1)), int(counted.group(2)))
     position = None if place.line or not file else _search(file, text)
-    return Problem(message=text, origin=Origin(place.file, *position) if position else place, hint=said)
+    return Problem(message=text, origin=Origin(place.file, *position) if position else place, hint=stderr_hint)
 
 
 def find_wrong_indentation(whole: str, place: Origin, file: str) -> Problem | None:

@@ -102,23 +102,23 @@ def fold_alike(problems: Sequence[Problem]) -> Iterator[str]:
 FEW = 4
 
 
-def show_explanations(explanations: Sequence[Explanation], *, as_json: bool, asked: str = "") -> None:
+def show_explanations(explanations: Sequence[Explanation], *, as_json: bool, text: str = "") -> None:
     """Print each explanation as a titled block, wrapped to the terminal. Of several messages of one cause, those in
-    what was `asked` come first."""
+    `text` come first."""
     if as_json:
         terminal.result(_dump([msgspec.to_builtins(explanation) for explanation in explanations]))
         return
     for number, explanation in enumerate(explanations):
-        terminal.result("\n".join(_format_explained(explanation, terminal.width(), asked, blank=bool(number))))
+        terminal.result("\n".join(_format_explained(explanation, terminal.width(), text, blank=bool(number))))
 
 
-def _format_explained(explanation: Explanation, width: int, asked: str, *, blank: bool) -> Iterator[str]:
+def _format_explained(explanation: Explanation, width: int, given: str, *, blank: bool) -> Iterator[str]:
     """Yield title and text side by side; a title that would leave too little room stands above its text."""
     if blank:
         yield ""
     from gpuprov.catalog.context import XID, fold
 
-    line = XID.sub(r"\1 \2", fold(asked))
+    line = XID.sub(r"\1 \2", fold(given))
     names = explanation.name.split(" | ")
     first, *others = sorted(names, key=lambda name: not all(part in line for part in fold(name).split("*")))
     more = f" | and {len(others) - 2} more" if len(others) > FEW else ""
