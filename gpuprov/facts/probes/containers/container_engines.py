@@ -49,7 +49,8 @@ unit() {
 echo "@clock $(date +%s.%N) $(cut -d' ' -f1 /proc/uptime)"
 if command -v dockerd >/dev/null; then
   echo "@engine docker"; echo "@version $(dockerd --version 2>/dev/null)"; file /etc/docker/daemon.json
-  b='{'; i=$(timeout 20 docker info --format "$b{json .}}" 2>/dev/null) && echo '@live' && printf ' %s\n' "$i"
+  b='{'; i=$(unset DOCKER_HOST DOCKER_CONTEXT
+    timeout 20 docker info --format "$b{json .}}" 2>/dev/null) && echo '@live' && printf ' %s\n' "$i"
   unit docker.service; x=$(systemctl show -p ExecStart docker.service 2>/dev/null)
   p=$(systemctl show -p MainPID docker.service 2>/dev/null)
   case $x in *'$'*) x=$({ tr '\0' ' ' <"/proc/${p#MainPID=}/cmdline"; } 2>/dev/null) ;; esac

@@ -24,13 +24,17 @@ LIMIT, PATIENCE, LONGEST = 24.0, 12.0, 60000
 SPLIT = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libutil.so.1")
 GPUS = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 CTR = ("ctr", "--namespace")
+# Variables by which clients of docker, podman and containerd leave the host's own engine for another.
+ELSEWHERE = ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST", "CONTAINERD_ADDRESS")
 
 
 def run(words: Any, seconds: float) -> Any:
     """Return the exit status and the output of a command; status None if it did not end in time, or is not there."""
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    own = {name: os.environ[name] for name in os.environ if name not in ELSEWHERE}
+    given: Any = {"stdin": nothing, "stdout": pipe, "stderr": subprocess.STDOUT, "timeout": seconds, "env": own}
     try:
-        done = subprocess.run(words, stdin=nothing, stdout=pipe, stderr=subprocess.STDOUT, timeout=seconds, check=False)
+        done = subprocess.run(words, check=False, **given)
     except subprocess.TimeoutExpired:
         return None, f"no answer within {seconds:.0f} s"
     except OSError as error:
