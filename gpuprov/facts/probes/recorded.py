@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.host_code.at_boot import devices
 from gpuprov.host_code.at_boot.devices import RdmaDevice
 
@@ -44,9 +44,10 @@ class PcieLink(msgspec.Struct, frozen=True, kw_only=True):
 def parse_pcie(output: Output) -> tuple[PcieLink, ...]:
     links = []
     for row in (line.split(" ", 8) for line in output.text.splitlines()):
-        numbers = row[2:8]
-        speeds, widths = tuple(map(float, numbers[::2])), tuple(map(int, numbers[1::2]))
-        assert len(speeds) == len(widths) == 3
+        if len(row) != 9 or not all(re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,3})?", number) for number in row[2:8]):
+            raise ProbeFailed(f"no PCIe link: {' '.join(row)[:80]!r}")
+        speed, width, own, own_width, above, above_width = map(float, row[2:8])
+        speeds, widths = (speed, own, above), (int(width), int(own_width), int(above_width))
         links.append(PcieLink(address=row[0], name=row[8], is_gpu=row[1] == "gpu", speeds=speeds, widths=widths))
     return tuple(links)
 
