@@ -28,15 +28,17 @@ def select_requirements(lock: str, sbom: Mapping[str, Any]) -> str:
     return "".join(row for row in ROW.findall(lock) if row.split(maxsplit=1)[0].lower() in needed)
 
 
-def build_image(engine: Iterable[str], wheel: Path, requirements: str, labels: Mapping[str, str], *flags: str) -> str:
-    """Build the image of Containerfile, and return its name, gpuprov:VERSION.
+def build_image(
+    engine: Iterable[str], recipe: str, wheel: Path, requirements: str, labels: Mapping[str, str], *flags: str
+) -> str:
+    """Build the image, and return its name, gpuprov:VERSION.
 
-    `engine`: its command, `labels`: VERSION and REVISION, `flags`: of the engine's build, as a base image of your own
-    (`--build-arg BASE=...`).
+    `engine`: its command, `recipe`: the text of Containerfile, `labels`: VERSION and REVISION, `flags`: of the engine's
+    build, as a base image of your own (`--build-arg BASE=...`).
     """
     name = f"gpuprov:{labels['VERSION']}"
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(Path(__file__).parents[1] / "Containerfile", folder)
+        (Path(folder) / "Containerfile").write_text(recipe, encoding="utf-8")
         shutil.copy(wheel, folder)
         (Path(folder) / "requirements.txt").write_text(requirements, encoding="utf-8")
         arguments = [word for key, value in labels.items() for word in ("--build-arg", f"{key}={value}")]

@@ -168,8 +168,9 @@ def save_image(root: Path, out: Path, version: str, made: Mapping[str, Any]) -> 
         return None
     requirements = select_requirements(commit(root, "show", "HEAD:requirements.lock").decode(), made)
     labels = {"VERSION": version, "REVISION": commit(root, "rev-parse", "HEAD").decode().strip()}
+    recipe = commit(root, "show", "HEAD:Containerfile").decode()
     image = build_image(
-        [engine], next(out.glob("*.whl")), requirements, labels, *shlex.split(os.environ.get("IMAGE_FLAGS", ""))
+        [engine], recipe, next(out.glob("*.whl")), requirements, labels, *shlex.split(os.environ.get("IMAGE_FLAGS", ""))
     )
     name = f"gpuprov-{version}-image.tar"
     subprocess.run([engine, "save", "--output", str(out / name), image], check=True)

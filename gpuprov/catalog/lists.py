@@ -25,7 +25,7 @@ class Error(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Narrowed(NamedTuple):
-    """What a line's very error says in the place of its list's own words."""
+    """The words of a line's very error, in the place of its list's own."""
 
     signatures: tuple[str, ...]
     cause: str

@@ -35,7 +35,7 @@ class Resolution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Investigation(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where NVIDIA looks for a cause."""
+    """A place where NVIDIA looks for a cause."""
 
     key: str
     words: str

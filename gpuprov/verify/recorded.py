@@ -45,11 +45,7 @@ def verify_alone(
     paths: dict[str, str] = {}
     for record in records:
         name = record.host or record.places[0]
-        if name in paths:
-            raise GpuprovError(
-                f"{paths[name]} and {record.path} are both records of {name}", "name one of them with --from"
-            )
-        paths[name] = record.path
+        _note_path(paths, name, record)
         known = _read_facts(name, record)
         spec = build_spec(name)
         results[name] = [unreachable(name, known)] if isinstance(known, Unreached) else judge(spec, known, only)
@@ -94,14 +90,19 @@ def _match_records(
         name = _find_host(fleet, record, named=named, others=others, note=note)
         if not name:
             continue
-        if name in paths:
-            raise GpuprovError(
-                f"{paths[name]} and {record.path} are both records of {name}", "name one of them with --from"
-            )
-        paths[name] = record.path
+        _note_path(paths, name, record)
         yield name, _read_facts(name, record)
     for path, hosts in shared.items():
         _judge_shared(path, hosts, note)
+
+
+def _note_path(paths: dict[str, str], name: str, record: Record) -> None:
+    """Note the path of a host's record. Raises GpuprovError if the host has one already."""
+    if name in paths:
+        raise GpuprovError(
+            f"{paths[name]} and {record.path} are both records of {name}", "name one of them with --from"
+        )
+    paths[name] = record.path
 
 
 def _judge_shared(path: str, hosts: dict[str, bool], note: Callable[[str], None]) -> None:

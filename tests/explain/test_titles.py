@@ -9,7 +9,7 @@ from tests.rows import run_each
 
 
 @run_each(
-    ("asked", "title"),
+    ("text", "title"),
     [
         ("srun: error: Requested node configuration is not available", "Requested node configuration is not available"),
         ("NVRM: Xid (PCI:0000:1b:00): 149, NETIR_LINK_EVT Fatal", "Xid 149"),
@@ -17,13 +17,13 @@ from tests.rows import run_each
         ("dcgmi: Error: DCGM_ST_NOT_WATCHED", "DCGM_ST_NOT_WATCHED"),
     ],
 )
-def test_the_message_that_was_asked_of_comes_first(asked: str, title: str) -> None:
-    done = CliRunner().invoke(cli, ["explain", asked])
+def test_the_message_that_was_asked_of_comes_first(text: str, title: str) -> None:
+    done = CliRunner().invoke(cli, ["explain", text])
     assert done.stdout.startswith(f"symptom: {title}"), done.output
 
 
 @run_each(
-    ("asked", "title", "driver"),
+    ("text", "title", "driver"),
     [
         ("Vera Rubin", "generation of GPUs: Rubin", "open kernel modules only, from branch 615 on"),
         ("kepler", "generation of GPUs: Kepler", "proprietary kernel modules only, branch 470 is the last"),
@@ -33,7 +33,7 @@ def test_the_message_that_was_asked_of_comes_first(asked: str, title: str) -> No
         ("10de:20b9", "GPU: A30X", "24 GB"),
     ],
 )
-def test_a_generation_or_a_chip_is_told_with_its_drivers(asked: str, title: str, driver: str) -> None:
-    done = CliRunner().invoke(cli, ["explain", asked])
+def test_a_generation_or_a_chip_is_told_with_its_drivers(text: str, title: str, driver: str) -> None:
+    done = CliRunner().invoke(cli, ["explain", text])
     assert done.stdout.startswith(f"{title}\n"), done.output
     assert driver in done.stdout

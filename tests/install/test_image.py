@@ -24,6 +24,7 @@ def test_the_image_checks_an_inventory(tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text(INVENTORY)
     name = build_image(
         engine.command(),
+        (release.ROOT / "Containerfile").read_text(encoding="utf-8"),
         next((tmp_path / "release").glob("*.whl")),
         select_requirements(LOCK, made()),
         {"VERSION": PROJECT["version"], "REVISION": "0" * 40},

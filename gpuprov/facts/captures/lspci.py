@@ -1,4 +1,4 @@
-"""What lspci shows, with or without -nn, -k and -v, brought into the forms of probes."""
+"""Outputs of lspci, with or without -nn, -k and -v, brought into the forms of probes."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What ssh, login shells and sudo print, and the fix of each: the rules of `reasons`.
+"""Messages of ssh, login shells and sudo, and the fix of each: the rules of `reasons`.
 
 The messages are those of OpenSSH (`ssh.c`, `sshconnect*.c`), paramiko, shadow's nologin, pam_nologin, sudo
 (`plugins/sudoers`), and sudo-rs (`src/common/error.rs`), in English: sudo is run with LC_ALL=C."""

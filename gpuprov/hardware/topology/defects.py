@@ -88,14 +88,7 @@ def narrow(gpus: Sequence[GpuHealth]) -> Iterator[Defect]:
         width = find_usual([other.width or 0 for other in gpus if other.kind == gpu.kind])
         if 0 < (gpu.width or 0) < width:
             actual, possible = format_link(gpu.width or 0, 0), format_link(width, 0)
-            yield Defect(
-                kind="link",
-                message=f"the PCIe link of {gpu.address} is {actual}, its like here {possible}",
-                brief=f"{gpu.address} is {actual} of {possible}",
-                fix=link_fix(gpu.address),
-                action=LINK,
-                places=(gpu.address,),
-            )
+            yield _describe_link(gpu.address, gpu.address, actual, f"its like here {possible}", possible)
 
 
 def find_narrow_recorded(links: Sequence[PcieLink]) -> Iterator[Defect]:
@@ -113,14 +106,19 @@ def find_narrow_recorded(links: Sequence[PcieLink]) -> Iterator[Defect]:
         if 0 < link.widths[0] < width or slow:
             actual = format_link(link.widths[0], link.speeds[0] if slow else 0)
             possible = format_link(width, speed if slow else 0)
-            yield Defect(
-                kind="link",
-                message=f"the PCIe link of {link.address} ({link.name}) is {actual}, {who} {possible}",
-                brief=f"{link.address} is {actual} of {possible}",
-                fix=link_fix(link.address),
-                action=LINK,
-                places=(link.address,),
-            )
+            name = f"{link.address} ({link.name})"
+            yield _describe_link(link.address, name, actual, f"{who} {possible}", possible)
+
+
+def _describe_link(address: str, name: str, actual: str, other: str, possible: str) -> Defect:
+    return Defect(
+        kind="link",
+        message=f"the PCIe link of {name} is {actual}, {other}",
+        brief=f"{address} is {actual} of {possible}",
+        fix=link_fix(address),
+        action=LINK,
+        places=(address,),
+    )
 
 
 def find_missing_nvlinks(wiring: Wiring, requested: int = 0) -> Iterator[Defect]:

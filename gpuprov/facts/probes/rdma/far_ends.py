@@ -34,8 +34,8 @@ class FarEnds(msgspec.Struct, frozen=True, kw_only=True):
 
 def parse(output: Output) -> FarEnds:
     lldp, *ports = re.split(r"^@port (?=\S+\n)", output.text, flags=re.MULTILINE)
-    asked = {text.split("\n", 1)[0]: parse_node(text) for text in ports}
-    return FarEnds(netdevs=parse_lldp(lldp), ports={name: end for name, end in asked.items() if end})
+    nodes = {text.split("\n", 1)[0]: parse_node(text) for text in ports}
+    return FarEnds(netdevs=parse_lldp(lldp), ports={name: end for name, end in nodes.items() if end})
 
 
 def parse_lldp(text: str) -> dict[str, FarEnd]:
