@@ -35,13 +35,10 @@ def test_a_daemon_behind_its_socket_is_alive_when_it_was_asked(tmp_path: Path) -
     assert told(tmp_path).active == "active"
 
 
-def test_the_hosts_own_daemon_is_asked_whatever_a_variable_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("DOCKER_HOST", "DOCKER_CONTEXT"):
-        monkeypatch.setenv(name, "elsewhere")
+def test_the_hosts_own_daemon_is_asked_whatever_a_variable_says(tmp_path: Path) -> None:
+    script = f"export DOCKER_HOST=elsewhere DOCKER_CONTEXT=elsewhere\n{ENGINES.script}"
     docker = 'printf \'{"ID": "%s%s"}\' "${DOCKER_HOST-}" "${DOCKER_CONTEXT-}"'
-    found = engine_output.parse(run_well(ENGINES.script, tmp_path, PROGRAMS | {"docker": docker}).text)["docker"]
+    found = engine_output.parse(run_well(script, tmp_path, PROGRAMS | {"docker": docker}).text)["docker"]
     assert found.live.strip() == '{"ID": ""}'
 
 
