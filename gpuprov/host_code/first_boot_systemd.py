@@ -232,7 +232,7 @@ def _find_running(kernel: str) -> str:
     matching = [entry for entry in listed if COUNTER.sub("", os.path.basename(entry["source"])).lower() == name]
     matching = matching or [entry for entry in listed if entry.get("version") == kernel]
     if len(matching) != 1:
-        raise LookupError(f"bootctl lists no entry that the host was started by ({name or 'none is told'})")
+        raise LookupError(f"bootctl lists no entry that the host was started by ({name or 'none is named'})")
     return ROOT + matching[0]["source"]
 
 

@@ -128,7 +128,7 @@ def parse(output: str) -> Host:
         if line.startswith(" ") and section is not None:
             section.append(line[1:])
         elif word == "@file":
-            section = lines[rest] = []  # what is still to be written there is told last
+            section = lines[rest] = []  # what is still to be written there comes last
         elif word == "@key":
             name, _, data = rest.rpartition(" ")
             keys[name] = data

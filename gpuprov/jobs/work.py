@@ -119,7 +119,7 @@ def _apply(pairs: Sequence[Pair], options: Options, common: outcome.Told, pulse:
     noted: dict[str, applying.HostOutcome] = {}
 
     def known(host_outcome: applying.HostOutcome) -> None:
-        # A full disk here ends no apply that is under way there: it is told when that has ended.
+        # A full disk here ends no apply that is under way there: it is reported when that has ended.
         with suppress(GpuprovError):
             note(outcome.of_apply(common, host_outcome))
             noted[host_outcome.host] = copy(host_outcome)

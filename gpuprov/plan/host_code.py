@@ -28,7 +28,7 @@ T = TypeVar("T")
 Request = Mapping[str, Any]
 _PROBE = "host_code"
 NO_PYTHON = f"no Python 3.8 or newer on the host: {reach.NEWER}"
-# EL 8's python3 is 3.6, too old for the program; a newer one that Ansible is told to use lies beside it.
+# EL 8's python3 is 3.6, too old for the program; a newer one that Ansible is set to use lies beside it.
 _PYTHON = f"""for python in python3 {reach.BESIDE} {reach.PLATFORM} ''; do
   [ -n "$python" ] || {{ echo '{NO_PYTHON}' >&2; exit 127; }}
   "$python" -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && break

@@ -154,10 +154,10 @@ class _Rehearsing:
             else:
                 self._failed(outcome, "apply", ran.seconds, plans.get(name))
 
-    def _failed(self, outcome: HostOutcome, act: str, seconds: float, foretold: HostPlan | None = None) -> None:
+    def _failed(self, outcome: HostOutcome, act: str, seconds: float, predicted: HostPlan | None = None) -> None:
         place = f"{outcome.task}: " if outcome.task else ""
         details = [f"fix: {outcome.advice}"] * bool(outcome.advice)
-        details += [f"blocked by {r.check}: {r.found}" for r in (foretold.blocked if foretold else ())]
+        details += [f"blocked by {r.check}: {r.found}" for r in (predicted.blocked if predicted else ())]
         verdict: Verdict = "unreachable" if outcome.state == "unreachable" else "failed"
         self._note(outcome.host, act, verdict, seconds, f"{outcome.state}: {place}{outcome.message}", details)
 

@@ -85,9 +85,9 @@ def find_changes(
 
 def reboot(plan: HostPlan | None, outcome: HostOutcome, blind: str = "") -> str:
     """Return the reboot that production would see, and the reason."""
-    foretold = "; ".join(plan.reboot_reasons) if plan and plan.reboot is True else ""
+    predicted = "; ".join(plan.reboot_reasons) if plan and plan.reboot is True else ""
     if any(REBOOTED in task for task in outcome.changed):
-        return f"would reboot once: {foretold or 'a role asked for it while it was applied'}"
+        return f"would reboot once: {predicted or 'a role asked for it while it was applied'}"
     if outcome.reboot:
         return f"would stop: reboot required, not permitted (reboot: if-needed permits it): {'; '.join(outcome.reboot)}"
     if plan and plan.reboot == "unknown":

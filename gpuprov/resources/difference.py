@@ -18,7 +18,7 @@ class Difference(msgspec.Struct, frozen=True):
     # What it is.
     kind: Literal["file", "setting", "module", "package", "initramfs", "service"] = "file"
     device: str = ""
-    # How it is told, where {devices} stands for all devices that differ alike; empty: PATH: BEFORE.
+    # How it is reported, where {devices} stands for all devices that differ alike; empty: PATH: BEFORE.
     words: str = ""
     # When it is felt.
     moment: Literal["now", "next-boot"] = "next-boot"

@@ -25,8 +25,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     # The predicate of the comparison (gpuprov/host_code/settings.py).
     how: How = "equal"
-    # How a difference is told: {key} and {before} stand for what differs, {devices} and {values} (KEY=BEFORE) for all
-    # that is told in the same words.
+    # How a difference is reported: {key} and {before} stand for what differs, {devices} and {values} (KEY=BEFORE) for
+    # all that is reported in the same words.
     words: str = "{values}"
     # `shown`, `before`: the value, and the host's other one, as a plan shows them, where they are not as they are set.
     shown: str | None = None

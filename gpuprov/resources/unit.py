@@ -10,8 +10,8 @@ class Unit(msgspec.Struct, frozen=True, kw_only=True):
 
     `waits`: why it cannot run on this host, and so need not. `reboot`: why it runs only after a reboot, before which it
     is not started. `outdated`: why it has to be started anew though it runs. `message`: the last output of its program,
-    in place of what the journal has, which is told where it failed; `note`: what else is told where it does not run as
-    it should. `fix`: what to do where it failed, `missing`: where there is no such unit; empty: apply.
+    in place of what the journal has, which is reported where it failed; `note`: what else is reported where it does not
+    run as it should. `fix`: what to do where it failed, `missing`: where there is no such unit; empty: apply.
 
     `reads`: what a daemon has read at its start: its program and the libraries that it loads, files of its settings,
     and folders of such files. While it runs, it is outdated if the content of one of them is newer than its start.

@@ -70,7 +70,7 @@ def find_own_template(name: str, engine: Engine) -> str:
 
 
 def read_default(name: str, engine: Engine, without: str = "") -> str:
-    """Return the default runtime that k3s or RKE2 is told; empty if none. `without`: a file that is left out."""
+    """Return the default runtime set for k3s or RKE2; empty if none. `without`: a file that is left out."""
     if flag := engine.default:
         return flag
     value = ""

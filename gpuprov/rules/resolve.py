@@ -232,7 +232,7 @@ def decide(requested: str, modules: str, pci_ids: list[str], table: Names, sets:
         return {**_make_answer("", {}), **choice, "hint": FLAVOURS}
     kind, each = choice["flavour"], dict.fromkeys(wishes)
     tries = (pick(candidate, sets, kind, index, installed, beside, cuda, others=others) for candidate in each)
-    best = next(tries)  # what is wrong with it is what is told
+    best = next(tries)  # its problem is the one that is reported
     return {**choice, **next((answer for answer in chain((best,), tries) if not answer["problem"]), best)}
 
 

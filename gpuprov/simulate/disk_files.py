@@ -29,8 +29,8 @@ GRUB_TERMINAL=serial
 GRUB_CMDLINE_LINUX_DEFAULT=""
 GRUB_CMDLINE_LINUX="console=ttyS0 mitigations=off rcupdate.rcu_expedited=1"
 """
-# A machine is told by its fw_cfg items who it is: name, keys that log in, address in the fabric, folders of the machine
-# under it. Written anew at each boot, so that a copy of a disk becomes another host.
+# A machine learns who it is from its fw_cfg items: name, keys that log in, address in the fabric, folders of the
+# machine under it. Written anew at each boot, so that a copy of a disk becomes another host.
 _IDENTITY = """\
 #!/bin/sh
 # Part of gpuprov's simulated hosts: takes this machine's name, keys and addresses from QEMU.

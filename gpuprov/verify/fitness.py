@@ -92,7 +92,7 @@ def _choose_action(result: Result) -> Action:
 def _judge_fitness(host: str, results: Sequence[Result]) -> Fitness:
     checks = {
         result.check for result in results
-    }  # what follows from a check of another capability follows from nothing that is told here
+    }  # what follows from a check of another capability follows from nothing that is reported here
     bad = [result for result in results if result.status == "fail"]
     causes = sorted((result for result in bad if result.follows not in checks), key=lambda item: -severity(item))
     broken = [

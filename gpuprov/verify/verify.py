@@ -49,7 +49,7 @@ class NextBoot(msgspec.Struct, frozen=True):
 
 class VerifyOptions(TypedDict, total=False):
     """How hosts are verified. `took` gets seconds, by host. also: what is read beside what the checks need, for those
-    who are told of each host."""
+    which are called for each host."""
 
     only: Collection[str] | None
     pace: Pace | None

@@ -77,8 +77,8 @@ options:
       why: {description: Why not., type: str, default: ""}
       hint: {description: The way out., type: str, default: ""}
   driver:
-    description: By what packages of a driver are told, and the driver that this run brings, as M(gpuprov_judge) returns
-      it. Empty for the driver's own packages.
+    description: How packages of a driver are recognized, and the driver that this run brings, as M(gpuprov_judge)
+      returns it. Empty for the driver's own packages.
     type: dict
     default: {}
   instead:

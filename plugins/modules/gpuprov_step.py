@@ -75,7 +75,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 msg:
-  description: What was done, or why it failed. What else a step returns is told in its file.
+  description: What was done, or why it failed. What else a step returns is documented in its file.
   type: str
   returned: where there is something to say
 step:

@@ -8,7 +8,7 @@ module: gpuprov_unit
 short_description: Look at a daemon, keep it alive with its present program and settings, or run a unit that sets something
 description:
   - A daemon is dead, alive, or old, which is alive while its program or its settings have changed since it was started.
-  - A failure is told with what the unit's program said last, from the journal of this start alone.
+  - A failure is reported with what the unit's program said last, from the journal of this start alone.
   - Check mode says what would be done.
 author: gpuprov
 options:

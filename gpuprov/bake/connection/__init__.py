@@ -1,1 +1,1 @@
-"""Ansible's connection plugin for images; Ansible is told of this folder while an image is baked."""
+"""Ansible's connection plugin for images; Ansible searches this folder while an image is baked."""

@@ -48,7 +48,7 @@ def packages(ctx: Ctx) -> Outcome:
         "" if requested == "any" else f": {requested}"
     )
     missing = [name for name in catalogue.PACKAGES if name not in present]
-    if missing:  # what apply would install is told by container_toolkit.resolvable
+    if missing:  # container_toolkit.resolvable reports what apply would install
         return fail(expected, f"not installed: {' '.join(missing)}", APPLY)
     if broken := [name for name, package in present.items() if not package.whole]:
         repair = words(ctx.facts.get(system.OS_RELEASE)).repair

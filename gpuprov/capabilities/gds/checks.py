@@ -194,7 +194,7 @@ def _needs(ctx: Ctx, name: str) -> str:
 
 
 def _describe_surroundings(ctx: Ctx, answer: GdsCheck) -> Iterator[str]:
-    """Yield what is told beside the result: the IOMMU, ACS, and reading through the CPU that nobody would notice."""
+    """Yield notes beside the result: the IOMMU, ACS, and reads that silently go through the CPU."""
     if answer.iommu and answer.iommu.casefold() != "disabled":
         yield f"IOMMU {answer.iommu}, in the way of GDS: pcie.iommu"
     acs = [text for text in answer.warnings if text.startswith("Found ACS")]

@@ -51,11 +51,11 @@ class Health(Fragment, frozen=True):
     ] = "boot"
     ignored_xids: Annotated[
         tuple[Annotated[int, msgspec.Meta(ge=1, le=999)], ...],
-        describe("Xids that are told and fail nothing, whatever NVIDIA says is to be done"),
+        describe("Xids that are reported and never fail a check, whatever action NVIDIA advises"),
     ] = ()
     program_errors: Annotated[
         Literal["tell", "fail"],
-        describe("Whether Xids after which only the program is to be restarted (13, 31, 94, ...) are told, or fail"),
+        describe("Whether Xids that only need the program restarted (13, 31, 94, ...) are reported, or fail the check"),
     ] = "tell"
     ecc: Annotated[
         Literal["delivered", "enabled", "any"],
@@ -134,7 +134,7 @@ class Health(Fragment, frozen=True):
         Count | None,
         describe(
             "How many errors of RDMA's transport each counter of a port may show since its driver was loaded, as "
-            "timeouts and retries that ran out; left out: they are told, and not judged"
+            "timeouts and retries that ran out; left out: they are reported, not judged"
         ),
     ] = None
     link_error_rates: Annotated[

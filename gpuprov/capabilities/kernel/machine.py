@@ -113,9 +113,7 @@ def elsewhere(ctx: Ctx) -> str:
         return f"{kind} container: the frequency is the machine's"
     machine = ctx.facts.get(virtualization.MACHINE).kind
     return (
-        "the virtual machine has no say in the frequency"
-        if machine and not ctx.facts.get(cpu.FREQUENCY).policies
-        else ""
+        "a virtual machine cannot set CPU frequencies" if machine and not ctx.facts.get(cpu.FREQUENCY).policies else ""
     )
 
 

@@ -99,7 +99,7 @@ def governor_offered(ctx: Ctx) -> Outcome:
         return skip(f"{kind} container: the frequency is the machine's")
     policies = ctx.facts.get(cpu.FREQUENCY).policies
     if not policies and ctx.facts.get(virtualization.MACHINE).kind:
-        return skip("the virtual machine has no say in the frequency")
+        return skip("a virtual machine cannot set CPU frequencies")
     if not policies:
         message = (
             "no CPU has a governor: no frequency driver (intel_pstate, amd-pstate, cppc_cpufreq), "

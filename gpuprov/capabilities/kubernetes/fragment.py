@@ -83,7 +83,7 @@ class PluginConfig(Fragment, frozen=True):
     device_list_strategy: Annotated[
         tuple[DeviceList, ...],
         describe(
-            "how the runtime is told which GPUs a pod has (envvar, volume-mounts, cdi-annotations, cdi-cri)",
+            "how the runtime learns which GPUs a pod has (envvar, volume-mounts, cdi-annotations, cdi-cri)",
             min_length=1,
         ),
     ] = ("envvar",)

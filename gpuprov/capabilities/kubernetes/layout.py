@@ -75,7 +75,7 @@ def parted(host: HostSpec) -> list[Entry]:
     if block is None:
         raise NotExpressible("the host has no mig block")
     taken = selected(block)
-    try:  # a layout that cannot be read is told by the rules of mig
+    try:  # the rules of mig report a layout that cannot be read
         mig_layout.normalize_layout(str(block["mode"]), block["layout"], taken)
     except mig_layout.LayoutError as error:
         raise NotExpressible(str(error)) from error

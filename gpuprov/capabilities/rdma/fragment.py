@@ -121,7 +121,7 @@ class Rdma(Fragment, frozen=True):
             " must be there already"
         ),
     ] = Efa()
-    nccl: Annotated[Nccl, describe("what NCCL is told of the devices, in /etc/nccl.conf")] = Nccl()
+    nccl: Annotated[Nccl, describe("which devices NCCL uses, written to /etc/nccl.conf")] = Nccl()
 
     @property
     def own_stack(self) -> Literal["inbox", "doca-ofed", "erdma-vendor", "efa-vendor"]:

@@ -47,7 +47,7 @@ def list_findings(wiring: Wiring, crossed: Iterable[Finding] = ()) -> tuple[Find
 def _check_nccl_file(wiring: Wiring) -> Iterator[Finding]:
     for message in wiring.told_nccl:
         fix = "the topology file of this machine type, or no NCCL_TOPO_FILE in /etc/nccl.conf: NCCL looks itself"
-        yield Finding(kind="file", message=f"NCCL is told otherwise: {message}", hint=fix)
+        yield Finding(kind="file", message=f"NCCL is configured otherwise: {message}", hint=fix)
 
 
 def pair_devices(wiring: Wiring) -> Rails:

@@ -18,7 +18,7 @@ FOLDER = "/var/lib/gpuprov/prebuilt"
 
 
 class Driver(TypedDict, total=False):
-    """The driver of a host, as its role is told of it: `module` is the DKMS package."""
+    """The driver of a host, as its role receives it: `module` is the DKMS package."""
 
     module: str
     module_file: str

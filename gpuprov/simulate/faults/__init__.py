@@ -127,7 +127,7 @@ TABLE: tuple[Fault, ...] = (
     ),
     Fault(
         "mig-client-stays",
-        "a user's process is on the first MIG device, and does not go when it is told to (SIGTERM)",
+        "a user's process is on the first MIG device, and ignores SIGTERM",
         "mig.clients",
         plant=sharing.mig_client("trap '' TERM; "),
         heal=sharing.NO_CLIENT,

@@ -299,7 +299,7 @@ def test_a_topology_file_of_another_machine() -> None:
     assert any("names GPUs that the host has not: 0009:00:00.0" in one for one in wrong)
     assert any(f"lacks GPUs of the host: {gpus[7]}" in one for one in wrong)
     found = list_findings(msgspec.structs.replace(machine.read(), told_nccl=wrong))
-    assert found[0].message.startswith("NCCL is told otherwise: /etc/t.xml: it names GPUs")
+    assert found[0].message.startswith("NCCL is configured otherwise: /etc/t.xml: it names GPUs")
     assert list_nccl_defects(TopologyFile(path="/etc/t.xml"), machine.read()) == ("/etc/t.xml is not there",)
     assert "not well-formed" in list_nccl_defects(TopologyFile(path="/etc/t.xml", text="<"), machine.read())[0]
 

@@ -287,7 +287,7 @@ done
 echo "@present $n"; echo "@given $g"
 command -v nvidia-smi >/dev/null || exit 127
 o=$(timeout 50 {QUERY} 2>&1); r=$?
-# The second look is told before the first: a program's name in that one may hold any line.
+# The second reading is printed before the first: a program's name in that one may hold any line.
 if printf '%s\\n' "$o" | grep -q 'HW Slowdown  *: Active'; then
   sleep 3; echo @again; timeout -s KILL 20 {QUERY} -d PERFORMANCE 2>/dev/null
 fi

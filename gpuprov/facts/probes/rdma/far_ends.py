@@ -1,4 +1,4 @@
-"""The other ends of network cables: the switch and its port, by LLDP, or as an InfiniBand port is told."""
+"""The far ends of network cables: the switch and its port, by LLDP or from the InfiniBand subnet."""
 
 import re
 

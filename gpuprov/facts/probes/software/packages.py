@@ -187,9 +187,9 @@ def parse_locking(output: Output) -> str:
     if any(
         line.strip().rstrip(";").strip('"').casefold() in ("1", "true", "yes", "on") for line in rows.get("apt", [])
     ):
-        return "apt is told to move held packages: APT::Get::allow-change-held-packages in /etc/apt"
+        return "apt may change held packages: APT::Get::allow-change-held-packages in /etc/apt"
     if "suse" in rows and rows.get("apply", ["yes"])[-1].casefold() not in ("", "yes", "true", "1", "on", "always"):
-        return "zypper is told to heed no lock: locksfile.apply in /etc/zypp/zypp.conf or /etc/zypp/zypp.conf.d"
+        return "zypper ignores locks: locksfile.apply in /etc/zypp/zypp.conf or /etc/zypp/zypp.conf.d"
     return _explain_no_locking(rows) if "redhat" in rows else ""
 
 
