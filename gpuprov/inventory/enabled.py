@@ -1,4 +1,4 @@
-"""The inventory plugins that are enabled by ansible.cfg or the environment; a setting without a usable one is reported."""
+"""The inventory plugins that ansible.cfg or the environment enables; a setting without a usable one is reported."""
 
 from typing import Any, NamedTuple
 

@@ -46,10 +46,10 @@ class Repairs:
         for place, _, hint in findings:
             inner = place[len(path) :]
             of_it = find_kind(describe_shape(kind), inner)
-            fix = fix_for(find_value(value, inner), of_it) if of_it else None
+            repair = fix_for(find_value(value, inner), of_it) if of_it else None
             new: object = Removed
-            if fix and fix.value is not Unknown and place not in self.replaced:
-                new = fix.value
+            if repair and repair.value is not Unknown and place not in self.replaced:
+                new = repair.value
                 self.replaced.add(place)
             else:
                 self.replaced.discard(place)
