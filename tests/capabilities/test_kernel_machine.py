@@ -62,7 +62,7 @@ ROWS = [
     Row("a governor that is not there", GOVERNOR, Kernel(cpu_governor="ondemand"), METAL, "fail",
         "performance, powersave"),
     Row("bare metal without", GOVERNOR, FAST, rates(), "fail", "no CPU has a governor", "intel_pstate"),
-    Row("a virtual machine without", GOVERNOR, FAST, {**rates(), **GUEST}, "skip", "no say in the frequency"),
+    Row("a virtual machine without", GOVERNOR, FAST, {**rates(), **GUEST}, "skip", "cannot set CPU frequencies"),
     Row("a container", GOVERNOR, FAST, {**METAL, **PODMAN}, "skip", "the machine's"),
     Row("nothing asked", ENABLED, None, METAL, "n/a", "no unit"),
     Row("not asked any more", ENABLED, None, METAL | {"contents": unit(UNIT, "active", "enabled")}, "fail",

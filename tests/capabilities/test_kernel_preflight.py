@@ -68,7 +68,7 @@ ROWS = [
     Row("offered", OFFERED, FAST, METAL, "pass", "performance in 2 policies"),
     Row("bare metal without", OFFERED, FAST, {**METAL, "cpu_frequency": frequency()}, "fail", "no frequency driver",
         "cpu_governor: keep"),
-    Row("a guest without", OFFERED, FAST, {**GUEST, "cpu_frequency": frequency()}, "skip", "no say in the frequency"),
+    Row("a guest without", OFFERED, FAST, {**GUEST, "cpu_frequency": frequency()}, "skip", "cannot set CPU frequencies"),
     Row("another's governors", OFFERED, Kernel(cpu_governor="ondemand"), METAL, "fail",
         "the driver has performance, powersave"),
     Row("in a container, governors", OFFERED, FAST, PODMAN, "skip", "the frequency is the machine's"),
