@@ -81,7 +81,7 @@ ROWS = [
     Row("bare metal without", ENABLED, FAST, {**rates(), "contents": unit(UNIT, "inactive", "")}, "skip",
         "no CPU has a governor"),
     Row("a virtual machine", ENABLED, FAST, {**rates(), **GUEST, "contents": unit(UNIT, "inactive", "")}, "skip",
-        "no say"),
+        "cannot set CPU"),
     Row("a virtual machine", ACTIVE, FAST, {**rates(), **GUEST, "contents": unit(UNIT, "active", "enabled")}, "fail",
         "is active"),
     Row("nothing asked", NUMA, None, {}, "n/a", "not in the spec"),

@@ -1,6 +1,7 @@
 """Checks that the host supports its kernel's configuration, made before anything of it is written."""
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok, skip
+from gpuprov.capabilities.kernel.machine import elsewhere
 from gpuprov.capabilities.kernel.now import listed
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.host import cpu, system, virtualization
@@ -95,11 +96,9 @@ def governor_offered(ctx: Ctx) -> Outcome:
     target = ctx.fragment.cpu_governor
     if target == "keep":
         return not_asked()
-    if kind := ctx.facts.get(system.CONTAINER):
-        return skip(f"{kind} container: the frequency is the machine's")
+    if reason := elsewhere(ctx):
+        return skip(reason)
     policies = ctx.facts.get(cpu.FREQUENCY).policies
-    if not policies and ctx.facts.get(virtualization.MACHINE).kind:
-        return skip("a virtual machine cannot set CPU frequencies")
     if not policies:
         message = (
             "no CPU has a governor: no frequency driver (intel_pstate, amd-pstate, cppc_cpufreq), "
