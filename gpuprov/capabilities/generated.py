@@ -161,7 +161,7 @@ def judge_units(capability: Capability, ctx: Context[Any], moment: Moment) -> Ou
     expected = ", ".join(f"{unit.name} {words[unit.enabled if boot else unit.active]}" for unit in managed)
     if not wrong:
         return ok(expected)
-    return _report_units(expected, wrong, {unit.name: unit for unit in managed}, known.messages)
+    return _report_units(expected, wrong, {unit.name: unit for unit in managed}, known.ends)
 
 
 def _states(capability: Capability, ctx: Context[Any], known: contents.Contents) -> dict[str, Loaded]:
@@ -178,9 +178,9 @@ def _report_units(
     expected: str,
     wrong: Sequence[wanted_units.Difference],
     units: Mapping[str, Unit],
-    messages: Mapping[str, str],
+    ends: Mapping[str, str],
 ) -> Outcome:
-    differs = [_describe(each, units[each.name], messages.get(each.name, "")) for each in wrong]
+    differs = [_describe(each, units[each.name], ends.get(each.name, "")) for each in wrong]
     reboots = [why for each in wrong if each.moment == wanted_units.NOW and (why := units[each.name].reboot)]
     changes = [
         Change(kind="service", name=each.name, before=each.before, after=each.after)
@@ -202,9 +202,9 @@ def _only_reads(unit: Unit, states: Mapping[str, Loaded]) -> bool:
     return unit.active is None and states[unit.name].active in wanted_units.RUNS
 
 
-def _describe(difference: wanted_units.Difference, unit: Unit, message: str) -> str:
-    words = (unit.message or message)[:200] if difference.before == "failed" else ""
-    quoted = f' ("{words}")' if words else ""
+def _describe(difference: wanted_units.Difference, unit: Unit, end: str) -> str:
+    end = f'"{unit.message[:200]}"' if unit.message else end
+    quoted = f" ({end})" if end and difference.before == "failed" else ""
     note = f"; {unit.note}" if unit.note and difference.moment == wanted_units.NOW else ""
     return f"{difference.name} is {difference.before}{quoted}{note}"
 

@@ -27,6 +27,8 @@ SHOW = (
     "UnitFileState",
     "-p",
     "WantedBy",
+    "-p",
+    "Result",
     "--",
 )
 KINDS = (".service", ".timer", ".path", ".socket", ".mount")
@@ -57,7 +59,7 @@ HARMLESS = (
 class Loaded(NamedTuple):
     """A unit as loaded by systemd: LoadState, FragmentPath, DropInPaths in the order in which they are read,
     ActiveState, and as `file` the output of `systemctl is-enabled`. `stale`: its files have changed since systemd read
-    them. `wanted`: units want it, which start at a boot or do not."""
+    them. `wanted`: units want it, which start at a boot or do not. `result`: how its last run ended."""
 
     load: str = "not-found"
     fragment: str = ""
@@ -67,6 +69,7 @@ class Loaded(NamedTuple):
     active: str = "inactive"
     file: str = ""
     wanted: bool = False
+    result: str = ""
 
 
 def parse_show(text: str) -> dict[str, Loaded]:
@@ -83,6 +86,7 @@ def parse_show(text: str) -> dict[str, Loaded]:
                 values.get("ActiveState", "inactive"),
                 find_file_state(values),
                 bool(values.get("WantedBy")),
+                values.get("Result", ""),
             )
     return loaded
 

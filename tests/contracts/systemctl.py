@@ -57,6 +57,7 @@ def show(name: str, state: dict[str, Any]) -> dict[str, str]:
         "ActiveState": state["active"].get(name, "inactive"),
         "UnitFileState": state["file"].get(name, "disabled") if found else "",
         "WantedBy": "multi-user.target" if state["file"].get(name) == "enabled" else "",
+        "Result": "exit-code" if state["active"].get(name) == "failed" else "success",
         "MainPID": "0",
         "Conflicts": "shutdown.target",
         "ConflictedBy": "",

@@ -28,10 +28,10 @@ class Entry(msgspec.Struct, frozen=True):
 class Contents(msgspec.Struct, frozen=True):
     """All files and units. `entries` by path; `missing`: paths that do not exist; `units` by name; `drop_ins`: text by
     path, also of the units that have some, `texts`: text of files in which lines are set. `pythons`: by unit file the
-    interpreters of its commands; `sound`: interpreters that root alone can change. `said`: by failed unit, the last
-    output of its program. `unmet`: conditions that drop-ins set and that are not met, by path. `rivals`: by unit those
-    that cannot run beside it, by the files of either; `others`: the states of these. `unmasking`: units whose masks
-    come from the removal of a package by dpkg, and go when it is installed."""
+    interpreters of its commands; `sound`: interpreters that root alone can change. `ends`: by failed unit, how its run
+    ended, and the last output of its program. `unmet`: conditions that drop-ins set and that are not met, by path.
+    `rivals`: by unit those that cannot run beside it, by the files of either; `others`: the states of these.
+    `unmasking`: units whose masks come from the removal of a package by dpkg, and go when it is installed."""
 
     entries: Mapping[str, Entry]
     missing: frozenset[str]
@@ -40,7 +40,7 @@ class Contents(msgspec.Struct, frozen=True):
     texts: Mapping[str, str]
     pythons: Mapping[str, tuple[str, ...]]
     sound: frozenset[str]
-    messages: Mapping[str, str]
+    ends: Mapping[str, str]
     unmet: Mapping[str, tuple[str, ...]] = {}
     rivals: Mapping[str, tuple[str, ...]] = {}
     others: Mapping[str, Loaded] = {}
@@ -63,6 +63,7 @@ def parse(output: Output) -> Contents:
     messages: dict[str, str] = {}
     for unit, _, text in (row.partition("|") for row in rows["said"]):
         messages[unit] = text.strip() or messages.get(unit, "")
+    units = parse_show("\n".join(rows["unit"]))
     sums = {path: digest for digest, _, path in (row.partition("  ") for row in rows["sum"])}
     return Contents(
         {
@@ -70,7 +71,7 @@ def parse(output: Output) -> Contents:
             for kind, mode, owner, group, path in (row.split("|", 4) for row in rows["entry"])
         },
         frozenset(rows["none"]),
-        parse_show("\n".join(rows["unit"])),
+        units,
         texts["dropin"],
         texts["lines"],
         _group_by_path(rows["python"]),
@@ -79,12 +80,20 @@ def parse(output: Output) -> Contents:
             for mode, owner, path in (row.split("|", 2) for row in rows["sound"])
             if int(owner) == 0 and not int(mode, 8) & 0o022
         ),
-        messages,
+        {
+            name: _describe_end(unit.result, messages.get(name, ""))
+            for name, unit in units.items()
+            if unit.active == "failed"
+        },
         _group_by_path(rows["unmet"]),
         dict(_list_rivals(rows["unit"])),
         parse_show("\n".join(rows["other"])),
         frozenset(rows["dpkg"]),
     )
+
+
+def _describe_end(result: str, message: str) -> str:
+    return ": ".join(filter(None, (RESULTS.get(result, ""), f'"{message[:200]}"' * bool(message))))
 
 
 def _group_by_path(rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -106,6 +115,15 @@ def _list_rivals(rows: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
 EXEC = r"s#^Exec[A-Za-z]*=[-@:+!]*(/[^ ]+) -B .*#\1#p"
 # A sed expression that extracts the drop-ins of units, the files of the units that have some, and files of the site's.
 DROP_INS = "/^FragmentPath=/{s///;h;/^\\/\\(etc\\|run\\)\\//p};/^DropInPaths=./{s/^DropInPaths=//;G;p}"
+# Ends of a unit's run that its program may not have printed a line about: systemd.exec(5), $SERVICE_RESULT.
+RESULTS = {
+    "signal": "killed by a signal",
+    "core-dump": "crashed",
+    "oom-kill": "killed, as memory ran out",
+    "timeout": "timed out",
+    "watchdog": "missed its watchdog's deadline",
+    "start-limit-hit": "started too often",
+}
 # Properties that name the units of which systemd runs none beside this one: systemd.unit(5).
 RIVALS = ("Conflicts", "ConflictedBy")
 SHOW_ALL = (*SHOW[:-1], *(word for name in RIVALS for word in ("-p", name)), "--")
