@@ -18,7 +18,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import msgspec
@@ -110,7 +109,7 @@ class Packed:
         from ansible import constants
 
         self._place = Path(constants.DEFAULT_LOCAL_TMP) / "ansiballz_cache"
-        self._name = f"{_compute_digest(project, constants)}.msgpack"
+        self._name = f"{_compute_digest(project)}.msgpack"
         self._kept: dict[str, bytes] = {}
 
     def bring(self) -> None:
@@ -132,9 +131,9 @@ class Packed:
             keep.write(ROOM, self._name, msgspec.msgpack.encode(packed))
 
 
-def _compute_digest(project: Path, constants: ModuleType) -> str:
-    """Return a digest: of the project's files by content, since they are rendered for each run; of other, installed
-    files by modification time."""
+def _compute_digest(project: Path) -> str:
+    """Return a digest: of the project's files by content, since they are rendered for each run; of Ansible's own, which
+    are installed, by modification time. There are no others: `gpuprov.plan.playbook.environment`."""
     import ansible
 
     digest = hashlib.sha256(f"{sys.version}\0{ansible.__file__}\0{ansible.__version__}\0".encode())
@@ -142,8 +141,7 @@ def _compute_digest(project: Path, constants: ModuleType) -> str:
         for file in _list_files([project / folder]):
             digest.update(f"{file.relative_to(project)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
     installed = [Path(ansible.__file__).parent / name for name in ("module_utils", "modules")]
-    others = [Path(path) for kind in ("MODULE", "MODULE_UTILS") for path in getattr(constants, f"DEFAULT_{kind}_PATH")]
-    for file in _list_files([*installed, *others]):
+    for file in _list_files(installed):
         status = file.stat()
         digest.update(f"{file}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()[:32]

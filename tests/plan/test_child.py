@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.plan import child, warm
+from gpuprov.plan.playbook import environment
 
 pytestmark = pytest.mark.install
 
@@ -75,7 +76,7 @@ def run(folder: Path, config: str, playbook: str = PLAYBOOK) -> str:
     program = RUN.format(playbook=playbook, file=child.__file__, site=str(folder / "project" / "site.yml"))
     done = subprocess.run(
         [sys.executable, "-P", "-c", program, str(folder / "pid")],
-        env={**os.environ, "ANSIBLE_CONFIG": str(folder / "ansible.cfg")},
+        env=environment(folder, {**os.environ, "ANSIBLE_CONFIG": str(folder / "ansible.cfg")}, {}),
         capture_output=True,
         text=True,
         check=False,
@@ -142,8 +143,7 @@ def test_what_was_packed_is_packed_for_the_next_run_of_the_same_modules(tmp_path
     assert run(tmp_path, "", PACKING) == "[]", "another module"
     module.write_text("import os\n", encoding="utf-8")
     assert run(tmp_path, "", PACKING) == packed
-    sites = tmp_path / "utils"
-    sites.mkdir()
-    assert run(tmp_path, f"module_utils = {sites}", PACKING) == packed, "a folder with nothing in it"
-    (sites / "basic.py").write_text("", encoding="utf-8")
-    assert run(tmp_path, f"module_utils = {sites}", PACKING) == "[]", "what a site puts in the place of Ansible's"
+    rendered = tmp_path / "another"
+    rendered.mkdir()
+    (tmp_path / "project").rename(rendered / "project")
+    assert run(rendered, "", PACKING) == packed, "of a project that was rendered into another folder"
