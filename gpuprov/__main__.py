@@ -1,14 +1,9 @@
 """The boundary: signals and exceptions become one clear message and an exit code."""
 
-import gc
 import os
 import sys
 from contextlib import suppress
 from io import StringIO
-
-# New objects after which Python looks for circles among them: its own 700 cost a tenth of a short command, whose
-# modules and classes stay.
-GARBAGE = 200_000
 
 
 def run() -> None:
@@ -33,7 +28,9 @@ def run() -> None:
 
 def main() -> None:
     """Run the command line. Errors that a user can act on are printed without a traceback; `--debug` shows it."""
-    gc.set_threshold(GARBAGE)
+    from gpuprov.core import garbage
+
+    garbage.collect_seldom()
     import click
 
     from gpuprov.cli import cli

@@ -44,14 +44,16 @@ def main(pid_file: str, parent: str, *arguments: str) -> None:
     with open(f"{pid_file}.part", "w", encoding="utf-8") as file:
         file.write(str(os.getpid()))
     os.replace(f"{pid_file}.part", pid_file)
+    from gpuprov.core import garbage
+
+    garbage.collect_seldom()
     from ansible.cli.playbook import main as ansible_playbook
 
     from gpuprov.plan import bounds, warm
 
     packed = warm.Packed(Path(arguments[-1]).parent)
-    packed.bring()
     bounds.bound_memory()
-    warm.warm()
+    warm.warm(packs=not packed.bring())
     try:
         ansible_playbook(["ansible-playbook", *arguments])
     finally:

@@ -112,16 +112,17 @@ class Packed:
         self._name = f"{_compute_digest(project)}.msgpack"
         self._kept: dict[str, bytes] = {}
 
-    def bring(self) -> None:
-        """Put them where Ansible looks for packed modules."""
+    def bring(self) -> bool:
+        """Put them where Ansible looks for packed modules. Return whether there are any."""
         body = keep.read(ROOM, self._name)
         try:
             self._kept = msgspec.msgpack.decode(body, type=dict[str, bytes]) if body else {}
         except msgspec.MsgspecError:
-            return
+            return False
         self._place.mkdir(mode=0o700, exist_ok=True)
         for name, packed in self._kept.items():
             (self._place / Path(name).name).write_bytes(packed)
+        return bool(self._kept)
 
     def keep(self) -> None:
         """Add the modules packed by this run."""
@@ -157,9 +158,11 @@ def _list_files(folders: Iterable[Path]) -> Iterator[Path]:
             yield from (file for name in sorted(names) if (file := Path(place) / name).is_file())
 
 
-def warm() -> None:
-    """Do all of it before there are tasks; finally, exclude the existing objects from garbage collection."""
+def warm(*, packs: bool) -> None:
+    """Do all of it before there are tasks; finally, exclude the existing objects from garbage collection. packs: modules
+    are still to be packed."""
     wait_patiently()
-    parse_once()
+    if packs:
+        parse_once()
     load_filters()
     gc.freeze()
