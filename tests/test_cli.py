@@ -15,7 +15,7 @@ import yaml
 from click.testing import CliRunner
 
 from gpuprov.cli import cli
-from gpuprov.cli.sections import PURPOSES, RENAMED
+from gpuprov.cli.sections import PURPOSES
 from tests.commands import run_forked as gpuprov
 from tests.rows import run_each
 
@@ -68,26 +68,6 @@ def test_no_word_of_a_help_text_is_broken_at_80_columns(name: str) -> None:
 
     assert {*" ".join(lines(80)).split()} - {"\\"} == {*" ".join(lines(400)).split()} - {"\\"}
     assert not [line for line in lines(80) if len(line) > 80]
-
-
-@run_each("old", RENAMED)
-def test_a_command_works_under_the_name_that_it_had(old: str) -> None:
-    done = CliRunner().invoke(cli, [old, "--help"])
-    assert done.exit_code == 0
-    assert (
-        done.stdout.partition("\n")[2]
-        == CliRunner().invoke(cli, [*RENAMED[old].split(), "--help"]).stdout.partition("\n")[2]
-    )
-    assert old not in cli.list_commands(click.Context(cli))
-
-
-def test_an_old_name_says_the_new_one_once_on_standard_error(good: Path, tmp_path: Path) -> None:
-    old, new = (gpuprov(*words, good, "--out", "f.json", cwd=tmp_path) for words in (["freeze"], ["fleet", "freeze"]))
-    assert (old.returncode, new.returncode) == (0, 0)
-    first, _, rest = old.stderr.partition("\n")
-    assert first == "gpuprov freeze is now gpuprov fleet freeze; the old name goes with the next release"
-    assert rest.count("\n") == new.stderr.count("\n")
-    assert "is now" not in new.stderr
 
 
 def test_every_command_has_one_purpose() -> None:

@@ -1,4 +1,4 @@
-"""HOST before INVENTORY: the same places in every verb, and the former order of capture for one release."""
+"""HOST before INVENTORY: the same places in every verb."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from click.testing import CliRunner
 
 from gpuprov.cli import cli
-from gpuprov.cli.host_argument import former_order
 from tests.rows import run_each
 
 
@@ -42,15 +41,3 @@ def test_an_inventory_before_the_host_is_told(
     assert done.exit_code == 2
     assert f"HOST comes first, and site.yaml is an inventory: gpuprov {name} " in done.stderr
     assert name == "diff" or right in done.stderr
-
-
-def test_several_hosts_as_single_words_are_one_pattern(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "hosts").touch()
-    assert former_order("gpu1", ("hosts", "gpu2", "rack*")) == ("gpu1:gpu2:rack*", ("hosts",))
-    assert "several hosts are one pattern now: 'gpu1:gpu2:rack*'" in capsys.readouterr().err
-    for words in (("hosts",), ("gpu1,gpu2",), ("lost.yaml",), ("lost/hosts",), ()):
-        assert former_order("gpu1", words) == ("gpu1", words)
-    assert capsys.readouterr().err == ""

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from gpuprov.cli import complete, options
-from gpuprov.cli.host_argument import former_order, of_host
+from gpuprov.cli.host_argument import of_host
 from gpuprov.cli.seconds import Seconds
 from gpuprov.cli.sections import Command, Written
 
@@ -34,8 +34,7 @@ def capture(host: str, inventory: options.InventoryOptions, out: Path, timeout: 
     from gpuprov.report import retry
     from gpuprov.report.files import write_atomic
 
-    host, sources = former_order(host, inventory.sources)
-    raw_hosts = of_host(host, inventory._replace(sources=sources), options.raw_hosts)
+    raw_hosts = of_host(host, inventory, options.raw_hosts)
     captured = take(raw_hosts, timeout, options.pace(inventory))
     for line in captured.unreachable:
         terminal.warning(line)

@@ -1,31 +1,11 @@
 """HOST, the argument of commands that show single hosts: a host of the inventory, or a pattern as --limit takes it."""
 
-import os
-import re
-import shlex
 from collections.abc import Callable
 from typing import TypeVar
 
 from gpuprov.cli.options import InventoryOptions, raw_hosts
 
 T = TypeVar("T")
-# Words that are an inventory also where there is no such file, which is then the error.
-INVENTORY = re.compile(r"[,/]|\.(ya?ml|ini|json|toml|py|sh)\Z")
-
-
-def former_order(host: str, words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """Return the pattern and the inventories of a command that took HOST... before: further hosts, which are no files,
-    count, and a line says how they are written now."""
-    from gpuprov.core import terminal
-
-    more = [word for word in words if not (os.path.exists(word) or INVENTORY.search(word))]
-    if not more:
-        return host, words
-    pattern = ":".join([host, *more])
-    terminal.progress(
-        f"several hosts are one pattern now: {shlex.quote(pattern)}; single words go with the next release"
-    )
-    return pattern, tuple(word for word in words if word not in more)
 
 
 def of_host(host: str, inventory: InventoryOptions, read: Callable[[InventoryOptions], T]) -> T:

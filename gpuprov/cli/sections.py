@@ -22,8 +22,6 @@ PURPOSES = {
 }
 
 EVERYDAY = next(iter(PURPOSES))
-# Commands by their names before 0.1.0, which work for one more release.
-RENAMED = {name: f"fleet {name}" for name in ("freeze", "slice", "work", "fold", "worker")}
 # Commands that change nothing on hosts.
 READING = {"check", "plan", "verify", "health", "drift", "diff", "show", "export", "topology", "capture"}
 # Ends of files that are an inventory, and no host's name.
@@ -170,20 +168,6 @@ class Command(click.Command):
                     formatter.write_dl(rows)
 
 
-class Renamed(Command):
-    """A command under its former name: it works, and prints its new name on standard error."""
-
-    def __init__(self, command: click.Command, old: str, new: str) -> None:
-        super().__init__(old, callback=command.callback, params=command.params, help=command.help, hidden=True)
-        self.new = new
-
-    def invoke(self, ctx: click.Context) -> Any:
-        from gpuprov.core import terminal
-
-        terminal.progress(f"gpuprov {self.name} is now gpuprov {self.new}; the old name goes with the next release")
-        return super().invoke(ctx)
-
-
 class Group(click.Group):
     command_class = Command
     context_class = Context
@@ -201,16 +185,6 @@ class Purposes(Group):
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return [name for names in PURPOSES.values() for name in names]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of this name, or with this former name."""
-        command = super().get_command(ctx, cmd_name)
-        if command or cmd_name not in RENAMED:
-            return command
-        inner: click.Command | None = self
-        for word in RENAMED[cmd_name].split():
-            inner = inner.get_command(ctx, word) if isinstance(inner, click.Group) else None
-        return Renamed(inner, cmd_name, RENAMED[cmd_name]) if inner else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
