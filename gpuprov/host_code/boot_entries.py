@@ -8,14 +8,11 @@ import subprocess
 from collections.abc import Sequence
 
 from . import command_line
+from .failed import Failed
 
 DEFAULTS = "/etc/default/grub.d"
 OWN = "90-gpuprov.cfg"
 MENU = "/boot/grub/grub.cfg"
-
-
-class Failed(Exception):
-    """Its message says what could not be written, and why."""
 
 
 def list_outdated(words: Sequence[str], *, by_entry: bool) -> list[str]:

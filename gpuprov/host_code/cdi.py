@@ -14,6 +14,8 @@ import subprocess
 import tempfile
 from typing import NamedTuple, Sequence
 
+from .failed import Failed
+
 SPECIFICATION = "nvidia.yaml"
 # Directories in which engines look for specifications.
 DIRECTORIES = ("/var/run/cdi", "/etc/cdi")
@@ -33,10 +35,6 @@ DEVICES, BY_NUMBER = "/dev/nvidia*", "/dev/char"
 CORRUPTED_INFOROM = 14
 
 
-class Refused(Exception):
-    """The reason why no specification can be generated; one line."""
-
-
 class Ran(NamedTuple):
     """A program's exit status and the last lines of its error output; 127 if there is no such program."""
 
@@ -46,7 +44,7 @@ class Ran(NamedTuple):
 
 def settle(directory: str, *, check: bool) -> list[str]:
     """Create the links, and the specification in this directory only. Return the changes, in check mode the pending
-    ones. Raises Refused."""
+    ones. Raises Failed."""
     return [*link_devices(check), *write_specification(directory, check)]
 
 
@@ -65,7 +63,7 @@ def link_devices(check: bool) -> list[str]:
     missing = list_unlinked()
     ran = _run(LINKS) if missing and not check else Ran(0, "")
     if ran.status:
-        raise Refused(f"nvidia-ctk system create-dev-char-symlinks failed: {ran.message}")
+        raise Failed(f"nvidia-ctk system create-dev-char-symlinks failed: {ran.message}")
     return [f"{BY_NUMBER}: linked {' '.join(missing)}"] if missing else []
 
 
@@ -93,7 +91,7 @@ def _generate(path: str, check: bool) -> bool:
         if ran.status and check:
             return not os.path.exists(path)
         if ran.status:
-            raise Refused(f"nvidia-ctk cdi generate failed: {ran.message}")
+            raise Failed(f"nvidia-ctk cdi generate failed: {ran.message}")
         if os.path.isfile(path) and filecmp.cmp(made, path, shallow=False):
             return False
         if not check:

@@ -12,7 +12,8 @@ import subprocess
 import tempfile
 from typing import Any, Mapping
 
-from .archives import Unsafe, unpack
+from .archives import unpack
+from .failed import Failed
 from .files import compute_digest, peek
 from .json_members import Json
 
@@ -22,10 +23,6 @@ MODULE = "/sys/module/efa"
 FOLDER, PROGRAM = "aws-efa-installer", "efa_installer.sh"
 MPI = {"none": ["--skip-mpi"], "openmpi4": ["--mpi=openmpi4"], "openmpi5": ["--mpi=openmpi5"], "both": []}
 PATIENCE = 1800
-
-
-class EfaError(Exception):
-    """The reason why the step failed; one line."""
 
 
 def build_options(params: Mapping[str, Json]) -> list[str]:
@@ -53,22 +50,19 @@ def explain_installation(record: str, sha256: str, options: list[str]) -> str:
 
 
 def unpack_installer(archive: str, into: str) -> str:
-    """Unpack the installer into this folder, and return its own folder. Raises EfaError."""
-    try:
-        unpack(archive, into)
-    except Unsafe as error:
-        raise EfaError(str(error)) from error
+    """Unpack the installer into this folder, and return its own folder. Raises Failed."""
+    unpack(archive, into)
     folder = os.path.join(into, FOLDER)
     if not os.path.isfile(os.path.join(folder, PROGRAM)):
-        raise EfaError(f"{archive} holds no {FOLDER}/{PROGRAM}: it is no EFA installer")
+        raise Failed(f"{archive} holds no {FOLDER}/{PROGRAM}: it is no EFA installer")
     return folder
 
 
 def install(archive: str, sha256: str, options: list[str]) -> str:
-    """Run the installer of this archive; return its last lines. Raises EfaError."""
+    """Run the installer of this archive; return its last lines. Raises Failed."""
     checksum = compute_digest(archive)
     if checksum != sha256:
-        raise EfaError(f"{archive} has SHA-256 {checksum}, and the spec says {sha256}; nothing was run")
+        raise Failed(f"{archive} has SHA-256 {checksum}, and the spec says {sha256}; nothing was run")
     with tempfile.TemporaryDirectory(prefix="gpuprov-efa-", dir="/var/tmp") as into:
         folder = unpack_installer(archive, into)
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
@@ -84,11 +78,11 @@ def install(archive: str, sha256: str, options: list[str]) -> str:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise EfaError(f"{PROGRAM} did not end within {PATIENCE // 60} minutes") from error
+            raise Failed(f"{PROGRAM} did not end within {PATIENCE // 60} minutes") from error
     output = done.stdout.decode("utf-8", "replace")
     if done.returncode != 0:
         last = " | ".join(output.split("\n")[-12:]).strip(" |")
-        raise EfaError(f"{PROGRAM} ended with {done.returncode}: {last}")
+        raise Failed(f"{PROGRAM} ended with {done.returncode}: {last}")
     os.makedirs(os.path.dirname(RECORD), exist_ok=True)
     with open(RECORD + ".new", "w", encoding="utf-8") as file:
         json.dump({"sha256": sha256, "options": options}, file)
@@ -126,5 +120,5 @@ def settle(*, change: bool) -> dict[str, Any]:
         return {"changed": False, "reboot": "another build of efa is loaded, and in use"}
     done = subprocess.run(["modprobe", "efa"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     if done.returncode != 0:
-        raise EfaError("modprobe efa: {}".format(done.stdout.decode("utf-8", "replace").strip()))
+        raise Failed("modprobe efa: {}".format(done.stdout.decode("utf-8", "replace").strip()))
     return {"changed": True, "reboot": ""}

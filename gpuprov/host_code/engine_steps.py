@@ -18,8 +18,8 @@ import tempfile
 from typing import Callable, Mapping, Sequence
 
 from . import files, rootless
+from .failed import Failed
 from .json_members import Json
-from .rootless import Refused
 from .systemd import systemctl
 
 BACKUP = "/var/lib/gpuprov/container_toolkit"
@@ -34,7 +34,7 @@ def read(script: str) -> dict[str, Json]:
 
 
 def keep(engine: str, paths: Sequence[str]) -> dict[str, Json]:
-    """Back up the engine's files. Raises Refused for a file that could not be restored exactly."""
+    """Back up the engine's files. Raises Failed for a file that could not be restored exactly."""
     for path in filter(os.path.exists, paths):
         with open(path, "rb") as file:
             _refuse_bytes(path, file.read())
@@ -156,7 +156,7 @@ def _refuse_bytes(path: str, content: bytes) -> None:
         content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise Refused(f"{path}: line {line} has a byte that is not UTF-8 (0x{content[error.start]:02x})") from error
+        raise Failed(f"{path}: line {line} has a byte that is not UTF-8 (0x{content[error.start]:02x})") from error
 
 
 def read_texts(paths: Sequence[str]) -> dict[str, str]:

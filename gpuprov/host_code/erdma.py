@@ -9,7 +9,8 @@ import subprocess
 import tempfile
 from typing import Mapping, Sequence
 
-from .archives import Unsafe, unpack
+from .archives import unpack
+from .failed import Failed
 from .files import compute_digest, peek, write
 
 # The SHA-256 of the last installer that was run, and its mode.
@@ -18,10 +19,6 @@ UNPACKED = "/var/cache/gpuprov/erdma/unpacked"
 DKMS = "/var/lib/dkms/erdma"
 PROGRAM = "install.sh"
 PATIENCE = 1800
-
-
-class Failed(Exception):
-    """The problem and its fix; one line."""
 
 
 def install(archive: str, sha256: str, mode: str, environment: Mapping[str, str]) -> None:
@@ -53,7 +50,7 @@ def unpack_installer(archive: str) -> str:
     os.makedirs(UNPACKED, mode=0o700)
     try:
         unpack(archive, UNPACKED)
-    except Unsafe as error:
+    except Failed as error:
         raise Failed(f"{error}. {fix}") from error
     for place in (
         UNPACKED,

@@ -11,7 +11,8 @@ import os
 import shutil
 import tempfile
 
-from .archives import Unsafe, unpack
+from .archives import unpack
+from .failed import Failed
 from .files import compute_digest, read
 
 HOME = "/opt"
@@ -20,10 +21,6 @@ LINK = "hpcx"
 MARK = ".gpuprov.json"
 # Files without which an archive is no HPC-X.
 NEEDED = ("hpcx-init.sh", "modulefiles/hpcx", "ompi/bin/mpirun", "nccl_rdma_sharp_plugin/lib/libnccl-net.so")
-
-
-class HpcxError(Exception):
-    """The reason why the step failed; one line."""
 
 
 def read_mark(text: str) -> str:
@@ -47,13 +44,13 @@ def explain_installation(link: str, mark: str, folder: str, sha256: str) -> str:
 
 
 def install(archive: str, sha256: str, folder: str) -> None:
-    """Unpack the archive beside its place, move it there, and set the link. Raises HpcxError; nothing is changed
+    """Unpack the archive beside its place, move it there, and set the link. Raises Failed; nothing is changed
     then."""
     place, link = os.path.join(HOME, folder), os.path.join(HOME, LINK)
     if os.path.lexists(link) and not os.path.islink(link):
-        raise HpcxError(f"{link} is no link: move it away")
+        raise Failed(f"{link} is no link: move it away")
     if os.path.lexists(place) and not os.path.isfile(os.path.join(place, MARK)):
-        raise HpcxError(f"{place} is there, and not gpuprov's: move it away")
+        raise Failed(f"{place} is there, and not gpuprov's: move it away")
     if read_mark(read(os.path.join(place, MARK))) != sha256:
         unpack_release(archive, sha256, place)
     if os.path.realpath(link) != os.path.realpath(place):
@@ -68,17 +65,14 @@ def unpack_release(archive: str, sha256: str, place: str) -> None:
     """Put the only folder of the archive at its place, in exchange for what gpuprov unpacked there before."""
     checksum = compute_digest(archive)
     if checksum != sha256:
-        raise HpcxError(f"{archive} has SHA-256 {checksum}, and the spec says {sha256}; nothing was unpacked")
+        raise Failed(f"{archive} has SHA-256 {checksum}, and the spec says {sha256}; nothing was unpacked")
     folder = os.path.basename(place)
     with tempfile.TemporaryDirectory(prefix=".gpuprov-hpcx-", dir=HOME) as into:
-        try:
-            unpack(archive, into)
-        except Unsafe as error:
-            raise HpcxError(str(error)) from error
+        unpack(archive, into)
         lacking = [name for name in NEEDED if not os.path.exists(os.path.join(into, folder, name))]
         if os.listdir(into) != [folder] or lacking:
             what = f"{folder}/{lacking[0]}" if lacking else f"{folder} alone"
-            raise HpcxError(f"{archive} holds no {what}: it is another archive than its name says")
+            raise Failed(f"{archive} holds no {what}: it is another archive than its name says")
         with open(os.path.join(into, folder, MARK), "w", encoding="utf-8") as file:
             json.dump({"sha256": sha256}, file)
         os.chmod(os.path.join(into, folder), 0o755)

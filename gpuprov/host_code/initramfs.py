@@ -16,6 +16,7 @@ import subprocess
 from typing import Collection, Iterable, NamedTuple
 
 from . import first_boot_systemd
+from .failed import Failed
 
 BOOT, MODULES = "/boot", "/lib/modules"
 # Possible mount points of the partition with systemd-boot's files:
@@ -33,10 +34,6 @@ class Image(NamedTuple):
 
     path: str
     kernel: str
-
-
-class Failed(Exception):
-    """Its message says what could not be rebuilt, and why."""
 
 
 def list_stale(named: Collection[str] = ()) -> list[Image]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 import subprocess
 from typing import Sequence
 
+from .failed import Failed
 from .running_kernel import list_loaded
 from .units import restart
-
-
-class Failed(Exception):
-    """The reason why openibd did not start; one line."""
 
 
 def bring(unit: str, unload: Sequence[str], *, again: bool) -> None:

@@ -17,16 +17,13 @@ import signal
 import subprocess
 from typing import Iterator, Sequence
 
+from .failed import Failed
 from .files import read, write
 
 DKMS, SOURCES = "/var/lib/dkms", "/usr/src"
 WORK = "/var/lib/gpuprov/rebuild"
 SYMBOL = "ib_register_peer_memory_client"
 ENDED = ("SIGHUP", "SIGINT", "SIGTERM")
-
-
-class Failed(Exception):
-    """The reason why the module could not be built; the previous modules are untouched."""
 
 
 def rebuild_package(module: str, kernels: Sequence[str]) -> None:

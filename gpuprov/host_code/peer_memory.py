@@ -9,15 +9,12 @@ import subprocess
 from typing import Collection, Mapping, Sequence
 
 from . import kernel_lines
+from .failed import Failed
 from .files import read
 from .systemd import is_active
 from .units import restart
 
 MODULES = "/sys/module"
-
-
-class Failed(Exception):
-    """Its message says what does not load, or cannot be unloaded, and why."""
 
 
 def compare(

@@ -6,6 +6,8 @@ import pwd
 import subprocess
 from typing import NamedTuple
 
+from .failed import Failed
+
 PATH = ".config/docker/daemon.json"
 READ = """[ ! -e "$1" ] || { [ -f "$1" ] && head -c 1000000 "$1"; }"""
 # Every folder in the path belongs to the user, and may be a link to anywhere: so these run as the user, without root's
@@ -26,10 +28,6 @@ systemctl --user kill --kill-who=main --signal=HUP docker.service"""
 PROGRAMS = "/usr/bin:/bin"
 
 
-class Refused(Exception):
-    """The reason why the user's file is not available; one line."""
-
-
 class Account(NamedTuple):
     """A user's account data."""
 
@@ -44,29 +42,29 @@ class Account(NamedTuple):
 
 
 def find_account(name: str) -> Account:
-    """Return the user of this name. Raises Refused."""
+    """Return the user of this name. Raises Failed."""
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
-        raise Refused(f"there is no user {name}") from None
+        raise Failed(f"there is no user {name}") from None
     return Account(name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
 
 
 def read(user: Account) -> str:
-    """Return the text of the user's file; "" if there is none. Raises Refused."""
+    """Return the text of the user's file; "" if there is none. Raises Failed."""
     done = run_as(user, READ)
     if done.returncode:
         error = done.stderr.decode(errors="replace").strip()
-        raise Refused(f"{user.file} cannot be read as {user.name}: {error or 'it is no file'}")
+        raise Failed(f"{user.file} cannot be read as {user.name}: {error or 'it is no file'}")
     return done.stdout.decode(errors="surrogateescape")
 
 
 def write(user: Account, text: str) -> None:
-    """Write this text with the file's present mode. Raises Refused."""
+    """Write this text with the file's present mode. Raises Failed."""
     done = run_as(user, WRITE, text)
     if done.returncode:
         error = done.stderr.decode(errors="replace").strip()
-        raise Refused(f"{user.file} cannot be written as {user.name}: {error or done.returncode}")
+        raise Failed(f"{user.file} cannot be written as {user.name}: {error or done.returncode}")
 
 
 def reload(name: str) -> bool:

@@ -6,14 +6,11 @@ import os
 import subprocess
 from collections.abc import Mapping, Sequence
 
+from .failed import Failed
 from .settings import is_met, list_unmet
 
 SYSCTL_FILE = "/etc/sysctl.d/90-gpuprov.conf"
 PROC, MODULES = "/proc/sys", "/sys/module"
-
-
-class Failed(Exception):
-    """Its message says what could not be set, and why."""
 
 
 def list_absent(modules: Sequence[str]) -> list[str]:

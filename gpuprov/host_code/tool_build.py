@@ -11,17 +11,14 @@ import stat
 import subprocess
 from typing import Mapping
 
-from .archives import Unsafe, unpack
+from .archives import unpack
+from .failed import Failed
 from .files import settle
 
 # Suffix of the build folder, which is specific to this host if /opt is shared over a network.
 WORK = f".{os.uname().nodename}.work"
 CUDA = "/usr/local/cuda"
 MPI = ("/usr/lib/*/openmpi", "/usr/lib64/openmpi")
-
-
-class Failed(Exception):
-    """The reason why the build failed; the previous build is untouched."""
 
 
 def build(name: str, archive: str, folder: str, program: str, *, mpi: bool = False) -> None:
@@ -49,8 +46,6 @@ def build(name: str, archive: str, folder: str, program: str, *, mpi: bool = Fal
         settle([new])  # else a loss of power leaves `built` beside a program without content
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(new, folder)
-    except Unsafe as error:
-        raise Failed(str(error)) from error
     finally:
         shutil.rmtree(work, ignore_errors=True)
 

@@ -87,6 +87,7 @@ step:
 import importlib
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.gpuprov_host_code.failed import Failed
 from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
 
 PACKAGE = "ansible.module_utils.gpuprov_host_code.steps"
@@ -148,7 +149,10 @@ def main() -> None:
     if checked.error_messages:
         module.fail_json(msg=f"step {name}: {'; '.join(checked.error_messages)}")
     module.params = checked.validated_parameters
-    step.run(module)
+    try:
+        step.run(module)
+    except Failed as error:
+        module.fail_json(msg=str(error))
 
 
 if __name__ == "__main__":

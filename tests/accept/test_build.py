@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.host_code import tool_build
+from gpuprov.host_code.failed import Failed
 
 MAKEFILE = """all:
 \tmkdir -p $(BUILDDIR)
@@ -78,7 +79,7 @@ def test_a_build_that_fails_leaves_nothing_and_says_why(
             pytest.skip("this machine has a CUDA compiler")
     folder = tmp_path / "nccl-0123"
     archive(tmp_path / "nccl-0123.archive", makefile)
-    with pytest.raises(tool_build.Failed, match=told):
+    with pytest.raises(Failed, match=told):
         build(folder)
     assert {path.name for path in tmp_path.iterdir()} == {"cuda", "nccl-0123.archive", "nccl-0123.log"}
 
@@ -89,7 +90,7 @@ def test_a_failed_build_leaves_the_one_that_is_there(tmp_path: Path) -> None:
     archive(tmp_path / "nccl-0123.archive")
     build(folder)
     (tmp_path / "nccl-0123.archive").write_bytes(b"cut")
-    with pytest.raises(tool_build.Failed, match="cannot be unpacked"):
+    with pytest.raises(Failed, match="cannot be unpacked"):
         build(folder)
     assert (folder / "bin" / "all_reduce_perf").exists()
 
@@ -100,7 +101,7 @@ def test_with_mpi_it_is_told_where_the_headers_are(tmp_path: Path, cuda: Path, m
     monkeypatch.setattr(tool_build, "MPI", (f"{tmp_path}/lib*/openmpi",))
     (cuda / "mpicc").write_text("#!/bin/sh\n")
     (cuda / "mpicc").chmod(0o755)
-    with pytest.raises(tool_build.Failed, match=r"no mpi\.h beside mpicc"):
+    with pytest.raises(Failed, match=r"no mpi\.h beside mpicc"):
         build(folder, mpi=True)
     (tmp_path / "lib64/openmpi/include").mkdir(parents=True)
     (tmp_path / "lib64/openmpi/include/mpi.h").touch()

@@ -31,6 +31,7 @@ from gpuprov.fleet.drain.slurm import node
 from gpuprov.fleet.policy import planned, policy
 from gpuprov.fleet.specs import build_spec
 from gpuprov.host_code import archives as installers
+from gpuprov.host_code.failed import Failed
 from gpuprov.host_code.pull import bundle as pulled
 from gpuprov.host_code.pull import config, signed, state, wheels
 from gpuprov.host_code.pull.refused import Refused
@@ -394,7 +395,7 @@ def files() -> tuple[Target, ...]:
              signed.split_signature, Refused),
         archive("pull.bundle", _pull, _judge_pull, Refused),
         archive("pull.wheel", _zip, _judge_wheel, Refused, OSError),
-        archive("host.installer", lambda random: _tar(random, "gz"), _judge_installer, installers.Unsafe),
+        archive("host.installer", lambda random: _tar(random, "gz"), _judge_installer, Failed),
         document("bundle.manifest", _packages, _judge_manifest, GpuprovError),
         archive(
             "bundle.handed_over",

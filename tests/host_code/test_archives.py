@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.host_code.archives import Unsafe, unpack
+from gpuprov.host_code.archives import unpack
+from gpuprov.host_code.failed import Failed
 from tests.rows import run_each
 
 DIRECTORY, LINK, HARD = tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
@@ -55,7 +56,7 @@ HOSTILE: dict[str, tuple[Entry, ...]] = {
 def test_nothing_lies_or_leads_outside(tmp_path: Path, name: str) -> None:
     into = tmp_path / "home" / "into"
     into.mkdir(parents=True)
-    with pytest.raises(Unsafe, match=r"holds|cannot be unpacked"):
+    with pytest.raises(Failed, match=r"holds|cannot be unpacked"):
         unpack(packed(tmp_path, *HOSTILE[name]), str(into))
     assert [path.name for path in into.parent.iterdir()] == ["into"]
 
@@ -65,7 +66,7 @@ def test_a_hard_link_to_a_link_touches_nothing_outside(tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("x")
     victim.chmod(0o600)
-    with pytest.raises(Unsafe, match="a hard link to a link"):
+    with pytest.raises(Failed, match="a hard link to a link"):
         unpack(packed(tmp_path, ("d", LINK, "."), ("a", LINK, "d/../victim"), ("c", HARD, "a")), str(tmp_path / "into"))
     assert victim.stat().st_mode & 0o7777 == 0o600
 
@@ -93,7 +94,7 @@ def test_a_broken_one_is_told_in_one_line(tmp_path: Path, kind: str) -> None:
     for number, broken in enumerate((b"<html>", whole[:half], whole[:half] + b"\xff" * 999 + whole[half:])):
         archive.write_bytes(broken)
         (tmp_path / str(number)).mkdir()
-        with pytest.raises(Unsafe) as told:
+        with pytest.raises(Failed) as told:
             unpack(str(archive), str(tmp_path / str(number)))
         assert "cannot be unpacked" in str(told.value), broken[:9]
         assert "\n" not in str(told.value)

@@ -12,6 +12,7 @@ import pytest
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.kernel.initramfs import INITRAMFS, Initramfs
 from gpuprov.host_code import first_boot_systemd, initramfs
+from gpuprov.host_code.failed import Failed
 
 RELEASE = "6.1.0-47-amd64"
 
@@ -63,19 +64,19 @@ def test_a_file_that_changed_counts_as_its_folder_does(boot: Path) -> None:
 
 def test_an_image_that_its_maker_leaves_is_an_error(boot: Path) -> None:
     (boot / "bin/update-initramfs").write_text("#!/bin/sh\n")
-    with pytest.raises(initramfs.Failed, match=f"initrd.img-{RELEASE} was left as it was by update-initramfs"):
+    with pytest.raises(Failed, match=f"initrd.img-{RELEASE} was left as it was by update-initramfs"):
         initramfs.rebuild_image(initramfs.list_stale()[0])
 
 
 def test_a_maker_that_fails_says_why(boot: Path) -> None:
     (boot / "bin/update-initramfs").write_text("#!/bin/sh\necho E: no space; exit 2\n")
-    with pytest.raises(initramfs.Failed, match=f"update-initramfs -u -k {RELEASE} failed: E: no space"):
+    with pytest.raises(Failed, match=f"update-initramfs -u -k {RELEASE} failed: E: no space"):
         initramfs.rebuild_image(initramfs.list_stale()[0])
 
 
 def test_a_full_boot_is_said_before_anything_is_written(boot: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.disk_usage", lambda _path: type("Usage", (), {"free": 1048576})())
-    with pytest.raises(initramfs.Failed, match=r"/boot has 1 MiB free, a rebuilt .* needs 1 MiB: remove old kernels"):
+    with pytest.raises(Failed, match=r"/boot has 1 MiB free, a rebuilt .* needs 1 MiB: remove old kernels"):
         initramfs.rebuild_image(initramfs.list_stale()[0])
     assert not (boot / "log").exists()
 
@@ -139,7 +140,7 @@ def test_a_run_that_was_cut_off_before_systemd_boots_copy_is_completed_by_the_ne
     assert [one.path for one in initramfs.list_stale()] == [str(image)]
     assert of_probe(boot).old_copy == str(copy)
     (boot / "bin/update-initramfs").write_text(f"#!/bin/sh\ntouch {image}\n")
-    with pytest.raises(initramfs.Failed, match=rf"{copy}, from which systemd-boot starts, was left as it was"):
+    with pytest.raises(Failed, match=rf"{copy}, from which systemd-boot starts, was left as it was"):
         initramfs.rebuild_image(initramfs.list_stale()[0])
 
 

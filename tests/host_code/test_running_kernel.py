@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.host_code import running_kernel as kernel
+from gpuprov.host_code.failed import Failed
 
 
 @pytest.fixture(name="host")
@@ -45,7 +46,7 @@ def test_sysctls_that_differ(host: Path, name: str, value: str, found: dict[str,
 
 def test_a_sysctl_that_cannot_be_set_says_so(host: Path) -> None:
     program(host, "sysctl", "echo 'sysctl: permission denied on key \"net.x\"' >&2; exit 255")
-    with pytest.raises(kernel.Failed, match=r'a sysctl cannot be set: sysctl: permission denied on key "net\.x"'):
+    with pytest.raises(Failed, match=r'a sysctl cannot be set: sysctl: permission denied on key "net\.x"'):
         kernel.set_sysctls()
 
 
@@ -53,7 +54,7 @@ def test_modules_that_are_missing(host: Path) -> None:
     assert kernel.list_absent(["ib-umad", "ib_umad", "nvidia_peermem"]) == ["nvidia_peermem"]
     program(host, "modprobe", 'echo "modprobe: FATAL: Module $1 not found" >&2; exit 1')
     with pytest.raises(
-        kernel.Failed, match="nvidia_peermem cannot be loaded: modprobe: FATAL: Module nvidia_peermem not found"
+        Failed, match="nvidia_peermem cannot be loaded: modprobe: FATAL: Module nvidia_peermem not found"
     ):
         kernel.load("nvidia_peermem")
 

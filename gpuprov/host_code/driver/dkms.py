@@ -7,6 +7,7 @@ import re
 import shutil
 from typing import Mapping, NamedTuple, Sequence
 
+from .. import failed
 from ..files import peek
 from ..packages.commands import Ran, run
 
@@ -18,7 +19,7 @@ TOOLSETS = "/opt/rh"
 ERRORS = re.compile(r": (fatal )?error:|^ERROR: |: command not found")
 
 
-class Failed(Exception):
+class Failed(failed.Failed):
     """A module that could not be built or installed. `lines`: the output of the build."""
 
     def __init__(self, message: str, lines: Sequence[str] = ()) -> None:

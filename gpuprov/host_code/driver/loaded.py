@@ -6,6 +6,7 @@ import os
 from typing import Sequence
 
 from .. import reasons
+from ..failed import Failed
 from ..files import read, remove, write
 from ..packages.commands import run
 
@@ -21,10 +22,6 @@ STACK = (
 ABOVE = STACK[:3]
 # Services that load modules which depend on the driver.
 SERVICES = ("gdrdrv.service", "gdrcopy.service", "nv_peer_mem.service", "gpuprov-gpudirect.service")
-
-
-class Failed(Exception):
-    """Its message says what does not load, and why."""
 
 
 def list_loaded() -> list[str]:

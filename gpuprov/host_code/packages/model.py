@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol, Sequence
 
+from ..failed import Failed
+
 # Exists while an apply changes the host, and after one that failed or was interrupted.
 MARKER = "/var/lib/gpuprov/applying.json"
 # Seconds after which package lists are fetched again, by default.
@@ -13,7 +15,7 @@ LISTS_MAX_AGE = 86400
 MARKED = "an apply of gpuprov that failed or was cut off"
 
 
-class Refused(Exception):
+class Refused(Failed):
     """An impossible operation: problem, reason and fix, in one line."""
 
 

@@ -32,21 +32,18 @@ OPTIONS = {
 def run(module: AnsibleModule) -> None:
     words, writer = module.params["command_line"], module.params["entries"]
     by_entry = writer == "grub2"
-    try:
-        images = initramfs.list_stale(module.params["images"])
-        entries = boot_entries.list_outdated(words, by_entry=by_entry) if writer != "none" else []
-        renewed = [image.path for image in images] + entries
-        if module.check_mode:
-            later = [path for path in module.params["written"] if path.startswith(initramfs.CONFIGURATION)]
-            renewed += [f"initramfs images older than {path}" for path in later if not images]
-            menu = [path for path in module.params["written"] if path.startswith(boot_entries.DEFAULTS)]
-            renewed += [boot_entries.MENU] if menu and not entries and writer == "update-grub" else []
-        else:
-            for image in images:
-                initramfs.rebuild_image(image)
-            if entries:
-                boot_entries.rewrite_entries(words, by_entry=by_entry)
-    except (initramfs.Failed, boot_entries.Failed) as error:
-        module.fail_json(msg=str(error))
+    images = initramfs.list_stale(module.params["images"])
+    entries = boot_entries.list_outdated(words, by_entry=by_entry) if writer != "none" else []
+    renewed = [image.path for image in images] + entries
+    if module.check_mode:
+        later = [path for path in module.params["written"] if path.startswith(initramfs.CONFIGURATION)]
+        renewed += [f"initramfs images older than {path}" for path in later if not images]
+        menu = [path for path in module.params["written"] if path.startswith(boot_entries.DEFAULTS)]
+        renewed += [boot_entries.MENU] if menu and not entries and writer == "update-grub" else []
+    else:
+        for image in images:
+            initramfs.rebuild_image(image)
+        if entries:
+            boot_entries.rewrite_entries(words, by_entry=by_entry)
     shown = "".join(f"{line}\n" for line in renewed)
     module.exit_json(changed=bool(renewed), renewed=renewed, diff={"prepared": shown} if shown else {})

@@ -15,6 +15,7 @@ changes: The changes made, or in check mode pending, one line each.
 from __future__ import annotations
 
 from .. import cdi
+from ..failed import Failed
 from ..module import AnsibleModule
 
 OPTIONS = {"directory": {"type": "str", "choices": list(cdi.DIRECTORIES), "required": True}}
@@ -23,7 +24,7 @@ OPTIONS = {"directory": {"type": "str", "choices": list(cdi.DIRECTORIES), "requi
 def run(module: AnsibleModule) -> None:
     try:
         changes = cdi.settle(module.params["directory"], check=module.check_mode)
-    except (OSError, cdi.Refused) as error:
+    except (OSError, Failed) as error:
         module.fail_json(msg=f"{error}. Fix: repair the driver (gpuprov verify), then apply again")
     module.exit_json(
         changed=bool(changes), changes=changes, diff={"prepared": "".join(f"{line}\n" for line in changes)}

@@ -14,6 +14,7 @@ msg: The change made, or in check mode pending. (changed)
 from __future__ import annotations
 
 from .. import doca_host
+from ..failed import Failed
 from ..module import AnsibleModule
 
 OPTIONS = {"package": {"type": "str", "default": ""}, "named": {"type": "str", "default": ""}}
@@ -27,7 +28,7 @@ def run(module: AnsibleModule) -> None:
         module.exit_json(changed=True, msg=f"would add the package source of {named}")
     try:
         doca_host.add(package, named)
-    except (doca_host.Refused, OSError) as error:
+    except (Failed, OSError) as error:
         fix = "the doca-host package of this distribution; what dpkg, rpm, apt or dnf complain of, on the host"
         module.fail_json(msg=f"rdma.ofed: {named}: {error}. Fix: {fix}")
     module.exit_json(changed=True, msg=f"added the package source of {named}")

@@ -28,10 +28,7 @@ def run(module: AnsibleModule) -> None:
     if state == "out":
         names = loaded.list_loaded() if check else loaded.take_out()
     elif state == "back":
-        try:
-            names = [] if check else loaded.put_back()
-        except loaded.Failed as error:
-            module.fail_json(msg=str(error))
+        names = [] if check else loaded.put_back()
     else:
         names = _load(module)
     before, after = ("loaded", "not loaded") if state == "out" else ("not loaded", "loaded")
@@ -47,10 +44,7 @@ def _load(module: AnsibleModule) -> list[str]:
     if module.check_mode:
         return names + missing
     if names:
-        try:
-            loaded.load()
-        except loaded.Failed as error:
-            module.fail_json(msg=str(error))
+        loaded.load()
     for complaint in loaded.restore() if missing else []:
         module.warn(
             f"what was loaded on the old driver does not load on the new one, and is missing: {complaint}. Fix: "

@@ -34,9 +34,7 @@ from __future__ import annotations
 
 from .. import family
 from ..driver import actions
-from ..driver.dkms import Failed
 from ..module import AnsibleModule
-from ..packages.model import Refused
 
 NAMES = {"type": "list", "elements": "str", "default": []}
 WORD = {"type": "str", "default": ""}
@@ -53,8 +51,6 @@ OPTIONS = {
 def run(module: AnsibleModule) -> None:
     try:
         answer = actions.ACTIONS[module.params["state"]](family.read_family(), module.params, module.check_mode)
-    except (Refused, Failed) as error:
-        module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg=f"{error.filename}: {error.strerror}. Fix: see the file system of the host")
     module.exit_json(**answer)

@@ -20,7 +20,6 @@ msg: The change that would be made. (check mode)
 from __future__ import annotations
 
 from ..driver import runfile
-from ..driver.dkms import Failed
 from ..module import AnsibleModule
 
 WORDS = {key: {"type": "str", "default": ""} for key in ("of", "flavour")}
@@ -41,13 +40,10 @@ def run(module: AnsibleModule) -> None:
             changed=not check_only,
             msg="" if check_only or removes else f"{params['version']} ({params['flavour']}) of a runfile",
         )
-    try:
-        if removes:
-            runfile.remove(params["path"], params["version"])
-        elif check_only:
-            runfile.judge(params["path"], params["of"], params["version"])
-        else:
-            runfile.install(params["path"], params["version"], params["options"])
-    except Failed as error:
-        module.fail_json(msg=str(error))
+    if removes:
+        runfile.remove(params["path"], params["version"])
+    elif check_only:
+        runfile.judge(params["path"], params["of"], params["version"])
+    else:
+        runfile.install(params["path"], params["version"], params["options"])
     module.exit_json(changed=not check_only)

@@ -45,5 +45,5 @@ def run(module: AnsibleModule) -> None:
         if due and not module.check_mode:
             efa.install(params["archive"], params["sha256"], options)
         module.exit_json(changed=bool(due), due=due)
-    except (efa.EfaError, OSError) as error:
+    except OSError as error:
         module.fail_json(msg=str(error))

@@ -12,8 +12,8 @@ answer: The step's result.
 from __future__ import annotations
 
 from ..engine_steps import STEPS
+from ..failed import Failed
 from ..module import AnsibleModule
-from ..rootless import Refused
 
 OPTIONS = {"step": {"type": "str", "required": True}, "given": {"type": "dict", "default": {}}}
 
@@ -22,7 +22,7 @@ def run(module: AnsibleModule) -> None:
     step = STEPS[module.params["step"]]
     try:
         module.exit_json(changed=True, answer=step(**module.params["given"]))
-    except Refused as refused:
+    except Failed as refused:
         fix = (
             "repair it, or take the engine out of container_toolkit.runtimes, the user out of "
             "container_toolkit.rootless"

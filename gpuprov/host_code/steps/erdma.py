@@ -51,8 +51,6 @@ def run(module: AnsibleModule) -> None:
             erdma.install(params["archive"], params["sha256"], params["mode"], environment)
         else:
             erdma.build(kernels, environment)
-    except erdma.Failed as error:
-        module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg=f"{what}: {error}. Fix: see the file system of the host")
     module.exit_json(changed=True, msg=f"did {action}")

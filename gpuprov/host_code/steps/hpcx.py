@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 
 from .. import hpcx
+from ..failed import Failed
 from ..files import read
 from ..module import AnsibleModule
 
@@ -34,6 +35,6 @@ def run(module: AnsibleModule) -> None:
     try:
         if due and not module.check_mode:
             hpcx.install(archive, sha256, folder)
-    except (hpcx.HpcxError, OSError) as error:
+    except (Failed, OSError) as error:
         module.fail_json(msg=f"hpc.hpcx: {error}. Fix: what it says, on the host, or in hpc.hpcx; then apply again")
     module.exit_json(changed=bool(due), due=due)

@@ -18,6 +18,7 @@ msg: The change made, or in check mode pending. (changed)
 from __future__ import annotations
 
 from .. import openibd
+from ..failed import Failed
 from ..module import AnsibleModule
 
 NAMES = {"type": "list", "elements": "str", "default": []}
@@ -42,7 +43,7 @@ def run(module: AnsibleModule) -> None:
         module.exit_json(changed=True, msg=f"would {what}")
     try:
         openibd.bring(unit, params["unload"], again=bool(replace))
-    except openibd.Failed as error:
+    except Failed as error:
         fix = "journalctl -u openibd, on the host; end what uses RDMA and apply again, or reboot the host"
         module.fail_json(msg=f"{error}. Fix: {fix}")
     module.exit_json(changed=True, msg=f"did {what}")

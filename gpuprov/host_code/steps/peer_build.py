@@ -15,6 +15,7 @@ msg: The change made, or in check mode pending. (changed)
 from __future__ import annotations
 
 from .. import peer_build
+from ..failed import Failed
 from ..module import AnsibleModule
 
 OPTIONS = {
@@ -30,7 +31,7 @@ def run(module: AnsibleModule) -> None:
         module.exit_json(changed=True, msg=f"would build {name} again for {why}")
     try:
         peer_build.rebuild_package(name, kernels)
-    except (peer_build.Failed, OSError) as error:
+    except (Failed, OSError) as error:
         message = f"{name} could not be built again, the modules that were there are untouched ({why}). {error}"
         module.fail_json(
             msg=f"{message}. Fix: correct what the build says; or method dmabuf, which needs no such module"

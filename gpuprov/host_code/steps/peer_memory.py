@@ -41,8 +41,6 @@ def run(module: AnsibleModule) -> None:
         differences = [] if reasons.read_reasons() else peer_memory.list_differences(name, other, parameters)
         if differences and not module.check_mode:
             peer_memory.load(params["unit"], name, other, parameters, params["causes"])
-    except peer_memory.Failed as error:
-        module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg=f"{name}: {error}. Fix: systemctl status {params['unit']}, on the host")
     message = f"{'would load' if module.check_mode else 'loaded'} {name} ({', '.join(differences)})"

@@ -18,6 +18,7 @@ msg: The build made, or in check mode pending.
 from __future__ import annotations
 
 from .. import tool_build
+from ..failed import Failed
 from ..module import AnsibleModule
 
 OPTIONS = {
@@ -35,7 +36,7 @@ def run(module: AnsibleModule) -> None:
         module.exit_json(changed=True, msg=f"would build {name} in {folder}")
     try:
         tool_build.build(name, archive, folder, program, mpi=module.params["mpi"])
-    except (tool_build.Failed, OSError) as error:
+    except (Failed, OSError) as error:
         fix = f"see {folder}.log there; it needs a CUDA toolkit that fits the driver"
         module.fail_json(msg=f"{name} could not be built: {error}. Fix: {fix}")
     module.exit_json(changed=True, msg=f"{name} was built in {folder}")
