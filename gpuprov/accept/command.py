@@ -11,10 +11,9 @@ from gpuprov.accept.commands import format_commands
 from gpuprov.accept.hosts import PROBES, Pair, find_busy, leave_out, prepare
 from gpuprov.accept.lock import Lock
 from gpuprov.accept.model import Finding, Host, Options, Outcome, Runner, Say
-from gpuprov.accept.pairs import run_rounds
+from gpuprov.accept.pairs import plan_rounds, run_rounds, split_rounds
 from gpuprov.accept.rails import describe_down
 from gpuprov.accept.remote import AT_A_TIME, make_runner
-from gpuprov.accept.schedule import plan_rounds, split_rounds
 from gpuprov.accept.single import PARTS, run_across, run_part
 from gpuprov.capabilities.acceptance.judge import describe_measurement, judge, named
 from gpuprov.catalog.acceptance import RESULT

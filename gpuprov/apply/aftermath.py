@@ -10,10 +10,13 @@ from gpuprov.facts.collect.children import Job, run_all
 from gpuprov.facts.collect.script import compose_one, split
 from gpuprov.facts.collect.transport import Answer, job
 from gpuprov.facts.probes.base import Output
+from gpuprov.facts.probes.host import house
+from gpuprov.host_code import process
 from gpuprov.host_code.fence import Owner
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.events import Ledger
 from gpuprov.plan.host_lock import command
+from gpuprov.plan.read import Reading
 from gpuprov.spec.model import RawHost
 
 # Seconds that running processes on a host have to end before they are named.
@@ -118,3 +121,23 @@ def describe_interruption(ledger: Ledger) -> str:
         f"interrupted: Ansible is being ended{f'; running now:{listed}' if listed else ''}\n{ends}. Ctrl-C again "
         "does not wait"
     )
+
+
+def give_back(hosts: Sequence[RawHost], readings: Mapping[str, Reading], own_process: Owner, at_a_time: int) -> None:
+    """Return the locks as their runs would have done. An unreachable host keeps its lock until the lease ends."""
+    of_owner: dict[str, tuple[Owner, list[RawHost]]] = {}
+    for raw in hosts:
+        owner = _find_dead_owner(readings[raw.name], own_process)
+        if owner:
+            of_owner.setdefault(str(owner), (owner, []))[1].append(raw)
+    for owner, theirs in of_owner.values():
+        leave(theirs, owner, at_a_time=at_a_time)
+
+
+def _find_dead_owner(reading: Reading, own_process: Owner) -> Owner:
+    """Return the holder of the lock if it was a process of this machine and has ended; otherwise nothing."""
+    lock = reading.facts.known(house.LOCK)
+    if lock is None or lock.damaged or not lock.run:
+        return {}
+    owner = msgspec.convert(msgspec.structs.asdict(lock), Owner)
+    return owner if process.is_dead(owner, own_process) else {}

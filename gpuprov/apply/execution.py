@@ -9,14 +9,12 @@ from typing import TypedDict, Unpack
 import msgspec
 
 from gpuprov.apply import keeping, nodes, policy
-from gpuprov.apply.aftermath import describe_interruption, leave
-from gpuprov.apply.durations import Laps
+from gpuprov.apply.aftermath import describe_interruption, give_back, leave
 from gpuprov.apply.first_look import duplicate, first_look, lost
 from gpuprov.apply.keeper import Keeper
-from gpuprov.apply.leftovers import give_back
 from gpuprov.apply.lists import Lists
 from gpuprov.apply.log import Log
-from gpuprov.apply.model import ApplyRun, HostOutcome, Known, Options
+from gpuprov.apply.model import ApplyRun, HostOutcome, Known, Laps, Options
 from gpuprov.apply.outcome import judge
 from gpuprov.core import durations
 from gpuprov.core.errors import GpuprovError

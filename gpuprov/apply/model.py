@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -222,3 +223,23 @@ class ApplyRun(msgspec.Struct, kw_only=True):
     def exit_code(self) -> Code:
         """Return the exit code of apply."""
         return choose_code([self.outcome])
+
+
+class Laps:
+    """Durations of the acts that have begun, in order (`all`); updated when an act begins."""
+
+    def __init__(self) -> None:
+        self.all: list[Lap] = []
+        self._since = 0.0
+
+    def begins(self, name: str, batch: int, hosts: int) -> None:
+        """Begin an act, and end the previous one."""
+        self.end()
+        self._since = time.monotonic()
+        self.all.append(Lap(name=name, batch=batch, hosts=hosts))
+
+    def end(self) -> None:
+        """End the last act."""
+        if self._since:
+            self.all[-1].seconds = round(time.monotonic() - self._since, 1)
+        self._since = 0.0

@@ -1,8 +1,7 @@
 """The states of hosts that verify called green: kept by apply on each host, as targets of a rollback."""
 
-from gpuprov.checkpoints.choose import Back, Refused, back
+from gpuprov.checkpoints.choose import Back, Refused, back, trusted
 from gpuprov.checkpoints.keep import is_kept, keep
 from gpuprov.checkpoints.program import on_hosts
-from gpuprov.checkpoints.trust import trusted
 
 __all__ = ["Back", "Refused", "back", "is_kept", "keep", "on_hosts", "trusted"]

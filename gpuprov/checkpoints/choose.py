@@ -1,6 +1,7 @@
 """Choice of the checkpoint that a host goes back to, and of the spec that brings it there. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -12,6 +13,9 @@ from gpuprov.host_code.lasting import SETTING, parse_settings
 from gpuprov.host_code.restore.kinds import explain_stay
 from gpuprov.plan import no_way_back
 from gpuprov.render.spec_digest import is_comparable
+from gpuprov.spec.model import RawHost
+from gpuprov.spec.problem import Path, format_path
+from gpuprov.spec.repository import FILES
 
 
 class Back(msgspec.Struct, frozen=True):
@@ -151,3 +155,37 @@ def _has_same_digests(digests: Mapping[str, str], applied: Mapping[str, str]) ->
     """Return True if all digests of a checkpoint equal those that were applied."""
     pairs = [(digest, applied.get(name, "")) for name, digest in digests.items()]
     return bool(pairs) and all(is_comparable(digest) and digest == other for digest, other in pairs)
+
+
+# Fields that name a file of the machine that runs gpuprov, or another host.
+BEYOND = frozenset((*FILES, "token_file", "config_file", "build_host"))
+# Policies that the inventory decides now, whatever it permitted then.
+POLICIES = ("reboot", "on_failure")
+
+
+def trusted(raw: RawHost, back: Back) -> Back | Refused:
+    """Apply the inventory's policies to a checkpoint. Refused if it names a file of this machine, or another host, that
+    the inventory does not: a host that lies would get what it names."""
+    known = dict(_find_beyond(raw.values, ()))
+    for path, value in _find_beyond(back.values, ()):
+        if value and known.get(path) != value:
+            return Refused(
+                f"its checkpoint names {format_path(path)} {value!r}, and the inventory does not; a host's word is "
+                "not enough",
+                f"name it in the inventory as it was, {format_path(path)}, then roll back again",
+            )
+    values = {name: value for name, value in back.values.items() if name not in POLICIES}
+    values |= {name: raw.values[name] for name in POLICIES if name in raw.values}
+    return msgspec.structs.replace(back, values=values)
+
+
+def _find_beyond(value: object, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key in BEYOND:
+                yield (*path, str(key)), inner
+            else:
+                yield from _find_beyond(inner, (*path, str(key)))
+    elif isinstance(value, (list, tuple)):
+        for number, inner in enumerate(value):
+            yield from _find_beyond(inner, (*path, number))

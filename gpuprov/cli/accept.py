@@ -6,8 +6,7 @@ import click
 
 from gpuprov.cli import complete, options
 from gpuprov.cli.about import about
-from gpuprov.cli.seconds import Seconds
-from gpuprov.cli.sections import Command, Written
+from gpuprov.cli.sections import Command, Seconds, Written
 
 FILE = Written()
 

@@ -6,8 +6,7 @@ import click
 
 from gpuprov.cli import complete, options
 from gpuprov.cli.host_argument import of_host
-from gpuprov.cli.seconds import Seconds
-from gpuprov.cli.sections import Command, Written
+from gpuprov.cli.sections import Command, Seconds, Written
 
 
 @click.command(cls=Command, short_help="Record what the checks read, to be judged elsewhere.")

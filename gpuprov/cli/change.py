@@ -11,8 +11,7 @@ import click
 
 from gpuprov.cli import carried, habits, options, saved
 from gpuprov.cli.about import about
-from gpuprov.cli.seconds import WEEK
-from gpuprov.cli.sections import Command, Written
+from gpuprov.cli.sections import WEEK, Command, Written
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.sanitize import counted
 from gpuprov.core.time_limits import LEASE

@@ -7,8 +7,7 @@ import click
 
 from gpuprov.cli import complete, options
 from gpuprov.cli.habits import combine
-from gpuprov.cli.seconds import Seconds
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Seconds
 
 C = TypeVar("C", bound=Callable[..., Any])
 

@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from gpuprov.cli import habits, options
-from gpuprov.cli.seconds import Seconds
-from gpuprov.cli.sections import Command
+from gpuprov.cli.sections import Command, Seconds
 
 
 class Moment(click.ParamType[datetime]):

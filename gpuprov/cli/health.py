@@ -12,7 +12,7 @@ import click
 from gpuprov.cli import options
 from gpuprov.cli.about import about
 from gpuprov.cli.sections import Command
-from gpuprov.report.outputs import ReportFiles
+from gpuprov.report.files import ReportFiles
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

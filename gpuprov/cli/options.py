@@ -12,11 +12,10 @@ import click
 from gpuprov.cli import complete
 from gpuprov.cli.habits import combine, extra_vars, shared, take, user
 from gpuprov.cli.login import logged_in, refuse_unusable
-from gpuprov.cli.seconds import WEEK, Seconds
-from gpuprov.cli.sections import Written
+from gpuprov.cli.sections import WEEK, Seconds, Written
 from gpuprov.core.sanitize import counted
 from gpuprov.core.time_limits import ACT_LIMIT, HOST_LIMIT
-from gpuprov.report.outputs import ReportFiles
+from gpuprov.report.files import ReportFiles
 
 if TYPE_CHECKING:
     from gpuprov.facts.collect.pace import Pace

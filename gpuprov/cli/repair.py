@@ -8,8 +8,7 @@ import click
 from gpuprov.cli import habits, options
 from gpuprov.cli.about import about
 from gpuprov.cli.drain import other_scheduler
-from gpuprov.cli.seconds import Seconds
-from gpuprov.cli.sections import Command, Written
+from gpuprov.cli.sections import Command, Seconds, Written
 from gpuprov.core.errors import GpuprovError
 
 

@@ -1,5 +1,7 @@
-"""Layout of --help: commands by purpose, and a command's own options before those that many commands share."""
+"""Layout of --help: commands by purpose, and a command's own options before those that many commands share; and types
+of options."""
 
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -200,3 +202,21 @@ class Purposes(Group):
             formatter.write_dl([(name, self.commands[name].get_short_help_str(100)) for name in PURPOSES[EVERYDAY]])
         with formatter.section("More commands"):
             formatter.write_dl([(title, " ".join(names)) for title, names in PURPOSES.items() if title != EVERYDAY])
+
+
+WEEK = 7 * 24 * 3600
+
+
+class Seconds(click.FloatRange):
+    """A time that ends: no infinity, no NaN, and no more than a week."""
+
+    name = "number of seconds"
+
+    def __init__(self, least: float) -> None:
+        super().__init__(min=least, max=WEEK)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is no number of seconds", param, ctx)
+        return number

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gpuprov.jobs.model import Job
     from gpuprov.jobs.work import Options
     from gpuprov.plan.read import Pair
-    from gpuprov.report.outputs import ReportFiles
+    from gpuprov.report.files import ReportFiles
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 FOLDER, WRITTEN_FOLDER = click.Path(file_okay=False, path_type=Path), Written(folder=True)

@@ -10,9 +10,8 @@ import click
 
 from gpuprov.cli import options
 from gpuprov.cli.about import about
-from gpuprov.cli.seconds import Seconds
-from gpuprov.cli.sections import Command
-from gpuprov.report.outputs import ReportFiles
+from gpuprov.cli.sections import Command, Seconds
+from gpuprov.report.files import ReportFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ from gpuprov.report.many import Alike
 from gpuprov.verify.verify import Verdict
 
 if TYPE_CHECKING:
-    from gpuprov.report.outputs import ReportFiles
+    from gpuprov.report.files import ReportFiles
     from gpuprov.report.page import About
 
 OUTCOMES: dict[Verdict, Outcome] = {"as wanted": "ok", "not as wanted": "differs", "not proven": "not proven"}

@@ -12,8 +12,8 @@ from gpuprov.host_code import look
 from gpuprov.plan.collect import merged
 from gpuprov.plan.foresee import Foreseen, Keys, request, with_keys
 from gpuprov.plan.host_code import run_on_hosts
+from gpuprov.plan.made import moves
 from gpuprov.plan.model import HostPlan, Item
-from gpuprov.plan.moves import moves
 from gpuprov.spec.model import RawHost
 from gpuprov.verify.evaluate import Result
 

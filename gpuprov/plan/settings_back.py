@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.facts.collect.pace import Pace
 from gpuprov.host_code.lasting import parse_settings
-from gpuprov.host_code.restore import look
+from gpuprov.host_code.restore import act
 from gpuprov.host_code.restore.kinds import ALREADY
 from gpuprov.plan.foresee import Foreseen
 from gpuprov.plan.host_code import HostAnswer, run_on_hosts
@@ -19,7 +19,7 @@ from gpuprov.verify.unmanaged import Unmanaged
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The answer of `gpuprov.host_code.restore.look`: why a setting stays, by its line."""
+    """The answer of `gpuprov.host_code.restore.act`: why a setting stays, by its line."""
 
     stays: dict[str, str] = {}
 
@@ -35,7 +35,7 @@ def compare_settings(
     """Return the plans, those that put settings back with what their hosts say of them. limit: seconds for one host."""
     lines = {plan.host: list_settings(plan, foreseen) for plan in plans}
     requests = {name: (foreseen[name][0], {"settings": each}) for name, each in lines.items() if each}
-    answers = run_on_hosts(look, requests, Answer, limit=limit, pace=pace, on_done=on_done) if requests else {}
+    answers = run_on_hosts(act, requests, Answer, limit=limit, pace=pace, on_done=on_done) if requests else {}
     return [with_answer(plan, lines[plan.host], answers.get(plan.host, HostAnswer())) for plan in plans]
 
 

@@ -5,10 +5,23 @@ import tempfile
 from contextlib import suppress
 from errno import EACCES, ELOOP, EPERM
 from pathlib import Path
+from typing import NamedTuple
 
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import is_planted
 from gpuprov.core.sanitize import cleaned
+
+
+class ReportFiles(NamedTuple):
+    """The requested files; None: not requested."""
+
+    junit: Path | None = None
+    html: Path | None = None
+    prometheus: Path | None = None
+
+
+NONE = ReportFiles()
+
 
 # Maximum number of folders and links in a path, beyond which it counts as a loop.
 LONGEST_WAY = 1000

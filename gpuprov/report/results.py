@@ -11,9 +11,8 @@ from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
 from gpuprov.report.document import Document
 from gpuprov.report.document import as_json as format_json
-from gpuprov.report.files import write_atomic
+from gpuprov.report.files import NONE, ReportFiles, write_atomic
 from gpuprov.report.many import Many
-from gpuprov.report.outputs import NONE, ReportFiles
 
 if TYPE_CHECKING:
     from gpuprov.report.fleet import Known

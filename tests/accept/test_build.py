@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.host_code import tool_build
 from gpuprov.host_code.failed import Failed
+from gpuprov.host_code.steps import tool_build
 
 MAKEFILE = """all:
 \tmkdir -p $(BUILDDIR)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpuprov.accept.model import GROUP, Pairing
-from gpuprov.accept.schedule import plan_rounds, split_rounds
+from gpuprov.accept.pairs import plan_rounds, split_rounds
 from tests.rows import run_each
 
 

@@ -19,7 +19,7 @@ UNLOAD = ["nvidia_peermem", "ib_srp"]
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Its programs write down what they are asked."""
     for name, kind in (("APT", "apt"), ("DNF", "dnf")):
-        monkeypatch.setattr(on_host("doca_host"), name, str(tmp_path / kind))
+        monkeypatch.setattr(on_host("steps.doca_host"), name, str(tmp_path / kind))
         (tmp_path / kind).mkdir()
     monkeypatch.setattr(on_host("running_kernel"), "MODULES", str(tmp_path / "modules"))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")

@@ -49,7 +49,7 @@ import ansible.module_utils
 from ansible.module_utils.testing import patch_module_args
 sys.path.insert(0, sys.argv[1])
 ansible.module_utils.__path__.append(sys.argv[1] + "/plugins/module_utils")
-from ansible.module_utils.gpuprov_host_code import peer_build
+from ansible.module_utils.gpuprov_host_code.steps import peer_build
 for name in ("DKMS", "SOURCES", "WORK"):
     setattr(peer_build, name, sys.argv[2] + getattr(peer_build, name))
 from plugins.modules import gpuprov_step

@@ -16,7 +16,7 @@ from tests.host_code.modules import on_host, ran, step
 
 lasting, receipt, reasons = on_host("lasting"), on_host("receipt"), on_host("reasons")
 act, kernel, devices, gpus = (on_host(f"restore.{name}") for name in ("act", "kernel", "devices", "gpus"))
-kinds, look = on_host("restore.kinds"), on_host("restore.look")
+kinds, look = on_host("restore.kinds"), on_host("restore.act")
 GPU, PORT = "GPU 0 (0000:17:00.0)", "mlx5_0 port 1 (ens1f0np0)"
 
 

@@ -12,7 +12,7 @@ import pytest
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.probes.base import Facts
 from gpuprov.host_code.lasting import BOOT, DRIVER, Lasting, format_setting
-from gpuprov.host_code.restore import look
+from gpuprov.host_code.restore import act
 from gpuprov.host_code.restore.kinds import ALREADY
 from gpuprov.plan import as_text, page, settings_back
 from gpuprov.plan.document import build_document
@@ -169,6 +169,6 @@ def test_a_host_without_a_new_python_says_so(tmp_path: Path) -> None:
 @pytest.mark.install
 def test_the_program_that_a_host_is_sent_answers() -> None:
     missing = format_setting(Lasting("kernel.sysctl", "", "vm.no_such_name", "1", "60", BOOT))
-    command = with_python(program(look.__name__), {"settings": [missing]})
+    command = with_python(program(act.__name__), {"settings": [missing]})
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert msgspec.json.decode(done.stdout, type=Answer).stays == {missing: "it cannot be read: the host has none"}

@@ -11,7 +11,7 @@ import pytest
 
 from gpuprov.core.safe_parse import format_document
 from gpuprov.report import as_json, junit, prometheus
-from gpuprov.report.outputs import ReportFiles
+from gpuprov.report.files import ReportFiles
 from gpuprov.report.results import show
 from gpuprov.verify.evaluate import Result, ResultStatus
 from tests import documents

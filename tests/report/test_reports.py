@@ -18,9 +18,8 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import format_document
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.report import as_json, html, junit, text
-from gpuprov.report.files import check_writable, write_atomic
+from gpuprov.report.files import ReportFiles, check_writable, write_atomic
 from gpuprov.report.fold import brief
-from gpuprov.report.outputs import ReportFiles
 from gpuprov.report.results import show
 from gpuprov.verify import Result
 from gpuprov.verify.evaluate import ResultStatus

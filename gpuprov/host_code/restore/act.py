@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from typing import Callable, Dict, Mapping, NamedTuple, Sequence
 
 from ..at_boot.program import Refused
 from ..gpu_settings.nvml import Failed
-from ..lasting import Lasting, Place
+from ..lasting import Lasting, Place, format_setting, parse_settings
 from . import devices, gpus, kernel
 from .kinds import ALREADY, explain_change, explain_stay
 
@@ -89,3 +91,16 @@ def describe_left(answer: Answer) -> list[str]:
     reasons = {**answer.left, **answer.failed}
     lines = [f"{setting.name} = {setting.value}: {why}" for setting, why in reasons.items() if why != ALREADY]
     return list(dict.fromkeys(lines))
+
+
+def main() -> None:
+    """Tell a plan which settings would not be put back, as a program that changes nothing: a request as JSON on standard
+    input, the answer as one line of JSON, with `stays`: the reason by the line of a setting."""
+    request = json.load(sys.stdin)
+    answer = restore(list(parse_settings(request["settings"])), change=False)
+    stays = {format_setting(setting): why for setting, why in {**answer.left, **answer.failed}.items()}
+    print(json.dumps({"stays": stays}))
+
+
+if __name__ == "__main__":
+    main()

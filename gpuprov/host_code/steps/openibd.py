@@ -17,9 +17,13 @@ msg: The change made, or in check mode pending. (changed)
 
 from __future__ import annotations
 
-from .. import openibd
+import subprocess
+from typing import Sequence
+
 from ..failed import Failed
 from ..module import AnsibleModule
+from ..running_kernel import list_loaded
+from ..units import restart
 
 NAMES = {"type": "list", "elements": "str", "default": []}
 OPTIONS = {
@@ -42,8 +46,21 @@ def run(module: AnsibleModule) -> None:
     if module.check_mode:
         module.exit_json(changed=True, msg=f"would {what}")
     try:
-        openibd.bring(unit, params["unload"], again=bool(replace))
+        bring(unit, params["unload"], again=bool(replace))
     except Failed as error:
         fix = "journalctl -u openibd, on the host; end what uses RDMA and apply again, or reboot the host"
         module.fail_json(msg=f"{error}. Fix: {fix}")
     module.exit_json(changed=True, msg=f"did {what}")
+
+
+def bring(unit: str, unload: Sequence[str], *, again: bool) -> None:
+    """Start it; or restart it (`again`), after unloading these modules if they are loaded. Raises Failed."""
+    for name in list_loaded(unload) if again else ():
+        done = subprocess.run(["modprobe", "-r", name], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        if done.returncode:
+            message = " ".join(done.stderr.decode(errors="replace").split())
+            raise Failed(f"{name} cannot be unloaded, and openibd was not restarted{f': {message}' if message else ''}")
+    status, lines = restart(unit, "restart" if again else "start")
+    if status:
+        own_lines = [line for line in lines if not line.startswith(f"{unit}:")]
+        raise Failed(f"{unit} failed: {'; '.join(own_lines[-2:]) or f'systemctl ended with {int(status)}'}")
