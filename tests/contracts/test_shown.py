@@ -21,7 +21,7 @@ ON_HOSTS = {
     "host_code/pull/__main__.py": "runs on the host; what it prints is for the journal, and printable",
     "host_code/pull/reboot.py": "runs on the host; what it prints is its answer",
     "host_code/repair.py": "runs on the host; what it prints is its answer",
-    "host_code/restore/look.py": "runs on the host; what it prints is its answer",
+    "host_code/restore/act.py": "runs on the host; what it prints is its answer",
     "host_code/readings.py": "runs on the host; what it prints is for the journal",
     "facts/probes/containers/engines_reader.py": "runs on the host; a probe reads what it prints",
     "facts/probes/gpus/cuda_reader.py": "runs on the host; a probe reads what it prints",
