@@ -9,6 +9,11 @@ from gpuprov.catalog.symptoms import SXIDS, Symptom, list_symptoms, resolve_for_
 from gpuprov.catalog.xids import describe_sxid
 from gpuprov.core.safe_parse import is_whole, parse_whole
 
+# Words for the state of anything: a text of these alone is no part of a message about something.
+_STATES = frozenset(
+    "a active argument connection denied disabled enabled error failed found in inactive invalid n no none not off on "
+    "out permission refused reset supported timed timeout unknown use".split()
+)
 _SXID = re.compile(r"(?:\A|\bsxid(?: \(pci:[^)]*\):?)? )([0-9]{5})(?=,|\Z)")
 
 
@@ -51,7 +56,7 @@ def rank_matches(query: str, terms: list[str]) -> dict[int, int]:
     """Return the rank of each symptom that matches, by its place in `list_symptoms`: 3 if the query is a signature or
     the key; 2 if a longer message has it; 1 if all words are in one message."""
     texts, ranks = index_texts(), dict[str, int]()
-    if len(terms) > 1:
+    if len(terms) > 1 and not _STATES.issuperset(terms):
         by_word = index_texts_by_word()
         ranks = dict.fromkeys(frozenset.intersection(*(by_word.get(term, frozenset()) for term in terms)), 1)
         if query in join_texts():

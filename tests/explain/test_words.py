@@ -32,7 +32,13 @@ def test_a_term_is_known_in_any_case_and_is_nothing_else(term) -> None:  # type:
         assert not [one for one in explain(word) if one.kind == "symptom"], word
 
 
-@run_each("word", ["on", "failed", "open", "error", "device", "transport", "nvidia-smi pci -gCnt"])
+@run_each(
+    "word",
+    [
+        *("on", "failed", "open", "error", "device", "transport", "nvidia-smi pci -gCnt"),
+        *("Not Active", "[N/A]", "connection refused", "permission denied", "Unknown Error"),
+    ],
+)
 def test_a_word_and_a_command_that_are_no_message_are_unknown(word: str) -> None:
     with pytest.raises(GpuprovError, match="nothing is known of"):
         explain(word)
