@@ -1,7 +1,7 @@
 """Steps of a play that decide on the machine that runs Ansible, and have the host do the rest."""
 
 from gpuprov.core.safe_parse import TreeView
-from gpuprov.play import drain, elsewhere, engines, fetch, give_up, prebuilt
+from gpuprov.play import drain, elsewhere, engines, fetch, give_up, leftovers, prebuilt
 from gpuprov.play.host import Host, Result, StepFailed
 
 # Steps by the name that a task gives to gpuprov_step: a module with `run`, and the Arguments that it takes.
@@ -11,6 +11,7 @@ STEPS = {
     "engines": engines,
     "fetch": fetch,
     "give_up": give_up,
+    "leftovers": leftovers,
     "prebuilt": prebuilt,
 }
 

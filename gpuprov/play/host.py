@@ -57,6 +57,9 @@ class Host(Protocol):
     def shell(self, script: str) -> Result:
         """Run one of our scripts by /bin/sh on the host, even in check mode; return Ansible's result."""
 
+    def login(self, script: str) -> None:
+        """Run a script on the host as the user who logs in, without Python there, whatever becomes of it."""
+
     def template(self, value: Any) -> Any:
         """Expand a variable of the site."""
 

@@ -75,6 +75,9 @@ class Host:
         argv = ["/bin/sh", "-c", script]
         return self._execute("ansible.builtin.command", {"argv": argv, "expand_argument_vars": False})
 
+    def login(self, script: str) -> None:
+        self._action._low_level_execute_command(script, sudoable=False)
+
     def _execute(self, name: str, arguments: TreeView) -> Result:
         answer: Result = self._action._execute_module(module_name=name, module_args=arguments, task_vars=self.variables)
         return answer

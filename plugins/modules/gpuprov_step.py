@@ -35,6 +35,7 @@ options:
       - give_up
       - gpu_settings
       - hpcx
+      - leftovers
       - mig
       - mps
       - openibd
@@ -92,7 +93,7 @@ from ansible.module_utils.gpuprov_host_code.module import AnsibleModule
 
 PACKAGE = "ansible.module_utils.gpuprov_host_code.steps"
 # Steps that the action plugin does alone.
-CONTROLLER = ["drain", "elsewhere", "give_up"]
+CONTROLLER = ["drain", "elsewhere", "give_up", "leftovers"]
 
 
 def bundled() -> None:

@@ -49,7 +49,6 @@ MAY: dict[str, str] = {
     "not (ansible_check_mode and __nvidia_driver_folder is changed)": "check mode has not made the folder that copy "
                                                                       "needs",
     "not (ansible_check_mode and __vgpu_guest_folder is changed)": "check mode has not made the folder that copy needs",
-    "lookup('ansible.builtin.file', 'clear.sh')": "a script: the folder that modules of ours need may be broken",
     "now(utc=true).timestamp() | int": "the clock",
     "[gpuprov_most | int - (gpuprov_now | int - host_began | default(gpuprov_now) | int), "
     "[60, gpuprov_most | int] | min] | max":
@@ -66,7 +65,7 @@ MAY: dict[str, str] = {
     "| select('in', gpuprov_selected | default(gpuprov_all))": "the options of the run and of its playbook",
     "(gpuprov_pruned | default({}))[inventory_hostname] | default({})": "what gpuprov has found on this host",
     "(gpuprov_run | default({})).run | default('by-hand')": "a run by hand has no number",
-    "host_lock.run | default(gpuprov_run | default({}))": "act 4 takes the lock of act 1 again",
+    "host_lock.run | default(gpuprov_run | default({}))": "a second playbook of a run takes the lock of the first again",
     "host_failed.msg | default('the act failed')": "what Ansible caught may have no message",
 }  # fmt: skip
 FACTS = {
