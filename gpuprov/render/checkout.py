@@ -30,6 +30,14 @@ STAGES = {
     "boot": "Update initramfs and boot entries",
     "service": "Apply the runtime state",
 }
+# What follows a stage in which a run has something to do.
+AFTER: dict[str, Tree] = {
+    "install": {
+        "name": "Evaluate again, after installation",
+        "gpuprov_judge": {"capabilities": "{{ host_capabilities }}", "moment": "now"},
+        "register": "gpuprov_judged",
+    }
+}
 
 
 def files() -> dict[str, str]:
@@ -89,7 +97,8 @@ def acts_of(run: Iterable[Collection[str]]) -> dict[str, str]:
 def _make_act(stage: str, chosen: Container[str], everywhere: Container[str]) -> object:
     names = [name for name in NAMES if name in chosen and stage in stages(name)]
     nothing = [{"name": "No capability has this stage", "ansible.builtin.meta": "noop"}]
-    return [_stage(name, stage, everywhere=name in everywhere) for name in names] or nothing
+    after = [AFTER[stage]] if names and stage in AFTER else []
+    return [*(_stage(name, stage, everywhere=name in everywhere) for name in names), *after] or nothing
 
 
 def _stage(name: str, stage: str, *, everywhere: bool) -> object:

@@ -24,6 +24,7 @@ from gpuprov.capabilities.tasks import (
     taken,
     unit,
 )
+from gpuprov.render.checkout import acts_of
 from gpuprov.render.role_tasks import stage_files
 from tests.rows import run_each
 
@@ -149,3 +150,8 @@ def test_a_block_gives_up_and_a_part_is_a_file_of_its_own() -> None:
 def test_a_comment_stands_before_its_task() -> None:
     made = stage_files(replace(BY_NAME["mig"], tasks={"boot": (step("x", "boot", why="Because."),)}))
     assert made["boot"].startswith("# Because.\n- name: x\n")
+
+
+@run_each(("names", "judges"), [(["readings"], False), (["nvidia_driver", "readings"], True)])
+def test_a_host_is_judged_again_only_after_an_installation(names: list[str], judges: bool) -> None:
+    assert ("gpuprov_judge:" in acts_of([names])["acts/install.yml"]) is judges
