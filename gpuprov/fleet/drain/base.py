@@ -8,12 +8,13 @@ byte.
 import re
 import shlex
 from collections.abc import Mapping
-from typing import Literal, Protocol
+from typing import Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
 from gpuprov.core.errors import GpuprovError
 
+N = TypeVar("N")
 # done: carried out, and read back. waiting: ask again, `waits_for` names what holds it. refused: a person decides;
 # asking again changes nothing by itself. unknown: the scheduler could not be asked, or its answer not be read; ask
 # again.
@@ -53,6 +54,18 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     def words(self) -> str:
         """The state in a line."""
         return "; ".join(filter(None, (self.message, *self.waits_for[:3]))) or self.state
+
+
+class Told(msgspec.Struct, Generic[N], frozen=True):
+    """Result of a step, with the scheduler's node as it was read last."""
+
+    state: State
+    node: N
+    message: str = ""
+    hint: str = ""
+    waits_for: tuple[str, ...] = ()
+    holds: Holds = ""
+    others: bool = False
 
 
 class Adapter(Protocol):

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from gpuprov.core import safe_parse
-from gpuprov.fleet.drain.base import RUN, Holds, State, Step, checked_run, find_node_name, format_undrain
+from gpuprov.core.fill import fill
+from gpuprov.fleet.drain.base import RUN, State, Step, Told, checked_run, find_node_name, format_undrain
 from gpuprov.fleet.drain.kubernetes.cluster import PATH, Cluster, Node, Refused
 from gpuprov.fleet.drain.kubernetes.operators import HANDS_OFF, describe_order, describe_work, hands_off_labels
 from gpuprov.fleet.drain.kubernetes.pods import evict_pods, list_operands, list_pods
@@ -49,18 +50,6 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
     apply: bool = False
     paused: tuple[str, ...] = ()
     hands_off: dict[str, str | None] = {}
-
-
-class Told(msgspec.Struct, frozen=True):
-    """Result of a step, with the node as it was read last."""
-
-    state: State
-    node: Node
-    message: str = ""
-    hint: str = ""
-    waits: tuple[str, ...] = ()
-    holds: Holds = ""
-    others: bool = False
 
 
 class Kubernetes:
@@ -102,7 +91,7 @@ class Kubernetes:
         """Report the apply that has the node out, as the message; empty if no apply has."""
         return self._step(host, run, self._left)
 
-    def _step(self, host: str, run: str, do: Callable[[Node, str], Told]) -> Step:
+    def _step(self, host: str, run: str, do: Callable[[Node, str], Told[Node]]) -> Step:
         checked_run(run)
         name = find_node_name(host, self._nodes)
         if not PATH.fullmatch(name):
@@ -115,17 +104,7 @@ class Kubernetes:
                     if problem.kind != "Conflict":
                         raise
                 else:
-                    return Step(
-                        host=host,
-                        node=name,
-                        state=result.state,
-                        read=shown(result.node),
-                        waits_for=result.waits,
-                        holds=result.holds,
-                        message=result.message,
-                        hint=result.hint,
-                        others=result.others,
-                    )
+                    return fill(Step, result, host=host, node=name, read=shown(result.node))
         except Unanswered as problem:
             return _step(host, name, "unknown", f"Kubernetes was not asked to the end: {problem}")
         except Refused as problem:
@@ -136,7 +115,7 @@ class Kubernetes:
             return _step(host, name, "unknown", f"{problem.kind}: {problem}")
         return _step(host, name, "unknown", f"somebody else has changed the node {TRIES} times meanwhile")
 
-    def _drain(self, node: Node, run: str) -> Told:
+    def _drain(self, node: Node, run: str) -> Told[Node]:
         note = noted(node)
         if note is None:
             groups = self._cluster.groups()
@@ -149,11 +128,11 @@ class Kubernetes:
             return self._cordoned(node, msgspec.structs.replace(note, run=run), {})
         return self._unless_ours(node, note, run) or Told("done", node)
 
-    def _cordoned(self, node: Node, note: Note, labels: Mapping[str, str]) -> Told:
+    def _cordoned(self, node: Node, note: Note, labels: Mapping[str, str]) -> Told[Node]:
         after = self._cluster.change(node, _patch(note, labels, cordoned=True))
         return Told("done", after) if after.spec.unschedulable else Told("unknown", after, "it is not cordoned")
 
-    def _drained(self, node: Node, run: str) -> Told:
+    def _drained(self, node: Node, run: str) -> Told[Node]:
         note = noted(node)
         if note is None:
             if other := others(node):
@@ -164,7 +143,7 @@ class Kubernetes:
         pods = self._cluster.pods(node.metadata.name)
         waits, holds = evict_pods(self._cluster, pods, empty_dir=self._empty_dir, all_or_none=self._apply)
         if waits:
-            return Told("waiting", node, "pods are on it", waits=waits, holds=holds)
+            return Told("waiting", node, "pods are on it", waits_for=waits, holds=holds)
         deployed = sorted(
             key for key, value in node.metadata.labels.items() if key.startswith(OPERANDS) and value == "true"
         )
@@ -173,11 +152,11 @@ class Kubernetes:
                 note = msgspec.structs.replace(note, paused=(*note.paused, *group))
                 node = self._cluster.change(node, _patch(note, dict.fromkeys(group, PAUSED), cordoned=True))
             if waits := list_operands(pods, note.paused):
-                return Told("waiting", node, "GPU operands are on it", waits=waits)
+                return Told("waiting", node, "GPU operands are on it", waits_for=waits)
         kept = "" if note.paused else f"no label {OPERANDS}*: pods of DaemonSets stay"
         return Told("done", node, kept)
 
-    def _returned(self, node: Node, run: str, *, green: bool) -> Told:
+    def _returned(self, node: Node, run: str, *, green: bool) -> Told[Node]:
         note = noted(node)
         if self._apply and not (note and note.apply and note.run == run):
             return Told("done", node, NOT_OURS)
@@ -198,11 +177,11 @@ class Kubernetes:
         return Told("unknown", after, "it is still cordoned") if after.spec.unschedulable else Told("done", after)
 
     @staticmethod
-    def _left(node: Node, _run: str) -> Told:
+    def _left(node: Node, _run: str) -> Told[Node]:
         note = noted(node)
         return Told("done", node, note.run if note and note.apply else "")
 
-    def _unless_ours(self, node: Node, note: Note, run: str) -> Told | None:
+    def _unless_ours(self, node: Node, note: Note, run: str) -> Told[Node] | None:
         if note.run != run:
             return self._refuse_for_run(node, note)
         if not node.spec.unschedulable:
@@ -212,21 +191,21 @@ class Kubernetes:
             return Told("refused", node, f"{other} meanwhile", "it is left as it is")
         return None
 
-    def _refuse_for_others(self, node: Node, other: str) -> Told:
+    def _refuse_for_others(self, node: Node, other: str) -> Told[Node]:
         refused = Told("refused", node, other, "it is left as it is")
         return self._leave(refused) if other == CORDONED else refused
 
-    def _refuse_for_run(self, node: Node, note: Note) -> Told:
+    def _refuse_for_run(self, node: Node, note: Note) -> Told[Node]:
         if note.run == "?":
             return Told("refused", node, f"its annotation {NOTE} cannot be read", "it is left as it is")
         refused = Told("refused", node, f"run {note.run} has it", f"{self._format_undrain(note.run)} gives it back")
         is_out = node.spec.unschedulable and not describe_work(node)
         return self._leave(refused) if is_out else refused
 
-    def _leave(self, refused: Told) -> Told:
+    def _leave(self, refused: Told[Node]) -> Told[Node]:
         """Refuse a node that somebody else has out, with the pods that are still on it. None is evicted."""
         pods = list_pods(self._cluster.pods(refused.node.metadata.name))
-        return msgspec.structs.replace(refused, waits=pods, others=True)
+        return msgspec.structs.replace(refused, waits_for=pods, others=True)
 
     def _format_undrain(self, run: str) -> str:
         return format_undrain(self.name, run, context=self._context)

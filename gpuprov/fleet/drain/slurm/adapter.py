@@ -9,16 +9,18 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from gpuprov.fleet.drain.base import MARK, RUN, State, Step, checked_run, find_node_name, format_undrain
+from gpuprov.core.fill import fill
+from gpuprov.fleet.drain.base import MARK, RUN, Step, Told, checked_run, find_node_name, format_undrain
 from gpuprov.fleet.drain.program import LIMIT, Unanswered
 from gpuprov.fleet.drain.slurm.client import Client
 from gpuprov.fleet.drain.slurm.node import BUSY, HELD, REBOOTING, Node
 
 # One node: no list, no range, nothing that scontrol takes for several.
 NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
-TIMED_OUT, REBOOTED = "reboot timed out", "reboot complete"
 # Texts that slurmctld appends to a reason, after " : ". All but the last were seen in 22.05 and 24.11.
-APPENDED = frozenset({"reboot issued", REBOOTED, TIMED_OUT, "Not responding", "Node unexpectedly rebooted"})
+APPENDED = frozenset(
+    {"reboot issued", "reboot complete", "reboot timed out", "Not responding", "Node unexpectedly rebooted"}
+)
 # scontrol's messages for missing permission. Seen in 22.05 and 24.11; documented.
 DENIED = ("Invalid user id", "ermission denied")
 LESS = (
@@ -32,17 +34,6 @@ RESTART = "on the host: slurmd -C and slurmd -G say what it finds; systemctl res
 # Number of jobs that a step names.
 NAMED = 20
 ELSEWHERE = "set host_slurm_node for the host, if Slurm calls it otherwise; sinfo -N names the nodes"
-
-
-class Told(msgspec.Struct, frozen=True):
-    """Result of a step, with the node as it was read last."""
-
-    state: State
-    node: Node
-    message: str = ""
-    hint: str = ""
-    waits: tuple[str, ...] = ()
-    others: bool = False
 
 
 class Slurm:
@@ -65,14 +56,7 @@ class Slurm:
         """Resume the node, if this run has drained it and nobody has changed the reason since."""
         return self._step(host, run, lambda node, run: self._returned(node, run, green=green))
 
-    def reboot(self, host: str, run: str) -> Step:
-        """Have Slurm reboot the drained node with its RebootProgram; it stays down until it is `returned`.
-
-        Not combined with the reboot of `gpuprov apply`: that is an act of its own, and the drain outlives it.
-        """
-        return self._step(host, run, self._reboot)
-
-    def _step(self, host: str, run: str, do: Callable[[Node, str], Told]) -> Step:
+    def _step(self, host: str, run: str, do: Callable[[Node, str], Told[Node]]) -> Step:
         checked_run(run)
         name = find_node_name(host, self._nodes)
         if not NAME.fullmatch(name) or name.upper() == "ALL":
@@ -88,16 +72,7 @@ class Slurm:
             result = do(node, run)
         except Unanswered as problem:
             return Step(host=host, node=name, state="unknown", message=f"Slurm was not asked to the end: {problem}")
-        return Step(
-            host=host,
-            node=name,
-            state=result.state,
-            read=result.node.shown,
-            waits_for=result.waits,
-            message=result.message,
-            hint=result.hint,
-            others=result.others,
-        )
+        return fill(Step, result, host=host, node=name, read=result.node.shown)
 
     def _again(self, node: Node) -> Node:
         """Read the node again after a change. Raises Unanswered."""
@@ -106,7 +81,7 @@ class Slurm:
             raise Unanswered(f"node {node.name} is gone")
         return current
 
-    def _drain(self, node: Node, run: str) -> Told:
+    def _drain(self, node: Node, run: str) -> Told[Node]:
         if node.states & (HELD | REBOOTING):
             return Told("done", node) if is_ours(node, run) else self._leave(node)
         problem = self._client.change("update", f"NodeName={node.name}", "State=DRAIN", f"Reason={make_reason(run)}")
@@ -115,18 +90,18 @@ class Slurm:
             return _refuse_change(after, problem, "it takes jobs as before")
         return Told("done", after) if is_ours(after, run) else self._leave(after)
 
-    def _drained(self, node: Node, run: str) -> Told:
+    def _drained(self, node: Node, run: str) -> Told[Node]:
         if not node.states & HELD:
             return Told("refused", node, "it is in service: it was not drained, or somebody has resumed it")
         if not is_ours(node, run):
             return self._leave(node)
         jobs = self._list_jobs(node)
-        return Told("waiting", node, "jobs run on it", waits=jobs) if jobs else Told("done", node)
+        return Told("waiting", node, "jobs run on it", waits_for=jobs) if jobs else Told("done", node)
 
-    def _leave(self, node: Node) -> Told:
+    def _leave(self, node: Node) -> Told[Node]:
         """Refuse a node that this run has not taken out, with the jobs that still run on it."""
         refused = refuse_others(node)
-        return msgspec.structs.replace(refused, waits=self._list_jobs(node)) if refused.others else refused
+        return msgspec.structs.replace(refused, waits_for=self._list_jobs(node)) if refused.others else refused
 
     def _list_jobs(self, node: Node) -> tuple[str, ...]:
         jobs = self._client.jobs(node.name)
@@ -135,7 +110,7 @@ class Slurm:
         more = (f"and {len(jobs) - NAMED} more",) if len(jobs) > NAMED else ()
         return (*jobs[:NAMED], *more)
 
-    def _returned(self, node: Node, run: str, *, green: bool) -> Told:
+    def _returned(self, node: Node, run: str, *, green: bool) -> Told[Node]:
         if not node.states & HELD:
             return _check_answering(node)
         if not is_ours(node, run):
@@ -149,25 +124,6 @@ class Slurm:
         problem = self._client.change("update", f"NodeName={node.name}", "State=RESUME")
         after = self._again(node)
         return _refuse_change(after, problem, "it stays drained") if after.states & HELD else _check_answering(after)
-
-    def _reboot(self, node: Node, run: str) -> Told:
-        if not node.states & HELD:
-            return Told("refused", node, "it is in service: drain it first")
-        if not is_ours(node, run):
-            return refuse_others(node)
-        if node.states & REBOOTING:
-            return Told("waiting", node, "it reboots")
-        if node.reason.endswith(TIMED_OUT):
-            return Told("refused", node, "its reboot did not end within Slurm's ResumeTimeout", "look at its console")
-        if node.reason.endswith(REBOOTED):
-            return Told("done", node)
-        if jobs := self._client.jobs(node.name):
-            return Told("refused", node, "jobs run on it", "wait until it is drained", jobs[:NAMED])
-        problem = self._client.change("reboot", "ASAP", "nextstate=DOWN", f"reason={make_reason(run)}", node.name)
-        after = self._again(node)
-        if after.states & REBOOTING:
-            return Told("waiting", after, "it reboots")
-        return _refuse_change(after, problem, "it does not reboot")
 
 
 def make_reason(run: str) -> str:
@@ -187,7 +143,7 @@ def _parse_run(node: Node) -> str:
     return run if mark == MARK and RUN.fullmatch(run) and set(added) <= APPENDED else ""
 
 
-def refuse_others(node: Node) -> Told:
+def refuse_others(node: Node) -> Told[Node]:
     """Refuse a node that this run has not taken out: describe who has. One that waits for a reboot may still get
     jobs."""
     others = bool(node.states & HELD) and not node.states & REBOOTING
@@ -200,14 +156,14 @@ def refuse_others(node: Node) -> Told:
     return Told("refused", node, message, "it is left as it is", others=others)
 
 
-def _check_answering(node: Node) -> Told:
+def _check_answering(node: Node) -> Told[Node]:
     """Report whether the slurmd of a node that is in service has answered since."""
     if "NOT_RESPONDING" in node.states:
         return Told("waiting", node, "it is in service, and its slurmd has not answered yet", "systemctl status slurmd")
     return Told("done", node)
 
 
-def _refuse_change(node: Node, problem: str, what: str) -> Told:
+def _refuse_change(node: Node, problem: str, what: str) -> Told[Node]:
     if any(words in problem for words in DENIED):
         return Told("refused", node, f"{what}: {problem}", "run gpuprov as root, SlurmUser, or an operator of Slurm")
     return Told("unknown", node, f"{what}: {problem or 'scontrol had nothing to complain of'}")
