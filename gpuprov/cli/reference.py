@@ -8,6 +8,7 @@ import click
 
 from gpuprov.cli import complete, options
 from gpuprov.cli.from_records import read_records
+from gpuprov.cli.habits import combine
 from gpuprov.cli.sections import Command
 
 
@@ -95,10 +96,29 @@ def catalog(table: str, word: str | None, as_json: bool, **_given: Any) -> int:
     return specs.show_catalog(table, word, as_json=as_json)
 
 
-# Files that have a schema of their own: options of `gpuprov schema`.
-FILES = ("fleet", "job", "result", "beat", "fold")
-
-
+# Files that have a schema of their own, by the options of `gpuprov schema`: the type, the schema's title, and the help.
+FILES = {
+    "rollout": (
+        "gpuprov.fleet.policy.policy.Policy",
+        "gpuprov roll-out policy",
+        "Schema of a roll-out's policy.",
+    ),
+    "bundle": (
+        "gpuprov.pull.model.Manifest",
+        "gpuprov bundle --pull, manifest.json",
+        "Of the manifest of gpuprov bundle --pull.",
+    ),
+    "fleet": ("gpuprov.jobs.model.Fleet", "gpuprov fleet", "Of what gpuprov fleet freeze writes."),
+    "job": ("gpuprov.jobs.model.Job", "gpuprov job", "Of what gpuprov fleet slice writes."),
+    "result": ("gpuprov.jobs.model.HostResult", "gpuprov result", "Of a result of gpuprov fleet work."),
+    "beat": (
+        "gpuprov.jobs.model.Beat",
+        "gpuprov fleet work, a line of standard output",
+        "Of a line that gpuprov fleet work prints.",
+    ),
+    "fold": ("gpuprov.jobs.shown.FoldedReport", "gpuprov fleet fold --json", "Of gpuprov fleet fold --json."),
+    "plan": ("gpuprov.plan.saved.Saved", "gpuprov saved plan", "Of a saved plan."),
+}
 # Commands whose --json is the one document, and its type; the key `verb` says which it is.
 VERBS = {
     "verify": "gpuprov.report.as_json.Verified",
@@ -145,25 +165,19 @@ def _load(name: str) -> type:
     return getattr(import_module(module), kind)  # type: ignore[no-any-return]
 
 
-def _list_files(command: Any) -> Any:
-    about = {
-        "fleet": "Of what gpuprov fleet freeze writes.",
-        "job": "Of what gpuprov fleet slice writes.",
-        "result": "Of a result of gpuprov fleet work.",
-        "beat": "Of a line that gpuprov fleet work prints.",
-        "fold": "Of gpuprov fleet fold --json.",
-    }
-    for name in reversed(FILES):
-        command = click.option(f"--{name}", "kind", flag_value=name, help=about[name])(command)
-    return command
+def file_schema(kind: str) -> str:
+    """Return the JSON Schema of one of FILES."""
+    from gpuprov.spec.schema import format_document_schema
+
+    name, title, _ = FILES[kind]
+    return format_document_schema(_load(name), title)
 
 
 @click.command(cls=Command, short_help="Print a JSON Schema: of the spec, or of a file.")
 @click.option("--inventory", "kind", flag_value="inventory", help="Schema of a whole inventory file in YAML.")
-@click.option("--rollout", "kind", flag_value="rollout", help="Schema of a roll-out's policy.")
-@click.option("--bundle", "kind", flag_value="bundle", help="Of the manifest of gpuprov bundle --pull.")
-@_list_files
-@click.option("--plan", "kind", flag_value="plan", help="Of a saved plan.")
+@combine(
+    *(click.option(f"--{name}", "kind", flag_value=name, help=about) for name, (_, _, about) in FILES.items()),
+)
 @click.option(
     "--of",
     "command",
@@ -187,22 +201,8 @@ def schema(kind: str | None, command: str | None) -> int:
         raise click.UsageError(f"--{kind} and --of: one of them")
     if command:
         terminal.result(document_schema(command))
-    elif kind == "plan":
-        from gpuprov.plan import saved
-
-        terminal.result(saved.schema_text())
     elif kind in FILES:
-        from gpuprov.jobs import stored
-
-        terminal.result(stored.schema_text(str(kind)))
-    elif kind == "rollout":
-        from gpuprov.fleet.policy import policy
-
-        terminal.result(policy.schema_text())
-    elif kind == "bundle":
-        from gpuprov.pull import model
-
-        terminal.result(model.schema_text())
+        terminal.result(file_schema(kind))
     else:
         terminal.result(specs.inventory_schema_text() if kind else specs.schema_text())
     return 0

@@ -1,22 +1,19 @@
 """Fleets and jobs as files: written whole, read with limits, refused if from another version or user, or altered."""
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from gpuprov import __version__
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
-from gpuprov.jobs.model import FLEET_FORMAT, JOB_FORMAT, Beat, Fleet, HostResult, Job, digest_of
-from gpuprov.jobs.shown import FoldedReport
+from gpuprov.jobs.model import FLEET_FORMAT, JOB_FORMAT, Fleet, Job, digest_of
 from gpuprov.report.files import write_atomic
-from gpuprov.spec.schema import format_document_schema
 
 # Maximum size in bytes: a fleet of 100,000 hosts with a spec each, and some margin.
 LARGEST = 512 << 20
 T = TypeVar("T", Fleet, Job)
-KINDS: dict[str, Any] = {"fleet": Fleet, "job": Job, "result": HostResult, "beat": Beat, "fold": FoldedReport}
 AGAIN = {
     Fleet: "freeze the inventory again: gpuprov fleet freeze INVENTORY --out FILE",
     Job: "slice the fleet again: gpuprov fleet slice FILE --out DIR",
@@ -93,11 +90,3 @@ def text(value: Fleet | Job) -> str:
 
 def _format_line(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def schema_text(kind: str) -> str:
-    """Return the JSON Schema of one of KINDS."""
-    title = {"beat": "gpuprov fleet work, a line of standard output", "fold": "gpuprov fleet fold --json"}.get(
-        kind, f"gpuprov {kind}"
-    )
-    return format_document_schema(KINDS[kind], title)

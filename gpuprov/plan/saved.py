@@ -19,7 +19,6 @@ from gpuprov.plan.read import Pair, Reading
 from gpuprov.render import digests
 from gpuprov.render.spec_digest import SPEC
 from gpuprov.spec.model import is_secret
-from gpuprov.spec.schema import format_document_schema
 from gpuprov.verify.evaluate import IN_SERVICE, Result
 from gpuprov.verify.unmanaged import is_same
 
@@ -293,8 +292,3 @@ def _mask_secrets(value: Any, secret: str) -> Any:
     if isinstance(value, dict):
         return {key: _mask_secrets(item, secret) for key, item in value.items()}
     return [_mask_secrets(item, secret) for item in value] if isinstance(value, list | tuple) else value
-
-
-def schema_text() -> str:
-    """Return the JSON Schema of the file."""
-    return format_document_schema(Saved, "gpuprov saved plan")

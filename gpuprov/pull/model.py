@@ -7,7 +7,6 @@ import msgspec
 from gpuprov import __version__
 from gpuprov.host_code.pull.bundle import FORMAT
 from gpuprov.spec.described import describe
-from gpuprov.spec.schema import format_document_schema
 
 Mode = Literal["report", "apply"]
 TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$"
@@ -41,8 +40,3 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     fleet: Annotated[str, describe("Digest of the fleet, as gpuprov fleet freeze writes it")]
     python: Annotated[tuple[int, int], describe("The oldest Python that gpuprov and ansible-core work with")]
     wheels: tuple[Wheel, ...]
-
-
-def schema_text() -> str:
-    """Format the JSON Schema of the manifest."""
-    return format_document_schema(Manifest, "gpuprov bundle --pull, manifest.json")

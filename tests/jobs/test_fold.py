@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from gpuprov.capabilities.health.firmware import BASELINE
 from gpuprov.cli import cli
+from gpuprov.cli.reference import file_schema
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.probes.host.firmware import Firmware
 from gpuprov.jobs import fold as folding
-from gpuprov.jobs import outcome, stored
+from gpuprov.jobs import outcome
 from gpuprov.jobs.model import HostResult
 from gpuprov.jobs.results import LARGEST, Results, file_name
 from gpuprov.jobs.shown import lines
@@ -128,7 +129,7 @@ def is_that_of_verify(folder: Path, single: list[Result], results: list[Result])
         for one in whole["results"]
         if one["host"] == host and one["status"] in kind
     ]
-    jsonschema.validate(told, json.loads(stored.schema_text("fold")))
+    jsonschema.validate(told, json.loads(file_schema("fold")))
     page, own = html.render(many.many), html.render(results)
     assert page.split("<main>")[0] == own.split("<main>")[0], "the headline"
     assert page.split("<main>")[1].split("</main>")[0] == own.split("<main>")[1].split("</main>")[0]

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gpuprov.cli.reference import file_schema
 from gpuprov.core.errors import GpuprovError
 from gpuprov.jobs import stored
 from gpuprov.jobs.model import Fleet, Host, Job, digest_of, spec_id
@@ -47,7 +48,7 @@ def test_a_fleet_and_a_job_come_back_as_they_were(tmp_path: Path) -> None:
 
 def test_the_schemas_describe_the_files() -> None:
     for kind, value in (("fleet", fleet()), ("job", job()), ("result", result("a"))):
-        schema = json.loads(stored.schema_text(kind))
+        schema = json.loads(file_schema(kind))
         jsonschema.Draft202012Validator.check_schema(schema)
         plain = msgspec.to_builtins(value)
         jsonschema.validate(json.loads(msgspec.json.encode(value)), schema)

@@ -22,6 +22,7 @@ from gpuprov.apply.model import HostOutcome
 from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.host import House, in_service
 from gpuprov.cli import cli
+from gpuprov.cli.reference import file_schema
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.fleet import specs as judging
@@ -80,7 +81,7 @@ def test_each_host_has_a_result_and_each_change_a_line(tmp_path: Path) -> None:
     assert (failure.check, failure.found) == ("nouveau.running", "loaded: nouveau")
     assert found["bad1"].counts["fail"] == 1
     assert "Connection refused" in found["gone1"].message
-    schemas = {kind: json.loads(stored.schema_text(kind)) for kind in ("result", "beat")}
+    schemas = {kind: json.loads(file_schema(kind)) for kind in ("result", "beat")}
     for file in (tmp_path / "r").iterdir():
         jsonschema.validate(json.loads(file.read_text()), schemas["result"])
         assert stat.S_IMODE(file.stat().st_mode) == 0o600

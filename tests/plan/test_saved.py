@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpuprov import apply as applying
+from gpuprov.cli.reference import file_schema
 from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan import planning, saved
@@ -173,9 +174,9 @@ def test_no_secret_of_the_inventory_is_in_it(state: Path) -> None:
 def test_the_schema_describes_it(state: Path) -> None:
     pairs = [fleet.pair("new1"), fleet.pair("same1")]
     document = json.loads(saved.text(planned(pairs), pairs))
-    jsonschema.validate(document, json.loads(saved.schema_text()))
+    jsonschema.validate(document, json.loads(file_schema("plan")))
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**document, "hosts": [{}]}, json.loads(saved.schema_text()))
+        jsonschema.validate({**document, "hosts": [{}]}, json.loads(file_schema("plan")))
 
 
 def test_a_plan_saved_before_places_were_kept_is_read(tmp_path: Path, state: Path) -> None:

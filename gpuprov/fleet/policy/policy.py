@@ -8,9 +8,7 @@ import msgspec
 
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError
-from gpuprov.core.safe_parse import format_document
 from gpuprov.fleet.policy.windows import SPAN, Zone, parsed, zone
-from gpuprov.host_code.json_members import Json
 from gpuprov.spec.build import convert
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment
@@ -272,15 +270,3 @@ def _check_windows(windows: Windows) -> Iterator[Finding]:
             f"windows.margin is {windows.margin}; no window is longer",
             "a shorter margin, or longer windows",
         )
-
-
-def schema() -> dict[str, Json]:
-    """Return the JSON Schema of a policy."""
-    from gpuprov.spec.schema import build_document_schema
-
-    return build_document_schema(Policy, "gpuprov roll-out policy")
-
-
-def schema_text() -> str:
-    """Return the same as text."""
-    return format_document(schema())

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import yaml
 
+from gpuprov.cli.reference import file_schema
 from gpuprov.core.errors import GpuprovError
 from gpuprov.fleet.policy import policy as policies
 from gpuprov.fleet.policy import windows
@@ -109,7 +110,7 @@ def test_no_text_is_too_much(text: str) -> None:
 
 
 def test_the_schema_takes_what_is_read_and_refuses_what_is_not() -> None:
-    schema = msgspec.json.decode(policies.schema_text())
+    schema = msgspec.json.decode(file_schema("rollout"))
     jsonschema.validate(yaml.safe_load(WHOLE), schema)
     for text in ("batchs: {}", "budget: {batch: 101%}", "canary: {soak: 30}", "drain: {adapter: pbs}"):
         with pytest.raises(jsonschema.ValidationError):
