@@ -19,7 +19,7 @@ import msgspec
 
 from gpuprov.catalog import find_gpu
 from gpuprov.catalog.drivers import find_branch
-from gpuprov.facts.captures import adapt, lspci
+from gpuprov.facts.captures import adapt, lspci, smi_xml
 from gpuprov.facts.probes import recorded
 from gpuprov.facts.probes.acceptance import build, outputs
 from gpuprov.facts.probes.base import Output, Probe
@@ -240,6 +240,20 @@ def _licences(found: vgpu.Licences) -> Facts:
     return {"gpus": len(found.gpus), "virtualization": modes, "licences": licences}
 
 
+def _pcie_links(found: tuple[recorded.PcieLink, ...]) -> Facts:
+    """Each link as it is, as the function could have it, and as the port above it could: GT/s and lanes."""
+    links = {
+        one.address: [f"{speed:g} x{width}" for speed, width in zip(one.speeds, one.widths, strict=True)]
+        for one in found
+    }
+    return {"pcie_links": {address: "{} of {} above {}".format(*told) for address, told in links.items()}}
+
+
+def _from_xml(reading: Reading) -> Reading:
+    """The same of `nvidia-smi -q -x`."""
+    return reading._replace(facts=lambda out: reading.facts(Output(smi_xml.convert(out.text), out.status, out.error)))
+
+
 def _roce(text: str) -> Facts:
     found = roce.parse(Output("port|device|1||\n" + text))
     return {"qos": found.ports[0].values}
@@ -325,6 +339,14 @@ _AUDITED = ("unpacked but not yet configured", "half configured", "initramfs-too
 _SYSFS = "the probes read sysfs, which tells more and needs no program"
 _LOG = "a log: gpuprov explain answers its lines (messages in about.yaml)"
 
+_SMI_Q = (
+    _of(fabric.STATE, lambda found: {"fabric": [[gpu.state, gpu.status] for gpu in found]}, _FABRIC, said=True),
+    _of(vgpu.LICENCES, _licences, _LICENCES, said=True),
+    _of(gpu_settings.SETTINGS, _settings, said=True),
+    _of(gpu_health.GPU_HEALTH, _health, lambda text: f"@present 1\n@smi\n{text}", said=True),
+    Reading("catalog: gpus", _names_of_q),
+)
+
 COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "host": "read by every probe in it (host.capture.json)",
     "proc-driver-nvidia-version": (
@@ -345,7 +367,14 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
     "systemctl-status": "the probes ask systemctl show",
     "lspci-nn": (_of(pci.NVIDIA_FUNCTIONS, _pci, lspci.convert_functions),),
     "lspci": "without ids (lspci -nn) a name is what the machine's own list says",
-    "lspci-vv": _SYSFS,
+    "lspci-vv": (
+        _of(recorded.PCIE, _pcie_links, lspci.list_pcie_links),
+        _of(
+            recorded.GONE,
+            lambda found: {"gone": {one.address: one.identifier for one in found}},
+            lspci.list_nameless_gone,
+        ),
+    ),
     "nvidia-smi": (Reading("catalog: drivers", _header),),
     "nvidia-smi-failed": (
         _of(
@@ -357,13 +386,8 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
         _of(nvidia.SMI, lambda found: {"gpus": len(found.gpus), "complaint": bool(found.complaint)}),
     ),
     "nvidia-smi-L": (_of(container_toolkit.DEVICES, _devices), Reading("catalog: gpus", _names_of_l)),
-    "nvidia-smi-q": (
-        _of(fabric.STATE, lambda found: {"fabric": [[gpu.state, gpu.status] for gpu in found]}, _FABRIC, said=True),
-        _of(vgpu.LICENCES, _licences, _LICENCES, said=True),
-        _of(gpu_settings.SETTINGS, _settings, said=True),
-        _of(gpu_health.GPU_HEALTH, _health, lambda text: f"@present 1\n@smi\n{text}", said=True),
-        Reading("catalog: gpus", _names_of_q),
-    ),
+    "nvidia-smi-q": _SMI_Q,
+    "nvidia-smi-q-x": tuple(_from_xml(reading) for reading in _SMI_Q),
     "nvidia-smi-conf-compute-f": (_of(gpu_settings.CONFIDENTIAL, lambda found: {"confidential": found.mode}),),
     "nvidia-smi-conf-compute-q": (_of(gpu_settings.CONFIDENTIAL, lambda found: {"confidential": found.mode}),),
     "collect-env": (Reading("catalog: gpus", _names_of_env), Reading("catalog: drivers", _header)),

@@ -167,3 +167,20 @@ def dkms_log(tree: Tree, text: str, command: str) -> None:
     """The log of a build that failed. Where its first line is not told, it names no kernel."""
     first = "" if text.startswith("DKMS") else "\n"
     tree.file("/var/lib/dkms/nvidia/1/build/make.log", first + text)
+
+
+def rdma_statistic(tree: Tree, text: str, _: str) -> None:
+    """`rdma statistic show`: what the files of hw_counters say, of each port that it names."""
+    for device, port, told in re.findall(r"^link (\S+)/(\d+)((?:\s+(?!link )\w+ \d+)*)", text, re.MULTILINE):
+        _counters(tree, device, port, re.findall(r"(\w+) (\d+)", told))
+
+
+def show_counters(tree: Tree, text: str, command: str) -> None:
+    """`show_counters DEVICE` of mlnx-tools prints each file of hw_counters."""
+    port, told = re.split(r"^Port (\d+) hw counters:\n", text, maxsplit=1, flags=re.MULTILINE)[1:]
+    _counters(tree, command.rsplit(maxsplit=1)[-1], port, re.findall(r"^(\w+): (\d+)$", told, re.MULTILINE))
+
+
+def _counters(tree: Tree, device: str, port: str, counters: list[tuple[str, str]]) -> None:
+    for name, count in counters:
+        tree.file(f"/sys/class/infiniband/{device}/ports/{port}/hw_counters/{name}", f"{count}\n")

@@ -18,11 +18,11 @@ from gpuprov.facts.probes import acceptance, rdma
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.containers import kubernetes
 from gpuprov.facts.probes.driver import dkms_logs, leftovers, nvidia, precompiled, runfile
-from gpuprov.facts.probes.gpus import dcgm, fabric, imex, mig, mps, topology, vgpu
+from gpuprov.facts.probes.gpus import dcgm, fabric, health_links, imex, mig, mps, topology, vgpu
 from gpuprov.facts.probes.host import cpu, firmware, house, passthrough, pcie, system, systemd, virtualization
 from gpuprov.facts.probes.host.contents import Contents
 from gpuprov.facts.probes.kernel import boot, initramfs, modules, signing
-from gpuprov.facts.probes.rdma import gdrcopy, gpudirect, nccl, nccl_topology, ofed, surroundings
+from gpuprov.facts.probes.rdma import far_ends, gdrcopy, gpudirect, nccl, nccl_topology, ofed, surroundings
 from gpuprov.facts.probes.software import packages, repositories
 from gpuprov.spec.model import HostSpec
 from tests.real import places as there
@@ -105,6 +105,9 @@ PLACES: dict[str, Place] = {
     "ibv-devinfo": bus.ibv_devinfo,
     "show-gids": bus.show_gids,
     "ibdev2netdev": bus.ibdev2netdev,
+    "rdma-statistic": more.rdma_statistic,
+    "show-counters": more.show_counters,
+    "lldpctl": by("lldpctl", "-f*"),
     "lspci-vv": bus.lspci_verbose,
     "lspci-nn": bus.lspci_verbose,
     "nccl-topo": bus.nccl_topology,
@@ -425,6 +428,27 @@ SCRIPTS = (
     ),
     Script(signing.ENROLLED, lambda found: {"certificates": len(found)}, ("mokutil-list-enrolled",), ("certificates",)),
     Script(rdma.DEVICES, _rdma, ("ibstat", "ibv-devinfo", "show-gids", "ibdev2netdev"), ("rdma",)),
+    Script(
+        health_links.PORT_ERRORS,
+        lambda found: {
+            "port_errors": {
+                one.name: {
+                    "downed": one.downed,
+                    "errors": one.errors,
+                    "transport": {name: count for name, count in (one.transport or {}).items() if count},
+                }
+                for one in found
+            }
+        },
+        ("rdma-statistic", "show-counters"),
+        ("port_errors",),
+    ),
+    Script(
+        far_ends.FAR_ENDS,
+        lambda found: {"far_ends": {name: str(end) for name, end in found.netdevs.items()}},
+        ("lldpctl",),
+        ("far_ends",),
+    ),
     Script(
         surroundings.HOST,
         lambda found: {
