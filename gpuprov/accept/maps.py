@@ -119,7 +119,7 @@ def format_cell(cell: Cell | None, level: Level | None) -> str:
 def maps(outcome: Outcome) -> list[Map]:
     """Build a map for each test between pairs, in the order of the tests; a cell is the worst rail."""
     tests = dict.fromkeys(
-        finding.measurement.test for finding in outcome.findings if finding.measurement and finding.measurement.peer
+        finding.measurement.test for finding in outcome.findings if finding.measurement and finding.peer
     )
     return [_build_map(outcome, test) for test in tests if kind(test) == "rdma"]
 
@@ -128,17 +128,16 @@ def _build_map(outcome: Outcome, test: str) -> Map:
     rows = [
         finding
         for finding in outcome.findings
-        if finding.measurement and finding.measurement.test == test and finding.measurement.peer
+        if finding.peer and finding.measurement and finding.measurement.test == test
     ]
     less = not test.endswith("_bw")
     rails: dict[tuple[str, str], list[Finding]] = {}
     for finding in rows:
-        peer = finding.measurement.peer if finding.measurement else ""
-        rails.setdefault((finding.host, peer), []).append(finding)
+        rails.setdefault((finding.host, finding.peer), []).append(finding)
         if less:
-            rails.setdefault((peer, finding.host), []).append(finding)
+            rails.setdefault((finding.peer, finding.host), []).append(finding)
     met = {name for pair in rails for name in pair}
-    unit = next((finding.measurement.unit for finding in rows if finding.measurement and finding.measurement.unit), "")
+    unit = next((finding.unit for finding in rows if finding.unit), "")
     thresholds = [finding.verdict.threshold for finding in rows if finding.verdict and finding.verdict.threshold]
     way = "between each two" if less else "the row sends, the column receives"
     shown = {"ping": "lost pings"}.get(test, test)
@@ -156,16 +155,9 @@ def _build_map(outcome: Outcome, test: str) -> Map:
 def _build_cell(findings: Sequence[Finding], *, less: bool) -> Cell:
     status = next(status for status in ORDER if any(finding.status == status for finding in findings))
     text = "; ".join(f"{finding.host} {finding.found}" for finding in findings)
-    figures = [
-        finding
-        for finding in findings
-        if finding.measurement and finding.measurement.unit and not finding.measurement.problem
-    ]
+    figures = [(finding.figure, finding) for finding in findings if finding.figure is not None]
     if len(figures) < len(findings):
         return Cell(None, status, text, 0.0, tuple(findings))
-    missed = [finding for finding in figures if finding.status == status] or figures
-    worst = (max if less else min)(
-        missed, key=lambda finding: finding.measurement.value if finding.measurement else 0.0
-    )
-    value = worst.measurement.value if worst.measurement else 0.0
+    missed = [pair for pair in figures if pair[1].status == status] or figures
+    value, worst = (max if less else min)(missed, key=lambda pair: pair[0])
     return Cell(value, status, text, worst.verdict.threshold if worst.verdict else 0.0, tuple(findings))

@@ -109,6 +109,21 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     measurement: Measurement | None = None
     verdict: Verdict | None = None
 
+    @property
+    def figure(self) -> float | None:
+        """Return the measured figure; None if there is none."""
+        measured = self.measurement
+        return measured.value if measured and measured.unit and not measured.problem else None
+
+    @property
+    def unit(self) -> str:
+        return self.measurement.unit if self.measurement else ""
+
+    @property
+    def peer(self) -> str:
+        """Return the other host of a test between two; empty for any other."""
+        return self.measurement.peer if self.measurement else ""
+
 
 class Outcome(msgspec.Struct, kw_only=True):
     """Results of an acceptance, in the order in which they came."""

@@ -169,28 +169,28 @@ def _find_in_hosts(findings: Sequence[Finding]) -> Iterator[Outlier]:
     bad = [finding for finding in findings if finding.status in ("fail", "error", "unreachable")]
     for group in _group(
         bad,
-        lambda finding: (finding.check, finding.status, finding.expected, "" if _has_value(finding) else finding.found),
+        lambda finding: (finding.check, finding.status, finding.expected, "" if finding.figure else finding.found),
     ).values():
         first = group[0]
         hosts = tuple(dict.fromkeys(finding.host for finding in group))
-        values = [finding.measurement.value for finding in group if finding.measurement and _has_value(finding)]
+        values = [finding.figure for finding in group if finding.figure]
         text = first.found
         if len(group) > 1 and values and first.measurement:
             spread = dict.fromkeys(format_figure(value) for value in (min(values), max(values)))
-            text = f"{' to '.join(spread)} {first.measurement.unit}"
+            text = f"{' to '.join(spread)} {first.unit}"
         test = first.check.removeprefix("acceptance.")
         expected = f"; wanted: {first.expected}" if first.status == "fail" and first.expected else ""
         without = "no figure: " if first.status == "error" else ""
         sentence = f"{names(hosts)}: {without}{text}{expected}"
         yield _make_outlier(test if first.measurement else "", first.status, sentence, hosts, first)
-    yield from _find_slower([finding for finding in findings if finding.status == "pass" and _has_value(finding)])
+    yield from _find_slower([finding for finding in findings if finding.status == "pass" and finding.figure])
 
 
 def _find_slower(findings: Sequence[Finding]) -> Iterator[Outlier]:
     """Yield hosts that passed, and are much worse than the others with the same GPUs."""
     for group in _group(findings, lambda finding: (finding.check, *_make_comparison_key(finding.measurement))).values():
-        values = [finding.measurement.value for finding in group if finding.measurement]
-        unit = group[0].measurement.unit if group[0].measurement else ""
+        values = [finding.figure or 0.0 for finding in group]
+        unit = group[0].unit
         usual = median(values)
         for finding, value in zip(group, values, strict=True):
             by = (value / usual - 1) * (1 if unit in ("us", "ns") else -1)
@@ -204,15 +204,6 @@ def _find_slower(findings: Sequence[Finding]) -> Iterator[Outlier]:
 def _make_comparison_key(measurement: Measurement | None) -> tuple[object, ...]:
     """Key of figures that can be compared: they must have it in common."""
     return (measurement.model, measurement.gpus, measurement.size) if measurement else ()
-
-
-def _has_value(finding: Finding) -> bool:
-    return bool(
-        finding.measurement
-        and finding.measurement.unit
-        and not finding.measurement.problem
-        and finding.measurement.value
-    )
 
 
 def _group(findings: Iterable[Finding], key: Callable[[Finding], object]) -> dict[object, list[Finding]]:

@@ -206,14 +206,8 @@ def list_tests(outcome: Outcome) -> list[Figures]:
             by_test.setdefault(finding.measurement.test, []).append(finding)
     tests = []
     for test, rows in by_test.items():
-        unit = next(
-            (finding.measurement.unit for finding in rows if finding.measurement and finding.measurement.unit), ""
-        )
-        values = [
-            finding.measurement.value
-            for finding in rows
-            if finding.measurement and finding.measurement.unit and not finding.measurement.problem
-        ]
+        unit = next((finding.unit for finding in rows if finding.unit), "")
+        values = [finding.figure for finding in rows if finding.figure is not None]
         thresholds = dict.fromkeys(
             finding.expected for finding in rows if finding.expected and finding.status != "error"
         )

@@ -11,7 +11,7 @@ from gpuprov.core.sanitize import CYAN, GREEN, RED, YELLOW, cleaned, hanging, pa
 from gpuprov.inventory.names import fold_names
 from gpuprov.report.document import Document, HostDocument, Summary, conclude, sum_up
 from gpuprov.report.lacking import fold_lacking
-from gpuprov.report.prometheus import sample
+from gpuprov.report.prometheus import format_gauges, sample
 from gpuprov.report.text import describe_rack, following, labelled
 from gpuprov.verify.evaluate import Result, ResultStatus
 from gpuprov.verify.fitness import Fit, Fitness, fitness, judge_fitness
@@ -171,7 +171,4 @@ def as_metrics(results: Sequence[Result], now: float | None = None) -> str:
         for counter in result.counters:
             labels = {"host": result.host, "device": counter.device, "port": str(counter.port), "counter": counter.name}
             lines["gpuprov_rdma_errors"].append(sample("gpuprov_rdma_errors", counter.value, **labels))
-    output = []
-    for name, samples in lines.items():
-        output += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} gauge", *samples] if samples else []
-    return "\n".join(output) + "\n"
+    return format_gauges(METRICS, lines)

@@ -55,9 +55,14 @@ def render(results: Sequence[Result] | Many, took: Mapping[str, float] | None = 
             samples["gpuprov_verify_duration_seconds"].append(
                 sample("gpuprov_verify_duration_seconds", round(took[host], 3), host=host)
             )
+    return format_gauges(METRICS, samples)
+
+
+def format_gauges(metrics: Mapping[str, str], samples: Mapping[str, Sequence[str]]) -> str:
+    """Return the text of a file. `metrics`: the help of each, by name; `samples`: the lines of each."""
     lines = []
     for name, values in samples.items():
-        lines += [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} gauge", *values] if values else []
+        lines += [f"# HELP {name} {metrics[name]}", f"# TYPE {name} gauge", *values] if values else []
     return "\n".join(lines) + "\n"
 
 
