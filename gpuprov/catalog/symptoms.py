@@ -89,6 +89,7 @@ FILES = (
     "symptoms_starts",
     "symptoms_general",
     "symptoms_families",
+    "symptoms_builds",
 )
 
 
