@@ -58,7 +58,7 @@ def test_the_figure_of_those_set_aside(piped: bool) -> None:
         (NEWEST, 0.60, 0.019),
         (KINDS, 0.73, 0.0),
         (SOURCES, 0.73, 0.112),
-        (FIRST, 0.60, 0.067),
+        (FIRST, 0.60, 0.072),
         (LATEST, 0.64, 0.09),
         (FAMILIES, 0.62, 0.108),
         (FORUMS, 0.75, 0.0),
