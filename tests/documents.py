@@ -13,8 +13,7 @@ import jsonschema
 import yaml
 
 from gpuprov.core.errors import CODES, find_worst
-from gpuprov.core.safe_parse import format_document
-from gpuprov.report.document import Document
+from gpuprov.report.document import Document, as_json
 
 READER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
@@ -22,7 +21,7 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 
 def read_document(document: Document | str) -> Any:
     """Return the one document of a command. Fails if it breaks the schema, or if it contradicts itself."""
-    text = document if isinstance(document, str) else format_document(document)
+    text = document if isinstance(document, str) else as_json(document)
     found = judged("document", text)
     outcomes = [host["outcome"] for host in found["hosts"]]
     assert found["exit_code"] == CODES[found["outcome"]]

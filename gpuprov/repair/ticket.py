@@ -5,7 +5,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.core.safe_parse import format_document
 from gpuprov.facts.probes.base import Facts
 from gpuprov.host_page.identify import list_gpus, list_rows
 from gpuprov.host_page.kernel_log import list_lines
@@ -13,6 +12,7 @@ from gpuprov.host_page.page import Tried, render
 from gpuprov.host_page.read import ReadHost, read_host
 from gpuprov.repair.document import build_document
 from gpuprov.repair.model import HostRepair, Repaired
+from gpuprov.report.document import as_json
 from gpuprov.report.files import check_writable, state_folder, write_atomic
 from gpuprov.report.page import About
 from gpuprov.verify.verify import Pairs
@@ -37,7 +37,7 @@ def write_tickets(pairs: Pairs, run: Repaired, folder: Path | None, about: About
                 add_identity(outcome, host, host.facts)
             write_atomic(page, render(host, about, tried=list_tried(outcome)), PRIVATE)
             alone = Repaired(run=run.run, hosts=(outcome,), seconds=run.seconds)
-            write_atomic(document, format_document(build_document(alone)) + "\n", PRIVATE)
+            write_atomic(document, as_json(build_document(alone)) + "\n", PRIVATE)
 
 
 def make_folder(folder: Path | None) -> Path:

@@ -14,6 +14,7 @@ import msgspec
 from gpuprov import __version__
 from gpuprov.core.errors import CODES, Code, Outcome, find_worst
 from gpuprov.core.fill import Part, fill
+from gpuprov.core.safe_parse import format_document
 
 FORMAT = 1
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
@@ -62,3 +63,8 @@ def sum_up(kind: type[Part], sentence: str, outcomes: Iterable[Outcome], **own: 
     counted = Counter(outcomes)
     outcome_counts = {outcome: counted[outcome] for outcome in CODES if counted[outcome]}
     return kind(sentence=sentence, hosts=counted.total(), outcomes=outcome_counts, **own)
+
+
+def as_json(document: Document) -> str:
+    """Return the document as text."""
+    return format_document(document)

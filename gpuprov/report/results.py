@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
-from gpuprov.core.safe_parse import format_document
 from gpuprov.report.document import Document
+from gpuprov.report.document import as_json as format_json
 from gpuprov.report.files import NONE, ReportFiles, write_atomic
 from gpuprov.report.many import Many
 
@@ -40,7 +40,7 @@ def deliver(document: Document | Iterable[str], text: Callable[[], str] | None, 
     if text is not None:
         terminal.result(text().rstrip(), in_colour=True)
     else:
-        for part in [format_document(document)] if isinstance(document, Document) else document:
+        for part in [format_json(document)] if isinstance(document, Document) else document:
             terminal.result(part)
     if refused:
         raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)

@@ -18,7 +18,6 @@ import yaml
 from gpuprov import plan
 from gpuprov.capabilities.base import Moment
 from gpuprov.core.errors import DEFECT, GpuprovError
-from gpuprov.core.safe_parse import format_document
 from gpuprov.drift import judge as drift_judge
 from gpuprov.drift import text as drift_text
 from gpuprov.export import spec_of
@@ -30,7 +29,7 @@ from gpuprov.hardware.topology.model import read
 from gpuprov.inventory import load
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import decide
-from gpuprov.report import as_json, health, junit, text
+from gpuprov.report import as_json, document, health, junit, text
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import evaluate
 from tests.fuzz import corpus, mutate
@@ -95,13 +94,13 @@ def _judge_host(case: tuple[int, dict[str, Output]]) -> None:
     decision = decide((raw, spec), results, facts)
     plans = [host_plan(spec, results, facts, decision, datetime.now(UTC))]
     plan.as_text(plans, verbose=True)
-    format_document(plan.build_document(plans))
+    document.as_json(plan.build_document(plans))
     text.render(results, verbose=True)
-    format_document(as_json.build_document(results))
+    document.as_json(as_json.build_document(results))
     junit.render(results)
     drift_text.as_text([drift_judge.judge(spec, results, facts)])
     health.as_text(results, verbose=True)
-    format_document(health.build_document(results))
+    document.as_json(health.build_document(results))
     health.as_metrics(results, 0.0)
     _, unread = spec_of(facts)
     if broken := [one for one in unread if DEFECT in one]:

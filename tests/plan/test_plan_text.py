@@ -9,7 +9,6 @@ import msgspec
 
 from gpuprov import plan as planning
 from gpuprov.capabilities.mig.partitions import Partition
-from gpuprov.core.safe_parse import format_document
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan import HostPlan
@@ -20,6 +19,7 @@ from gpuprov.plan.fold import groups, sign
 from gpuprov.plan.model import Item
 from gpuprov.plan.planning import plans_of
 from gpuprov.plan.read import Reading
+from gpuprov.report.document import as_json
 from gpuprov.spec.kernel import Kernel
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
@@ -490,4 +490,4 @@ def test_a_host_that_nobody_has_given_back_is_told_also_where_nothing_is_to_be_d
     out = "drained by gpuprov since 2026-11-26 07:40 UTC (Slurm, run fri): it gets no jobs; gpuprov undrain"
     for plan in (HostPlan(host="gpu1", out=out), HostPlan(host="gpu1", run=RUN, out=out)):
         assert f"\n  {out}" in planning.as_text([plan], width=0)
-    assert format_document(planning.build_document([HostPlan(host="gpu1", out=out)])).count(out) == 1
+    assert as_json(planning.build_document([HostPlan(host="gpu1", out=out)])).count(out) == 1

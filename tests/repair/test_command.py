@@ -11,7 +11,6 @@ import pytest
 from gpuprov.capabilities.health.firmware import BASELINE
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
-from gpuprov.core.safe_parse import format_document
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host.firmware import Firmware
@@ -22,6 +21,7 @@ from gpuprov.repair.document import build_document
 from gpuprov.repair.hosts import Answer, Judged, ReachedHosts
 from gpuprov.repair.model import HostRepair, Options, Repaired, Try
 from gpuprov.repair.text import as_text
+from gpuprov.report.document import as_json
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.fitness import fitness
@@ -267,7 +267,7 @@ def test_a_ticket_is_a_page_and_a_document(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_document_says_what_the_text_says() -> None:
     done, _, _ = run({"gpu1": FakeHost(), "gpu2": FakeHost(well=True)})
-    report = json.loads(format_document(build_document(done)))
+    report = json.loads(as_json(build_document(done)))
     assert (report["verb"], report["exit_code"], report["summary"]["states"]) == (
         "repair",
         0,

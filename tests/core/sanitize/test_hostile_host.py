@@ -29,7 +29,6 @@ from gpuprov.apply.outcome import judge
 from gpuprov.apply.page import render as apply_page
 from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError, UnreachableError
-from gpuprov.core.safe_parse import format_document
 from gpuprov.core.sanitize import hides
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.base import Facts, Output, Probe, T
@@ -41,6 +40,7 @@ from gpuprov.rehearse import Rehearsal, Rehearsed
 from gpuprov.rehearse.model import Step as Act
 from gpuprov.rehearse.page import render_page as rehearse_page
 from gpuprov.report import html, junit
+from gpuprov.report.document import as_json
 from gpuprov.simulate import __main__ as simulate
 from gpuprov.simulate import hosts
 from gpuprov.spec.model import RawHost
@@ -252,7 +252,7 @@ def locked() -> ApplyRun:
 
 def test_the_locks_message_and_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     run = locked()
-    for text in (applying.as_text(run, verbose=True), format_document(applying.build_document(run))):
+    for text in (applying.as_text(run, verbose=True), as_json(applying.build_document(run))):
         terminal.result(text)
     terminal.progress(EVIL)
     terminal.warning(EVIL)
