@@ -74,13 +74,15 @@ LATEST = "2026-11-30"
 FAMILIES = f"{LATEST}, after families"
 FORUMS = f"{LATEST}, of forums"
 UNCOMMON = f"{LATEST}, of uncommon threads"
+HOSTS = "2026-12-01, set aside"
 PARTS = {
     "the half that the catalogue is written by": [line for line in lines() if not line.held_out],
     "the half set aside": [line for line in lines() if line.held_out and not line.fresh],
     "gathered after the catalogue had been written": [
         line
         for line in lines()
-        if line.fresh and line.gathered not in (THIN, ALL, KINDS, SOURCES, FIRST, LATEST, FAMILIES, FORUMS, UNCOMMON)
+        if line.fresh
+        and line.gathered not in (THIN, ALL, KINDS, SOURCES, FIRST, LATEST, FAMILIES, FORUMS, UNCOMMON, HOSTS)
     ],
     "gathered of layers that had few lines": [line for line in lines() if line.fresh and line.gathered == THIN],
     "gathered of all layers": [line for line in lines() if line.fresh and line.gathered == ALL],
@@ -99,6 +101,7 @@ PARTS = {
     ],
     "gathered of forums and pastebins": [line for line in lines() if line.fresh and line.gathered == FORUMS],
     "gathered of threads that are seldom found": [line for line in lines() if line.fresh and line.gathered == UNCOMMON],
+    "gathered of hosts, containers and fabrics": [line for line in lines() if line.fresh and line.gathered == HOSTS],
 }
 
 
