@@ -24,6 +24,7 @@ from tests.capabilities.toolkit_host import (
 from tests.capabilities.toolkit_rows import ALL, DOCKER, EXACT, K3S, K3S_DEFAULT, POD, engines, row
 from tests.rows import run_each
 
+SNAP = {"container_toolkit": toolkit(VERSION, "auto", "leftover snap.docker.dockerd.service")}
 ROWS = [
     row("the newest", "resolvable", None, {"packages": ""}, "pass", VERSION,
         change=f"package nvidia-container-toolkit:  -> {VERSION}-1"),
@@ -82,6 +83,9 @@ ROWS = [
     row("the hook", "leftovers", None, {"container_toolkit": toolkit(VERSION, "auto",
         "leftover /usr/share/containers/oci/hooks.d/oci-nvidia-hook.json")}, "fail", "oci-nvidia-hook.json",
         "by hook and by CDI"),
+    row("docker's snap", "leftovers", DOCKER, SNAP, "fail", "snap.docker.dockerd.service", "snap disable docker"),
+    row("docker's snap alone", "leftovers", None, SNAP | engines(), "fail", "snap.docker.dockerd.service"),
+    row("docker's snap beside cri-o", "leftovers", ContainerToolkit(runtimes=("crio",)), SNAP, "pass"),
     row("nobody", "rootless_users", None, {}, "n/a", "not in the spec"),
     row("a user", "rootless_users", ContainerToolkit(rootless=("gpuuser",)), {}, "pass", "gpuuser"),
     row("nobody of that name", "rootless_users", ContainerToolkit(rootless=("nemo",)), {}, "fail",

@@ -17,6 +17,10 @@ from gpuprov.rules import engines as files
 from gpuprov.rules.cluster_engines import RANCHER, refuse
 
 Ctx = Context[ContainerToolkit]
+# docker's snap neither reads /etc/docker/daemon.json nor shares /run/docker.sock with another daemon:
+# https://github.com/canonical/docker-snap/blob/main/snap/snapcraft.yaml (layout),
+# https://github.com/microsoft/AzureStorageExplorer/issues/8580
+SNAP = "snap.docker.dockerd.service"
 SUBORDINATE = "usermod --add-subuids 100000-165535 --add-subgids 100000-165535"
 
 
@@ -79,13 +83,13 @@ def present(ctx: Ctx) -> Outcome:
 
 @check(
     "container_toolkit.leftovers",
-    *(packages.PACKAGES, TOOLKIT, system.OS_RELEASE),
+    *(packages.PACKAGES, TOOLKIT, ENGINES, system.OS_RELEASE),
     moment="preflight",
-    evidence="dpkg -l 'nvidia-docker*'; rpm -qa 'nvidia-docker*'; ls /etc/apt/sources.list.d",
+    evidence="dpkg -l 'nvidia-docker*'; rpm -qa 'nvidia-docker*'; ls /etc/apt/sources.list.d; snap services docker",
 )
 def leftovers(ctx: Ctx) -> Outcome:
-    """Nothing of an older installation is in the way: nvidia-docker2, conflicting source lists, the hook of podman and
-    cri-o."""
+    """No other installation is in the way: nvidia-docker2, conflicting source lists, the hook of podman and cri-o,
+    docker's snap."""
     old = [name for name in catalogue.OLD_PACKAGES if name in ctx.facts.get(packages.PACKAGES)]
     if old:
         hint = f"remove it first: {words(ctx.facts.get(system.OS_RELEASE)).purge} {' '.join(old)}"
@@ -95,6 +99,12 @@ def leftovers(ctx: Ctx) -> Outcome:
     if lists:
         hint = f'apt says "Conflicting values set for option Signed-By" beside another list: rm {" ".join(lists)}'
         return fail("one source list of the toolkit", f"old source lists: {' '.join(lists)}", hint)
+    if SNAP in paths:
+        by_name = engines(ctx.fragment, ctx.facts)
+        if "docker" in by_name or not by_name:
+            hint = "snap disable docker, or snap remove docker: its containers and images are its own; then docker's package"
+            return fail("docker from one source", f"docker's snap has its own daemon: {SNAP}", hint)
+        paths = tuple(path for path in paths if path != SNAP)
     if paths:
         hint = f"a container would get its GPUs by hook and by CDI: rm {' '.join(paths)}"
         return fail("CDI alone for podman and cri-o", f"there is {' '.join(paths)}", hint)

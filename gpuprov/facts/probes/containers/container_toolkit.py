@@ -25,7 +25,7 @@ class Toolkit(msgspec.Struct, frozen=True, kw_only=True):
     unlinked: tuple[str, ...] = ()
     # The feature flags configured for nvidia-cdi-refresh.
     flags: tuple[str, ...] = ()
-    # Files of old installations.
+    # Files of old installations, and the unit of docker's snap where it starts.
     leftovers: tuple[str, ...] = ()
     # Low-level runtimes that nvidia-container-runtime may use and finds.
     runners: tuple[str, ...] = ()
@@ -198,6 +198,9 @@ sed -n 's/^NVIDIA_CTK_CDI_GENERATE_FEATURE_FLAGS=/flags /p' \
 for f in /etc/apt/sources.list.d/libnvidia-container.list /etc/apt/sources.list.d/nvidia-docker.list \
   /etc/apt/sources.list.d/nvidia-container-runtime.list /usr/share/containers/oci/hooks.d/oci-nvidia-hook.json; do
   [ -e "$f" ] && echo "leftover $f"
+done
+for v in is-active is-enabled; do
+  systemctl -q $v snap.docker.dockerd.service 2>/dev/null && echo 'leftover snap.docker.dockerd.service' && break
 done
 c=/etc/nvidia-container-runtime/config.toml
 r=$(sed -n 's/^[[:space:]]*runtimes[[:space:]]*=//p' $c 2>/dev/null | grep -oE '"[^"]+"' | tr -d '"')
