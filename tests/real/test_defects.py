@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gpuprov.cli import cli
 from gpuprov.facts.probes import rdma
 from gpuprov.facts.probes.base import Output, ProbeFailed
 from gpuprov.facts.probes.gpus import fabric, topology
@@ -64,3 +68,18 @@ def test_the_fabric_of_real_hosts() -> None:
     for name, bad in verdicts.items():
         about = next(one.about for one in captures() if one.name == name)
         assert bad == (about.facts.get("health") == "unhealthy"), name
+
+
+def test_health_of_whole_outputs_says_what_a_person_would(tmp_path: Path) -> None:
+    """`unfit`: the checks that fail by a person's reading of the output."""
+    true = {}
+    for capture in captures():
+        for name, output in capture.files.items():
+            if command_of(name) in ("nvidia-smi-q", "nvidia-smi-q-x") and not capture.about.partial:
+                (tmp_path / f"{capture.name}.smi.txt").write_text(output.text, encoding="utf-8")
+                true[capture.name] = capture.about.facts.get("unfit", [])
+    done = CliRunner().invoke(cli, ["health", "--from", str(tmp_path), "--json"])
+    hosts = json.loads(done.stdout)["hosts"]
+    found = {one["host"]: [cause["check"] for cause in one["causes"]] for one in hosts}
+    assert len(true) > 20
+    assert found == true
