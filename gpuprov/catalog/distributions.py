@@ -32,7 +32,6 @@ class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     # Other IDs with the same packages.
     likes: tuple[str, ...] = ()
     # Ansible's name for an ID, if it differs.
-    ansible: dict[str, str] = {}
     version_id: str = ""
     codename: str = ""
     manager: Literal["apt", "dnf", "zypper"]

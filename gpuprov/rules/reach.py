@@ -30,6 +30,8 @@ say umask "$(umask)"
 for d in @MUST_WRITE@; do [ -w "$d" ] || say readonly "$d"; done
 i=; read -r i 2>/dev/null </proc/1/comm; [ -d /run/systemd/system ] && i=systemd; say init "$i"
 """
+_RELEASE = """sed 's/^/@MARKER@ release /' /etc/os-release 2>/dev/null; echo
+"""
 # The distribution's own Python comes first: its apt or dnf bindings are there. Others are started only if it is not
 # enough.
 _START = r"""limit=$(command -v timeout >/dev/null && timeout 5 true && echo 'timeout @STARTS@')
@@ -79,6 +81,8 @@ class Heard(NamedTuple):
     pythons: tuple[Python, ...] = ()
     # Those that do not start, each with its output.
     failed: tuple[str, ...] = ()
+    # /etc/os-release, if queried.
+    release: str = ""
     # `systemd` if it runs the host, as sd_booted(3) determines, else the name of the first process; empty if not
     # queried.
     init: str = ""
@@ -93,8 +97,8 @@ class Refusal(NamedTuple):
 
 
 def script(marker: str, named: str = "") -> str:
-    """Return POSIX sh that answers both, in lines with `marker`."""
-    return _fill_template(_SAY + _WHO + _list_pythons(named), marker, named)
+    """Return POSIX sh that answers both, and of which distribution the host is, in lines with `marker`."""
+    return _fill_template(_SAY + _WHO + _RELEASE + _list_pythons(named), marker, named)
 
 
 def who(marker: str) -> str:
@@ -138,6 +142,7 @@ def heard(text: str, marker: str) -> Heard:
         named=first.get("named", ""),
         pythons=tuple(Python((int(match[1]), int(match[2])), match[3]) for match in pythons),
         failed=tuple(map(_format_complaint, sections.get("failed", []))),
+        release="".join(f"{line}\n" for line in sections.get("release", [])),
         init=first.get("init", ""),
     )
 

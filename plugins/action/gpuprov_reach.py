@@ -2,8 +2,7 @@
 
 Runs on the controller, with the Python package gpuprov beside ansible-core, and decides by the same code as `verify`
 and `plan` (gpuprov/rules/reach.py). One exec reads all of it; a mark of this run separates the answer from other output
-of a login. Then the facts are read, with the Python that starts. A host that was reached joins the group
-gpuprov_reached.
+of a login. A host that was reached joins the group gpuprov_reached.
 """
 
 from __future__ import annotations
@@ -24,26 +23,23 @@ ansible.module_utils.__path__.append(str(Path(__file__).parents[1] / "module_uti
 from ansible.module_utils.gpuprov_host_code import missing
 
 try:  # at the top: the strategy loads this file once, and its workers inherit what it imports
-    from gpuprov.catalog.platforms import find_family, find_platform, index_platforms
+    from gpuprov.catalog.distributions import find_distribution, list_supported_names
     from gpuprov.core import ended
     from gpuprov.core.safe_parse import Tree
+    from gpuprov.facts.probes.host import system
+    from gpuprov.facts.probes.output import Output
     from gpuprov.host_code import bundle
     from gpuprov.rules import reach
 
     MISSING = ""
 except ImportError as error:
     MISSING = str(error)
-FACTS = ["!all", "!min", "distribution", "pkg_mgr", "platform", "python", "selinux", "service_mgr", "user", "virtual"]
 # For an ansible-playbook that was started by hand; gpuprov's own has this off.
 INJECTED = (
     "Ansible takes what hosts say for variables, which win over those of the inventory: a host can have any file of "
     "this machine"
     " copied to it. Fix: inject_facts_as_vars = false in ansible.cfg, as in the rendered project's own "
     "(ANSIBLE_CONFIG names it)"
-)
-UNNAMED = (
-    "its distribution is not known: Ansible cannot read /etc/os-release there. Fix: have it be a file of UTF-8, as "
-    "os-release(5) says (iconv -f UTF-8 /etc/os-release shows where it is not)"
 )
 # A capability that accompanies those with kernel settings, and is no reason for a play by itself.
 KERNEL = "kernel"
@@ -52,7 +48,7 @@ REACHED = "gpuprov_reached"
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
-    """The action: one exec, one judge, and Ansible's facts."""
+    """The action: one exec, and one judge."""
 
     _requires_connection = True
     _VALID_ARGS = frozenset[str]()
@@ -81,16 +77,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         python = reach.chosen(answer, ansible_version)
         environment = {"PATH": reach.path_of_bundle(packages, answer.path), "LC_ALL": "C.UTF-8", "LANGUAGE": ""}
         environment |= reach.of_bundle(packages)
-        self._task.environment = [environment]
-        with_python = {**known, "ansible_python_interpreter": python}
-        read = self._execute_module(module_name="gpuprov_reach", module_args={"facts": FACTS}, task_vars=with_python)
-        if "ansible_facts" not in read:
-            return {**result, **read, "failed": True, "msg": read.get("msg") or f"{host} gave no facts"}
-        facts = {name.removeprefix("ansible_"): value for name, value in read["ansible_facts"].items()}
-        kind = _find_platform(str(host), facts)
-        result |= {"platform": kind, "family": find_family(str(facts.get("os_family")))}
-        result |= {"python": python, "environment": environment, "add_group": REACHED, "parent_groups": ["all"]}
-        return {**result, "changed": False, "ansible_facts": read["ansible_facts"]}
+        result |= {"platform": _find_platform(str(host), answer.release), "python": python, "environment": environment}
+        return {**result, "changed": False, "add_group": REACHED, "parent_groups": ["all"]}
 
     def _nothing(self, host: str, known: Tree) -> str:
         """Return the reason for refusing a play that would do nothing for a host with a spec; "" if it does
@@ -117,14 +105,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return "" if named.startswith("auto") else named
 
 
-def _find_platform(host: str, facts: Tree) -> str:
-    if "distribution" not in facts:
-        raise AnsibleActionFail(f"{host}: {UNNAMED}")
-    distribution, version = str(facts["distribution"]), str(facts.get("distribution_version"))
-    if kind := find_platform(distribution, version):
-        return kind
-    supported = ", ".join(name.replace("-", " ") for name in index_platforms())
+def _find_platform(host: str, text: str) -> str:
+    """Return the catalogue's key of the distribution that /etc/os-release names."""
+    release = system.parse_os_release(Output(text))
+    if known := find_distribution(release.id, release.version):
+        return known.key
     raise AnsibleActionFail(
-        f"{host} runs {distribution} {version}; supported: {supported}. Fix: take it out of the inventory, or "
-        "reinstall it"
+        f"{host} runs {release.name or release.id or 'what has no /etc/os-release'}; supported: "
+        f"{', '.join(list_supported_names())}. Fix: take it out of the inventory, or reinstall it"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from gpuprov.catalog import find_distribution, list_package_names, list_package_sets
-from gpuprov.catalog.platforms import index_platforms
 from tests.catalog.driver_packages import list_driver_packages
 from tests.rows import run_each
 
@@ -51,13 +50,6 @@ def test_relatives_of_rhel_have_its_packages() -> None:
     assert debian.family == "debian"
     for name in ("openEuler", "anolis"):
         assert find_distribution(name, "8") is None
-
-
-def test_platforms_are_what_ansible_calls_them() -> None:
-    known = index_platforms()
-    assert known["debian-12"] == "debian12"
-    assert known["ubuntu-24.04"] == "ubuntu2404"
-    assert {known[f"{name}-10"] for name in ("redhat", "rocky", "almalinux", "oraclelinux", "centos")} == {"rhel10"}
 
 
 def test_every_managed_distribution_has_whole_tables() -> None:

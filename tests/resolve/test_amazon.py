@@ -5,7 +5,6 @@ from __future__ import annotations
 from gpuprov.catalog import fabric
 from gpuprov.catalog.distributions import find_distribution
 from gpuprov.catalog.drivers.sets import find_packages, list_sources, pick_source
-from gpuprov.catalog.platforms import index_platforms
 from gpuprov.rules import package_lists, resolve
 from tests.resolve.test_distributions import decide, names
 from tests.rows import run_each
@@ -45,7 +44,6 @@ def test_what_it_is_called() -> None:
     assert found
     assert (found.key, found.family, pick_source(found)) == ("amzn2023", "redhat", "distribution")
     assert list_sources(found) == ("distribution", "nvidia", "mirror")
-    assert index_platforms()["amazon-2023"] == "amzn2023"
     assert find_distribution("amzn", "2") is None
 
 

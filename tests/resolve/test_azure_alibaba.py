@@ -7,7 +7,6 @@ from gpuprov.catalog import fabric
 from gpuprov.catalog.distributions import find_distribution
 from gpuprov.catalog.drivers.any import find_installed_driver
 from gpuprov.catalog.drivers.sets import find_packages, list_sources, pick_source
-from gpuprov.catalog.platforms import index_platforms
 from gpuprov.rules import package_lists
 from tests.resolve.test_distributions import decide, names, offer
 
@@ -80,7 +79,3 @@ def test_alibaba_cloud_linux_takes_runfiles_only() -> None:
     assert package_lists.header_packages(known.headers, [kernel]) == [f"kernel-devel-{kernel}"]
     assert known.dkms == ("dkms",)
     assert "epel-aliyuncs-release" in known.builds_from
-
-
-def test_what_ansible_calls_them() -> None:
-    assert (index_platforms()["microsoftazurelinux-3"], index_platforms()["alibaba-3"]) == ("azl3", "alinux3")

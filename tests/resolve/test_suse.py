@@ -7,7 +7,6 @@ from typing import Any
 
 from gpuprov.catalog import fabric, repositories
 from gpuprov.catalog.drivers.sets import find_packages
-from gpuprov.catalog.platforms import index_platforms
 from gpuprov.rules import package_lists, resolve
 from gpuprov.rules.package_rules import Answer
 from tests.rows import run_each
@@ -147,4 +146,3 @@ def test_leap_is_sles_with_a_repository_of_its_own() -> None:
     urls = {key: (repositories.find_cuda_repository(key) or {})["url"].split("/")[-3] for key in ("sles15", "leap15")}
     assert urls == {"sles15": "sles15", "leap15": "opensuse15"}
     assert repositories.find_cuda_repository("leap15", "aarch64") is None
-    assert (index_platforms()["sles-15"], index_platforms()["opensuseleap-15"]) == ("sles15", "leap15")

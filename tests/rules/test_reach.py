@@ -117,6 +117,7 @@ def test_the_script_starts_pythons_and_passes_over_what_does_not_start(shell: li
     assert found.user == str(os.geteuid())
     assert found.path.startswith(f"{tmp_path}:")
     assert set(reach.FOLDERS.split(":")) <= set(found.path.split(":"))
+    assert found.release.split() == Path("/etc/os-release").read_text(encoding="utf-8").split()
     assert reach.chosen(found, "2.19.3").startswith("/")
     named = str(tmp_path / "python3")
     refused = reach.no_python(ask(named), "2.19.3")
