@@ -47,6 +47,8 @@ gcp-smi-failed-kernel-upgrade
 gdrdrv-unregistered
 gpud-ibpanic
 gridd-token-not-decoded
+gt540m-rev-ff
+gt650m-rev-ff
 gtx1650-460-torch
 h100-power-brake-535
 l40s-off-the-bus
