@@ -22,7 +22,7 @@ from gpuprov.core.errors import GpuprovError, UnreachableError, defect
 from gpuprov.core.sanitize import counted
 from gpuprov.core.signals import ended_politely
 from gpuprov.facts.collect import gather
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.probes.acceptance import LAST, Measurement, Record, parse_record
 from gpuprov.facts.probes.base import Facts, Output
 from gpuprov.plan.extra import new_run

@@ -19,7 +19,7 @@ from gpuprov.apply.outcome import judge
 from gpuprov.core import durations
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.signals import ended_politely
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.fleet.drain import in_play
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan import playbook

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from gpuprov import checkpoints
 from gpuprov.apply.model import HostOutcome
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.host_code.fence import Owner
 from gpuprov.inventory.names import fold_names as names
 from gpuprov.plan.read import Pair, Reading

@@ -8,7 +8,7 @@ import msgspec
 from gpuprov.apply.items import After, applied
 from gpuprov.apply.model import AppliedItem, HostOutcome, Options
 from gpuprov.core.errors import defect
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.fleet.specs import locate_request
 from gpuprov.plan.collect import host_plan
 from gpuprov.plan.decide import Decision

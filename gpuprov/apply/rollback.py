@@ -13,7 +13,7 @@ from gpuprov.checkpoints.choose import describe_checkpoint
 from gpuprov.checkpoints.program import CheckpointsAnswer
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.collect import gather
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.host import house
 from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS

@@ -12,7 +12,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import package_names
 from gpuprov.catalog.repositories import DEBIAN as ARCHITECTURES
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.collect.gather import gather
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.probes.base import Facts, Probe
 from gpuprov.facts.probes.driver.driver_packages import BUILDING
 from gpuprov.facts.probes.host import system

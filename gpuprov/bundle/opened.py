@@ -16,7 +16,7 @@ from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.collect.gather import gather
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.kernel import modules

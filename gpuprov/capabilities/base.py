@@ -11,7 +11,7 @@ from gpuprov.capabilities.tasks import Stages
 from gpuprov.facts.probes.base import Facts, Probe
 from gpuprov.facts.probes.gpus.fabric import NvlinkError
 from gpuprov.facts.probes.host import system
-from gpuprov.facts.probes.host.firmware import Firmware
+from gpuprov.facts.probes.host.hardware import Firmware
 from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.unit_files import Loaded
 from gpuprov.resources import Packages, Resource, packages_of

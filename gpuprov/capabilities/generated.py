@@ -14,7 +14,7 @@ from gpuprov.capabilities.read_files import asks_reads, bind_reads, judge_age, l
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import Probe, ProbeFailed
 from gpuprov.facts.probes.host import contents, house
-from gpuprov.facts.probes.host.reads import READS
+from gpuprov.facts.probes.host.contents import READS
 from gpuprov.host_code import wanted_units
 from gpuprov.host_code.files import select_guarded_folders, select_own_folders
 from gpuprov.host_code.unit_files import Loaded, derive_unit, is_drop_in

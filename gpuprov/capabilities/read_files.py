@@ -8,8 +8,7 @@ import msgspec
 
 from gpuprov.capabilities.base import Capability, Change, Desired
 from gpuprov.facts.probes.base import Probe
-from gpuprov.facts.probes.host.contents import Contents
-from gpuprov.facts.probes.host.reads import READS, Newer, explain_age
+from gpuprov.facts.probes.host.contents import READS, Contents, Newer, explain_age
 from gpuprov.host_code import wanted_units
 from gpuprov.host_code.reads import is_read
 from gpuprov.host_code.unit_files import Loaded, derive_unit_file, is_among

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.host_code import checkpoints
 from gpuprov.host_code.kept_files import Request
 from gpuprov.plan.host_code import run_on_hosts

@@ -17,7 +17,7 @@ from gpuprov.report.files import ReportFiles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpuprov.facts.collect.pace import Pace
+    from gpuprov.facts.collect.rounds import Pace
     from gpuprov.fleet.specs import Fleet
     from gpuprov.spec.model import HostSpec, RawHost
     from gpuprov.verify.evaluate import Result

@@ -24,15 +24,15 @@ def logged_in(hosts: Sequence[RawHost], user: str | None, *, ask: bool) -> Seque
         return hosts
     from gpuprov.core import terminal
     from gpuprov.core.errors import GpuprovError
-    from gpuprov.facts.collect import login
+    from gpuprov.facts.collect import settings
     from gpuprov.inventory.prompt import ask_for_password
 
     if user:
-        hosts, own = login.as_user(hosts, user)
+        hosts, own = settings.as_user(hosts, user)
         if own:
             terminal.progress(f"--user {user}: {len(own)} of {len(hosts)} hosts name their own user, which wins")
         refuse_unusable(hosts)
-    if ask and not login.who_ask(hosts):
+    if ask and not settings.who_ask(hosts):
         message = (
             "--ask-become-pass: no host needs it: none becomes another user, or each has its password in the inventory"
         )
@@ -42,5 +42,5 @@ def logged_in(hosts: Sequence[RawHost], user: str | None, *, ask: bool) -> Seque
         password = ask_for_password("BECOME password: ", "the password of sudo", hint)
         if not password:
             raise GpuprovError("--ask-become-pass: the password is empty", "type it, or leave the option out")
-        hosts = login.with_password(hosts, password)
+        hosts = settings.with_password(hosts, password)
     return hosts

@@ -18,7 +18,7 @@ from gpuprov.core.time_limits import ACT_LIMIT, HOST_LIMIT
 from gpuprov.report.files import ReportFiles
 
 if TYPE_CHECKING:
-    from gpuprov.facts.collect.pace import Pace
+    from gpuprov.facts.collect.rounds import Pace
     from gpuprov.fleet.specs import Fleet
     from gpuprov.spec.model import RawHost
 
@@ -206,7 +206,7 @@ def reaches_nobody(why: str, inventory: InventoryOptions) -> None:
 
 def pace(inventory: InventoryOptions) -> Pace:
     """Return the number of hosts to contact at a time."""
-    from gpuprov.facts.collect.pace import Pace
+    from gpuprov.facts.collect.rounds import Pace
 
     return Pace(inventory.forks)
 

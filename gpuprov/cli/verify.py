@@ -16,7 +16,7 @@ from gpuprov.report.files import ReportFiles
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpuprov.facts.collect.pace import Pace
+    from gpuprov.facts.collect.rounds import Pace
     from gpuprov.fleet.specs import Fleet
     from gpuprov.report.fleet import Known
     from gpuprov.verify.evaluate import Result

@@ -7,7 +7,7 @@ from gpuprov.core.errors import UnreachableError, defect
 from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.drift.judge import PROBES, judge
 from gpuprov.drift.model import HostDrift
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.probes.base import Facts
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.verify import Pairs, verify_each

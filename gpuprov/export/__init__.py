@@ -14,7 +14,7 @@ from gpuprov.core.sanitize import counted
 from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.export import defects
 from gpuprov.facts.collect import gather
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
 from gpuprov.facts.probes.host import pci
 from gpuprov.spec.build import convert

@@ -11,12 +11,12 @@ from gpuprov.capabilities.generated import without_spec
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.captures import captured
 from gpuprov.facts.collect import gather
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.probes.base import Probe
 from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS
 from gpuprov.facts.probes.host.house import MARKER
-from gpuprov.facts.probes.host.identity import IDENTITY
 from gpuprov.facts.probes.host.readings import READINGS
+from gpuprov.facts.probes.host.system import IDENTITY
 from gpuprov.facts.probes.software.history import HISTORY
 from gpuprov.spec.model import RawHost, is_secret
 

@@ -16,7 +16,7 @@ from gpuprov.export.defects import doubts
 from gpuprov.facts.captures import RecordedFacts
 from gpuprov.facts.captures import read as read_records
 from gpuprov.facts.collect import gather
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.probes.base import Facts
 from gpuprov.inventory import load
 from gpuprov.spec.build import convert

@@ -10,7 +10,7 @@ from gpuprov.drift.judge import judge
 from gpuprov.drift.model import HostDrift
 from gpuprov.drift.text import WORDS, format_cause
 from gpuprov.facts.probes.base import Facts, ProbeFailed
-from gpuprov.facts.probes.host import checkpoints, house, repairs
+from gpuprov.facts.probes.host import checkpoints, house
 from gpuprov.facts.probes.software import history
 from gpuprov.host_page.read import ReadHost
 from gpuprov.verify.evaluate import Result
@@ -84,11 +84,11 @@ def _list_checkpoints(facts: Facts) -> list[tuple[str, str]]:
 
 def _list_repairs(facts: Facts) -> list[tuple[str, str]]:
     """List the last acts of repairs, the newest first."""
-    acts = (facts.known(repairs.REPAIRS) or ())[: -1 - REPAIRS : -1]
+    acts = (facts.known(checkpoints.REPAIRS) or ())[: -1 - REPAIRS : -1]
     return [("repair", _describe_repair(act)) for act in acts]
 
 
-def _describe_repair(act: repairs.Repair) -> str:
+def _describe_repair(act: checkpoints.Repair) -> str:
     at = datetime.fromtimestamp(act.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     gpus = f" of {', '.join(act.gpus)}" if act.gpus else ""
     return f"{at} {act.act}{gpus} for {', '.join(act.checks)}, run {act.run}{f': {act.problem}' if act.problem else ''}"

@@ -11,7 +11,7 @@ from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import fabric
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
-from gpuprov.facts.probes.host import hardware, identity, system
+from gpuprov.facts.probes.host import hardware, system
 from gpuprov.host_page.read import ReadHost
 
 
@@ -84,7 +84,7 @@ def format_time(at: float) -> str:
 
 
 def _list_machine(facts: Facts) -> Iterator[tuple[str, str]]:
-    own = facts.get(identity.IDENTITY)
+    own = facts.get(system.IDENTITY)
     yield "own name", own.name
     yield "machine", " ".join(filter(None, (own.vendor, own.product)))
     yield "serial number", own.serial

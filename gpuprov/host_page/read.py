@@ -11,12 +11,12 @@ from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.drift.judge import PROBES as DRIFT
 from gpuprov.facts.captures import Record, RecordedFacts
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.base import Facts, Probe
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import fabric, gpu_health, mig
-from gpuprov.facts.probes.host import checkpoints, hardware, identity, repairs
+from gpuprov.facts.probes.host import checkpoints, hardware, system
 from gpuprov.facts.probes.kernel.kernel_log import KERNEL_LOG
 from gpuprov.facts.probes.software import packages
 from gpuprov.hardware.topology.model import PROBES as WIRING
@@ -28,10 +28,10 @@ from gpuprov.verify.listing import probes_of
 from gpuprov.verify.verify import Pairs, unreachable, verify_each
 
 PROBES: tuple[Probe[Any], ...] = (
-    identity.IDENTITY,
+    system.IDENTITY,
     hardware.HARDWARE,
     checkpoints.CHECKPOINTS,
-    repairs.REPAIRS,
+    checkpoints.REPAIRS,
     KERNEL_LOG,
     packages.PACKAGES,
     nvidia.DRIVER,

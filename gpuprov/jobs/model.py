@@ -15,7 +15,7 @@ from gpuprov import __version__
 from gpuprov.capabilities.base import Moment
 from gpuprov.core.safe_parse import Tree
 from gpuprov.facts.probes.gpus.fabric import NvlinkError
-from gpuprov.facts.probes.host.firmware import Firmware
+from gpuprov.facts.probes.host.hardware import Firmware
 from gpuprov.fleet.policy.events import Repair
 from gpuprov.spec.described import describe
 from gpuprov.verify.evaluate import Result, ResultStatus

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpuprov.apply.model import HostOutcome
 from gpuprov.core.errors import GpuprovError
-from gpuprov.facts.probes.host.repairs import REPAIRS
+from gpuprov.facts.probes.host.checkpoints import REPAIRS
 from gpuprov.fleet.policy.events import Repair
 from gpuprov.repair import command
 from gpuprov.repair.hosts import Hosts, Judged, ReachedHosts

@@ -15,7 +15,7 @@ from gpuprov import plan as planning
 from gpuprov.core.errors import CODES, Code, GpuprovError, UnreachableError
 from gpuprov.core.signals import ended_politely
 from gpuprov.core.time_limits import ACT_LIMIT
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.probes.base import Facts
 from gpuprov.jobs import outcome
 from gpuprov.jobs.frozen import digest_of_file

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.collect.script import compose
 from gpuprov.facts.probes.base import Facts, Probe
 from gpuprov.host_code import look, streams

@@ -7,7 +7,7 @@ import msgspec
 
 from gpuprov.capabilities import BY_NAME
 from gpuprov.core.errors import defect
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.host_code import look
 from gpuprov.plan.collect import merged
 from gpuprov.plan.foresee import Foreseen, Keys, request, with_keys

@@ -18,7 +18,7 @@ from gpuprov import host_code
 from gpuprov.core import safe_parse
 from gpuprov.core.errors import GpuprovError, UnreachableError
 from gpuprov.facts.collect.children import Job, run_all
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.collect.script import compose_one, split, with_environment
 from gpuprov.facts.collect.transport import Answer, job
 from gpuprov.facts.probes.base import Output

@@ -8,7 +8,7 @@ import msgspec
 from gpuprov.core.errors import UnreachableError
 from gpuprov.core.signals import ended_politely
 from gpuprov.core.time_limits import ACT_LIMIT
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.host import house
 from gpuprov.fleet.specs import locate_request

@@ -12,13 +12,13 @@ from gpuprov.capabilities.mig import partitions
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.collect.command import SHELL
 from gpuprov.facts.collect.gather import gather_each
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.collect.settings import Settings
 from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.host import house
 from gpuprov.facts.probes.host.checkpoints import CHECKPOINTS
-from gpuprov.facts.probes.host.login import PYTHON
+from gpuprov.facts.probes.host.system import PYTHON
 from gpuprov.facts.probes.kernel.first_boot import FIRST_BOOT
 from gpuprov.host_code import machine
 from gpuprov.host_code.json_members import Json

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.host_code.lasting import parse_settings
 from gpuprov.host_code.restore import act
 from gpuprov.host_code.restore.kinds import ALREADY

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpuprov.core import temporary
 from gpuprov.core.errors import GpuprovError
-from gpuprov.facts.collect.silence import with_keep_alive
+from gpuprov.facts.collect.command import with_keep_alive
 from gpuprov.render import render, write
 from gpuprov.spec.model import HostSpec, RawHost
 

@@ -13,11 +13,11 @@ from gpuprov.capabilities.slurm import desired
 from gpuprov.catalog.container_toolkit import OWN_UNITS, REFRESH_UNITS
 from gpuprov.catalog.drivers.sets import list_gpu_services
 from gpuprov.core.errors import UnreachableError
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.gpus import gpu_settings, mig
 from gpuprov.facts.probes.host import slurm
-from gpuprov.facts.probes.host.repairs import REPAIRS
+from gpuprov.facts.probes.host.checkpoints import REPAIRS
 from gpuprov.facts.probes.host.system import CLOCK
 from gpuprov.hardware.topology.fabric import UNIT as FABRIC_MANAGER
 from gpuprov.host_code import process, repair

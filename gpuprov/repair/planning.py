@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from gpuprov.facts.probes.base import Facts, ProbeFailed
-from gpuprov.facts.probes.host.repairs import REPAIRS, Repair
+from gpuprov.facts.probes.host.checkpoints import REPAIRS, Repair
 from gpuprov.facts.probes.host.system import CLOCK
 from gpuprov.fleet.drain.choose import CLIENTS
 from gpuprov.repair.model import HostPlan, Options, Scheduler, Scope, Step

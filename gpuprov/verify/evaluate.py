@@ -13,7 +13,7 @@ from gpuprov.facts.probes.base import Facts, NotRecorded, Probe, ProbeFailed
 from gpuprov.facts.probes.gpus.fabric import NvlinkError
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import TOOLS, family
-from gpuprov.facts.probes.host.firmware import Firmware
+from gpuprov.facts.probes.host.hardware import Firmware
 from gpuprov.spec.model import Fragment, HostSpec
 from gpuprov.verify.causes import cause
 

@@ -11,7 +11,7 @@ from gpuprov.core import terminal
 from gpuprov.core.errors import Code, Outcome, UnreachableError, choose_code, find_worst
 from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.facts.collect.gather import gather_each
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.base import Facts, Probe
 from gpuprov.facts.probes.host import house

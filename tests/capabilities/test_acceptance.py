@@ -14,7 +14,7 @@ from gpuprov.capabilities.acceptance.judge import DIAGNOSED, judge
 from gpuprov.capabilities.acceptance.rules import rules
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.facts.probes import acceptance
-from gpuprov.facts.probes.acceptance import Measurement, build
+from gpuprov.facts.probes.acceptance import Measurement
 from gpuprov.spec.model import GpuSpec, HostSpec
 from tests.capabilities import contexts, rdma_host
 from tests.capabilities.acceptance_host import record, tools, write_bw
@@ -161,7 +161,7 @@ def test_an_expectation_says_where_it_was_published() -> None:
 
 def test_the_probe_knows_the_catalogues_programs() -> None:
     known = {name for tool in catalogue.read_acceptance_file().tools for name in tool.programs}
-    known |= {build.program for build in catalogue.read_acceptance_file().builds}
+    known |= {acceptance.program for acceptance in catalogue.read_acceptance_file().builds}
     assert known <= set(acceptance.PROGRAMS.split())
 
 
@@ -260,15 +260,15 @@ def test_tools_between_hosts_are_for_hosts_with_a_fabric() -> None:
 def test_the_probe_knows_every_package_of_the_catalogue() -> None:
     known = catalogue.read_acceptance_file()
     assert {one.debian for one in known.tools} | {name for one in known.builds for name in one.debian} == set(
-        build.DEBIAN
+        acceptance.DEBIAN
     )
     rpm = {name for one in known.tools for name in (one.redhat, one.suse) if name}
-    assert rpm | {name for one in known.builds for name in one.redhat} == set(build.RPM)
+    assert rpm | {name for one in known.builds for name in one.redhat} == set(acceptance.RPM)
 
 
 def test_a_name_with_a_plus_is_found_among_rpms() -> None:
     line = "rpm|gcc-c++|0|11.4.1|3.el9|x86_64|gcc-11.4.1-3.el9.src.rpm"
-    script = build.PACKAGES.script
+    script = acceptance.PACKAGES.script
     assert "gcc-c[+][+]" in script
     pattern = next(part for part in script.split("'") if "gcc-c[+][+]" in part)
     assert subprocess.run(["grep", "-E", pattern], input=line, capture_output=True, text=True, check=False).stdout

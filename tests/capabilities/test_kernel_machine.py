@@ -13,7 +13,7 @@ import pytest
 from gpuprov.capabilities import kernel
 from gpuprov.capabilities.kernel.desired import MODULES, UNIT, UNIT_FILE
 from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.host import cpu
+from gpuprov.facts.probes.host import hardware
 from gpuprov.spec.across import report_conflict
 from gpuprov.spec.kernel import Conflict, Contribution, Kernel, merge
 from gpuprov.spec.model import HostSpec
@@ -239,12 +239,12 @@ def test_the_probes_read_a_tree(tmp_path: Path) -> None:
             ["sh", "-c", re.sub("/(sys|etc|lib)/", f"{tmp_path}/\\1/", probe.script)],
             capture_output=True, text=True, check=True, timeout=20, env=env,
         ).stdout
-        for probe in (cpu.FREQUENCY, cpu.HUGEPAGES)
+        for probe in (hardware.FREQUENCY, hardware.HUGEPAGES)
     ]  # fmt: skip
-    state = cpu.FREQUENCY.parse(Output(texts[0]))
+    state = hardware.FREQUENCY.parse(Output(texts[0]))
     assert [(one.governor, one.available) for one in state.policies] == [
         ("powersave", ("performance", "powersave", "schedutil")),
         ("powersave", ("performance", "powersave")),
     ]
     assert (state.governor, state.file, state.rivals) == ("powersave", "enabled", ("tuned.service",))
-    assert cpu.HUGEPAGES.parse(Output(texts[1])) == {2048: 12}
+    assert hardware.HUGEPAGES.parse(Output(texts[1])) == {2048: 12}

@@ -12,7 +12,7 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.nvidia_driver.desired import DESIRED, make
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver, decide
 from gpuprov.facts.probes.base import Output, ProbeFailed
-from gpuprov.facts.probes.driver.precompiled import Precompiled
+from gpuprov.facts.probes.driver.driver_packages import Precompiled
 from gpuprov.spec.model import HostSpec
 from gpuprov.spec.signing import Signing
 from tests.capabilities.asking import B200, H100, Row, ask, facts, good, judge

@@ -10,7 +10,7 @@ from gpuprov.capabilities.passthrough.desired import DESIRED
 from gpuprov.capabilities.passthrough.fragment import Passthrough, lines
 from gpuprov.capabilities.passthrough.rules import contribute, rules
 from gpuprov.capabilities.pcie.fragment import Pcie
-from gpuprov.facts.probes.host.passthrough import PASSTHROUGH
+from gpuprov.facts.probes.host.pci import PASSTHROUGH
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment, GpuSpec, HostSpec
 from tests.capabilities.asking import PODMAN, Row, facts, judge

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.facts.probes.host.passthrough import PASSTHROUGH
-from gpuprov.facts.probes.host.passthrough import parse as parse_probe
+from gpuprov.facts.probes.host.pci import PASSTHROUGH
+from gpuprov.facts.probes.host.pci import parse_passthrough as parse_probe
 from gpuprov.host_code.at_boot import passthrough as program
 from gpuprov.host_code.at_boot.passthrough import Config, Function, Move, State
 from gpuprov.host_code.at_boot.program import Refused

@@ -202,7 +202,7 @@ def ask(folder: Path) -> probe.Containers:
     """Run the probe with Slurm's files in the folder."""
     script = probe.CONTAINERS.script.replace("/etc/slurm", str(folder))
     done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True)
-    return probe.parse(Output(done.stdout))
+    return probe.parse_containers(Output(done.stdout))
 
 
 @pytest.mark.install

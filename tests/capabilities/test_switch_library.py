@@ -9,7 +9,7 @@ from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.gpus import switch_libraries
+from gpuprov.facts.probes.gpus import dcgm as switch_libraries
 from tests.capabilities import contexts, dcgm_host
 from tests.capabilities.asking import B200, FABRIC_MANAGER, H100, NVSWITCH, good
 from tests.rows import run_each

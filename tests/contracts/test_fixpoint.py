@@ -35,9 +35,8 @@ from gpuprov.capabilities.persistence import Persistence
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.read_files import asks_reads
 from gpuprov.facts.probes.base import ProbeFailed
-from gpuprov.facts.probes.host.contents import CONTENTS, SHOW_ALL
+from gpuprov.facts.probes.host.contents import CONTENTS, READS, SHOW_ALL
 from gpuprov.facts.probes.host.house import RECEIPT_FILE
-from gpuprov.facts.probes.host.reads import READS
 from gpuprov.host_code.files import ABOVE
 from gpuprov.host_code.reads import LATE, NOTES, is_read
 from gpuprov.host_code.unit_files import derive_unit, is_among

@@ -23,11 +23,11 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.cli.reference import document_schema
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.collect.command import remote_command
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.collect.script import TIMED_OUT
 from gpuprov.facts.collect.settings import Settings
 from gpuprov.facts.probes.base import Facts, Output
-from gpuprov.facts.probes.kernel.mok import MOK_STATE, VARIABLES, MokState
+from gpuprov.facts.probes.kernel.signing import MOK_STATE, VARIABLES, MokState
 from gpuprov.fleet import enroll
 from gpuprov.fleet.enroll.password import HASH, LETTERS, hash_password, make_password, make_salt
 from gpuprov.fleet.enroll.script import compose_request

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.software import dnf, zypper
+from gpuprov.facts.probes.software import rpm, zypper
 from gpuprov.facts.probes.software.packages import parse_index
 from gpuprov.host_code import ahead, bundle, source_files, sources, streams
 from gpuprov.host_code.packages import apt_settings, zypper_locks
@@ -73,7 +73,7 @@ class Host:
     def offered(self, *names: str) -> dict[str, list[str]]:
         """What a probe finds."""
         asked = {
-            "debian": f"apt-cache madison {' '.join(names)}", "redhat": dnf.search(*names),
+            "debian": f"apt-cache madison {' '.join(names)}", "redhat": rpm.search(*names),
             "suse": zypper.search(*names),
         }  # fmt: skip
         text = streams.unpack_streams(streams.pack_streams(asked[self.family])).decode()
@@ -298,7 +298,7 @@ def test_dnf_is_told_of_both_by_settings_of_the_hosts_own(
         found.try_source(host.manager, host.block(keys[0]))
         with found.seen([]):
             folder = Path(os.environ[bundle.AHEAD])
-            asked = streams.unpack_streams(streams.pack_streams(dnf.search("a*"))).decode().splitlines()
+            asked = streams.unpack_streams(streams.pack_streams(rpm.search("a*"))).decode().splitlines()
             linked = sorted(
                 str(path.relative_to(folder)) for name in ("cache", "repos.d") for path in (folder / name).rglob("*")
             )
@@ -314,7 +314,7 @@ def test_dnf_is_told_of_both_by_settings_of_the_hosts_own(
     assert f"cachedir = {folder}/cache\n" in settings
     assert "proxy_password = 50%\n" in settings
     assert settings.index("reposdir") < settings.index("[inline]")
-    asked = streams.unpack_streams(streams.pack_streams(dnf.search("a*"))).decode().splitlines()
+    asked = streams.unpack_streams(streams.pack_streams(rpm.search("a*"))).decode().splitlines()
     assert asked[0] == "-q", "no other settings than the host's own where nothing is to be added"
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from gpuprov import host_code
 from gpuprov.facts.probes.host.family import Family
-from gpuprov.facts.probes.software.dnf import search
+from gpuprov.facts.probes.software.rpm import search
 from gpuprov.simulate import container, hosts
 from gpuprov.simulate.description import Description
 from gpuprov.simulate.parts import identity

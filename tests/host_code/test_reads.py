@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.host.reads import READS, explain_age
+from gpuprov.facts.probes.host.contents import READS, explain_age
 from tests.host_code.modules import on_host
 from tests.rows import run_each
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.host.repairs import REPAIRS
+from gpuprov.facts.probes.host.checkpoints import REPAIRS
 from gpuprov.host_code import clients, lock, process, reasons, repair, repairs
 from gpuprov.host_code.fence import Owner
 from gpuprov.plan.host_code import program as carried

@@ -16,7 +16,7 @@ from gpuprov.cli import cli
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.base import Facts, Output, Probe
-from gpuprov.facts.probes.host import identity
+from gpuprov.facts.probes.host import system
 from gpuprov.host_page.changes import list_changes
 from gpuprov.host_page.identify import list_gpus, list_rows
 from gpuprov.host_page.kernel_log import list_lines
@@ -103,7 +103,7 @@ def test_what_was_not_read_says_why() -> None:
 
 
 def test_an_identity_without_firmware_and_root() -> None:
-    told = identity.parse(Output("name|node17\nvendor|\nserial|\nboot_id|\nbooted|never\nother|x\n"))
+    told = system.parse_identity(Output("name|node17\nvendor|\nserial|\nboot_id|\nbooted|never\nother|x\n"))
     assert (told.name, told.vendor, told.booted) == ("node17", "", 0)
 
 

@@ -19,7 +19,7 @@ from gpuprov.capabilities.health.firmware import BASELINE
 from gpuprov.cli import cli
 from gpuprov.cli.reference import file_schema
 from gpuprov.core.errors import GpuprovError
-from gpuprov.facts.probes.host.firmware import Firmware
+from gpuprov.facts.probes.host.hardware import Firmware
 from gpuprov.jobs import fold as folding
 from gpuprov.jobs import outcome
 from gpuprov.jobs.model import HostResult

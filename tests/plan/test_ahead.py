@@ -12,7 +12,7 @@ from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.core.errors import GpuprovError
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.probes.base import Facts
 from gpuprov.host_code import look, sources, streams
 from gpuprov.plan import ahead, exact

@@ -20,8 +20,8 @@ import msgspec
 from gpuprov.catalog import find_gpu
 from gpuprov.catalog.drivers import find_branch
 from gpuprov.facts.captures import adapt, lspci, smi_xml
-from gpuprov.facts.probes import recorded
-from gpuprov.facts.probes.acceptance import build, outputs
+from gpuprov.facts.probes import acceptance, recorded
+from gpuprov.facts.probes.acceptance import outputs
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.containers import container_engines, container_toolkit
 from gpuprov.facts.probes.driver import cuda_toolkit, gds, nvidia
@@ -480,7 +480,7 @@ COMMANDS: dict[str, tuple[Reading, ...] | str] = {
             ),
         ),
     ),
-    "which-nvcc": (_of(build.BUILD, lambda found: {"nvcc_path": found}),),
+    "which-nvcc": (_of(acceptance.BUILD, lambda found: {"nvcc_path": found}),),
     "ofed-info": (Reading("ofed.release", lambda out: {"ofed": ofed.release(out.text)}),),
     "mlnx-qos": (Reading("roce.parse", lambda out: _roce(_QOS(out.text))),),
     "show-gids": _SYSFS,

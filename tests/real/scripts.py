@@ -17,12 +17,12 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.facts.probes import acceptance, rdma
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.containers import kubernetes
-from gpuprov.facts.probes.driver import dkms_logs, leftovers, nvidia, precompiled, runfile
+from gpuprov.facts.probes.driver import dkms_logs, driver_packages, leftovers, nvidia, runfile
 from gpuprov.facts.probes.gpus import dcgm, fabric, health_links, imex, mig, mps, topology, vgpu
-from gpuprov.facts.probes.host import cpu, firmware, house, passthrough, pcie, system, systemd, virtualization
+from gpuprov.facts.probes.host import hardware, house, pci, pcie, system, systemd, virtualization
 from gpuprov.facts.probes.host.contents import Contents
 from gpuprov.facts.probes.kernel import boot, initramfs, modules, signing
-from gpuprov.facts.probes.rdma import far_ends, gdrcopy, gpudirect, nccl, nccl_topology, ofed, surroundings
+from gpuprov.facts.probes.rdma import far_ends, gpudirect, nccl, ofed, surroundings
 from gpuprov.facts.probes.software import packages, repositories
 from gpuprov.spec.model import HostSpec
 from tests.real import places as there
@@ -312,13 +312,13 @@ SCRIPTS = (
         ("build_logs",),
     ),
     Script(
-        firmware.FIRMWARE,
+        hardware.FIRMWARE,
         lambda found: {"board_firmware": {one.board: one.version for one in found}},
         ("ibstat", "ibv-devinfo"),
         ("board_firmware",),
     ),
     Script(
-        passthrough.PASSTHROUGH,
+        pci.PASSTHROUGH,
         lambda found: {
             "passthrough": {
                 one.address: f"{one.driver or 'none'} {one.group or 'none'}" for one in found.state.functions
@@ -367,18 +367,18 @@ SCRIPTS = (
         ("addresses",),
     ),
     Script(
-        cpu.FREQUENCY,
+        hardware.FREQUENCY,
         lambda found: {"governors": [[one.governor, *one.available] for one in found.policies]},
         ("cpupower",),
         ("governors",),
     ),
     Script(
-        cpu.HUGEPAGES,
+        hardware.HUGEPAGES,
         lambda found: {"hugepages": {str(size): count for size, count in found.items()}},
         ("meminfo",),
         ("hugepages",),
     ),
-    Script(cpu.DEFAULT_HUGEPAGE, lambda found: {"default_hugepage": found}, ("meminfo",), ("default_hugepage",)),
+    Script(hardware.DEFAULT_HUGEPAGE, lambda found: {"default_hugepage": found}, ("meminfo",), ("default_hugepage",)),
     Script(
         boot.BOOTLOADER,
         lambda found: {"without_bootloader": dict.fromkeys(found, "absent")},
@@ -394,7 +394,7 @@ SCRIPTS = (
     Script(initramfs.DRACUT, lambda found: {"dracut": found}, ("lsinitrd", "lsinitramfs"), ("dracut",)),
     Script(packages.LOCKING, lambda found: {"not_locking": found}, ("apt-config-dump",), ("not_locking",)),
     Script(
-        precompiled.PRECOMPILED,
+        driver_packages.PRECOMPILED,
         lambda found: {"precompiled": _plain(found)},
         ("apt-cache-show", "dpkg-l"),
         ("precompiled",),
@@ -468,7 +468,7 @@ SCRIPTS = (
     Script(virtualization.MACHINE, lambda found: {"machine": _plain(found)}, ("hostnamectl",), ("machine",)),
     Script(vgpu.GRIDD, _gridd, ("/etc/nvidia/gridd.conf", "systemctl-status-gridd"), ("gridd",)),
     Script(
-        gdrcopy.GDRCOPY,
+        gpudirect.GDRCOPY,
         lambda found: {"gdrcopy": _plain(found)},
         ("modinfo", "ls-l", "proc-devices", "lsmod"),
         ("gdrcopy",),
@@ -498,7 +498,7 @@ SCRIPTS = (
     ),
     Script(nccl.NCCL, lambda found: {"nccl": _plain(found)}, ("/etc/nccl.conf", "nccl-plugins"), ("nccl",)),
     Script(
-        nccl_topology.NCCL_TOPOLOGY,
+        nccl.NCCL_TOPOLOGY,
         lambda found: {"topology_file": f"{found.path} {'absent' if found.text is None else 'there'}".strip()},
         ("/etc/nccl.conf",),
         ("topology_file",),

@@ -13,7 +13,7 @@ from gpuprov.core import terminal
 from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.base import Facts
-from gpuprov.facts.probes.host.firmware import Firmware
+from gpuprov.facts.probes.host.hardware import Firmware
 from gpuprov.fleet.policy.in_memory import InMemory
 from gpuprov.host_page.read import ReadHost
 from gpuprov.repair import chain, command, ticket

@@ -8,7 +8,7 @@ from typing import Any
 from gpuprov.catalog.drivers.any import find_installed_driver
 from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
 from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.driver.precompiled import Precompiled, parse
+from gpuprov.facts.probes.driver.driver_packages import Precompiled, parse
 from gpuprov.rules import package_lists, resolve
 from gpuprov.rules.package_rules import Answer
 from tests.rows import run_each

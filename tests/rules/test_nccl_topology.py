@@ -11,7 +11,7 @@ from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.capabilities.rdma.nccl import topology as part
 from gpuprov.capabilities.rdma.nccl.fragment import Nccl
 from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.rdma import nccl_topology as probe
+from gpuprov.facts.probes.rdma import nccl as probe
 from gpuprov.rules import nccl_topology
 from gpuprov.rules.nccl_topology import TopologyError
 from gpuprov.spec.model import HostSpec
@@ -133,8 +133,8 @@ def test_without_gpus_or_a_file() -> None:
 
 
 def test_the_probe() -> None:
-    assert probe.parse(Output("")) == probe.TopologyFile()
-    found = probe.parse(Output(said(written()) + "text|more\n"))
+    assert probe.parse_topology(Output("")) == probe.TopologyFile()
+    found = probe.parse_topology(Output(said(written()) + "text|more\n"))
     assert (found.path, found.sha256, found.functions["0101:00:00.0"]) == (
         "/opt/microsoft/ndv5-topo.xml",
         "ab",

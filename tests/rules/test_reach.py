@@ -16,7 +16,7 @@ import yaml
 from gpuprov import __version__
 from gpuprov.core import ended
 from gpuprov.facts.probes.base import Output, ProbeFailed
-from gpuprov.facts.probes.host.login import LOGIN, MARKER
+from gpuprov.facts.probes.host.system import LOGIN, LOGIN_MARKER
 from gpuprov.rules import reach
 from tests.here import ROLES, play, program
 from tests.rows import run_each
@@ -107,7 +107,7 @@ def test_the_script_starts_pythons_and_passes_over_what_does_not_start(shell: li
     program(tmp_path, "hangs", "sleep 60\n")
 
     def ask(named: str = "") -> reach.Heard:
-        script = reach.script(MARKER, named).replace("timeout 20", "timeout 1")
+        script = reach.script(LOGIN_MARKER, named).replace("timeout 20", "timeout 1")
         env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "v": "login 3.99"}
         done = subprocess.run(shell, input=script, env=env, capture_output=True, text=True, check=True, timeout=60)
         return LOGIN.parse(Output(done.stdout))

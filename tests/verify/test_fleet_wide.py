@@ -8,7 +8,7 @@ from gpuprov.capabilities.health import firmware
 from gpuprov.capabilities.health.fragment import FirmwareVersions, Health
 from gpuprov.facts.captures import Record
 from gpuprov.facts.probes.base import Facts, Output
-from gpuprov.facts.probes.host.firmware import FIRMWARE, Firmware
+from gpuprov.facts.probes.host.hardware import FIRMWARE, Firmware
 from gpuprov.report import as_json, html, text
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify import evaluate, recorded

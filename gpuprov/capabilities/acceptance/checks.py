@@ -9,8 +9,7 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.compared import list_changes, move_packages
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.facts.probes import acceptance, rdma
-from gpuprov.facts.probes.acceptance import Measurement
-from gpuprov.facts.probes.acceptance.build import BUILD, MPICC
+from gpuprov.facts.probes.acceptance import BUILD, MPICC, Measurement
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import family
 from gpuprov.resources import Difference

@@ -8,7 +8,7 @@ from gpuprov.capabilities.acceptance.fragment import Acceptance, Source
 from gpuprov.capabilities.base import Context, Desired
 from gpuprov.catalog import acceptance as catalogue
 from gpuprov.facts.probes import acceptance, rdma
-from gpuprov.facts.probes.acceptance.build import PACKAGES
+from gpuprov.facts.probes.acceptance import PACKAGES
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import family
 from gpuprov.host_code.json_members import Json

@@ -27,8 +27,8 @@ from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.gpus import fabric, mig
 from gpuprov.facts.probes.gpus.imex import IMEX
 from gpuprov.facts.probes.host import system, systemd
+from gpuprov.facts.probes.host.contents import READS, explain_age
 from gpuprov.facts.probes.host.family import words
-from gpuprov.facts.probes.host.reads import READS, explain_age
 from gpuprov.host_code.json_members import Json
 from gpuprov.resources import File, Lines, Resource, Unit, role_values
 from gpuprov.spec.model import HostSpec

@@ -16,7 +16,7 @@ from gpuprov.capabilities.fabric_manager.fragment import (
     package,
     rules,
 )
-from gpuprov.facts.probes.gpus import fabric, switch_libraries
+from gpuprov.facts.probes.gpus import dcgm, fabric
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.host.family import words
 from gpuprov.rules import resolve
@@ -27,7 +27,7 @@ Ctx = Context[FabricManager]
 
 @check(
     "fabric_manager.query_library",
-    *(*DRIVER_PROBES, pci.NVIDIA_FUNCTIONS, fabric.PACKAGES, switch_libraries.LIBRARIES),
+    *(*DRIVER_PROBES, pci.NVIDIA_FUNCTIONS, fabric.PACKAGES, dcgm.LIBRARIES),
     fields=("query_library",),
     evidence="ldconfig -p | grep -E 'nscq|nvsdm'; dpkg -l 'libnvidia-nscq*' 'libnvsdm*'; rpm -qa 'libnvidia-nscq*' "
     "'libnvsdm*'; cat /proc/driver/nvidia/version",
@@ -50,7 +50,7 @@ def query_library(ctx: Ctx) -> Outcome:
     hint = 'gpuprov apply; gpuprov explain "NvSwitch version mismatch"'
     if wrong := judge_package(ctx.facts, own_package, driver, expected, hint):
         return wrong
-    matches = [fact for fact in ctx.facts.get(switch_libraries.LIBRARIES) if fact.name == name]
+    matches = [fact for fact in ctx.facts.get(dcgm.LIBRARIES) if fact.name == name]
     if not matches:
         return fail(
             expected,

@@ -13,7 +13,7 @@ from gpuprov.facts.probes import rdma
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.host import pci
-from gpuprov.facts.probes.rdma import gdrcopy as gdrcopy_probe
+from gpuprov.facts.probes.rdma import gpudirect as gdrcopy_probe
 from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT
 from gpuprov.spec.model import Fragment
 

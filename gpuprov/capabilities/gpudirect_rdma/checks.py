@@ -12,7 +12,7 @@ from gpuprov.capabilities.gpudirect_rdma.rules import OVERRIDE
 from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.host import system
-from gpuprov.facts.probes.host.boot_unit import UnitState
+from gpuprov.facts.probes.host.systemd import UnitState
 from gpuprov.facts.probes.host.virtualization import MACHINE
 from gpuprov.facts.probes.kernel import modules
 from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT

@@ -19,7 +19,7 @@ from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.host import house, system
-from gpuprov.facts.probes.rdma import gdrcopy as gdrcopy_probe
+from gpuprov.facts.probes.rdma import gpudirect as gdrcopy_probe
 from gpuprov.facts.probes.rdma.gpudirect import GPUDIRECT, Gpudirect
 from gpuprov.host_code.json_members import Json
 from gpuprov.resources import Absent, File, Resource, Unit, role_values

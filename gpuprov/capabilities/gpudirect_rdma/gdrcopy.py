@@ -13,7 +13,7 @@ from gpuprov.catalog.rdma import gpudirect as catalogue
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import family, words
-from gpuprov.facts.probes.rdma import gdrcopy as probe
+from gpuprov.facts.probes.rdma import gpudirect as probe
 from gpuprov.resources import KernelModule, Modules, Setting, Unit
 
 NOT_ASKED = "gdrcopy is not in the spec"

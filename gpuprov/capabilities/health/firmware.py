@@ -15,7 +15,7 @@ from gpuprov.catalog.verdicts import find_complaints
 from gpuprov.facts.probes.base import NotRecorded, ProbeFailed
 from gpuprov.facts.probes.gpus.gpu_health import GPU_HEALTH
 from gpuprov.facts.probes.gpus.gpu_state import GpuHealth
-from gpuprov.facts.probes.host.firmware import ADAPTER, FIRMWARE, NVSWITCH, Firmware
+from gpuprov.facts.probes.host.hardware import ADAPTER, FIRMWARE, NVSWITCH, Firmware
 from gpuprov.facts.probes.host.house import MACHINE
 from gpuprov.host_code.machine import find_duplicates
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gpuprov.catalog.verdicts import Verdict, judge_line
 from gpuprov.catalog.xids import RECOVERY, SXID, Recovery, get_recovery, recovery_word
-from gpuprov.facts.probes.host.repairs import Repair
+from gpuprov.facts.probes.host.checkpoints import Repair
 from gpuprov.facts.probes.kernel.kernel_log import KernelLog, Line
 from gpuprov.facts.probes.kernel.stamps import UNTIMED
 

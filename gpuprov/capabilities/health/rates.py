@@ -13,7 +13,7 @@ from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.gpus.health_links import PORT_ERRORS, PortErrors
 from gpuprov.facts.probes.kernel.kernel_log import seconds
 from gpuprov.facts.probes.rdma import DEVICES
-from gpuprov.facts.probes.rdma.counter_readings import COUNTER_READINGS, CounterReading, CounterReadings
+from gpuprov.facts.probes.rdma.link_flaps import COUNTER_READINGS, CounterReading, CounterReadings
 from gpuprov.host_code.readings import COUNTED
 
 # What is looked back at, and the least time that a rate is measured over.

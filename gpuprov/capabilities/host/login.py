@@ -6,8 +6,7 @@ from functools import cache
 from typing import Any
 
 from gpuprov.capabilities.base import Context, Outcome, check, fail, ok, skip
-from gpuprov.facts.probes.host.login import LOGIN, PYTHON
-from gpuprov.facts.probes.host.system import CONTAINER
+from gpuprov.facts.probes.host.system import CONTAINER, LOGIN, PYTHON
 from gpuprov.facts.probes.host.systemd import BOOT_TARGET
 from gpuprov.facts.probes.kernel.boot import BOOT_ENTRIES, BootEntry
 from gpuprov.host_code.first_boot_tools import KEPT

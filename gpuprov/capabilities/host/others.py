@@ -11,8 +11,7 @@ from gpuprov.core.sanitize import counted, fold_paths
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.environment import ENVIRONMENT
 from gpuprov.facts.probes.host.family import words
-from gpuprov.facts.probes.host.hands import HANDS
-from gpuprov.facts.probes.host.rivals import RIVALS
+from gpuprov.facts.probes.host.rivals import HANDS, RIVALS
 from gpuprov.facts.probes.software.programs import PROGRAMS
 from gpuprov.hardware import environment
 from gpuprov.spec.kernel import Kernel

@@ -13,7 +13,7 @@ from gpuprov.capabilities.kernel.now import listed, service_limits
 from gpuprov.capabilities.kernel.tasks import TASKS
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Facts, ProbeFailed
-from gpuprov.facts.probes.host import cpu, systemd
+from gpuprov.facts.probes.host import hardware, systemd
 from gpuprov.facts.probes.kernel import boot
 from gpuprov.facts.probes.kernel.modules import underscored
 from gpuprov.spec.build import convert
@@ -62,7 +62,7 @@ def export(facts: Facts) -> Fragment | None:
     sysctls = {key: int(value) if is_whole(value) else value for key, value in facts.get(boot.SYSCTL_FILES).items()}
     login = facts.get(boot.LOGIN_LIMITS)
     both = {key: value for key, value in service_limits(facts, login).items() if login[key] == value}
-    state = facts.get(cpu.FREQUENCY)
+    state = facts.get(hardware.FREQUENCY)
     governor = (
         state.governor
         if state.file == "enabled" and {policy.governor for policy in state.policies} == {state.governor}
@@ -85,7 +85,7 @@ CAPABILITY = Capability(
     checks=preflight.CHECKS + now.CHECKS + next_boot.CHECKS + machine.CHECKS + (limits_kept,),
     rules=rules,
     export=export,
-    export_probes=(boot.SYSCTL_FILES, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, cpu.FREQUENCY),
+    export_probes=(boot.SYSCTL_FILES, boot.LOGIN_LIMITS, systemd.DEFAULT_LIMITS, hardware.FREQUENCY),
     driverless=True,
     follows=("nvidia_driver", "nvidia_absent"),  # an initramfs may hold its modules
     room=ROOM,

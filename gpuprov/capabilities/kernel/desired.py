@@ -14,7 +14,7 @@ from gpuprov.capabilities.kernel.now import IN_KIB, SERVICE_FILE, as_text, loade
 from gpuprov.capabilities.kernel.tasks import TASKS
 from gpuprov.capabilities.steps import Step, hand_steps
 from gpuprov.facts.probes.base import Facts
-from gpuprov.facts.probes.host import cpu, system, virtualization
+from gpuprov.facts.probes.host import hardware, system, virtualization
 from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.kernel import boot, initramfs
 from gpuprov.facts.probes.kernel.boot import LOGIN_FILE
@@ -111,7 +111,7 @@ def waits(ctx: Ctx) -> str:
     """Return why no unit can set the requested CPU frequency governor; empty if a unit can, or none is requested."""
     if ctx.fragment.cpu_governor == "keep":
         return ""
-    return elsewhere(ctx) or ("" if ctx.facts.get(cpu.FREQUENCY).policies else "no CPU has a governor")
+    return elsewhere(ctx) or ("" if ctx.facts.get(hardware.FREQUENCY).policies else "no CPU has a governor")
 
 
 def is_debian(facts: Facts) -> bool:
@@ -154,7 +154,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
         Step("running_kernel", running),
     ]
     if values.pop("on"):
-        slow = select_differing(ctx.facts.get(cpu.FREQUENCY).policies, kernel.cpu_governor)
+        slow = select_differing(ctx.facts.get(hardware.FREQUENCY).policies, kernel.cpu_governor)
         differs = " ".join(policy.name for policy in slow)
         own = {"name": UNIT, "state": "ran", "enabled": True, "program": "governor"}
         steps.append(Step("unit", {**own, "differs": differs, "fix": GOVERNOR_FIX}))
@@ -168,7 +168,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
 RESOURCES = Resources(
     desired,
     lambda _host, _block: (*FILES, *PROGRAM, OLD),
-    (cpu.FREQUENCY, initramfs.DRACUT, system.CONTAINER, system.OS_RELEASE, virtualization.MACHINE),
+    (hardware.FREQUENCY, initramfs.DRACUT, system.CONTAINER, system.OS_RELEASE, virtualization.MACHINE),
     units=lambda _host, _block: (UNIT,),
     proves=dict.fromkeys(("files", "enabled", "active"), ("cpu_governor",)),
 )

@@ -6,7 +6,7 @@ from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Context, Outcome, fail, not_asked, skip
 from gpuprov.capabilities.compared import Group, compared
 from gpuprov.core.sanitize import counted
-from gpuprov.facts.probes.host import cpu, system, virtualization
+from gpuprov.facts.probes.host import hardware, system, virtualization
 from gpuprov.facts.probes.kernel import boot
 from gpuprov.host_code.at_boot.governor import select_differing
 from gpuprov.host_code.lasting import BOOT
@@ -35,7 +35,7 @@ def hugepage_settings(kernel: Kernel) -> tuple[Setting, ...]:
 
 @compared(
     "kernel.hugepages",
-    *(cpu.HUGEPAGES, boot.COMMAND_LINE, system.CONTAINER),
+    *(hardware.HUGEPAGES, boot.COMMAND_LINE, system.CONTAINER),
     fields=("hugepages",),
     evidence="head -v /sys/kernel/mm/hugepages/*/nr_hugepages; dmesg | grep HugeTLB",
     until=BOOT,
@@ -48,7 +48,7 @@ def hugepages(ctx: Ctx) -> Group | Outcome:
         return not_asked()
     if kind := ctx.facts.get(system.CONTAINER):
         return skip(f"{kind} container: hugepages are the machine's")
-    offered = ctx.facts.get(cpu.HUGEPAGES)
+    offered = ctx.facts.get(hardware.HUGEPAGES)
     pages = ", ".join(f"{count} x {size}" for size, count in requested.items())
     if absent := [size for size in requested if HUGEPAGE_KIB[size] not in offered]:
         has = ", ".join(f"{size} KiB" for size in sorted(offered)) or "none"
@@ -74,9 +74,9 @@ def hugepages(ctx: Ctx) -> Group | Outcome:
 
 @compared(
     "kernel.governor",
-    *(cpu.FREQUENCY, virtualization.MACHINE, system.CONTAINER),
+    *(hardware.FREQUENCY, virtualization.MACHINE, system.CONTAINER),
     fields=("cpu_governor",),
-    evidence=cpu.FREQUENCY.evidence,
+    evidence=hardware.FREQUENCY.evidence,
     until=BOOT,
 )
 def governor(ctx: Ctx) -> Group | Outcome:
@@ -84,7 +84,7 @@ def governor(ctx: Ctx) -> Group | Outcome:
     target = ctx.fragment.cpu_governor
     if target == "keep":
         return not_asked()
-    state = ctx.facts.get(cpu.FREQUENCY)
+    state = ctx.facts.get(hardware.FREQUENCY)
     if why := elsewhere(ctx):
         return skip(why)
     if not state.policies:
@@ -113,7 +113,9 @@ def elsewhere(ctx: Ctx) -> str:
         return f"{kind} container: the frequency is the machine's"
     machine = ctx.facts.get(virtualization.MACHINE).kind
     return (
-        "a virtual machine cannot set CPU frequencies" if machine and not ctx.facts.get(cpu.FREQUENCY).policies else ""
+        "a virtual machine cannot set CPU frequencies"
+        if machine and not ctx.facts.get(hardware.FREQUENCY).policies
+        else ""
     )
 
 

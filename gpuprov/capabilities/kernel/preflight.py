@@ -4,7 +4,7 @@ from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, 
 from gpuprov.capabilities.kernel.machine import elsewhere
 from gpuprov.capabilities.kernel.now import listed
 from gpuprov.core.sanitize import counted
-from gpuprov.facts.probes.host import cpu, system, virtualization
+from gpuprov.facts.probes.host import hardware, system, virtualization
 from gpuprov.facts.probes.kernel import boot, modules
 from gpuprov.facts.probes.kernel.modules import underscored
 from gpuprov.spec.kernel import HUGEPAGE_KIB, Kernel
@@ -63,7 +63,7 @@ def sysctl_known(ctx: Ctx) -> Outcome:
 
 @check(
     "kernel.hugepage_sizes",
-    *(cpu.HUGEPAGES, cpu.DEFAULT_HUGEPAGE),
+    *(hardware.HUGEPAGES, hardware.DEFAULT_HUGEPAGE),
     fields=("hugepages",),
     moment="preflight",
     evidence="ls /sys/kernel/mm/hugepages; grep Hugepagesize /proc/meminfo",
@@ -73,7 +73,7 @@ def hugepage_sizes(ctx: Ctx) -> Outcome:
     requested = ctx.fragment.hugepages
     if not requested:
         return not_asked()
-    offered, default = ctx.facts.get(cpu.HUGEPAGES), ctx.facts.get(cpu.DEFAULT_HUGEPAGE)
+    offered, default = ctx.facts.get(hardware.HUGEPAGES), ctx.facts.get(hardware.DEFAULT_HUGEPAGE)
     expected = "pages of " + ", ".join(requested)
     if absent := [size for size in requested if HUGEPAGE_KIB[size] not in offered]:
         has = ", ".join(f"{size} KiB" for size in sorted(offered)) or "none"
@@ -86,7 +86,7 @@ def hugepage_sizes(ctx: Ctx) -> Outcome:
 
 @check(
     "kernel.governor_offered",
-    *(cpu.FREQUENCY, virtualization.MACHINE, system.CONTAINER),
+    *(hardware.FREQUENCY, virtualization.MACHINE, system.CONTAINER),
     fields=("cpu_governor",),
     moment="preflight",
     evidence="head -v /sys/devices/system/cpu/cpufreq/policy*/scaling_available_governors; systemd-detect-virt",
@@ -98,7 +98,7 @@ def governor_offered(ctx: Ctx) -> Outcome:
         return not_asked()
     if reason := elsewhere(ctx):
         return skip(reason)
-    policies = ctx.facts.get(cpu.FREQUENCY).policies
+    policies = ctx.facts.get(hardware.FREQUENCY).policies
     if not policies:
         message = (
             "no CPU has a governor: no frequency driver (intel_pstate, amd-pstate, cppc_cpufreq), "

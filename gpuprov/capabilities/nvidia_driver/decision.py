@@ -23,8 +23,7 @@ from gpuprov.catalog import find_distribution
 from gpuprov.catalog.drivers.sets import build_kernel_module_table, pick_source
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver import driver_packages, nvidia, runfile
-from gpuprov.facts.probes.driver.driver_packages import BUILDING, INSTALLED
-from gpuprov.facts.probes.driver.precompiled import PRECOMPILED
+from gpuprov.facts.probes.driver.driver_packages import BUILDING, INSTALLED, PRECOMPILED
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.host.family import family
 from gpuprov.facts.probes.kernel import modules

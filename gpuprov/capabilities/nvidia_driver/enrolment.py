@@ -8,8 +8,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import NvidiaDriver
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import house, system
 from gpuprov.facts.probes.host.family import words
-from gpuprov.facts.probes.kernel.mok import MOK_STATE, VARIABLES
-from gpuprov.facts.probes.kernel.signing import ENROLLED, SHORT
+from gpuprov.facts.probes.kernel.signing import ENROLLED, MOK_STATE, SHORT, VARIABLES
 from gpuprov.rules import certificates
 
 Ctx = Context[NvidiaDriver]

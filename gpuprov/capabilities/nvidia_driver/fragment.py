@@ -8,7 +8,7 @@ from gpuprov.capabilities.booting import started
 from gpuprov.catalog import cuda, drivers, fabric, find_distribution
 from gpuprov.catalog.drivers.sets import DriverPackages, build_kernel_module_table, find_packages, pick_source
 from gpuprov.facts.probes.base import Facts, ProbeFailed
-from gpuprov.facts.probes.driver.precompiled import Precompiled
+from gpuprov.facts.probes.driver.driver_packages import Precompiled
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.kernel import modules
 from gpuprov.facts.probes.kernel.modules import KernelModules

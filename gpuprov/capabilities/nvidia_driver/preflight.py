@@ -21,7 +21,7 @@ from gpuprov.capabilities.nvidia_driver.transaction import made_by_nvidia, trans
 from gpuprov.catalog import drivers, gpus
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver import nvidia
-from gpuprov.facts.probes.driver.precompiled import PRECOMPILED
+from gpuprov.facts.probes.driver.driver_packages import PRECOMPILED
 from gpuprov.facts.probes.driver.runfile import RUNFILE
 from gpuprov.facts.probes.host import house, pci, system
 from gpuprov.facts.probes.host.family import family, words

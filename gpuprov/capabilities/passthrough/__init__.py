@@ -9,7 +9,7 @@ from gpuprov.capabilities.passthrough.rules import contribute, rules
 from gpuprov.capabilities.passthrough.tasks import TASKS
 from gpuprov.catalog import gpus
 from gpuprov.facts.probes.base import Facts
-from gpuprov.facts.probes.host.passthrough import PASSTHROUGH
+from gpuprov.facts.probes.host.pci import PASSTHROUGH
 from gpuprov.host_code.at_boot.passthrough import parse_config
 from gpuprov.spec.build import convert
 from gpuprov.spec.model import Fragment

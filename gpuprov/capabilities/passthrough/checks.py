@@ -6,7 +6,7 @@ from gpuprov.capabilities.passthrough.fragment import Ctx, named, parse_block
 from gpuprov.capabilities.passthrough.rules import parameters_of
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.host import system
-from gpuprov.facts.probes.host.passthrough import PASSTHROUGH
+from gpuprov.facts.probes.host.pci import PASSTHROUGH
 from gpuprov.facts.probes.kernel import boot
 from gpuprov.host_code.at_boot import passthrough as onhost
 

@@ -10,7 +10,7 @@ from gpuprov.capabilities.passthrough.checks import FIELDS, OFF, is_without_iomm
 from gpuprov.capabilities.passthrough.fragment import Ctx, lines
 from gpuprov.capabilities.passthrough.tasks import TASKS
 from gpuprov.capabilities.steps import Need, Step, hand_steps
-from gpuprov.facts.probes.host.passthrough import PASSTHROUGH, UNIT
+from gpuprov.facts.probes.host.pci import PASSTHROUGH, UNIT
 from gpuprov.host_code.at_boot.passthrough import CONFIG
 from gpuprov.host_code.json_members import Json
 from gpuprov.resources import File, Program, Resource, Unit, role_values

@@ -10,6 +10,7 @@ import hashlib
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -19,8 +20,45 @@ from gpuprov.core.errors import GpuprovError
 from gpuprov.facts.collect.environment import changes
 from gpuprov.facts.collect.reasons import LOGGED_IN
 from gpuprov.facts.collect.settings import Settings
-from gpuprov.facts.collect.silence import keep_alive
 from gpuprov.inventory import home
+from gpuprov.spec.model import RawHost
+
+# Seconds between keep-alives, and how many may stay unanswered: a host is given up after at most 15 + 15 x 6 = 105
+# seconds.
+INTERVAL, COUNT = 15, 6
+SILENCE = INTERVAL * (COUNT + 1)
+_VARIABLES = {
+    "common_args": "ansible_ssh_common_args",
+    "extra_args": "ansible_ssh_extra_args",
+    "ssh_args": "ansible_ssh_args",
+}
+# Ansible's default for `ssh_args`.
+_ANSIBLES_SSH_ARGS = "-C -o ControlMaster=auto -o ControlPersist=60s"
+
+
+def keep_alive(given: Sequence[str]) -> list[str]:
+    """Return ssh's keep-alive options; none if one of the arguments `given` sets them already."""
+    if "serveralive" in " ".join(given).lower():
+        return []
+    return ["-o", f"ServerAliveInterval={INTERVAL}", "-o", f"ServerAliveCountMax={COUNT}"]
+
+
+def with_keep_alive(raw: RawHost) -> RawHost:
+    """Return the host with variables that enable keep-alives in Ansible's ssh; the site's ssh arguments stay. The
+    options go into an unset variable: a variable's text may be data that must not become a template, so it is extended
+    only if nothing in it looks like one."""
+    settings = Settings(raw)
+    values = {name: settings.text(name) for name in _VARIABLES}
+    options = " ".join(keep_alive(list(values.values())))
+    if not options:
+        return raw
+    place = next((name for name in _VARIABLES if _VARIABLES[name] not in raw.connection), "common_args")
+    before = values[place] or (_ANSIBLES_SSH_ARGS if place == "ssh_args" else "")
+    if any(mark in before for mark in ("{{", "{%", "{#")):
+        return raw
+    variables = raw.connection | {_VARIABLES[place]: f"{before} {options}".strip()}
+    return msgspec.structs.replace(raw, connection=variables)
+
 
 # Shell that reads the whole script before its first line runs: after a broken connection nothing runs. Without a
 # folder and without `exec`, so that a login shell may be a restricted one (rbash takes neither).

@@ -9,14 +9,13 @@ import msgspec
 from gpuprov.core.errors import GpuprovError, UnreachableError, defect
 from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.facts.collect.children import Job, Process
-from gpuprov.facts.collect.pace import Pace
-from gpuprov.facts.collect.rounds import Rounds
+from gpuprov.facts.collect.rounds import Pace, Rounds
 from gpuprov.facts.collect.script import PROBE_LIMIT, TIMED_OUT, compose, split, with_environment
 from gpuprov.facts.collect.settings import Settings
 from gpuprov.facts.collect.transport import Answer, job
 from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.facts.probes.base import Facts, Probe, ProbeFailed
-from gpuprov.facts.probes.host.login import PYTHON, build_python_probe
+from gpuprov.facts.probes.host.system import PYTHON, build_python_probe
 from gpuprov.rules import reach
 from gpuprov.spec.model import PACKAGE_BUNDLE, RawHost
 

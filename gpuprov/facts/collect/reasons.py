@@ -5,7 +5,6 @@ import re
 from typing import NamedTuple
 
 from gpuprov.core import ended
-from gpuprov.facts.collect import missing
 from gpuprov.facts.collect.reason_rules import (
     BEFORE_LOGIN,
     BUNDLE,
@@ -64,7 +63,7 @@ _ANSIBLE = re.compile(
 def reason(login: Login, out: bytes, error: bytes, status: int | None) -> Reason:
     """Find the reason why no script ran in the complete output. It is never more than one line of it."""
     printed, complained = _split_lines(out), _split_lines(error)
-    if status is None and (words := missing.program(complained[-1] if complained else "", login.kind)):
+    if status is None and (words := program(complained[-1] if complained else "", login.kind)):
         return Reason(*words)
     if login.kind == "ansible" and status is not None:  # None: it could not be started, and the system says why
         printed, complained = _split_ansible_output(printed, complained)
@@ -154,3 +153,29 @@ def _split_ansible_output(printed: list[str], complained: list[str]) -> tuple[li
     body = [line for line in printed if line != "non-zero return code"]
     starts = [number for number, line in enumerate(body) if line.endswith((">>", "=> {"))]
     return ([] if errors else body[starts[0] + 1 :] if starts else body), errors
+
+
+# Programs needed to reach hosts, and their packages.
+PACKAGES = {
+    "ssh": ("ssh client", "apt-get install openssh-client (or dnf install openssh-clients)"),
+    "podman": ("podman", "apt-get install podman (or dnf install podman)"),
+    "docker": ("docker client", "see https://docs.docker.com/engine/install"),
+}
+# Pattern of Python's messages for ENOENT and EACCES.
+# [Errno 2] No such file or directory: 'ssh'
+_ERROR = re.compile(r"\[Errno (2|13)\] (?P<why>[^:]+): '(?P<name>.+)'\Z")
+
+
+def program(error: str, kind: str) -> tuple[str, str] | None:
+    """Parse Python's error about a program that does not start into reason and fix; None for another error."""
+    match = _ERROR.search(error)
+    if not match or kind not in PACKAGES:
+        return None
+    name, why = match["name"], match["why"]
+    if name not in PACKAGES:
+        fix = "install it on this machine, or correct ansible_ssh_executable" if kind == "ssh" else "install it"
+        return f"{name} does not start on this machine: {why}", fix
+    what, fix = PACKAGES[name]
+    if why == "No such file or directory":
+        return f"no {what} on this machine", f"install it here: {fix}; or correct PATH"
+    return f"{name} of this machine does not start: {why}", "correct its permissions, or PATH"

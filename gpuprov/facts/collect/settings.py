@@ -1,11 +1,13 @@
-"""Connection settings of a host, resolved as by Ansible: host variables, then the environment, then ansible.cfg.
-Ansible's own resolver takes 650 ms to import; the few options needed for reading a host are here.
-https://docs.ansible.com/ansible/latest/collections/ansible/builtin/ssh_connection.html"""
+"""Connection settings of a host, resolved as by Ansible: host variables, then --user and --ask-become-pass, the
+environment, ansible.cfg."""
 
 import os
 import shlex
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from gpuprov.core import chroot
 from gpuprov.core.errors import GpuprovError
@@ -205,3 +207,35 @@ def _read_config(path: Path, _changed: int) -> dict[str, str]:
     except (Error, OSError, UnicodeDecodeError) as error:
         raise GpuprovError(f"{path} cannot be read: {' '.join(str(error).split())}", "fix or remove it") from error
     return {f"{section}.{key}": parser[section][key] for section in parser.sections() for key in parser[section]}
+
+
+USER = ("ansible_ssh_user", "ansible_user")
+BECOME_PASSWORD = "ansible_become_password"
+
+
+def as_user(hosts: Sequence[RawHost], user: str) -> tuple[list[RawHost], list[str]]:
+    """Return the hosts with this user, and the names of those that set another. Raises GpuprovError if all of them
+    do."""
+    overriding = [raw.name for raw in hosts if any(raw.connection.get(name) not in (None, "", user) for name in USER)]
+    if hosts and len(overriding) == len(hosts):
+        raise GpuprovError(
+            f"--user {user}: every host names its own user (ansible_user), which wins, as with Ansible",
+            f"to override them: -e ansible_user={user}",
+        )
+    kept = set(overriding)
+    return [raw if raw.name in kept else _set_variable(raw, "ansible_user", user) for raw in hosts], overriding
+
+
+def who_ask(hosts: Sequence[RawHost]) -> list[str]:
+    """List the hosts to which --ask-become-pass applies: they become another user, and set no password of their own."""
+    return [raw.name for raw in hosts if Settings(raw).sudo and not Settings(raw).text("become_password")]
+
+
+def with_password(hosts: Sequence[RawHost], password: str) -> list[RawHost]:
+    """Return the hosts with a password to become another user."""
+    asking = set(who_ask(hosts))
+    return [_set_variable(raw, BECOME_PASSWORD, password) if raw.name in asking else raw for raw in hosts]
+
+
+def _set_variable(raw: RawHost, name: str, value: str) -> RawHost:
+    return replace(raw, connection={**raw.connection, name: value})

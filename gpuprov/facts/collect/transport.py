@@ -9,11 +9,10 @@ from gpuprov.core.errors import GpuprovError, UnreachableError, defect
 from gpuprov.core.time_limits import HOST_LIMIT
 from gpuprov.facts.collect import script as frames
 from gpuprov.facts.collect.children import Child, Ended, Job, Process, run_all
-from gpuprov.facts.collect.command import build, ssh_arguments
+from gpuprov.facts.collect.command import SILENCE, build, keep_alive, ssh_arguments
 from gpuprov.facts.collect.reason_rules import BY_HAND
 from gpuprov.facts.collect.reasons import LOGGED_IN, Login, Reason, reason
 from gpuprov.facts.collect.settings import Settings
-from gpuprov.facts.collect.silence import SILENCE, keep_alive
 from gpuprov.facts.collect.unreached import Unreached, without_host
 from gpuprov.host_code.json_members import Json
 from gpuprov.spec.model import RawHost

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from gpuprov.facts.collect import silence
+from gpuprov.facts.collect import command
 from gpuprov.facts.collect.command import remote_command
 from gpuprov.facts.collect.settings import Settings
 
@@ -93,11 +93,11 @@ class Worker:
         while transport.is_active():
             answered = threading.Event()
             threading.Thread(target=_ask, args=(transport, answered), daemon=True).start()
-            if not answered.wait(silence.INTERVAL * silence.COUNT):
+            if not answered.wait(command.INTERVAL * command.COUNT):
                 self._silent = transport.is_active()
                 transport.close()
                 return
-            time.sleep(silence.INTERVAL)
+            time.sleep(command.INTERVAL)
 
 
 def _ask(transport: paramiko.Transport, answered: threading.Event) -> None:

@@ -1,5 +1,5 @@
-"""Probes: each reads one fact of a host with one read-only shell script and one pure parser. A probe never contacts
-the host itself."""
+"""Probes: each reads one fact of a host with one read-only shell script and one pure parser. A probe never contacts the
+host itself."""
 
 from __future__ import annotations
 
@@ -11,8 +11,32 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar, cast
 
+import msgspec
+
 from gpuprov.core.errors import defect
-from gpuprov.facts.probes.output import Output
+
+
+class Output(msgspec.Struct, frozen=True):
+    """Standard output, the first lines of standard error, exit status."""
+
+    text: str
+    status: int = 0
+    error: str = ""
+
+    def rows(self, *, bare: bool = False) -> dict[str, list[str]]:
+        """Group lines `KIND|REST` by their kind; other lines are ignored, or with `bare` count as kinds of their
+        own."""
+        rows: dict[str, list[str]] = {}
+        for line in self.text.splitlines():
+            kind, bar, rest = line.partition("|")
+            if bar or bare:
+                rows.setdefault(kind, []).append(rest)
+        return rows
+
+    def cells(self) -> dict[str, list[list[str]]]:
+        """Group lines `KIND|CELL|CELL...` by their kind, split into cells; other lines are ignored."""
+        return {kind: [row.split("|") for row in rows] for kind, rows in self.rows().items()}
+
 
 __all__ = ["Facts", "Output", "Probe", "ProbeFailed"]
 

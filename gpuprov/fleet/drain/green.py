@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.verify import Result, exit_code
 from gpuprov.verify.verify import Pairs, verify
 

@@ -13,13 +13,13 @@ from gpuprov.core.errors import Code, GpuprovError, Outcome, UnreachableError
 from gpuprov.facts.collect.children import run_all
 from gpuprov.facts.collect.command import hides_script
 from gpuprov.facts.collect.gather import gather_each
-from gpuprov.facts.collect.pace import Pace
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.collect.script import TIMED_OUT, compose_one, split
 from gpuprov.facts.collect.settings import Settings
 from gpuprov.facts.collect.transport import Answer, job
 from gpuprov.facts.probes.base import Facts, Output, ProbeFailed
 from gpuprov.facts.probes.host import house, system
-from gpuprov.facts.probes.kernel.mok import MOK_STATE, MokState
+from gpuprov.facts.probes.kernel.signing import MOK_STATE, MokState
 from gpuprov.fleet.enroll.script import BEGUN, LISTED, LOCKED, NO_WAIT, REFUSED, REPLACED, SKIPPED, compose_request
 from gpuprov.rules import certificates
 from gpuprov.spec.model import HostSpec, RawHost

@@ -3,7 +3,7 @@
 import shlex
 
 from gpuprov.facts.probes.host.house import LOCK
-from gpuprov.facts.probes.kernel.mok import MOK_STATE, VARIABLES
+from gpuprov.facts.probes.kernel.signing import MOK_STATE, VARIABLES
 
 # Printed if a request for the certificate was there already: mokutil then keeps that request's password.
 SKIPPED = "skipped|1"

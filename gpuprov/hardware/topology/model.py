@@ -19,7 +19,7 @@ from gpuprov.facts.probes.gpus.topology import PCI, Function, PciTree
 from gpuprov.facts.probes.host.virtualization import MACHINE
 from gpuprov.facts.probes.rdma import DEVICES, RdmaDevice
 from gpuprov.facts.probes.rdma.far_ends import FAR_ENDS, FarEnd, FarEnds
-from gpuprov.facts.probes.rdma.nccl_topology import NCCL_TOPOLOGY, TopologyFile
+from gpuprov.facts.probes.rdma.nccl import NCCL_TOPOLOGY, TopologyFile
 from gpuprov.hardware.topology.ports import is_rate_known
 from gpuprov.host_code.at_boot.devices import DATA_DIRECT
 from gpuprov.rules import nccl_topology

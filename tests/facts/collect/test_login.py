@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpuprov.core.errors import GpuprovError
-from gpuprov.facts.collect import login
+from gpuprov.facts.collect import settings
 from gpuprov.facts.collect.command import build
 from gpuprov.facts.collect.settings import Settings
 from gpuprov.spec.model import RawHost
@@ -16,7 +16,9 @@ def host(name: str, **connection: object) -> RawHost:
 
 
 def test_the_user_of_hosts_that_name_none() -> None:
-    hosts, own = login.as_user([host("a"), host("b", ansible_user="root"), host("c", ansible_ssh_user="x")], "deploy")
+    hosts, own = settings.as_user(
+        [host("a"), host("b", ansible_user="root"), host("c", ansible_ssh_user="x")], "deploy"
+    )
     assert [Settings(one).text("user") for one in hosts] == ["deploy", "root", "x"]
     assert own == ["b", "c"]
     assert "User=deploy" in build(Settings(hosts[0]), "true").argv
@@ -24,7 +26,7 @@ def test_the_user_of_hosts_that_name_none() -> None:
 
 def test_a_user_that_no_host_takes_is_refused() -> None:
     with pytest.raises(GpuprovError, match="every host names its own user") as caught:
-        login.as_user([host("a", ansible_user="root")], "deploy")
+        settings.as_user([host("a", ansible_user="root")], "deploy")
     assert caught.value.hint == "to override them: -e ansible_user=deploy"
 
 
@@ -35,11 +37,11 @@ def test_the_password_of_hosts_that_become_another_user_and_have_none(monkeypatc
         host("root", ansible_become=True, ansible_user="root"),
         host("not"),
     ]
-    assert login.who_ask(hosts) == ["needs"]
-    found = login.with_password(hosts, "hunter2")
+    assert settings.who_ask(hosts) == ["needs"]
+    found = settings.with_password(hosts, "hunter2")
     assert [Settings(one).text("become_password") for one in found] == ["hunter2", "its own", "", ""]
     command = build(Settings(found[0]), "true")
     assert "hunter2" not in " ".join(command.argv)
     assert b"hunter2" in command.stdin
     monkeypatch.setenv("ANSIBLE_BECOME", "true")
-    assert login.who_ask([host("not")]) == ["not"], "as Ansible's configuration says"
+    assert settings.who_ask([host("not")]) == ["not"], "as Ansible's configuration says"

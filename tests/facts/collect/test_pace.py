@@ -14,8 +14,8 @@ import pytest
 from gpuprov.core.errors import UnreachableError
 from gpuprov.facts.collect import gather
 from gpuprov.facts.collect.children import Child, Ended, Job, run_all
-from gpuprov.facts.collect.pace import Pace
 from gpuprov.facts.collect.reasons import Login, reason
+from gpuprov.facts.collect.rounds import Pace
 from gpuprov.facts.probes.base import Facts, Probe
 from gpuprov.spec.model import RawHost
 from tests.facts.collect.sshd import Sshd

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from gpuprov.core.errors import UnreachableError
-from gpuprov.facts.collect import silence
+from gpuprov.facts.collect import command
+from gpuprov.facts.collect.command import SILENCE, keep_alive, with_keep_alive
 from gpuprov.facts.collect.script import compose
-from gpuprov.facts.collect.silence import SILENCE, keep_alive, with_keep_alive
 from gpuprov.facts.collect.transport import run
 from gpuprov.facts.probes.base import Probe
 from gpuprov.plan.interrupt import descendants
@@ -98,8 +98,8 @@ def test_a_frozen_sshd_is_given_up(server: Sshd, monkeypatch: pytest.MonkeyPatch
         more = {"ansible_connection": "paramiko", "ansible_ssh_common_args": "", "ansible_user": "root"}
         monkeypatch.setenv("ANSIBLE_HOST_KEY_CHECKING", "False")
         monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr(silence, "INTERVAL", 1)
-    monkeypatch.setattr(silence, "COUNT", 2)
+    monkeypatch.setattr(command, "INTERVAL", 1)
+    monkeypatch.setattr(command, "COUNT", 2)
     threading.Timer(2, freeze, [server]).start()
     started = time.monotonic()
     with pytest.raises(UnreachableError, match="it stopped answering while it was read"):

@@ -8,7 +8,7 @@ import msgspec
 
 from gpuprov.capabilities.rdma.fragment import Rdma
 from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.rdma.nccl_topology import TopologyFile, parse
+from gpuprov.facts.probes.rdma.nccl import TopologyFile, parse_topology
 from gpuprov.hardware.topology.judge import assign_hcas, list_findings
 from gpuprov.hardware.topology.model import Wiring, list_nccl_defects
 from gpuprov.hardware.topology.ports import find_bad_ports
@@ -294,7 +294,7 @@ def test_a_topology_file_of_another_machine() -> None:
     gpus = [gpu.function.address for gpu in machine.read().gpus]
     rows = "".join(f'text|<pci busid="{address}" class="0x030200"/>\n' for address in [*gpus[:7], "0009:00:00.0"])
     machine.nccl = f'path|/etc/t.xml\nsum|ab  /etc/t.xml\ntext|<system version="1">\n{rows}text|</system>\n'
-    file = TopologyFile(path="/etc/t.xml", text=parse(Output(machine.nccl)).text)
+    file = TopologyFile(path="/etc/t.xml", text=parse_topology(Output(machine.nccl)).text)
     wrong = list_nccl_defects(file, machine.read())
     assert any("names GPUs that the host has not: 0009:00:00.0" in one for one in wrong)
     assert any(f"lacks GPUs of the host: {gpus[7]}" in one for one in wrong)

@@ -14,7 +14,7 @@ from gpuprov.core import safe_parse
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.host import pci
 from gpuprov.facts.probes.rdma import DEVICES
-from gpuprov.facts.probes.rdma.nccl_topology import NCCL_TOPOLOGY
+from gpuprov.facts.probes.rdma.nccl import NCCL_TOPOLOGY
 from gpuprov.hardware.topology.ports import select_devices
 from gpuprov.rules import nccl_topology
 from gpuprov.spec.problem import Path, Problem

@@ -6,7 +6,7 @@ import msgspec
 from gpuprov.catalog.kubernetes import DRA_DRIVER, DRA_VALUES
 from gpuprov.core import safe_parse
 from gpuprov.facts.probes.base import Output, Probe
-from gpuprov.facts.probes.host.roots import ROOTS
+from gpuprov.facts.probes.host.system import ROOTS
 
 DIRECTORY = "/etc/gpuprov/kubernetes"
 # The kubelet as kubeadm, k3s, RKE2 and MicroK8s start it: https://docs.k3s.io/architecture,

@@ -7,7 +7,7 @@ import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.host.family import by_family
-from gpuprov.facts.probes.software import dnf, zypper
+from gpuprov.facts.probes.software import rpm, zypper
 from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 
 
@@ -101,7 +101,7 @@ INDEX = Probe(
     "cuda_index",
     by_family(
         f"apt-cache pkgnames | grep -xE '{NAMES}' | xargs -r apt-cache madison 2>/dev/null; true",
-        dnf.search(*PATTERNS, streams=True),
+        rpm.search(*PATTERNS, streams=True),
         zypper.search(*PATTERNS),
     ),
     parse_index,
@@ -146,7 +146,7 @@ REQUIRES = Probe(
     name = version = depends = ""
   }' | """
         + _COMPONENTS,
-        dnf.search(
+        rpm.search(
             *("cuda-*-[0-9]*-[0-9]*", "libcu*-[0-9]*-[0-9]*", "libnpp-*", "libnv*-[0-9]*-[0-9]*"),
             *("gds-tools-*", "nvidia-gds-*"),
             form=r"@%{name}|%{version}-%{release}\n%{requires}",

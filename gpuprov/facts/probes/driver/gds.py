@@ -7,7 +7,7 @@ import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host.family import by_family
-from gpuprov.facts.probes.software import dnf, zypper
+from gpuprov.facts.probes.software import rpm, zypper
 from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 
 # gdscheck's word for reading through the CPU.
@@ -153,7 +153,7 @@ INDEX = Probe(
     by_family(
         "apt-cache pkgnames | grep -xE 'nvidia-fs-dkms|(gds-tools|libcufile)-[0-9-]+' | xargs -r apt-cache madison "
         "2>/dev/null; true",
-        dnf.search(*PATTERNS, streams=True),
+        rpm.search(*PATTERNS, streams=True),
         zypper.search(*PATTERNS),
     ),
     parse_index,

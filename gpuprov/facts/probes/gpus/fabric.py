@@ -7,7 +7,7 @@ import msgspec
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
 from gpuprov.facts.probes.gpus.smi_query import FORGED, OWN, judge
 from gpuprov.facts.probes.host.family import by_family
-from gpuprov.facts.probes.software import dnf, zypper
+from gpuprov.facts.probes.software import rpm, zypper
 from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 from gpuprov.rules.nccl_topology import ADDRESS
 
@@ -243,7 +243,7 @@ SUBNET_INDEX = Probe(
     "grep -qsi 0x1021 /sys/bus/pci/devices/*/device || exit 0\n"
     + by_family(
         "apt-cache madison nvlsm libibumad3 infiniband-diags 2>/dev/null; true",
-        dnf.search("nvlsm", "libibumad", "infiniband-diags"),
+        rpm.search("nvlsm", "libibumad", "infiniband-diags"),
         zypper.search("nvlsm", "libibumad3", "infiniband-diags"),
     ),
     parse_index,

@@ -6,8 +6,8 @@ import msgspec
 from gpuprov.core import safe_parse
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.gpus.fabric import RUNNING, Daemon, parse_daemon
-from gpuprov.facts.probes.host import boot_unit
-from gpuprov.facts.probes.host.boot_unit import UnitState
+from gpuprov.facts.probes.host import systemd
+from gpuprov.facts.probes.host.systemd import UnitState
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def parse(output: Output) -> Imex:
     return Imex(
         daemon=parse_daemon(output),
         nodes=tuple(line.strip() for line in many.get("node", ()) if line.strip()) if "nodes" in many else None,
-        **boot_unit.parse_state(many),
+        **systemd.parse_state(many),
         ready=fields.get("ready", ""),
         domain=parse_domain(report),
         complaint=(many.get("domain") or [""])[0][:200],
@@ -86,7 +86,7 @@ for a in $(hostname -I 2>/dev/null); do echo "address|$a"; done
     + RUNNING
     + """[ -e $n ] && echo 'nodes|' && sed -n 's/[#;].*//;/[^[:space:]]/s/^/node|/p' $n
 """
-    + boot_unit.STATE
+    + systemd.STATE
     + """if [ -e $b-ctl ]; then
   echo "ready|$(timeout 10 $b-ctl -q 2>/dev/null </dev/null | tail -n 1)"
   timeout 20 $b-ctl -N -j 2>&1 </dev/null | sed 's/^/domain|/'

@@ -12,7 +12,7 @@ from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.gpus.mps_script import SCRIPT
 from gpuprov.facts.probes.host.family import by_family
-from gpuprov.facts.probes.software import dnf, zypper
+from gpuprov.facts.probes.software import rpm, zypper
 from gpuprov.facts.probes.software.packages import parse_index
 
 
@@ -219,7 +219,7 @@ INDEX = Probe(
     by_family(
         """apt-cache pkgnames | grep -xE 'nvidia-cuda-mps|nvidia-compute-utils-.*|nvidia-driver-cuda' |
   xargs -r apt-cache madison 2>/dev/null; true""",
-        dnf.search("nvidia-driver-cuda"),
+        rpm.search("nvidia-driver-cuda"),
         zypper.search("nvidia-compute-utils-G*"),
     ),
     parse_index,

@@ -10,8 +10,8 @@ import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.gpus.smi_query import OWN, judge
-from gpuprov.facts.probes.host import boot_unit
-from gpuprov.facts.probes.host.boot_unit import UnitState
+from gpuprov.facts.probes.host import systemd
+from gpuprov.facts.probes.host.systemd import UnitState
 
 
 class Token(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ def parse_gridd(output: Output) -> Gridd:
         settings=settings,
         configured="config" in single,
         tokens=tuple(tokens),
-        **boot_unit.parse_state(rows),
+        **systemd.parse_state(rows),
         log=tuple(rows.get("log", ())),
     )
 
@@ -125,13 +125,13 @@ for f in "${tokens:-${o:-$t}}"/client_configuration_token_*.tok; do
 done
 u=nvidia-gridd.service
 """
-    + boot_unit.STATE
+    + systemd.STATE
     + """journalctl -q --no-pager -o cat -n 30 -u $u 2>/dev/null | sed 's/eyJ[A-Za-z0-9_.-]*/(token)/g; s/^/log|/'
 true""",
     parse_gridd,
     "systemctl status nvidia-gridd; grep -v '^#' /etc/nvidia/gridd.conf; sha256sum /etc/nvidia/ClientConfigToken/*.tok",
     asks=lambda host: {"tokens": getattr(host.capabilities.get("vgpu_guest"), "token_directory", "")},
-    blank=boot_unit.BLANK,
+    blank=systemd.BLANK,
 )
 # Licences of vGPUs, and of GPUs that need one for a licensed feature.
 LICENCES = Probe(

@@ -1,4 +1,5 @@
-"""Hardware of a host apart from GPUs: CPUs, memory, swap, NVMe drives, Ethernet interfaces."""
+"""Hardware of a host apart from GPUs: CPUs and their governors, memory, hugepages, swap, NVMe drives, Ethernet
+interfaces, and firmware of boards that no program of the driver shows."""
 
 import re
 
@@ -6,6 +7,10 @@ import msgspec
 
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.host import systemd
+from gpuprov.facts.probes.host.systemd import UnitState
+from gpuprov.host_code.at_boot import governor
+from gpuprov.host_code.at_boot.governor import Policy
 
 
 class Hardware(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,4 +145,127 @@ FILES = Probe(
     parse_files,
     "cat /proc/sys/fs/file-nr; df -h; df -i",
     asks=lambda host: {"paths": "\n".join(host.capabilities["health"].mounts)},
+)
+
+
+ADAPTER, NVSWITCH = "adapter", "nvswitch"
+VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,39}")
+
+
+class Firmware(msgspec.Struct, frozen=True, kw_only=True):
+    """The firmware of one device. `board`: what devices must have in common to be compared; `names`: those by which a
+    spec may declare its version; `version`: empty if it cannot be read."""
+
+    kind: str
+    board: str
+    names: tuple[str, ...]
+    address: str
+    version: str
+
+
+def parse_firmware(output: Output) -> tuple[Firmware, ...]:
+    """Parse a row per device, each address once. Soft and cloud devices have neither a board id nor a type."""
+    devices: dict[tuple[str, str], Firmware] = {}
+    for line in output.text.splitlines():
+        kind, *cells = line.split("|")
+        if kind not in (ADAPTER, NVSWITCH) or len(cells) != 4:
+            continue
+        address, board, model, version = (cell.strip() for cell in cells)
+        names = tuple(dict.fromkeys(filter(None, (board, model))))
+        if names:
+            name = f"{names[0]} ({names[1]})" if len(names) > 1 else names[0]
+            known = version if VERSION.fullmatch(version) and version != "N/A" else ""
+            device = Firmware(kind=kind, board=name, names=names, address=address, version=known)
+            devices.setdefault((kind, address), device)
+    return tuple(devices[key] for key in sorted(devices))
+
+
+# No tool of MFT is needed: mlx5_ib's board_id (the PSID), hca_type and fw_ver
+# (https://github.com/torvalds/linux/blob/master/Documentation/ABI/stable/sysfs-class-infiniband), and the nvidia
+# module's own file of each NVSwitch before generation 4
+# (https://github.com/NVIDIA/open-gpu-kernel-modules/blob/main/kernel-open/nvidia/procfs_nvswitch.c).
+FIRMWARE = Probe(
+    "board_firmware",
+    r"""for d in /sys/class/infiniband/*; do
+  [ -e "$d/device/vendor" ] && [ ! -e "$d/device/physfn" ] && [ ! -e "$d/parent" ] || continue
+  a=$(readlink -f "$d/device") r="adapter|${a##*/}"
+  for f in board_id hca_type fw_ver; do r="$r|$(head -n 1 "$d/$f" 2>/dev/null)"; done
+  echo "$r"
+done
+for f in /proc/driver/nvidia-nvswitch/devices/*/information; do
+  [ -e "$f" ] || continue
+  a=${f%/*} a=${a##*/} p=/sys/bus/pci/devices/${a##*/}
+  n=$(cat "$p/vendor" "$p/device" 2>/dev/null | tr -d '\n' | sed 's/^0x\(....\)0x/\1:/')
+  echo "nvswitch|$a||$n|$(sed -n 's/^BIOS Version: *//p' "$f" | head -n 1)"
+done""",
+    parse_firmware,
+    "grep . /sys/class/infiniband/*/board_id /sys/class/infiniband/*/fw_ver; "
+    "grep . /proc/driver/nvidia-nvswitch/devices/*/information",
+    blank=r"(adapter|nvswitch)\|",
+)
+
+
+class Frequency(UnitState, frozen=True, kw_only=True):
+    """CPU frequency."""
+
+    policies: tuple[Policy, ...] = ()
+    # The one that gpuprov's unit sets, empty without a unit.
+    governor: str = ""
+    # Other active units that set governors.
+    rivals: tuple[str, ...] = ()
+
+
+def parse_frequency(output: Output) -> Frequency:
+    rows = output.rows()
+    return Frequency(
+        policies=governor.parse(output.text),
+        governor=(rows.get("asked") or [""])[-1],
+        **systemd.parse_state(rows),
+        rivals=tuple(rows.get("rival", ())),
+    )
+
+
+def parse_hugepages(output: Output) -> dict[int, int]:
+    pairs = (line.split() for line in output.text.splitlines())
+    return {int(size): int(count) for size, count in pairs}
+
+
+def parse_default(output: Output) -> int:
+    return int(output.text)
+
+
+FREQUENCY = Probe(
+    "cpu_frequency",
+    governor.READER
+    + """u=gpuprov-cpu-governor.service
+sed -n 's/^ExecStart=.* set \\([a-z]*\\)$/asked|\\1/p' /etc/systemd/system/$u 2>/dev/null
+"""
+    + systemd.STATE
+    + """set -- tuned.service power-profiles-daemon.service cpufrequtils.service cpupower.service thermald.service
+for s in $(systemctl is-active "$@" 2>/dev/null); do
+  case $s in active | reloading) echo "rival|$1" ;; esac; shift
+done; true""",
+    parse_frequency,
+    "head -v /sys/devices/system/cpu/cpufreq/policy*/scaling_governor; systemctl status gpuprov-cpu-governor",
+    speaks=True,
+    blank=systemd.BLANK,
+)
+# The number of hugepages by their size in KiB: https://docs.kernel.org/admin-guide/mm/hugetlbpage.html
+HUGEPAGES = Probe(
+    "hugepages",
+    """for d in /sys/kernel/mm/hugepages/hugepages-*kB; do
+  n=$(cat "$d/nr_hugepages") || continue
+  s=${d##*hugepages-}; echo "${s%kB} $n"
+done 2>/dev/null; true""",
+    parse_hugepages,
+    "head -v /sys/kernel/mm/hugepages/*/nr_hugepages",
+)
+# The size in KiB of the pages that vm.nr_hugepages counts.
+# Hugepagesize:     524288 kB     (/proc/meminfo of an Arm server with pages of 512 MiB)
+DEFAULT_HUGEPAGE = Probe(
+    "default_hugepage",
+    "sed -n 's/^Hugepagesize: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo",
+    parse_default,
+    "grep Hugepagesize /proc/meminfo",
+    speaks=True,
 )

@@ -1,8 +1,12 @@
-"""NVIDIA functions on the PCI bus, read from sysfs: no pciutils needed, no GPU woken."""
+"""NVIDIA functions on the PCI bus, read from sysfs: no pciutils needed, no GPU woken; and those that are lent to
+virtual machines."""
 
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
+from gpuprov.facts.probes.host import systemd
+from gpuprov.facts.probes.host.systemd import SetsAtBoot
+from gpuprov.host_code.at_boot import passthrough as onhost
 from gpuprov.host_code.at_boot.passthrough import VFIO, is_lent
 
 __all__ = [
@@ -81,3 +85,26 @@ def driven(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
 def served(functions: tuple[PciFunction, ...]) -> tuple[PciFunction, ...]:
     """Return the GPUs and NVSwitches for this host's own driver, which cannot be loaded without one."""
     return tuple(each for each in functions if each.pci_class[:4] == "0680" or each.is_gpu if not is_lent(each.driver))
+
+
+UNIT = "gpuprov-passthrough.service"
+
+
+class Passthrough(SetsAtBoot, frozen=True, kw_only=True):
+    """`state`: the functions, as the unit's program reads them."""
+
+    state: onhost.State = onhost.State()
+
+
+def parse_passthrough(output: Output) -> Passthrough:
+    return Passthrough(state=onhost.parse(output.text), **systemd.parse(output.rows()))
+
+
+PASSTHROUGH = Probe(
+    "passthrough",
+    onhost.READER + systemd.build_script(UNIT, onhost.CONFIG),
+    parse_passthrough,
+    "lspci -nnk -d 10de:; ls -l /sys/bus/pci/devices/*/iommu_group; lsof /dev/vfio/*",
+    speaks=True,
+    blank=systemd.BLANK,
+)

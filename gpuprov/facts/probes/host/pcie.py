@@ -2,9 +2,9 @@
 
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe
-from gpuprov.facts.probes.host import boot_unit
-from gpuprov.facts.probes.host.boot_unit import SetsAtBoot
-from gpuprov.facts.probes.host.roots import ROOTS
+from gpuprov.facts.probes.host import systemd
+from gpuprov.facts.probes.host.system import ROOTS
+from gpuprov.facts.probes.host.systemd import SetsAtBoot
 from gpuprov.host_code.at_boot import pcie as onhost
 from gpuprov.host_code.at_boot.pcie import Function
 
@@ -54,7 +54,7 @@ def parse(output: Output) -> Pcie:
     return Pcie(
         functions=onhost.parse(output.text),
         others=tuple(dict.fromkeys(many.get("other", ()))),
-        **boot_unit.parse(many),
+        **systemd.parse(many),
         irqbalance=fields.get("irqbalance", ""),
         balancer="irqbalance" in fields,
         balances="installed" in fields,
@@ -73,7 +73,7 @@ def parse(output: Output) -> Pcie:
 # /sys/kernel/security/lockdown marks the mode in force: `none [integrity] confidentiality`.
 PCIE = Probe(
     "pcie",
-    f"""{onhost.READER}{boot_unit.build_script("gpuprov-pcie.service", onhost.CONFIG)}"""
+    f"""{onhost.READER}{systemd.build_script("gpuprov-pcie.service", onhost.CONFIG)}"""
     f"""{ROOTS}for f in $(roots irqbalance); do echo "irqbalance|$(tr '\\0' ' ' <"$f/cmdline")"; done
 [ -e /usr/sbin/irqbalance ] && echo 'installed|'
 for f in setpci /usr/sbin/setpci /sbin/setpci; do command -v $f >/dev/null && echo 'setpci|' && break; done

@@ -52,7 +52,7 @@ class Containers(msgspec.Struct, frozen=True, kw_only=True):
         return next((match[1] for line in self.complaints or () if (match := REFUSED.search(line))), "")
 
 
-def parse(output: Output) -> Containers:
+def parse_containers(output: Output) -> Containers:
     rows = output.rows()
     settings: dict[str, str] = {}
     for match in filter(None, map(SETTING.fullmatch, rows.get("conf", []))):
@@ -106,7 +106,7 @@ if command -v srun >/dev/null && [ -r $c/slurm.conf ]; then
   printf '%s\\n' "$o" | grep -iE '^srun: .*(error|spank|plugin|pyxis)' | head -n 8 | sed 's/^/error|/'
 fi
 true""",
-    parse,
+    parse_containers,
     f"enroot version; srun --help | grep container-image; cat {PLUGSTACK} {PLUGSTACK}.d/* "
     f"{ENROOT_FOLDER}/enroot.conf.d/*",
 )

@@ -7,7 +7,7 @@ import msgspec
 
 from gpuprov.core.safe_parse import Unreadable, parse_typed_json
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
-from gpuprov.facts.probes.kernel import systemd_boot
+from gpuprov.facts.probes.kernel import next_boot
 from gpuprov.host_code import first_boot_grub, first_boot_systemd
 
 
@@ -92,7 +92,7 @@ FIRST_BOOT = Probe(
     f"""systemd-detect-virt --container --quiet; echo "container=$?"
 echo "state="$(head -n 1 /var/lib/gpuprov/first_boot.json 2>/dev/null)
 echo "watchdog="$(systemctl show -p RuntimeWatchdogUSec 2>/dev/null | sed -n 's/^RuntimeWatchdogUSec=//p')
-{systemd_boot.EFI}case $(efi LoaderInfo) in {first_boot_systemd.NAME}*)
+{next_boot.EFI}case $(efi LoaderInfo) in {first_boot_systemd.NAME}*)
   echo "loader={first_boot_systemd.NAME}"
   echo "info="$(efi LoaderInfo)
   echo "default="$(efi {first_boot_systemd.DEFAULT})

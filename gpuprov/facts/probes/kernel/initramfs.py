@@ -5,7 +5,7 @@ import re
 import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
-from gpuprov.facts.probes.kernel.systemd_boot import EFI
+from gpuprov.facts.probes.kernel.next_boot import EFI
 from gpuprov.host_code.initramfs import NVIDIA, PARTITIONS, Copy, select_old_copy
 
 

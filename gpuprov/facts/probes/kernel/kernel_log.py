@@ -13,7 +13,7 @@ from gpuprov.catalog.kernel import ADDRESS, NVIDIA, beginnings, nic_drivers
 from gpuprov.catalog.xids import SXID, XID, find_action
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe, ProbeFailed
-from gpuprov.facts.probes.host.repairs import PRINTED, Repair, list_repairs
+from gpuprov.facts.probes.host.checkpoints import PRINTED, Repair, list_repairs
 from gpuprov.host_code import kernel_lines
 
 # Seconds after a boot within which a complete log begins.

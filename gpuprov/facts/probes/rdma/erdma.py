@@ -5,8 +5,8 @@ import msgspec
 
 from gpuprov.core.safe_parse import parse_numbers
 from gpuprov.facts.probes.base import Output, Probe
-from gpuprov.facts.probes.host import boot_unit
-from gpuprov.facts.probes.host.boot_unit import SetsAtBoot
+from gpuprov.facts.probes.host import systemd
+from gpuprov.facts.probes.host.systemd import SetsAtBoot
 from gpuprov.facts.probes.kernel.initramfs import INITRAMFS
 from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_packages
 from gpuprov.host_code.at_boot import erdma_state as state
@@ -123,7 +123,7 @@ def parse(output: Output) -> Erdma:
         eadm=read_last("eadm") if "eadm" in many else None,
         record=read_last("record"),
         packages=frozenset(cells[0] for cells in many.get("package", ()) if cells[-1] == "installed"),
-        **boot_unit.parse(output.rows()),
+        **systemd.parse(output.rows()),
     )
 
 
@@ -166,7 +166,7 @@ command -v eadm >/dev/null && echo "eadm|$(timeout 5 eadm ver 2>&1 | head -n 1 |
 dpkg-query -W -f 'package|${Package}|${db:Status-Status}\n' '*rdma*' '*ibverbs*' '*ibumad*' 2>/dev/null ||
   rpm -qa --qf 'package|%{NAME}|installed\n' '*rdma*' '*ibverbs*' '*ibumad*' 2>/dev/null
 """
-    + boot_unit.build_script("gpuprov-erdma.service", "/etc/gpuprov/erdma.conf")
+    + systemd.build_script("gpuprov-erdma.service", "/etc/gpuprov/erdma.conf")
     + "true"
 )
 ERDMA = Probe(

@@ -1,5 +1,5 @@
-"""GPUDirect RDMA on a host: the peer memory API that each kernel's modules were built against, loaded modules, and
-kernel messages."""
+"""GPUDirect RDMA on a host: the peer memory API that each kernel's modules were built against, loaded modules, kernel
+messages; and gdrcopy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import msgspec
 
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe
-from gpuprov.facts.probes.host.boot_unit import UnitState
+from gpuprov.facts.probes.host.family import by_family
+from gpuprov.facts.probes.host.systemd import UnitState
+from gpuprov.facts.probes.software import rpm
+from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 from gpuprov.host_code import kernel_lines
 
 # unknown: the module is compressed, and the host has no program to unpack it.
@@ -223,4 +226,64 @@ GPUDIRECT = Probe(
     parse,
     "modinfo nvidia-peermem; nm FILE | grep ib_register; lsmod | grep ib_core; journalctl -k | grep peermem",
     speaks=True,
+)
+
+
+class Gdrcopy(msgspec.Struct, frozen=True, kw_only=True):
+    """`kernels`: by release, the version of gdrdrv on disk for it, empty if none. `node`: major number and mode of
+    /dev/gdrdrv ("237 666"), empty without one; `major`: the number that the kernel gave the module."""
+
+    kernels: dict[str, str] = {}
+    loaded: bool = False
+    major: str = ""
+    node: str = ""
+
+
+def parse_gdrcopy(output: Output) -> Gdrcopy:
+    rows = output.rows()
+    single = {kind: values[-1].strip() for kind, values in rows.items()}
+    return Gdrcopy(
+        kernels={release: version for release, _, version in (line.partition("|") for line in rows.get("kernel", ()))},
+        loaded="loaded" in single,
+        major=single.get("major", ""),
+        node=single.get("node", ""),
+    )
+
+
+NAMES = ("gdrcopy", "gdrcopy-kmod", "gdrcopy-tests", "gdrdrv-dkms", "libgdrapi")
+PACKAGES = Probe(
+    "gdrcopy_packages",
+    build_packages_script("'gdrcopy*' gdrdrv-dkms libgdrapi", "gdrcopy.*"),
+    parse_packages,
+    "dpkg -l 'gdrcopy*' gdrdrv-dkms libgdrapi; rpm -qa 'gdrcopy*'",
+    blank=PACKAGE_LISTS,
+)
+# Offered versions of gdrcopy's packages.
+INDEX = Probe(
+    "gdrcopy_index",
+    by_family(
+        f"apt-cache madison {' '.join(NAMES)} 2>/dev/null; true",
+        rpm.search("gdrcopy", "gdrcopy-kmod"),
+        "true",
+    ),
+    parse_index,
+    "apt-cache madison gdrdrv-dkms libgdrapi; dnf -C repoquery gdrcopy gdrcopy-kmod",
+)
+# /proc/devices: `509 gdrdrv`. Its node (https://github.com/NVIDIA/gdrcopy/issues/278):
+#     crw-rw-rw- 1 root root 242, 0 Sep 26 01:26 /dev/gdrdrv
+GDRCOPY = Probe(
+    "gdrcopy",
+    r"""for d in /lib/modules/*; do
+  k=${d##*/}
+  [ -e "/boot/vmlinuz-$k" ] || [ -e "$d/build/Makefile" ] || continue
+  f=$(modinfo -k "$k" -n gdrdrv 2>/dev/null) || { echo "kernel|$k|"; continue; }
+  v=$(modinfo -F version "$f" 2>/dev/null)
+  echo "kernel|$k|${v:-built}"
+done
+[ -d /sys/module/gdrdrv ] && echo 'loaded|'
+awk '$2 == "gdrdrv" { print "major|" $1 }' /proc/devices
+[ -c /dev/gdrdrv ] && echo "node|$((0x$(stat -c %t /dev/gdrdrv))) $(stat -c %a /dev/gdrdrv)"
+true""",
+    parse_gdrcopy,
+    "modinfo gdrdrv; ls -l /dev/gdrdrv; grep gdrdrv /proc/devices",
 )

@@ -1,4 +1,5 @@
-"""NCCL's configuration on a host: its files, the login environment, and whether the files that they name exist."""
+"""NCCL's configuration on a host: its files, the login environment, the files that they name, and the topology file
+with its PCI functions."""
 
 import msgspec
 
@@ -81,4 +82,43 @@ true""".replace("MARK", MARK).replace("ENVIRONMENT", environment.build_environme
     f"cat /etc/nccl.conf /root/.nccl.conf; grep -r NCCL_ {environment.SHOWN}; ldconfig -p | grep libnccl-net",
     asks=lambda host: {"asked": " ".join(host.capabilities["rdma"].nccl.paths)},
     speaks=True,
+)
+
+
+class TopologyFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The file."""
+
+    # Empty if /etc/nccl.conf names none.
+    path: str = ""
+    # None if there is no such file.
+    text: str | None = None
+    sha256: str = ""
+    # Class by address.
+    functions: dict[str, str] = {}
+
+
+def parse_topology(output: Output) -> TopologyFile:
+    rows = output.rows()
+    return TopologyFile(
+        path=rows.get("path", [""])[-1],
+        text="\n".join(rows.get("text", ())) if "sum" in rows else None,
+        sha256=rows.get("sum", [""])[-1].partition(" ")[0],
+        functions={address: class_ for address, _, class_ in (line.partition("|") for line in rows.get("pci", ()))},
+    )
+
+
+# The topology file. If two lines name one, NCCL uses the first: gpuprov.capabilities.rdma.nccl.conf.
+NCCL_TOPOLOGY = Probe(
+    "nccl_topology",
+    r"""f=$(sed -n 's/\r$//; s/^NCCL_TOPO_FILE=//p' /etc/nccl.conf 2>/dev/null | head -n 1)
+[ -n "$f" ] || exit 0
+echo "path|$f"
+[ -f "$f" ] && { echo "sum|$(sha256sum "$f")"; head -c 1048577 "$f" | sed 's/^/text|/'; echo; }
+for d in /sys/bus/pci/devices/*; do
+  read -r c < "$d/class" 2>/dev/null || continue
+  case $c in 0x02* | 0x0300* | 0x0302*) echo "pci|${d##*/}|$c" ;; esac
+done
+true""",
+    parse_topology,
+    "cat $(sed -n 's/^NCCL_TOPO_FILE=//p' /etc/nccl.conf); lspci -D | grep -iE 'nvidia|infiniband|ethernet'",
 )

@@ -7,10 +7,10 @@ import msgspec
 from gpuprov.catalog.rdma.ofed import CONFIG, PIN, PLACE
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.facts.probes.base import Output, Probe
-from gpuprov.facts.probes.host import boot_unit
-from gpuprov.facts.probes.host.boot_unit import UnitState
+from gpuprov.facts.probes.host import systemd
 from gpuprov.facts.probes.host.family import by_family
-from gpuprov.facts.probes.software import dnf
+from gpuprov.facts.probes.host.systemd import UnitState
+from gpuprov.facts.probes.software import rpm
 from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 
 DKMS = ("mlnx-ofed-kernel", "iser", "isert", "srp")
@@ -131,7 +131,7 @@ def parse(output: Output) -> Ofed:
         kernels=tuple(_build_kernel(cells[0], cells[1] == "1", rows) for cells in rows.get("kernel", [])),
         dkms=dict(cells for cells in rows.get("dkms", []) if len(cells) == 2),
         trees=tuple((cells[0], cells[1]) for cells in rows.get("dkms", []) if len(cells) == 2),
-        **boot_unit.parse_state(output.rows()),
+        **systemd.parse_state(output.rows()),
         skipped=tuple(dict.fromkeys(cells[0] for cells in rows.get("skipped", []))),
         settings={key: value.strip('"') for key, _, value in conf} if "config" in rows else None,
         busy={name: int(count) for name, count in rows.get("busy", []) if is_whole(count)},
@@ -176,7 +176,7 @@ PACKAGES = Probe(
 INDEX = Probe(
     "ofed_index",
     '[ "${stack:-}" = doca-ofed ] || exit 0\n'
-    + by_family(f"apt-cache madison {' '.join(DEBS)} 2>/dev/null; true", dnf.search(*RPMS), "true"),
+    + by_family(f"apt-cache madison {' '.join(DEBS)} 2>/dev/null; true", rpm.search(*RPMS), "true"),
     parse_index,
     f"apt-cache madison {DEBS[0]}; dnf -C repoquery --showduplicates {RPMS[0]}",
     asks=lambda host: {"stack": host.capabilities["rdma"].own_stack},
@@ -219,7 +219,7 @@ for d in /lib/modules/*; do
 done
 u=openibd.service
 """
-    + boot_unit.STATE
+    + systemd.STATE
     + r"""i=$(systemctl show -p InvocationID openibd.service 2>/dev/null | sed -n 's/^InvocationID=//p')
 journalctl -q --no-pager -o cat -b -n 200 -u openibd.service ${i:+"_SYSTEMD_INVOCATION_ID=$i"} 2>/dev/null |
   sed -n 's/.*Module \([a-z0-9_]*\) belong to .* not a part of MLNX_OFED.*/skipped|\1/p' | sort -u

@@ -7,9 +7,9 @@ import msgspec
 
 from gpuprov.catalog import rdma
 from gpuprov.facts.probes.base import Output, Probe
-from gpuprov.facts.probes.host import boot_unit
-from gpuprov.facts.probes.host.boot_unit import SetsAtBoot
-from gpuprov.facts.probes.host.roots import ROOTS
+from gpuprov.facts.probes.host import systemd
+from gpuprov.facts.probes.host.system import ROOTS
+from gpuprov.facts.probes.host.systemd import SetsAtBoot
 from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_packages
 from gpuprov.host_code.at_boot import network
 from gpuprov.host_code.at_boot.devices import DATA_DIRECT
@@ -85,7 +85,7 @@ def parse(output: Output) -> RdmaHost:
         **network.parse(output.text)._asdict(),
         managers=int(first("managers") or 0),
         umad=int(first("umad") or 0),
-        soft=SetsAtBoot(**boot_unit.parse(output.rows())),
+        soft=SetsAtBoot(**systemd.parse(output.rows())),
         bound=first("bound") == "yes",
         daemons=tuple(
             Daemon(unit=name, now=now, unit_limit=limit)
@@ -134,7 +134,7 @@ for p in /sys/bus/pci/devices/*; do
   [ -L "$p/driver" ] && w=$(readlink "$p/driver")
   case $w in ''|*/mlx5_core) echo "silent|${{p##*/}}|$i|$q" ;; esac
 done
-{boot_unit.build_script(SOFT, CONFIG)}true""",
+{systemd.build_script(SOFT, CONFIG)}true""",
     parse,
     "lsmod | grep -E 'rdma|ib_'; rdma link; ip route; systemctl status gpuprov-rdma-soft; ss -uanp 'sport = :4791'",
     speaks=True,

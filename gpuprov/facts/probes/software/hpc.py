@@ -9,7 +9,7 @@ import msgspec
 from gpuprov.catalog import hpc as catalogue
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host.family import by_family
-from gpuprov.facts.probes.software import dnf
+from gpuprov.facts.probes.software import rpm
 from gpuprov.facts.probes.software.packages import PACKAGE_LISTS, build_packages_script, parse_index, parse_packages
 from gpuprov.host_code import hpcx
 
@@ -98,7 +98,7 @@ PACKAGES = Probe(
 # Offered versions of Open MPI and UCX, from the lists that the host has fetched.
 INDEX = Probe(
     "hpc_index",
-    by_family(f"apt-cache madison {DEBS} 2>/dev/null; true", dnf.search(*RPMS.split()), "true"),
+    by_family(f"apt-cache madison {DEBS} 2>/dev/null; true", rpm.search(*RPMS.split()), "true"),
     parse_index,
     f"apt-cache madison {DEBS}; dnf -C repoquery --showduplicates {RPMS}",
 )

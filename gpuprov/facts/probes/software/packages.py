@@ -7,7 +7,7 @@ import msgspec
 
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host.family import by_family
-from gpuprov.facts.probes.software import dnf, excluded, rpm, transitional, zypper
+from gpuprov.facts.probes.software import excluded, rpm, zypper
 from gpuprov.facts.probes.software.excluded import Excluded
 from gpuprov.facts.probes.software.prebuilt import SUFFIX
 from gpuprov.host_code.packages import zypper_locks
@@ -89,14 +89,14 @@ dpkg-query -W -f '{DPKG_FORMAT}' {debian} 2>/dev/null; {more}; true""",
 
 def parse_packages(output: Output) -> dict[str, Package]:
     rows = output.rows()
-    native, moved = {"all", *rows.get("native", [])}, transitional.find_transitional(rows.get("depends", []))
+    native, moved = {"all", *rows.get("native", [])}, excluded.find_transitional(rows.get("depends", []))
     by_name: dict[str, list[tuple[str, Package]]] = {}
     for line in output.text.splitlines():
         cells = line.split("|")
         if len(cells) not in (4, 5) or len(cells[0]) < 2 or cells[0][1] not in PRESENT:
             continue
         selection, state = cells[0][0], cells[0][1]
-        version = transitional.VERSION if (cells[1], cells[2]) in moved else cells[2]
+        version = excluded.VERSION if (cells[1], cells[2]) in moved else cells[2]
         package = Package(cells[1], version, cells[3], selection == "h", state == "i" and cells[0][2:3] != "R")
         called = package.name if native.issuperset(cells[4:]) else f"{package.name}:{cells[4]}"
         by_name.setdefault(package.name, []).append((called, package))
@@ -201,7 +201,7 @@ def parse_audit(output: Output) -> str:
 
 
 def parse_index(output: Output) -> Index:
-    moved = transitional.find_transitional(output.rows().get("depends", []))
+    moved = excluded.find_transitional(output.rows().get("depends", []))
     known = {n: [v for v in versions if (n, v) not in moved] for n, versions in parse_madison(output.text).items()}
     index = Index({name: versions for name, versions in known.items() if versions})
     index.places, index.moved = parse_places(output.text), {name: other for (name, _), other in moved.items()}
@@ -249,7 +249,7 @@ OFFERED_RPM = ("*nvidia*", "cuda*", "libnv*", "nvlink5*", "nvlsm", "datacenter-g
 # Installed packages that concern the driver, by name.
 PACKAGES = Probe(
     "packages",
-    build_packages_script(" ".join(f"'{pattern}'" for pattern in INSTALLED), INSTALLED_RPM, transitional.INSTALLED),
+    build_packages_script(" ".join(f"'{pattern}'" for pattern in INSTALLED), INSTALLED_RPM, excluded.INSTALLED),
     parse_packages,
     "dpkg -l '*nvidia*' 'libcuda*'; rpm -qa '*nvidia*' 'cuda*'; dnf versionlock list; zypper locks",
     blank=PACKAGE_LISTS,
@@ -290,8 +290,8 @@ INDEX = Probe(
     {for(i=1;i<=n;i++) if(substr($0,length($0)-length(r[i]))=="-" r[i]) print}' |
   xargs -r apt-cache madison 2>/dev/null
 echo "$n" | """
-        f"{transitional.OFFERED}; true",
-        f"{excluded.SCRIPT}\n{dnf.search(*OFFERED_RPM, streams=True)}",
+        f"{excluded.OFFERED}; true",
+        f"{excluded.SCRIPT}\n{rpm.search(*OFFERED_RPM, streams=True)}",
         zypper.search(*OFFERED_RPM),
     ),
     parse_index,

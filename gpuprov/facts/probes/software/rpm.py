@@ -1,4 +1,5 @@
-"""Rules of rpm and dnf 4, reimplemented: comparison of versions, and the effect of a lock of the versionlock plugin."""
+"""rpm, dnf and zypper without side effects: versions that repositories offer, by the metadata that the host has
+fetched; comparison of versions, and effects of locks."""
 
 import re
 from fnmatch import fnmatchcase
@@ -104,3 +105,20 @@ def _matches_lock(meaning: dict[str, str], package: Nevra, *, older: bool) -> bo
     if older and version and release and not re.search(r"[*?[]", version + release):
         return compare_evr(Nevra(package.name, epoch, version, release, package.arch), package) <= 0
     return (epoch, version, release) == (package.epoch, package.version, package.release)
+
+
+NEVRA = "rpm|%{name}|%{epoch}|%{version}|%{release}|%{arch}"
+
+
+def search(*patterns: str, form: str = NEVRA, streams: bool = False) -> str:
+    """Return shell that prints a line in this form, `rpm|NAME|EPOCH|VERSION|RELEASE|ARCHITECTURE`, of every version
+    that the enabled repositories offer of these patterns. `streams`: also of module streams that are not enabled; dnf
+    installs nothing from those until they are. It waits for no lock and uses no network, and a repository that was
+    never fetched does not hide the others."""
+    quoted = " ".join(f"'{pattern}'" for pattern in patterns)
+    whatever = "--disable-modular-filtering " if streams else ""
+    return (
+        'dnf ${GPUPROV_AHEAD:+--config="$GPUPROV_AHEAD/dnf.conf"} '
+        "-q -C --setopt=exit_on_lock=True --setopt='*.skip_if_unavailable=True' --disableplugin=versionlock \\\n"
+        f"""  repoquery --available --showduplicates {whatever}--arch "$(uname -m),noarch" --qf '{form}' {quoted}"""
+    )

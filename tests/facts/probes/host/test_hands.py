@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.host.hands import ABOVE, FOLDERS, HANDS, Open
+from gpuprov.facts.probes.host.rivals import ABOVE, FOLDERS, HANDS, Open
 from tests.facts.probes import run_script
 
 

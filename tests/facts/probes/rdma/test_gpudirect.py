@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuprov.facts.probes.rdma.gdrcopy import GDRCOPY, Gdrcopy
-from gpuprov.facts.probes.rdma.gdrcopy import parse as parse_gdrcopy
+from gpuprov.facts.probes.rdma.gpudirect import GDRCOPY, Gdrcopy, parse_gdrcopy
 from tests.facts.probes.rdma.gpudirect_tree import ALONE, CORE, SYMVERS, USES, UVERBS, Host, K
 
 pytestmark = pytest.mark.install  # programs, started again and again

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.software import packages, transitional
+from gpuprov.facts.probes.software import excluded, packages
 from tests.rows import run_each
 
 LAST, EMPTY, OLD = "535.309.01-0ubuntu0.24.04.1", "535.309.01-0ubuntu0.24.04.2", "535.161.08-0ubuntu2"
@@ -36,12 +36,12 @@ def test_what_apt_says_of_them(tmp_path: Path) -> None:
     apt.write_text(f"#!/bin/sh\necho \"$@\" > {asked}\ncat <<'END'\n{SHOW}\nEND\n", encoding="utf-8")
     apt.chmod(0o755)
     names = "nvidia-dkms-535-server\nnvidia-utils-535-server\nnvidia-imex-590\nnvidia-kernel-dkms\nlibnvidia-nscq-535"
-    shell = f"printf '{names}\\n' | {transitional.OFFERED}"
+    shell = f"printf '{names}\\n' | {excluded.OFFERED}"
     path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["sh", "-c", shell], env=path, capture_output=True, text=True, check=True)
     assert asked.read_text().split() == ["show", "nvidia-dkms-535-server", "nvidia-imex-590", "libnvidia-nscq-535"]
     rows = Output(done.stdout).rows()["depends"]
-    assert transitional.find_transitional(rows) == {
+    assert excluded.find_transitional(rows) == {
         ("nvidia-dkms-535-server", EMPTY): "nvidia-dkms-580-server",
         ("nvidia-imex-590", "590.48.01-0ubuntu0.24.04.2"): "nvidia-imex-595",
     }
@@ -61,7 +61,7 @@ def test_what_apt_says_of_them(tmp_path: Path) -> None:
 )
 def test_what_it_depends_on_tells(name: str, depends: str, moved: bool) -> None:
     """As https://packages.ubuntu.com shows them."""
-    assert [*transitional.find_transitional([f"{name}|1|{depends}"])] == [(name, "1")] * moved
+    assert [*excluded.find_transitional([f"{name}|1|{depends}"])] == [(name, "1")] * moved
 
 
 def test_they_are_not_offered_and_installed_in_no_drivers_version() -> None:
@@ -76,6 +76,6 @@ def test_they_are_not_offered_and_installed_in_no_drivers_version() -> None:
     assert only == {"nvidia-utils-535-server": [EMPTY]}
     assert only.moved == {"nvidia-dkms-535-server": "nvidia-dkms-580-server"}
     row = "ii |nvidia-dkms-535-server|{}|nvidia-graphics-drivers-535-server|amd64\n"
-    for version, told in ((EMPTY, transitional.VERSION), (LAST, LAST)):
+    for version, told in ((EMPTY, excluded.VERSION), (LAST, LAST)):
         there = packages.parse_packages(Output(f"native|amd64\n{row.format(version)}{lines[-1]}\n"))
         assert there["nvidia-dkms-535-server"].version == told
