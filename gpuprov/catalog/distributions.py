@@ -1,4 +1,5 @@
-"""The distributions: one row each of data/distributions.yaml, whose keys all other tables about distributions use."""
+"""Distributions that gpuprov knows, by their key in the catalogue, which is also the key of the roles' tables, and
+Ansible's names of them."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -31,7 +32,6 @@ class Distribution(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     id: str
     # Other IDs with the same packages.
     likes: tuple[str, ...] = ()
-    # Ansible's name for an ID, if it differs.
     version_id: str = ""
     codename: str = ""
     manager: Literal["apt", "dnf", "zypper"]

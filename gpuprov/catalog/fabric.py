@@ -13,7 +13,7 @@ from gpuprov.catalog.gpus import Gpu, list_gpus
 from gpuprov.catalog.packages import list_origins, list_package_sets
 from gpuprov.core.safe_parse import is_whole
 from gpuprov.rules import followers
-from gpuprov.rules.package_rules import Rule
+from gpuprov.rules.package_lists import Rule
 from gpuprov.rules.resolve import Rules
 
 UNIT = "nvidia-fabricmanager.service"

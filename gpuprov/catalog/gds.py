@@ -4,7 +4,7 @@ from functools import partial
 from typing import Literal
 
 from gpuprov.catalog import gpus
-from gpuprov.catalog.cuda.toolchain import format_dashed
+from gpuprov.catalog.cuda.packages import format_dashed
 from gpuprov.catalog.reader import Fact, File, load
 from gpuprov.rules import resolve
 

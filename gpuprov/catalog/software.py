@@ -5,7 +5,7 @@ from functools import cache
 
 from gpuprov.catalog import container_toolkit, dcgm, gds
 from gpuprov.catalog.cuda import packages as toolkits
-from gpuprov.catalog.cuda.toolchain import find_toolkit
+from gpuprov.catalog.cuda.packages import find_toolkit
 from gpuprov.catalog.drivers.any import build_pattern, group_patterns_by_family, join_patterns
 from gpuprov.catalog.drivers.data import read_drivers_file
 from gpuprov.catalog.rdma.gpudirect import read_gpudirect_file

@@ -25,7 +25,7 @@ def logged_in(hosts: Sequence[RawHost], user: str | None, *, ask: bool) -> Seque
     from gpuprov.core import terminal
     from gpuprov.core.errors import GpuprovError
     from gpuprov.facts.collect import settings
-    from gpuprov.inventory.prompt import ask_for_password
+    from gpuprov.inventory.vault import ask_for_password
 
     if user:
         hosts, own = settings.as_user(hosts, user)

@@ -9,8 +9,8 @@ from ansible import constants
 from ansible.errors import AnsibleError
 from ansible.parsing.vault import VaultSecret, VaultSecretsContext, get_file_vault_secret
 
+from gpuprov.core.errors import GpuprovError
 from gpuprov.inventory.origin import hide_decrypted
-from gpuprov.inventory.prompt import ask_for_password
 from gpuprov.inventory.sources import show_path
 from gpuprov.spec.problem import Origin, Problem
 
@@ -88,3 +88,16 @@ def describe_unusable(file: str, error: AnsibleError) -> Problem:
     if "Invalid vault password" in text or "Empty" in text or "empty" in text:
         return Problem(message="the vault password file is empty", origin=Origin(show_path(file)))
     return Problem(message=f"the vault password cannot be read: {text.rstrip('.')}", origin=Origin(show_path(file)))
+
+
+def ask_for_password(prompt: str, what: str, hint: str) -> str:
+    """Return the password. Raises GpuprovError if there is no terminal; the hint names the option that needs none."""
+    import warnings
+    from getpass import GetPassWarning, getpass
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            return getpass(prompt)
+        except GetPassWarning as error:
+            raise GpuprovError(f"{what} is to be asked for, and there is no terminal to ask on", hint) from error

@@ -8,8 +8,7 @@ from gpuprov.facts.probes.gpus.fabric import NvlinkError
 from gpuprov.jobs.model import Compared
 from gpuprov.report.many import Alike
 from gpuprov.verify.evaluate import Result
-from gpuprov.verify.fleet_wide import complete
-from gpuprov.verify.racks import Rack, find_shared, list_racks, refer
+from gpuprov.verify.racks import Rack, complete, find_shared, list_racks, refer
 from gpuprov.verify.verify import NOT_CONCERNED, NextBoot
 
 

@@ -29,7 +29,7 @@ from gpuprov.repair.model import HostPlan, Options
 from gpuprov.repair.scope import PROBES
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.fitness import CAPABILITY
-from gpuprov.verify.fleet_wide import compare_hosts
+from gpuprov.verify.racks import compare_hosts
 from gpuprov.verify.verify import Pairs, verify_each
 
 # Seconds for one act: services are stopped and started around a reset.

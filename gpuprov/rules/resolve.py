@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from itertools import chain, product
 
-from gpuprov.rules.package_rules import Answer, Choice, Follower, Rule
+from gpuprov.rules.package_lists import Answer, Choice, Follower, Rule
 
 # The first branch with open kernel modules, and the one where they became the default: open-gpu-kernel-modules' README
 OPEN_SINCE, DEFAULT_OPEN_SINCE, NO_LIMIT = 515, 560, 9999

@@ -9,8 +9,7 @@ from msgspec import inspect as shape
 from gpuprov.core.safe_parse import parse_whole
 from gpuprov.core.sanitize import is_hidden
 from gpuprov.spec.kinds import is_accepted, is_fitting, list_members, unwrap
-from gpuprov.spec.text_fixes import Fix, Unknown, fix_text, format_as_typed, is_narrow
-from gpuprov.spec.unit_fixes import find_count, find_measure
+from gpuprov.spec.text_fixes import Fix, Unknown, find_count, find_measure, fix_text, format_as_typed, is_narrow
 from gpuprov.spec.words import BOOLEANS, GONE, OFF, ON, REMOVES, SWITCHES, THERE, YAML_BOOLEANS
 
 _NUMBER = re.compile(r"(-?[0-9]{1,15})(?: ?(W|MHz))?", re.IGNORECASE)

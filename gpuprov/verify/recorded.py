@@ -11,7 +11,7 @@ from gpuprov.facts.collect.unreached import Unreached
 from gpuprov.inventory.names import fold_names
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import RECORDED, Result, checks_of, evaluate
-from gpuprov.verify.fleet_wide import compare_hosts
+from gpuprov.verify.racks import compare_hosts
 from gpuprov.verify.verify import Pairs, unreachable
 
 

@@ -19,7 +19,7 @@ from gpuprov.host_code import machine
 from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify.causes import AT_BOOT
 from gpuprov.verify.evaluate import MOMENTS, Registry, Result, ResultStatus, evaluate, probes_of, registry
-from gpuprov.verify.fleet_wide import compare_hosts
+from gpuprov.verify.racks import compare_hosts
 
 REACHABLE = "host.reachable"
 

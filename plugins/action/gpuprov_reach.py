@@ -26,8 +26,8 @@ try:  # at the top: the strategy loads this file once, and its workers inherit w
     from gpuprov.catalog.distributions import find_distribution, list_supported_names
     from gpuprov.core import ended
     from gpuprov.core.safe_parse import Tree
+    from gpuprov.facts.probes.base import Output
     from gpuprov.facts.probes.host import system
-    from gpuprov.facts.probes.output import Output
     from gpuprov.host_code import bundle
     from gpuprov.rules import reach
 

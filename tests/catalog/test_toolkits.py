@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from gpuprov.catalog.cuda import packages, toolchain
+from gpuprov.catalog.cuda import packages
 from gpuprov.simulate.standins import extras_cuda
 from tests.rows import run_each
 
@@ -31,7 +31,7 @@ from tests.rows import run_each
     ],
 )
 def test_the_toolkit_of_a_name(name: str, toolkit: str) -> None:
-    assert toolchain.find_toolkit(name) == toolkit
+    assert packages.find_toolkit(name) == toolkit
 
 
 @run_each(
@@ -42,7 +42,7 @@ def test_the_toolkit_of_a_name(name: str, toolkit: str) -> None:
 )
 def test_what_is_of_a_driver_is_not_touched(name: str) -> None:
     patterns = [entry.pattern for entry in packages.read_toolkits_file().driver_patterns]
-    assert toolchain.select_matching([name, "cuda-toolkit-12-4"], patterns) == [name]
+    assert packages.select_matching([name, "cuda-toolkit-12-4"], patterns) == [name]
 
 
 def test_a_toolkit_touches_no_driver() -> None:
@@ -51,7 +51,7 @@ def test_a_toolkit_touches_no_driver() -> None:
         "cuda-driver-dev-12-4"
     ).split()
     patterns = [entry.pattern for entry in packages.read_toolkits_file().driver_patterns]
-    assert toolchain.select_matching(names, patterns) == []
+    assert packages.select_matching(names, patterns) == []
 
 
 def test_what_the_catalogue_says() -> None:
@@ -89,7 +89,7 @@ def test_what_the_catalogue_says() -> None:
 )
 def test_runtime(version: str, soname: str) -> None:
     """https://github.com/sony/nnabla/issues/1063 lists the files of 11.4."""
-    assert toolchain.derive_runtime(version) == soname
+    assert packages.derive_runtime(version) == soname
 
 
 def test_a_stand_ins_runtime_has_the_real_soname(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from gpuprov.cli import cli
 from gpuprov.core.errors import GpuprovError
-from gpuprov.inventory import prompt
+from gpuprov.inventory import vault
 from tests import key_pairs
 from tests.here import program
 from tests.rows import run_each
@@ -147,7 +147,7 @@ def noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     monkeypatch.setenv("NOTED", str(folder))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(prompt, "getpass", lambda _prompt: "s3cret-word", raising=False)
+    monkeypatch.setattr(vault, "getpass", lambda _prompt: "s3cret-word", raising=False)
     monkeypatch.setattr("getpass.getpass", lambda _prompt: "s3cret-word")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
     frozen = CliRunner().invoke(

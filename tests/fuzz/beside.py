@@ -25,7 +25,7 @@ from gpuprov.fleet.drain.kubernetes import adapter, cluster, pods
 from gpuprov.host_code import command_line, fence, lock
 from gpuprov.host_code.mig import layout
 from gpuprov.host_code.packages import lists, zypper_locks
-from gpuprov.init import hostlist
+from gpuprov.init import slurm
 from gpuprov.inventory import ranges
 from gpuprov.render.spec_digest import is_comparable
 from gpuprov.rules import engine_files, nccl_topology, reach
@@ -231,7 +231,7 @@ def _of_texts() -> Iterator[Target]:
     yield text("beside.zypper_locks", LOCKS, _judge_locks)
     yield text("beside.lock", (*OWNER, '{"held": true, "running": ["x"]}', "3-0123abcd r u h t"), _judge_lock)
     yield text("beside.grub_defaults", GRUB, command_line.setting, OSError)
-    yield text("beside.slurm_names", NAMES, hostlist.expanded, Unreadable)
+    yield text("beside.slurm_names", NAMES, slurm.expanded, Unreadable)
     yield text("beside.ranges", NAMES, ranges.judge, Unreadable)
     yield text("beside.heard", HEARD, lambda said: reach.heard(said, MARKER))
     yield text(

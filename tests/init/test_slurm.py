@@ -9,7 +9,7 @@ import pytest
 from gpuprov.core.errors import GpuprovError
 from gpuprov.core.safe_parse import Unreadable
 from gpuprov.init import judged, slurm
-from gpuprov.init.hostlist import expanded
+from gpuprov.init.slurm import expanded
 from tests.rows import run_each
 
 SAMPLES = Path(__file__).parent / "samples"

@@ -27,7 +27,7 @@ from gpuprov.jobs.results import LARGEST, Results, file_name
 from gpuprov.jobs.shown import lines
 from gpuprov.report import as_json, html, junit, prometheus, text
 from gpuprov.verify.evaluate import Result
-from gpuprov.verify.fleet_wide import compare_hosts
+from gpuprov.verify.racks import compare_hosts
 from gpuprov.verify.verify import exit_code, verdict
 from tests import documents
 from tests.jobs import stub

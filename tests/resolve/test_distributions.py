@@ -8,7 +8,7 @@ from typing import Any
 from gpuprov.catalog import cuda, fabric
 from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
 from gpuprov.rules import resolve
-from gpuprov.rules.package_rules import Answer
+from gpuprov.rules.package_lists import Answer
 from tests.rows import run_each
 
 H100, B200 = "10de:2330", "10de:2901"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpuprov.catalog.drivers.sets import build_kernel_module_table
 from gpuprov.rules import resolve
-from gpuprov.rules.package_rules import Rule
+from gpuprov.rules.package_lists import Rule
 from tests.resolve.test_distributions import U580, UBUNTU, decide, offer
 from tests.rows import run_each
 

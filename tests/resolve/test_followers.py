@@ -6,7 +6,7 @@ from gpuprov.catalog import fabric
 from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.host_code.packages import lists
 from gpuprov.rules import resolve
-from gpuprov.rules.package_rules import Answer
+from gpuprov.rules.package_lists import Answer
 from tests.facts.probes import captured
 
 NAMES = find_packages("debian", "12")

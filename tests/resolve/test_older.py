@@ -7,7 +7,7 @@ import re
 from gpuprov.catalog.drivers import list_settled
 from gpuprov.catalog.drivers.sets import build_kernel_module_table
 from gpuprov.rules import resolve
-from gpuprov.rules.package_rules import Answer, Rule
+from gpuprov.rules.package_lists import Answer, Rule
 from tests.facts.probes import published
 
 P4, P40, P100, TITAN_V, GT_1030 = "10de:1bb3", "10de:1b38", "10de:15f8", "10de:1d81", "10de:1d01"

@@ -10,7 +10,7 @@ from gpuprov.catalog.drivers.sets import DriverPackages, find_packages
 from gpuprov.facts.probes.base import Output
 from gpuprov.facts.probes.driver.driver_packages import Precompiled, parse
 from gpuprov.rules import package_lists, resolve
-from gpuprov.rules.package_rules import Answer
+from gpuprov.rules.package_lists import Answer
 from tests.rows import run_each
 
 H100 = "10de:2330"

@@ -8,7 +8,7 @@ from typing import Any
 from gpuprov.catalog import fabric, repositories
 from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.rules import package_lists, resolve
-from gpuprov.rules.package_rules import Answer
+from gpuprov.rules.package_lists import Answer
 from tests.rows import run_each
 
 H100 = "10de:2330"

@@ -7,7 +7,7 @@ from typing import Any
 from gpuprov.catalog.drivers.sets import find_packages
 from gpuprov.host_code.packages import lists
 from gpuprov.rules import resolve
-from gpuprov.rules.package_rules import Answer
+from gpuprov.rules.package_lists import Answer
 from tests.facts.probes import captured
 from tests.rows import run_each
 

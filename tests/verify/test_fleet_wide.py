@@ -14,7 +14,7 @@ from gpuprov.spec.model import HostSpec, RawHost
 from gpuprov.verify import evaluate, recorded
 from gpuprov.verify.evaluate import Result
 from gpuprov.verify.fitness import fitness
-from gpuprov.verify.fleet_wide import compare_hosts
+from gpuprov.verify.racks import compare_hosts
 from tests.capabilities.asking import good
 from tests.capabilities.health_host import boards, both, smi
 from tests.facts.probes import run_script

@@ -21,8 +21,7 @@ from gpuprov.report import health_page
 from gpuprov.report.health import as_text, build_document
 from gpuprov.spec.model import HostSpec
 from gpuprov.verify.evaluate import Result, evaluate
-from gpuprov.verify.fleet_wide import compare_hosts
-from gpuprov.verify.racks import Rack, find_racks
+from gpuprov.verify.racks import Rack, compare_hosts, find_racks
 from tests.capabilities.asking import good
 from tests.capabilities.health_host import NOW, WELL, log, smi
 from tests.rows import run_each

@@ -11,7 +11,6 @@ from gpuprov.capabilities.cuda_toolkit.tasks import TASKS
 from gpuprov.capabilities.driver import find_requested_version
 from gpuprov.catalog import cuda, gpus
 from gpuprov.catalog.cuda import packages as catalogue
-from gpuprov.catalog.cuda import toolchain
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver.cuda_toolkit import PACKAGES, TOOLKITS
 from gpuprov.rules import resolve
@@ -23,7 +22,7 @@ problem = report_under(HERE)
 
 
 def rules(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
-    minors = [toolchain.take_minor(version) for version in block.versions]
+    minors = [catalogue.take_minor(version) for version in block.versions]
     for place, version in enumerate(minors):
         if version in minors[:place]:
             message = (
@@ -37,7 +36,7 @@ def rules(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
     for library in ("cudnn", "nccl"):
         requested = getattr(block, library)
         known = dict.fromkeys(row.major for row in catalogue.read_toolkits_file().libraries if row.library == library)
-        if requested and toolchain.take_major(requested) not in known:
+        if requested and catalogue.take_major(requested) not in known:
             message = f'is "{requested}", whose packages are not known'
             yield problem((library,), message, f"majors that are known: {', '.join(known)}")
     yield from hardware_problems(host, block)
@@ -51,7 +50,7 @@ def hardware_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
         return
     first = catalogue.find_first_toolkit(gpu.compute_capability)
     for place, version in enumerate(block.versions):
-        if first and resolve.order(toolchain.take_minor(version)) < resolve.order(first):
+        if first and resolve.order(catalogue.take_minor(version)) < resolve.order(first):
             message = (
                 f"cuda_toolkit.versions: CUDA {version} compiles no code for {gpu.key} (compute capability "
                 f"{gpu.compute_capability}): its libraries, and programs built with it, run there from PTX or not "
@@ -70,17 +69,17 @@ def hardware_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
 def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
     """Yield toolkits that do not exist, and those that the driver of the spec does not run, or not with certainty."""
     driver, majors = find_lowest_driver(host), {family.family for family in cuda.list_families()}
-    known = [floor for floor in cuda.list_floors() if floor.count(".") == 1 and toolchain.take_major(floor) in majors]
+    known = [floor for floor in cuda.list_floors() if floor.count(".") == 1 and catalogue.take_major(floor) in majors]
     for place, version in enumerate(block.versions):
         path = (HERE, "versions", place)
-        if toolchain.take_minor(version) not in known:
-            requested = resolve.order(toolchain.take_minor(version))
+        if catalogue.take_minor(version) not in known:
+            requested = resolve.order(catalogue.take_minor(version))
             near = min(
                 known,
                 key=lambda candidate: [abs(a - b) for a, b in zip(resolve.order(candidate), requested, strict=True)],
             )
             message = (
-                f'cuda_toolkit.versions has "{version}": CUDA {toolchain.take_minor(version)} is not in the catalogue'
+                f'cuda_toolkit.versions has "{version}": CUDA {catalogue.take_minor(version)} is not in the catalogue'
             )
             yield Problem(path=path, message=message, hint=f'the nearest is "{near}"; all: gpuprov catalog cuda')
             continue
@@ -113,7 +112,7 @@ def export(facts: Facts) -> Fragment | None:
         kits = [
             resolve.upstream(version)
             for name, version in versions.items()
-            if toolchain.find_toolkit(name) and name == stem + toolchain.format_dashed(toolchain.find_toolkit(name))
+            if catalogue.find_toolkit(name) and name == stem + catalogue.format_dashed(catalogue.find_toolkit(name))
         ]
         if kits:
             break
@@ -122,8 +121,8 @@ def export(facts: Facts) -> Fragment | None:
     kits = sorted(kits, key=resolve.order)
     state = facts.get(TOOLKITS)
     default = state.link.removeprefix(f"{catalogue.LINK}-")
-    default = default if state.mode == "manual" and default in [toolchain.take_minor(kit) for kit in kits] else ""
-    major = toolchain.take_major(default or kits[-1])
+    default = default if state.mode == "manual" and default in [catalogue.take_minor(kit) for kit in kits] else ""
+    major = catalogue.take_major(default or kits[-1])
     block = CudaToolkit(
         versions=tuple(kits),
         default=default,
@@ -144,7 +143,7 @@ def _describe_library(versions: dict[str, str], library: str, cuda_major: str) -
         if (
             row.library == library
             and name in versions
-            and toolchain.take_major(toolchain.find_built_for(versions[name])) in ("", cuda_major)
+            and catalogue.take_major(catalogue.find_built_for(versions[name])) in ("", cuda_major)
         ):
             return resolve.upstream(versions[name])
     return ""

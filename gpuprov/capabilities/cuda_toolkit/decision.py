@@ -8,9 +8,9 @@ import msgspec
 from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.catalog import cuda
 from gpuprov.catalog.cuda import packages as catalogue
-from gpuprov.catalog.cuda import toolchain
-from gpuprov.catalog.cuda.packages import Library, PartFact
-from gpuprov.catalog.cuda.toolchain import (
+from gpuprov.catalog.cuda.packages import (
+    Library,
+    PartFact,
     find_built_for,
     find_toolkit,
     format_dashed,
@@ -72,7 +72,7 @@ def decide(block: CudaToolkit, host_state: There) -> Decision:
     if block.only:
         others = {name for name in host_state.installed if find_toolkit(name) and find_toolkit(name) not in releases}
         metapackages = (entry.pattern for entry in catalogue.read_toolkits_file().metapackages)
-        remove += sorted(others | set(toolchain.select_matching(host_state.installed, metapackages)))
+        remove += sorted(others | set(catalogue.select_matching(host_state.installed, metapackages)))
     return Decision(releases=releases, default=default, packages=packages, remove=tuple(remove))
 
 
@@ -99,7 +99,7 @@ def space_needed(decision: Decision, part: str, host_state: There) -> dict[str, 
     missing = decision.packages.keys() - host_state.installed.keys()
     needs: list[PartFact | Library] = [catalogue.get_part(part)] * sum(bool(find_toolkit(name)) for name in missing)
     for entry in catalogue.read_toolkits_file().libraries:
-        if entry.family == host_state.family and toolchain.select_matching(missing, _list_named(entry.run, r"\d+")):
+        if entry.family == host_state.family and catalogue.select_matching(missing, _list_named(entry.run, r"\d+")):
             needs.append(entry)
     return {"installed": sum(need.installed_mib for need in needs), "archive": sum(need.archive_mib for need in needs)}
 
@@ -166,7 +166,7 @@ def _choose_library(
     ]
     # Two cuDNN of different CUDA majors have one soname: which of them a program gets is chance.
     rules = _list_named((*entry.run, *entry.build, *entry.beside), r"\d+") if in_name else []
-    leaving = [name for name in toolchain.select_matching(host_state.installed, rules) if name not in names]
+    leaving = [name for name in catalogue.select_matching(host_state.installed, rules) if name not in names]
     return dict.fromkeys(names, exact), leaving
 
 

@@ -8,7 +8,6 @@ from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.cuda_toolkit.host import find_basis, find_installed, list_versions
 from gpuprov.capabilities.cuda_toolkit.preflight import RESOLVING, coming
 from gpuprov.catalog.cuda import packages as catalogue
-from gpuprov.catalog.cuda import toolchain
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.driver.cuda_toolkit import REQUIRES, TOOLKITS, Toolkit, Toolkits
 from gpuprov.host_code.json_members import Json
@@ -33,7 +32,7 @@ def to_install(decision: Decision, facts: Facts) -> list[str]:
     be installed."""
     have, requires = list_versions(facts), facts.get(REQUIRES)
     for name, version in decision.packages.items():
-        if toolchain.find_toolkit(name) and have.get(name) != version and name not in requires:
+        if catalogue.find_toolkit(name) and have.get(name) != version and name not in requires:
             raise ProbeFailed(
                 f"what {name} {version} depends on cannot be read", "fetch the package lists again, then apply again"
             )
@@ -67,7 +66,7 @@ def broken(decision: Decision, part: str, have: Mapping[str, str], state: Toolki
     known = catalogue.get_part(part)
     for version, package in decision.releases.items() if known.nvcc else ():
         kit = state.toolkits.get(version, Toolkit())
-        is_installed = have.get(known.package.format(minor=toolchain.format_dashed(version))) == package
+        is_installed = have.get(known.package.format(minor=catalogue.format_dashed(version))) == package
         if is_installed and kit.release != version:
             answer = kit.complaint or (f"release {kit.release}" if kit.release else "nothing")
             program = f"{catalogue.LINK}-{version}/bin/nvcc"

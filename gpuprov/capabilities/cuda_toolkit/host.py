@@ -6,7 +6,6 @@ from gpuprov.capabilities.cuda_toolkit.fragment import CudaToolkit
 from gpuprov.capabilities.driver import find_current_version, find_requested_version
 from gpuprov.catalog import cuda
 from gpuprov.catalog.cuda import packages as catalogue
-from gpuprov.catalog.cuda import toolchain
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.facts.probes.driver import cuda_toolkit, nvidia
 from gpuprov.facts.probes.host import family, system
@@ -37,7 +36,7 @@ def choose_driver(host: HostSpec, facts: Facts) -> str:
     spec's."""
     current = find_current_version(facts)
     named, least = find_requested_version(host), find_lowest_driver(host)
-    kept = (not named or toolchain.is_satisfying(current, named)) and resolve.order(current) >= resolve.order(least)
+    kept = (not named or catalogue.is_satisfying(current, named)) and resolve.order(current) >= resolve.order(least)
     return current if kept else least
 
 
@@ -46,15 +45,15 @@ def find_lowest_driver(host: HostSpec) -> str:
     `nvidia_driver.cuda`."""
     named = find_requested_version(host)
     floor = cuda.list_floors().get(getattr(host.capabilities.get("nvidia_driver"), "cuda", ""), "")
-    return floor if floor and (not named or named == toolchain.take_major(floor)) else named
+    return floor if floor and (not named or named == catalogue.take_major(floor)) else named
 
 
 def suggest_driver(host: HostSpec, version: str, floor: str) -> str:
     """Return the spec's text for a driver that runs this toolkit."""
-    field = f'cuda: "{toolchain.take_minor(version)}"'
+    field = f'cuda: "{catalogue.take_minor(version)}"'
     if not find_requested_version(host):
         return f"nvidia_driver: {{{field}}}"
-    return f'nvidia_driver: {{version: "{toolchain.take_major(floor)}", {field}}} (or a newer branch)'
+    return f'nvidia_driver: {{version: "{catalogue.take_major(floor)}", {field}}} (or a newer branch)'
 
 
 def find_basis(host: HostSpec, facts: Facts) -> There:
@@ -73,17 +72,17 @@ def find_installed(block: CudaToolkit, facts: Facts) -> dict[str, Package]:
     present = facts.get(cuda_toolkit.PACKAGES)
     minors = list_minors(block, facts)
     libraries = [
-        entry.replace("{cuda}", toolchain.take_major(choose_default(block, facts)))
+        entry.replace("{cuda}", catalogue.take_major(choose_default(block, facts)))
         for row in catalogue.read_toolkits_file().libraries
         if getattr(block, row.library) and row.family == find_family(facts)
         for entry in (*row.run, *row.build, *row.beside)
     ]
-    return {name: p for name, p in present.items() if toolchain.find_toolkit(name) in minors or name in libraries}
+    return {name: p for name, p in present.items() if catalogue.find_toolkit(name) in minors or name in libraries}
 
 
 def list_minors(block: CudaToolkit, facts: Facts) -> list[str]:
     """Return the requested toolkits (`12.4`); without versions, the installed ones."""
-    named = [toolchain.take_minor(version) for version in block.versions]
+    named = [catalogue.take_minor(version) for version in block.versions]
     return named or list(decide(block, facts).releases)
 
 

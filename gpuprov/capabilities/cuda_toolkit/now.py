@@ -16,7 +16,6 @@ from gpuprov.capabilities.cuda_toolkit.host import (
 )
 from gpuprov.capabilities.cuda_toolkit.preflight import IN_THE_WAY, judged
 from gpuprov.catalog.cuda import packages as catalogue
-from gpuprov.catalog.cuda import toolchain
 from gpuprov.facts.probes.driver.cuda_toolkit import PACKAGES, TOOLKITS, Toolkit
 from gpuprov.facts.probes.host import family
 from gpuprov.resources import Setting
@@ -39,7 +38,7 @@ def packages(ctx: Ctx) -> Outcome:
         present = sorted(
             f"{name} {package.version}"
             for name, package in ctx.facts.get(PACKAGES).items()
-            if name in [pattern.format(minor=toolchain.format_dashed(version)) for version in block.versions]
+            if name in [pattern.format(minor=catalogue.format_dashed(version)) for version in block.versions]
             or any(
                 name.startswith(row.run[0].partition("{")[0])
                 for row in catalogue.read_toolkits_file().libraries
@@ -66,7 +65,7 @@ def compilers(ctx: Ctx) -> Outcome:
     toolkits, packaged = ctx.facts.get(TOOLKITS).toolkits, ctx.facts.get(PACKAGES)
     builds = []
     for version in list_minors(ctx.fragment, ctx.facts):
-        kit, dashed = toolkits.get(version, Toolkit()), toolchain.format_dashed(version)
+        kit, dashed = toolkits.get(version, Toolkit()), catalogue.format_dashed(version)
         hint = f"{family.WORDS[find_family(ctx.facts)].reinstall} cuda-nvcc-{dashed} cuda-cudart-{dashed}"
         cudart = packaged.get(f"cuda-cudart-{dashed}")
         library = resolve.upstream(cudart.version) if cudart else ""
@@ -83,9 +82,9 @@ def compilers(ctx: Ctx) -> Outcome:
 
 def wrong_compiler(ctx: Ctx, version: str, kit: Toolkit) -> tuple[str, str] | None:
     """Return what a toolkit's nvcc should report, and what it reports; None if they agree."""
-    package = ctx.facts.get(PACKAGES).get(f"cuda-nvcc-{toolchain.format_dashed(version)}")
+    package = ctx.facts.get(PACKAGES).get(f"cuda-nvcc-{catalogue.format_dashed(version)}")
     built = resolve.upstream(package.version) if package else ""
-    exact = next((v for v in ctx.fragment.versions if toolchain.take_minor(v) == version and v != version), "")
+    exact = next((v for v in ctx.fragment.versions if catalogue.take_minor(v) == version and v != version), "")
     expected = catalogue.find_compiler(exact) or built
     if not kit.build:
         return f"nvcc {expected or version}", kit.complaint or f"no {catalogue.LINK}-{version}/bin/nvcc"
@@ -133,7 +132,7 @@ def libraries(ctx: Ctx) -> Outcome:
     """The linker finds the libcudart of each toolkit, and cuDNN and NCCL in the packages' versions, which match the
     spec."""
     block, present = ctx.fragment, ctx.facts.get(TOOLKITS).libraries
-    names = sorted({toolchain.derive_runtime(version) for version in list_minors(block, ctx.facts)})
+    names = sorted({catalogue.derive_runtime(version) for version in list_minors(block, ctx.facts)})
     missing = [name for name in names if name not in present]
     if missing:
         return fail(
@@ -143,14 +142,14 @@ def libraries(ctx: Ctx) -> Outcome:
         requested = getattr(block, library)
         if not requested:
             continue
-        short = f"lib{library}.so.{toolchain.take_major(requested)}"
+        short = f"lib{library}.so.{catalogue.take_major(requested)}"
         number = present.get(short, "").rpartition(".so.")[2]
         package = next(
             (p for name, p in find_installed(block, ctx.facts).items() if name.startswith(f"lib{library}")), None
         )
         # cuDNN's package has a fourth number that its file has not: 9.5.1.17 is libcudnn.so.9.5.1.
         short_of = ".".join((resolve.upstream(package.version) if package else requested).split(".")[:3])
-        if package is None or not toolchain.is_satisfying(package.version, requested):
+        if package is None or not catalogue.is_satisfying(package.version, requested):
             return fail(
                 f"{library} {requested}", package.version if package else "not installed", f"{APPLY}; gpuprov plan"
             )
@@ -169,7 +168,7 @@ def libraries(ctx: Ctx) -> Outcome:
 
 def is_header_of(header: str, version: str) -> bool:
     """Return whether cuDNN's header is of the wanted version, as far as both go."""
-    return bool(header) and toolchain.is_satisfying(header, ".".join(version.split(".")[:3]))
+    return bool(header) and catalogue.is_satisfying(header, ".".join(version.split(".")[:3]))
 
 
 @check("cuda_toolkit.held", *(*BASE, *answers.HOLDING), fields=("hold",), moment="next-boot", evidence=answers.SHOWN)
@@ -183,14 +182,14 @@ def held(ctx: Ctx) -> Outcome:
 def others(ctx: Ctx) -> Outcome:
     """With `only`, no other toolkit and no metapackage is installed; without it, other toolkits do not matter."""
     known, minors = ctx.facts.get(PACKAGES), list_minors(ctx.fragment, ctx.facts)
-    beside = sorted(name for name in known if (kit := toolchain.find_toolkit(name)) and kit not in minors)
+    beside = sorted(name for name in known if (kit := catalogue.find_toolkit(name)) and kit not in minors)
     if not ctx.fragment.only:
-        kits = sorted({toolchain.find_toolkit(name) for name in beside}, key=resolve.order)
+        kits = sorted({catalogue.find_toolkit(name) for name in beside}, key=resolve.order)
         return not_asked(f"left alone: {', '.join(kits)}") if kits else not_asked()
     beside = sorted(
         {
             *beside,
-            *toolchain.select_matching(known, (entry.pattern for entry in catalogue.read_toolkits_file().metapackages)),
+            *catalogue.select_matching(known, (entry.pattern for entry in catalogue.read_toolkits_file().metapackages)),
         }
     )
     if beside:

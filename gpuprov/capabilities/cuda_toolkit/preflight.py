@@ -16,7 +16,6 @@ from gpuprov.capabilities.cuda_toolkit.host import (
 )
 from gpuprov.catalog import cuda
 from gpuprov.catalog.cuda import packages as catalogue
-from gpuprov.catalog.cuda import toolchain
 from gpuprov.facts.probes.driver.cuda_toolkit import INDEX, PACKAGES, TOOLKITS
 from gpuprov.facts.probes.host import family, system
 from gpuprov.rules import resolve
@@ -87,9 +86,9 @@ def judged(host: HostSpec, driver: str, releases: list[str]) -> Outcome:
     for release in releases:
         support = cuda.check_support(driver, release)
         if support.runs is False:
-            older = cuda.find_max_cuda(toolchain.take_major(driver))
+            older = cuda.find_max_cuda(catalogue.take_major(driver))
             hint = f"{suggest_driver(host, release, support.floor)}, or an older toolkit"
-            hint += f": branch {toolchain.take_major(driver)} is of CUDA {older}" if older else ""
+            hint += f": branch {catalogue.take_major(driver)} is of CUDA {older}" if older else ""
             return fail(f"driver {support.floor} or newer for CUDA {release}", f"driver {driver}", hint)
         if support.runs is None:
             return skip(

@@ -13,7 +13,7 @@ from gpuprov.facts.probes.gpus import fabric
 from gpuprov.facts.probes.host import pci, system
 from gpuprov.facts.probes.software.packages import PACKAGES, Package
 from gpuprov.rules import followers, resolve
-from gpuprov.rules.package_rules import Rule
+from gpuprov.rules.package_lists import Rule
 from gpuprov.spec.described import describe
 from gpuprov.spec.model import Fragment, HostSpec
 

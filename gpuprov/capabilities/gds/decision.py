@@ -9,7 +9,7 @@ from gpuprov.capabilities.driver import find_current_version, find_requested_ver
 from gpuprov.capabilities.gds.fragment import Gds, packages
 from gpuprov.catalog import cuda
 from gpuprov.catalog import gds as catalogue
-from gpuprov.catalog.cuda.toolchain import find_toolkit, format_dashed
+from gpuprov.catalog.cuda.packages import find_toolkit, format_dashed
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.driver import gds as probe
 from gpuprov.facts.probes.driver import nvidia

@@ -26,7 +26,7 @@ from gpuprov.facts.probes.software.packages import INDEX, PACKAGES
 from gpuprov.facts.probes.software.repositories import REPOSITORIES
 from gpuprov.host_code import sources
 from gpuprov.rules import resolve
-from gpuprov.rules.package_rules import Rule
+from gpuprov.rules.package_lists import Rule
 
 Ctx = Context[NvidiaDriver]
 

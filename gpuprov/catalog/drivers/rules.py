@@ -6,7 +6,7 @@ from gpuprov.catalog.distributions import Distribution
 from gpuprov.catalog.drivers import list_branches
 from gpuprov.catalog.drivers.data import PackageSet, list_same_packages, read_drivers_file
 from gpuprov.catalog.gpus import Flavour
-from gpuprov.rules.package_rules import Rule
+from gpuprov.rules.package_lists import Rule
 
 # Parts that must share one version; the kernel modules first. Parts with their own version line are not in the set.
 PARTS = ("kernel-modules", "kernel-common", "firmware", "user-space", "mps", "persistence")

@@ -16,7 +16,7 @@ from gpuprov.catalog.gpus import Flavour, list_gpus
 from gpuprov.catalog.packages import list_origins
 from gpuprov.host_code.clients import OURS
 from gpuprov.rules import resolve
-from gpuprov.rules.package_rules import Rule
+from gpuprov.rules.package_lists import Rule
 from gpuprov.spec.model import Site
 
 # The distribution's archive, NVIDIA's repository, the site's mirror of the latter; or .run files alone, if no packages

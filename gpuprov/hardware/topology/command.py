@@ -1,6 +1,7 @@
 """`gpuprov topology`: its results and their output formats."""
 
 import sys
+from collections import Counter
 from collections.abc import Mapping
 
 from gpuprov.core import terminal
@@ -8,9 +9,8 @@ from gpuprov.core.errors import Code, GpuprovError, Outcome, UnreachableError, c
 from gpuprov.core.locales import is_plain
 from gpuprov.facts.probes.base import Facts, ProbeFailed
 from gpuprov.hardware.topology import document
-from gpuprov.hardware.topology.judge import list_findings
-from gpuprov.hardware.topology.leaves import find_crossed
-from gpuprov.hardware.topology.model import Wiring, read_and_told
+from gpuprov.hardware.topology.judge import Finding, list_findings
+from gpuprov.hardware.topology.model import Hca, Wiring, read_and_told
 from gpuprov.hardware.topology.svg import draw_svg
 from gpuprov.hardware.topology.text import format_text
 
@@ -70,3 +70,32 @@ def require_one_host(names: list[str]) -> None:
         raise GpuprovError(
             f"--svg draws one host, and HOST means {len(names)}: {', '.join(names[:4])}", "name one of them"
         )
+
+
+# Hosts whose same adapters end in a switch before it counts as that rail's.
+LEAST = 3
+
+
+def find_crossed(wirings: Mapping[str, Wiring]) -> dict[str, list[Finding]]:
+    """Find by host the HCAs whose cable ends in the switch of another HCA's rail. A switch is a rail's if more than
+    half of its known cables, and at least three, are of one HCA, by PCI address: one that all adapters of a rack share
+    is none's."""
+    cables = [
+        (name, hca, end) for name, wiring in wirings.items() for hca in wiring.hcas for end in wiring.find_ends(hca)
+    ]
+    users: dict[str, Counter[str]] = {}
+    names: dict[str, Hca] = {}
+    for _, hca, end in cables:
+        users.setdefault(end.switch, Counter())[hca.function.address] += 1
+        names.setdefault(hca.function.address, hca)
+    crossed: dict[str, list[Finding]] = {}
+    for name, hca, end in cables:
+        ((owner, count),) = users[end.switch].most_common(1)
+        own = hca.function.address
+        if own != owner and count >= LEAST and count * 2 > users[end.switch].total():
+            message = (
+                f"the cable of {hca.name} leads to {end}, where on {count} other hosts that of {names[owner].name} does"
+            )
+            fix = "compare the cabling plan: two cables of this host may be exchanged"
+            crossed.setdefault(name, []).append(Finding(kind="rail", message=message, hint=fix, places=(own,)))
+    return crossed

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
-from gpuprov.catalog.cuda import packages, toolchain
+from gpuprov.catalog.cuda import packages
 from gpuprov.simulate import tools
 from gpuprov.simulate.parts.base import File, text
 from gpuprov.simulate.standins.extra import LIBDIR, Extra, Form, Packaged
@@ -132,7 +132,7 @@ def release(version: str) -> list[Extra]:
     }
 
     def runtime(_form: Form) -> Mapping[str, File]:
-        return {f"{lib}/libcudart.so.{cudart}": File(library(toolchain.derive_runtime(version)))}
+        return {f"{lib}/libcudart.so.{cudart}": File(library(packages.derive_runtime(version)))}
 
     def cublas_files(_form: Form) -> Mapping[str, File]:
         return {f"{lib}/libcublas.so.{cublas}": File(library(f"libcublas.so.{major}"))}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gpuprov.catalog import gds
 from gpuprov.catalog.cuda import packages
-from gpuprov.catalog.cuda.toolchain import format_dashed, take_minor
+from gpuprov.catalog.cuda.packages import format_dashed, take_minor
 from gpuprov.simulate.parts.base import File
 from gpuprov.simulate.standins import driver
 from gpuprov.simulate.standins.extra import Extra, Form

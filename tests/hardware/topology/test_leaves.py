@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gpuprov.facts.probes.rdma.far_ends import FarEnd, FarEnds
+from gpuprov.hardware.topology.command import find_crossed
 from gpuprov.hardware.topology.document import build_host
-from gpuprov.hardware.topology.leaves import find_crossed
 from gpuprov.hardware.topology.model import Wiring
 from gpuprov.hardware.topology.text import format_text
 from tests.hardware.topology.machines import hgx_h100
