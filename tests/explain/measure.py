@@ -75,6 +75,7 @@ FAMILIES = f"{LATEST}, after families"
 FORUMS = f"{LATEST}, of forums"
 UNCOMMON = f"{LATEST}, of uncommon threads"
 HOSTS = "2026-12-01, set aside"
+BUILDS = "2026-12-01, of builds and runs"
 PARTS = {
     "the half that the catalogue is written by": [line for line in lines() if not line.held_out],
     "the half set aside": [line for line in lines() if line.held_out and not line.fresh],
@@ -82,7 +83,7 @@ PARTS = {
         line
         for line in lines()
         if line.fresh
-        and line.gathered not in (THIN, ALL, KINDS, SOURCES, FIRST, LATEST, FAMILIES, FORUMS, UNCOMMON, HOSTS)
+        and line.gathered not in (THIN, ALL, KINDS, SOURCES, FIRST, LATEST, FAMILIES, FORUMS, UNCOMMON, HOSTS, BUILDS)
     ],
     "gathered of layers that had few lines": [line for line in lines() if line.fresh and line.gathered == THIN],
     "gathered of all layers": [line for line in lines() if line.fresh and line.gathered == ALL],
@@ -102,6 +103,7 @@ PARTS = {
     "gathered of forums and pastebins": [line for line in lines() if line.fresh and line.gathered == FORUMS],
     "gathered of threads that are seldom found": [line for line in lines() if line.fresh and line.gathered == UNCOMMON],
     "gathered of hosts, containers and fabrics": [line for line in lines() if line.fresh and line.gathered == HOSTS],
+    "gathered of builds and runs": [line for line in lines() if line.fresh and line.gathered == BUILDS],
 }
 
 

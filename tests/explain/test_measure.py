@@ -14,7 +14,7 @@ from tests.explain.corpus import Line, lines, may_be_held_out
 from tests.explain.measure import PARTS, judge, summarize
 from tests.rows import run_each
 
-WRITTEN, ASIDE, FRESH, THIN, NEWEST, KINDS, SOURCES, FIRST, LATEST, FAMILIES, FORUMS, UNCOMMON, HOSTS = PARTS.values()
+WRITTEN, ASIDE, FRESH, THIN, NEWEST, KINDS, SOURCES, FIRST, LATEST, FAMILIES, FORUMS, UNCOMMON, HOSTS, BUILDS = PARTS.values()
 LIMITS = Path(__file__).parents[2] / "docs/explanation/limits.md"
 
 
@@ -64,8 +64,9 @@ def test_the_figure_of_those_set_aside(piped: bool) -> None:
         (FORUMS, 0.75, 0.0),
         (UNCOMMON, 0.41, 0.0),
         (HOSTS, 0.60, 0.061),
+        (BUILDS, 0.45, 0.034),
     ],
-    ids=["fresh", "thin", "newest", "kinds", "sources", "first", "latest", "families", "forums", "uncommon", "hosts"],
+    ids=["fresh", "thin", "newest", "kinds", "sources", "first", "latest", "families", "forums", "uncommon", "hosts", "builds"],
 )
 def test_the_figure_of_those_that_nobody_who_wrote_had_read(those: list[Line], right: float, wrong: float) -> None:
     found = verdicts(those)

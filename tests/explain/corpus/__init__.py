@@ -63,6 +63,14 @@ row had, 33 were right, 29 silent and 5 wrong. Rows were then written by all of 
 print; the four lines set aside before whose very messages these rows have are held out no more. Those "set aside" are
 of other threads, gathered when the rows were done: of 33, 20 were right, 11 silent and 2 wrong. No row was written by
 them.
+
+Those of 2026-12-01 are of packages, builds, frameworks, launchers, Slurm and EFA, of threads that neither the corpus
+nor a row had. Of the 78 gathered first, the causes were written down, and all measured: 54 were right, 23 silent and 1
+wrong. Rows were then written by them and for the common messages of each program, so that none is held out; a few that
+the corpus has already, or that have no row, are not here. One older line set aside was then answered with the right
+cause by a row other than those written down, and another by one of a wider kind; the keys were added. The 62 "of builds
+and runs" were gathered when these rows were done: 30 were right, 30 silent and 2 wrong. All of them are set aside, and
+no row was written by them.
 """
 
 from __future__ import annotations
