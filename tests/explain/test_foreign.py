@@ -103,6 +103,11 @@ RuntimeError: HIP error: unspecified launch failure
 rustc: Unsupported GPU architecture 'sm_20' in target list
 app: system not yet initialized
 ros2: unhandled system error
+jest: Test exited with Error in suite 3
+telegraf: Failed to open device of the sensor
+backup: sh: echo: I/O error on tape
+drbd: resource moved to error state
+cups: Unsupported connection type usb
 myapp: Internal error detected: 17
 payments: Requesting a reset of the password
 i40e 0000:5e:00.0: Cable error, link down
