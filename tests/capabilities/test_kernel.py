@@ -6,7 +6,7 @@ import pytest
 
 from gpuprov.capabilities import kernel
 from gpuprov.spec.kernel import Kernel
-from tests.capabilities.asking import BARE, PODMAN, Row, facts, initrd, judge
+from tests.capabilities.asking import BARE, PODMAN, Row, ask, facts, initrd, judge
 from tests.facts.probes import captured
 from tests.rows import run_each
 
@@ -186,6 +186,15 @@ ROWS = [
 @run_each("row", [pytest.param(row, id=row.name) for row in ROWS])
 def test_kernel(row: Row) -> None:
     judge(row)
+
+
+@run_each(
+    ("later", "fix"), [("", "gpuprov apply writes "), ("in /etc/modprobe.d/zz.conf:options nvidia a=0\n", "take a of ")]
+)
+def test_apply_is_no_fix_for_what_a_later_file_decides(later: str, fix: str) -> None:
+    config = f"options nvidia a=0\nin /etc/modprobe.d/gpuprov.conf:options nvidia a=1\n{later}"
+    wanted = Kernel(module_options={"nvidia": {"a": 1}})
+    assert ask("kernel.module_options", wanted, modprobe_config=config).hint.startswith(fix)
 
 
 UNLIMITED = "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n"

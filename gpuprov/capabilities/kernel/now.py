@@ -54,6 +54,12 @@ def module_options(ctx: Ctx) -> Group | Outcome:
         return not_asked()
     texts = {name: {key: as_text(value) for key, value in options.items()} for name, options in declared.items()}
     known = ctx.facts.get(modules.MODPROBE)
+    here = [
+        key
+        for name, options in texts.items()
+        for key in options.keys() - known.list_outdone(name, options)
+        if known.options.get(underscored(name), {}).get(key) != options[key]
+    ]
     return Group(
         tuple(
             KernelModule(name=name, options=options, label=name, outdone=known.list_outdone(name, options))
@@ -61,7 +67,7 @@ def module_options(ctx: Ctx) -> Group | Outcome:
         ),
         modules=Modules(options=known.options),
         expected="; ".join(f"{name}: {listed(options)}" for name, options in texts.items()),
-        fix="; ".join([f"{APPLY} writes {MODPROBE_FILE}", *known.list_moves(texts)]),
+        fix="; ".join([*[f"{APPLY} writes {MODPROBE_FILE}"] * bool(here), *known.list_moves(texts)]),
     )
 
 
