@@ -7,6 +7,7 @@ import errno
 import hashlib
 import os
 import re
+import shlex
 import stat
 import subprocess
 import tempfile
@@ -130,18 +131,39 @@ def write(path: str, content: str, mode: int = 0o644) -> None:
     """Replace a whole file: a reader sees the old one or the new one, even after a loss of power."""
     folder = os.path.dirname(path)
     make_folder(folder)
-    handle, temporary = tempfile.mkstemp(prefix=".gpuprov-", dir=folder)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content.encode("utf-8", "surrogateescape"))
-            os.fchmod(file.fileno(), mode)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+        handle, temporary = tempfile.mkstemp(prefix=".gpuprov-", dir=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content.encode("utf-8", "surrogateescape"))
+                os.fchmod(file.fileno(), mode)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(temporary, path)
+        except BaseException:
+            os.unlink(temporary)
+            raise
+    except OSError as error:  # which names the temporary file, or none
+        raise OSError(error.errno, error.strerror, path) from error
     flush_to_disk(folder)
+
+
+# What an administrator looks at, by the error: of root, EPERM is an attribute of chattr's.
+CAUSES = {
+    errno.EPERM: "lsattr -d {folder} {path}; chattr -i takes away what makes a file immutable",
+    errno.EROFS: "findmnt -T {folder} shows the file system that is mounted read-only",
+    errno.ENOSPC: "df -h {folder}; df -i {folder}; free space or inodes there",
+}
+
+
+def explain(error: OSError) -> str:
+    """Return what failed, and what to look at."""
+    if not error.filename:
+        return f"{error}. Fix: see the file system of the host"
+    path = os.fsdecode(error.filename)
+    cause = CAUSES.get(error.errno or 0, "see the file system of the host")
+    folder = shlex.quote(os.path.dirname(path) or ".")
+    return f"{path}: {error.strerror}. Fix: {cause.format(folder=folder, path=shlex.quote(path))}"
 
 
 def read(path: str) -> str:

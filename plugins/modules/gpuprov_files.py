@@ -133,6 +133,7 @@ from ansible.module_utils.gpuprov_host_code.files import (
     Refused,
     Wanted,
     bring_about,
+    explain,
     list_differences,
     list_foreign_files,
     merge_lines,
@@ -196,9 +197,7 @@ def main() -> None:
     except Refused as error:
         module.fail_json(msg=str(error))
     except OSError as error:
-        message = f"{error.filename}: {error.strerror}" if error.filename else str(error)
-        fix = "" if "Fix:" in message else ". Fix: see the file system of the host, or systemctl status of the unit"
-        module.fail_json(msg=f"{message}{fix}")
+        module.fail_json(msg=str(error) if "Fix:" in str(error) else explain(error))
     module.exit_json(
         changed=bool(done.moved or done.late or done.turned),
         paths=[change.path for change in done.changed],

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from gpuprov.host_code import files
 from gpuprov.host_code.files import PYTHON, Difference, Refused, Wanted, bring_about, list_differences, merge_lines
 from tests import here
 from tests.host_code.modules import on_host, ran
+from tests.rows import run_each
 
 
 def test_a_file_is_written_once_with_its_folders(tmp_path: Path) -> None:
@@ -179,6 +182,30 @@ def test_a_problem_stops_it_before_anything_is_written(tmp_path: Path, capsys: p
     assert not (tmp_path / "a").exists()
     planned = ran(capsys, "gpuprov_files", check=True, **given)
     assert (planned["changed"], planned["warnings"]) == (True, ["no module loads. Fix: build one"])
+
+
+@run_each(
+    ("number", "fix"),
+    [
+        (errno.EPERM, "chattr -i takes away"),
+        (errno.EROFS, "findmnt -T"),
+        (errno.ENOSPC, "df -i"),
+        (errno.EIO, "see the file system of the host"),
+    ],
+)
+def test_what_cannot_be_written_is_named_with_what_to_look_at(number: int, fix: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+
+        def refuse(*_: object) -> None:
+            raise OSError(number, os.strerror(number), f"{folder}/.gpuprov-abc")
+
+        patch.setattr(os, "rename", refuse)
+        with pytest.raises(OSError, match=r"Operation|Read-only|No space|Input") as refused:
+            files.write(f"{folder}/a.conf", "a\n")
+        told = files.explain(refused.value)
+        assert told.startswith(f"{folder}/a.conf: {os.strerror(number)}. Fix: ")
+        assert fix in told
+        assert os.listdir(folder) == []
 
 
 def test_lines_come_into_a_file_that_may_be_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

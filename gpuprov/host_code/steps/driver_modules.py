@@ -32,7 +32,7 @@ signed: Modules that were signed again, by kernel. (state is dkms, runfile or pr
 
 from __future__ import annotations
 
-from .. import family
+from .. import family, files
 from ..driver import actions
 from ..module import AnsibleModule
 
@@ -52,5 +52,5 @@ def run(module: AnsibleModule) -> None:
     try:
         answer = actions.ACTIONS[module.params["state"]](family.read_family(), module.params, module.check_mode)
     except OSError as error:
-        module.fail_json(msg=f"{error.filename}: {error.strerror}. Fix: see the file system of the host")
+        module.fail_json(msg=files.explain(error))
     module.exit_json(**answer)

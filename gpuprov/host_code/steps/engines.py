@@ -11,6 +11,7 @@ answer: The step's result.
 
 from __future__ import annotations
 
+from .. import files
 from ..engine_steps import STEPS
 from ..failed import Failed
 from ..module import AnsibleModule
@@ -29,4 +30,4 @@ def run(module: AnsibleModule) -> None:
         )
         module.fail_json(msg=f"{refused}. Fix: {fix}")
     except OSError as error:
-        module.fail_json(msg=f"{error}. Fix: see the file system of the host")
+        module.fail_json(msg=files.explain(error))

@@ -19,7 +19,7 @@ msg: The change made, or in check mode pending. (changed)
 
 from __future__ import annotations
 
-from .. import erdma
+from .. import erdma, files
 from ..module import AnsibleModule
 
 OPTIONS = {
@@ -52,5 +52,5 @@ def run(module: AnsibleModule) -> None:
         else:
             erdma.build(kernels, environment)
     except OSError as error:
-        module.fail_json(msg=f"{what}: {error}. Fix: see the file system of the host")
+        module.fail_json(msg=f"{what}: {files.explain(error)}")
     module.exit_json(changed=True, msg=f"did {action}")

@@ -7,6 +7,7 @@ sums: Checksums of the package that the controller has; a package with the same 
 
 from __future__ import annotations
 
+from .. import files
 from ..driver import packing
 from ..driver.dkms import Failed
 from ..module import AnsibleModule
@@ -28,5 +29,5 @@ def run(module: AnsibleModule) -> None:
     except Failed as error:
         module.fail_json(msg=f"nvidia_driver.build_host: {error}. Fix: correct what it reports, and apply again")
     except OSError as error:
-        module.fail_json(msg=f"{error.filename}: {error.strerror}. Fix: see the file system of the host")
+        module.fail_json(msg=files.explain(error))
     module.exit_json(changed=packed)
