@@ -75,6 +75,10 @@ def parse(text: str, path: str) -> Record:
     try:
         capture = safe_parse.parse_typed_json(text, Capture, largest=MEMBER)  # one byte of a host may be six here
     except Unreadable as error:
+        if is_one(text):
+            raise Unreadable(
+                f"a damaged capture of gpuprov: {error}", "a whole one, copied or captured again"
+            ) from error
         raise Unreadable(f"no capture of gpuprov: {error}") from error
     if capture.gpuprov_capture != FORMAT:
         raise Unreadable(

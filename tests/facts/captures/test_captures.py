@@ -139,7 +139,11 @@ def test_a_hosts_name_is_never_a_path(name: str) -> None:
             '{"gpuprov_capture": 1, "version": "9", "host": "x", "outputs": {}}',
             "a capture of form 1, made by gpuprov 9; allowed: form 2, as this gpuprov",
         ),
-        ('{"gpuprov_capture": 2, "host": "x", "outputs": {"a": {"text": 5}}}', "no capture of gpuprov"),
+        ('{"gpuprov_capture": 2, "host": "x", "outputs": {"a": {"text": 5}}}', "a damaged capture of gpuprov"),
+        (
+            '{"gpuprov_capture": 2, "host": "x", "outp',
+            "a damaged capture of gpuprov: .*truncated; allowed: a whole one",
+        ),
         ('{"some": "json"}', "no capture of gpuprov"),
         ("[" * 100_000, "none of the records"),
         ('{"a":' * 100_000, ""),
