@@ -24,6 +24,11 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "give the right one with --vault-password-file or --ask-vault-pass",
     ),
     (r"AnsibleVaultFormatError|not enough values to unpack", "is damaged: it begins like an ansible-vault text", ""),
+    (
+        "[Ii]nput is not vault encrypted data",
+        "is marked !vault, and what follows is no ansible-vault text",
+        "ansible-vault encrypt_string makes one; leave !vault out of a plain value",
+    ),
     (r"Tabs are usually invalid", "a tab is not allowed here", "indent with spaces"),
     (
         r"missing quotes around a template|found unhashable key",

@@ -113,6 +113,14 @@ VALUES = [
         arguments={"vault_password_files": ["password"]},
     ),
     Bad(
+        "no vault text behind !vault",
+        {"inventory.yaml": "all:\n  hosts:\n    gpu01:\n      ansible_password: !vault plain\n"},
+        [
+            "inventory.yaml:4:25: ansible_password is marked !vault, and what follows is no ansible-vault text; "
+            "ansible-vault encrypt_string makes one; leave !vault out of a plain value"
+        ],
+    ),
+    Bad(
         "inline vault",
         {"inventory.yaml": "all:\n  hosts:\n    gpu01:\n      ansible_password: !vault |\n" + indented(locked("s"), 8)},
         [f"inventory.yaml:4:25: ansible_password {NO_PASSWORD}"],
