@@ -83,7 +83,7 @@ def find_old_card(name: str) -> tuple[Card, Generation] | None:
     plain = re.sub(r"[^a-z0-9]", "", name.casefold()).removeprefix("nvidia").removeprefix("tesla")
     for card in _file().cards:
         chip = chip_of(f"{VENDOR}:{card.ids[0]}")
-        if chip and chip.arch not in ARCHITECTURES and plain.startswith(card.key.casefold()):
+        if chip and chip.arch not in ARCHITECTURES and re.fullmatch(card.key + "[a-z]{0,2}", plain, re.IGNORECASE):
             return card, find_generation(chip.arch)
     return None
 

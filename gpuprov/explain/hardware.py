@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpuprov.catalog.chips import described, generation_of
+from gpuprov.catalog.chips import described, find_old_card, generation_of
 from gpuprov.catalog.gpus import (
     Gpu,
     explain_unknown,
@@ -98,7 +98,11 @@ def _explain_gpu(gpu: Gpu) -> Hardware:
 
 
 def _explain_chip(text: str) -> Iterator[Hardware]:
-    """Yield what is known of a PCI id that is of no model of the catalogue: its chip, and the drivers that know it."""
+    """Yield what is known of a PCI id that is of no model of the catalogue, or of a card that is older than all models:
+    its chip, and the drivers that know it."""
+    if old := find_old_card(text):
+        said, hint = explain_unknown(text)
+        yield Hardware("GPU", old[0].key, (("is", said.removeprefix("is ")), ("spec", hint)))
     if (generation := generation_of(text)) is None:
         return
     _, hint = explain_unknown(text)

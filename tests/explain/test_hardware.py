@@ -62,6 +62,13 @@ def test_a_pci_id_without_a_model_is_its_chip() -> None:
     assert kepler["spec"].endswith("branch 470 is its last")
 
 
+def test_a_card_older_than_all_drivers_has_its_last_branch() -> None:
+    for word in ("Tesla K80", "k80", "NVIDIA Tesla K40m"):
+        assert dict(explain_one(word).lines)["is"].endswith("(Kepler), and branch 470 is its last"), word
+    with pytest.raises(GpuprovError, match="nothing is known of"):
+        explain_one("k8000")
+
+
 def test_each_answer_says_where_to_go_on() -> None:
     profile = explain_one("1g.10gb").lines
     assert any(text.startswith("H100-SXM5-80GB, ") and "up to 7 on a GPU" in text for _, text in profile), profile
