@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gpuprov.capabilities.base import LOADED, Capability
-from gpuprov.capabilities.fabric_manager import imex, imex_rules, library, now, preflight, tray
+from gpuprov.capabilities.fabric_manager import imex, library, now, preflight, tray
 from gpuprov.capabilities.fabric_manager.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager, Imex, driver_wanted, written
 from gpuprov.capabilities.fabric_manager.tasks import TASKS
@@ -30,7 +30,7 @@ problem = report_under(HERE)
 
 def rules(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
-    yield from imex_rules.problems(host, block)
+    yield from imex.problems(host, block)
     if gpu and not gpu.fabric_manager.imex and not tray.of_tray(block):
         yield from hardware_problems(gpu, driver_wanted(host))
     yield from channel_problems(host, block)
@@ -153,7 +153,7 @@ CAPABILITY = Capability(
         *imex.CHECKS,
     ),
     rules=rules,
-    fleet_rules=imex_rules.fleet_rules,
+    fleet_rules=imex.fleet_rules,
     contribute=contribute,
     export=export,
     export_probes=(systemd.SYSTEMD_UNITS, fabric.DAEMON, fabric.PACKAGES, dcgm.PACKAGES, IMEX),

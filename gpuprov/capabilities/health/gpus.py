@@ -3,8 +3,8 @@
 from typing import Any
 
 from gpuprov.capabilities.base import Outcome, check, fail, not_asked, ok, skip
-from gpuprov.capabilities.health.answering import not_answering
 from gpuprov.capabilities.health.fragment import Ctx
+from gpuprov.capabilities.health.machine import not_answering
 from gpuprov.capabilities.health.rack import IMEX, with_recovery
 from gpuprov.capabilities.health.reported import NO_BUS, describe_gpus, fail_gpus, judge_rest, select_gpus_with, shown
 from gpuprov.catalog import xids as catalogue

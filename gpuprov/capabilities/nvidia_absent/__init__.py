@@ -1,7 +1,7 @@
 """`nvidia_absent`: no software of NVIDIA's for GPUs on the host."""
 
 from gpuprov.capabilities.base import Capability
-from gpuprov.capabilities.nvidia_absent import now, preflight
+from gpuprov.capabilities.nvidia_absent import now
 from gpuprov.capabilities.nvidia_absent.desired import DESIRED, RESOURCES
 from gpuprov.capabilities.nvidia_absent.fragment import NvidiaAbsent
 from gpuprov.capabilities.nvidia_absent.tasks import TASKS
@@ -23,7 +23,7 @@ CAPABILITY = Capability(
     summary="NVIDIA removed: driver, CUDA, Fabric Manager, DCGM, container toolkit, and all that gpuprov set up for "
     "them",
     fragment=NvidiaAbsent,
-    checks=now.CHECKS + preflight.CHECKS,
+    checks=now.CHECKS,
     contribute=contribute,
     tasks=TASKS,
     desired=DESIRED,

@@ -1,10 +1,12 @@
-"""Checks that nothing of NVIDIA's software is left, each thing by its name."""
+"""Checks that nothing of NVIDIA's software is left, each thing by its name, and, before anything is changed, that it
+can be removed."""
 
 from shlex import quote
 
 from gpuprov.capabilities.answers import APPLY
 from gpuprov.capabilities.base import Change, Outcome, check, fail, ok, skip
 from gpuprov.capabilities.compared import Group, build_modules, compared, move_packages, rebuild_images
+from gpuprov.capabilities.driver import judge_holders
 from gpuprov.capabilities.nvidia_absent.host import (
     BROUGHT,
     Ctx,
@@ -14,6 +16,7 @@ from gpuprov.capabilities.nvidia_absent.host import (
     list_software,
 )
 from gpuprov.core.sanitize import counted
+from gpuprov.facts.probes.driver import nvidia
 from gpuprov.facts.probes.driver.leftovers import BLACKLISTS, LIBRARIES, SOFTWARE, UNITS
 from gpuprov.facts.probes.driver.runfile import RUNFILE
 from gpuprov.facts.probes.host import house, system
@@ -150,4 +153,32 @@ def nouveau(ctx: Ctx) -> Outcome:
     return Outcome(status="pass", expected=f"nouveau: {after}", found=f"nouveau: {after}", changes=(change,))
 
 
-CHECKS = (packages, runfile, loaded, built, libraries, units, in_initramfs, nouveau)
+@check("nvidia_absent.removable", RUNFILE, moment="preflight", evidence=RUNFILE.evidence)
+def removable(ctx: Ctx) -> Outcome:
+    """A driver of NVIDIA's .run file still has its uninstaller."""
+    current = ctx.facts.get(RUNFILE)
+    if current.unreadable or not has_runfile(ctx.facts):
+        return ok("no runfile installation")
+    if not current.programs:
+        version = current.version
+        hint = f"sh NVIDIA-Linux-$(uname -m)-{version}.run --uninstall, with the file that it was installed from"
+        return fail("its uninstaller", f"driver {version} of a runfile, whose nvidia-uninstall is gone", hint)
+    return ok(current.programs[0])
+
+
+@check(
+    "nvidia_absent.clients",
+    *(nvidia.CLIENTS, modules.LOADED, system.CONTAINER),
+    moment="preflight",
+    evidence=nvidia.CLIENTS.evidence,
+)
+def clients(ctx: Ctx) -> Outcome:
+    """No user's process holds a GPU whose driver is removed; services are stopped."""
+    if kind := ctx.facts.get(system.CONTAINER):
+        return skip(f"{kind} container: the loaded driver is the machine's, not this host's")
+    if not list_loaded(ctx.facts):
+        return ok("no driver is loaded")
+    return judge_holders(ctx, ())
+
+
+CHECKS = (packages, runfile, loaded, built, libraries, units, in_initramfs, nouveau, removable, clients)

@@ -10,8 +10,8 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     served,
     spares,
 )
-from gpuprov.capabilities.nvidia_driver.installed import header_metapackages, installed_version
 from gpuprov.capabilities.nvidia_driver.kernels import before_the_boot, repair, why
+from gpuprov.capabilities.nvidia_driver.transaction import header_metapackages, installed_version
 from gpuprov.facts.probes.driver.dkms_logs import DKMS_LOGS, NO_AUTOINSTALL
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.kernel import modules

@@ -8,7 +8,7 @@ from gpuprov.capabilities.nvidia_driver import decision as deciding
 from gpuprov.capabilities.nvidia_driver import installer, transaction
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, NvidiaDriver, package_names
 from gpuprov.capabilities.nvidia_driver.handed import hand, hand_nothing, signs
-from gpuprov.capabilities.nvidia_driver.holding import holding
+from gpuprov.capabilities.nvidia_driver.transaction import holding
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.driver import nvidia, runfile
 from gpuprov.facts.probes.driver.driver_packages import ARCHIVES, KERNELS_HELD

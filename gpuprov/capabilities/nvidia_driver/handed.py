@@ -7,9 +7,14 @@ from gpuprov.capabilities.nvidia_driver import decision as deciding
 from gpuprov.capabilities.nvidia_driver import installer
 from gpuprov.capabilities.nvidia_driver.decision import Ctx
 from gpuprov.capabilities.nvidia_driver.fragment import Decision, package_names, served
-from gpuprov.capabilities.nvidia_driver.holding import forgets_kernels, holds_kernels
 from gpuprov.capabilities.nvidia_driver.tasks import TASKS
-from gpuprov.capabilities.nvidia_driver.transaction import Transaction, installed, prebuilt
+from gpuprov.capabilities.nvidia_driver.transaction import (
+    Transaction,
+    forgets_kernels,
+    holds_kernels,
+    installed,
+    prebuilt,
+)
 from gpuprov.capabilities.steps import Need, Step, hand_steps, select_values
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.host import pci, system

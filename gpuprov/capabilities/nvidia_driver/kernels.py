@@ -8,9 +8,7 @@ from gpuprov.capabilities.answers import list_holds
 from gpuprov.capabilities.base import Context, Outcome, check, fail, not_asked, ok
 from gpuprov.capabilities.booting import Coming, coming, none_boots
 from gpuprov.capabilities.nvidia_driver.fragment import BASE_PROBES, NvidiaDriver, built_here, served
-from gpuprov.capabilities.nvidia_driver.holding import holds_kernels
-from gpuprov.capabilities.nvidia_driver.installed import installed_version
-from gpuprov.capabilities.nvidia_driver.transaction import images
+from gpuprov.capabilities.nvidia_driver.transaction import holds_kernels, images, installed_version
 from gpuprov.facts.probes.base import ProbeFailed
 from gpuprov.facts.probes.driver.dkms_logs import DKMS_LOGS
 from gpuprov.facts.probes.host import system

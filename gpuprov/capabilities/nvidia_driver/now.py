@@ -11,7 +11,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     package_names,
     versions,
 )
-from gpuprov.capabilities.nvidia_driver.installed import installed_set, installed_version
+from gpuprov.capabilities.nvidia_driver.transaction import installed_set, installed_version
 from gpuprov.core.sanitize import counted
 from gpuprov.facts.probes.base import NotRecorded
 from gpuprov.facts.probes.driver import nvidia

@@ -13,7 +13,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     package_names,
     versions,
 )
-from gpuprov.capabilities.nvidia_driver.installed import installed_version
+from gpuprov.capabilities.nvidia_driver.transaction import installed_version
 from gpuprov.catalog import cuda as catalogue
 from gpuprov.catalog import find_distribution
 from gpuprov.catalog.drivers.sets import find_packages, pick_source

@@ -14,7 +14,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     package_names,
     versions,
 )
-from gpuprov.capabilities.nvidia_driver.installed import module_package
+from gpuprov.capabilities.nvidia_driver.transaction import module_package
 from gpuprov.facts.probes.host import system
 from gpuprov.facts.probes.host.family import words
 from gpuprov.facts.probes.kernel import modules

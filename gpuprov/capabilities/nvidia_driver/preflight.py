@@ -16,8 +16,7 @@ from gpuprov.capabilities.nvidia_driver.fragment import (
     served,
     versions,
 )
-from gpuprov.capabilities.nvidia_driver.installed import installed_set, installed_version
-from gpuprov.capabilities.nvidia_driver.transaction import made_by_nvidia, transaction
+from gpuprov.capabilities.nvidia_driver.transaction import installed_set, installed_version, made_by_nvidia, transaction
 from gpuprov.catalog import drivers, gpus
 from gpuprov.facts.probes.base import Facts
 from gpuprov.facts.probes.driver import nvidia

@@ -1,21 +1,22 @@
-"""The one transaction that installs a host's driver: which packages come, move and go, and which tools build the
-modules."""
+"""The installed packages of the driver, and the one transaction that installs them: which packages come, move and go,
+which tools build the modules, and what is held after it."""
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from gpuprov.capabilities.nvidia_driver.decision import Ctx, chosen, kernels, seen
-from gpuprov.capabilities.nvidia_driver.fragment import Decision, package_names, served, versions
-from gpuprov.capabilities.nvidia_driver.installed import header_metapackages
+from gpuprov.capabilities.nvidia_driver.fragment import Decision, NvidiaDriver, decide, package_names, served, versions
 from gpuprov.catalog.drivers.sets import DriverPackages
 from gpuprov.facts.probes.base import Facts
-from gpuprov.facts.probes.driver.driver_packages import BUILDING, INSTALLED, Row
-from gpuprov.facts.probes.software.packages import BOOTING, INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES
+from gpuprov.facts.probes.driver.driver_packages import BUILDING, HELD_KERNELS, INSTALLED, KERNELS_HELD, Row
+from gpuprov.facts.probes.software.packages import BOOTING, INDEX, LOCKING, NO_LOCK_PLUGIN, PACKAGES, Package
 from gpuprov.facts.probes.software.prebuilt import SUFFIX
+from gpuprov.host_code.json_members import Json
 from gpuprov.host_code.packages.dnf import LOCK_PLUGIN
-from gpuprov.rules import package_lists
+from gpuprov.rules import package_lists, resolve
 
 # Packages that require a kernel in exactly their own version, from EL 9 on, and come with DKMS: if the kernel alone is
 # held, they block every upgrade. https://gitlab.com/cki-project/kernel-ark/-/merge_requests/1195, and of a similar
@@ -159,3 +160,93 @@ def _choose_targets(native: Iterable[str], index: Mapping[str, list[str]], full:
         name: next((candidate for candidate in index.get(name, []) if form.match(candidate)), "") for name in targets
     }
     return {name: version or near[name] for name, version in targets.items() if version or near[name]}
+
+
+def installed_set(driver: NvidiaDriver, facts: Facts) -> dict[str, Package]:
+    """Return the installed packages that must share the driver's version: the set, under any branch's names, and
+    whatever else came from its source."""
+    names = package_names(driver, facts)
+    rules: Iterable[Any] = names.sets[decide(driver, facts).flavour]
+    own_names = resolve.other_names(list(rules), versions(facts))
+    present = facts.get(PACKAGES)
+    return {
+        name: package
+        for name, package in present.items()
+        if name in own_names or names.of_source(package.source, package.version)
+    }
+
+
+def module_package(driver: NvidiaDriver, facts: Facts) -> Package | None:
+    """Return the installed package that the kernel modules come from."""
+
+    def find() -> Package | None:
+        names = resolve.kernel_package(package_names(driver, facts).sets, versions(facts))
+        return next((facts.get(PACKAGES)[name] for name in names.values()), None)
+
+    return facts.once("nvidia_driver.module_package", driver, find)
+
+
+def installed_version(driver: NvidiaDriver, facts: Facts) -> str:
+    """Return the driver version of the installed modules: of their package, or the runfile's; empty if there are
+    none."""
+    if driver.source == "runfile":
+        return driver.version
+    package = module_package(driver, facts)
+    return resolve.upstream(package.version) if package else ""
+
+
+def header_metapackages(driver: NvidiaDriver, facts: Facts) -> list[str]:
+    """Return the metapackages that bring headers along with each kernel that an installed `linux-image-...` metapackage
+    brings, if DKMS is to build for those. None if kernels are held: the newest headers would have DKMS build for a
+    kernel that is kept away."""
+    comes = driver.build == "dkms" and driver.kernel_upgrades != "hold"
+    return package_lists.header_metapackages(facts.get(PACKAGES)) if comes else []
+
+
+def holds_kernels(ctx: Ctx) -> bool:
+    """Return whether new kernels are held: the spec says so, or a new kernel would boot without modules, as nothing
+    builds them there."""
+    elsewhere = served(ctx.host, ctx.fragment) or ctx.fragment.build == "precompiled"
+    return (
+        ctx.fragment.hold and (elsewhere or ctx.fragment.kernel_upgrades == "hold") and ctx.fragment.source != "runfile"
+    )
+
+
+def forgets_kernels(ctx: Ctx) -> bool:
+    """Return whether kernels that were held for the modules' sake are released."""
+    return bool(ctx.facts.get(KERNELS_HELD)) and not holds_kernels(ctx)
+
+
+def holding(ctx: Ctx, moves: Transaction, module: str) -> dict[str, Json]:
+    """Return `hold` and `release` of packages; `record`: the file that lists the kernels held for the modules' sake;
+    `forget`: that file, once it is not needed. Packages that the admin held are not among them, and are not
+    released."""
+    known, ours = images(ctx.facts), list(ctx.facts.get(KERNELS_HELD))
+    keeps = holds_kernels(ctx)
+    kernels = sorted(known) if keeps else ours
+    held_by_admin = {name for name, held in known.items() if held and name not in ours}
+    record = "".join(f"{name}\n" for name in sorted(known) if name not in held_by_admin)
+    packages = list(moves.whole)
+    if served(ctx.host, ctx.fragment):
+        packages = [*(name for name in moves.whole if name not in moves.source_packages), module + SUFFIX]
+    every = [
+        *moves.whole,
+        *packages,
+        *moves.present,
+        *moves.remove,
+        *kernels,
+        *_list_signature_packages(ctx, moves.remove),
+    ]
+    return {
+        "hold": list(dict.fromkeys([*packages, *(kernels if keeps else [])])) if ctx.fragment.hold else [],
+        "release": list(dict.fromkeys(every)),
+        "record": {"files": {HELD_KERNELS: record}} if keeps else {},
+        "forget": {"absent": [HELD_KERNELS]} if forgets_kernels(ctx) else {},
+    }
+
+
+def _list_signature_packages(ctx: Ctx, remove: Iterable[str]) -> list[str]:
+    """Return Ubuntu's packages that hold the signatures of precompiled modules: they are released when those modules
+    are removed."""
+    leave = any(name.startswith("linux-modules-nvidia-") for name in remove)
+    return [name for name in installed(ctx) if leave and name.startswith("linux-signatures-nvidia-")]

@@ -1,8 +1,10 @@
 """Installers of a cloud's driver: a published version, or an archive at a URL or beside the inventory, with its
-checksum."""
+checksum; and what the host fetches."""
 
 from collections.abc import Iterable
 from typing import Protocol
+
+import msgspec
 
 from gpuprov.catalog.rdma.installers import Published
 from gpuprov.spec import named
@@ -55,3 +57,17 @@ def problems(say: Say, source: Asked, known: Published, *, archive: str, by: str
         yield say("sha256", "is of no file", "name url or file, or leave it out")
     if source.file and (why := named.explain_unusable(source.file, source.sha256)):
         yield say("file", f"{source.file} {why}", f"put {archive} there, or name url")
+
+
+class Fetch(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of step fetch: `url`, or else `file` beside the inventory."""
+
+    of: str
+    url: str
+    file: str
+    path: str
+    sha256: str
+    most: int
+    hint: str
+    public: bool = False
+    unreachable: str = "correct the url, the network, or the proxy of the host"

@@ -4,8 +4,8 @@ from gpuprov.capabilities.base import Context
 from gpuprov.capabilities.rdma import installers
 from gpuprov.capabilities.rdma.efa.checks import options
 from gpuprov.capabilities.rdma.efa.rules import installer_sha256
-from gpuprov.capabilities.rdma.fetch import Fetch
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.installers import Fetch
 from gpuprov.catalog.rdma import efa as catalogue
 from gpuprov.facts.probes.rdma.efa import EFA
 from gpuprov.host_code import efa as onhost

@@ -8,7 +8,7 @@ from gpuprov.capabilities.at_boot import COMMON, command, unit
 from gpuprov.capabilities.rdma.at_boot import RDMA, UNITS, AtBoot, configuration
 from gpuprov.capabilities.rdma.erdma.decision import Decision, address, decide
 from gpuprov.capabilities.rdma.erdma.state import Ctx, lines, list_parameters, vendor
-from gpuprov.capabilities.rdma.fetch import Fetch
+from gpuprov.capabilities.rdma.installers import Fetch
 from gpuprov.catalog.rdma import erdma as catalogue
 from gpuprov.facts.probes.rdma.erdma import ERDMA
 from gpuprov.host_code.at_boot import erdma_state as onhost

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from gpuprov.capabilities.answers import HEADER
 from gpuprov.capabilities.base import Context
-from gpuprov.capabilities.rdma.fetch import Fetch
 from gpuprov.capabilities.rdma.fragment import Rdma
+from gpuprov.capabilities.rdma.installers import Fetch
 from gpuprov.capabilities.rdma.ofed.checks import conf, foreign, holders
 from gpuprov.capabilities.rdma.ofed.decision import Decision, decide, named
 from gpuprov.catalog.rdma import ofed as catalogue
