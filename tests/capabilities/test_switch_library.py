@@ -9,7 +9,7 @@ from gpuprov.capabilities.base import Outcome
 from gpuprov.capabilities.dcgm.fragment import Dcgm
 from gpuprov.capabilities.fabric_manager.fragment import FabricManager
 from gpuprov.facts.probes.base import Output
-from gpuprov.facts.probes.gpus import dcgm as switch_libraries
+from gpuprov.facts.probes.gpus.dcgm import parse_libraries
 from tests.capabilities import contexts, dcgm_host
 from tests.capabilities.asking import B200, FABRIC_MANAGER, H100, NVSWITCH, good
 from tests.rows import run_each
@@ -127,7 +127,7 @@ def test_dcgm_is_not_asked_without_a_spec_of_it() -> None:
 
 
 def test_the_probe() -> None:
-    (one,) = switch_libraries.parse_libraries(Output(FOUND + "noise\n"))
+    (one,) = parse_libraries(Output(FOUND + "noise\n"))
     assert (one.name, one.version) == ("libnvidia-nscq", VERSION)
-    (other,) = switch_libraries.parse_libraries(Output("library|/usr/lib64/libnvsdm.so.1|/usr/lib64/libnvsdm.so.1\n"))
+    (other,) = parse_libraries(Output("library|/usr/lib64/libnvsdm.so.1|/usr/lib64/libnvsdm.so.1\n"))
     assert (other.name, other.version) == ("libnvsdm", "")

@@ -8,7 +8,6 @@ import msgspec
 from gpuprov.facts.probes.base import Output, Probe
 from gpuprov.facts.probes.host.family import by_family
 from gpuprov.facts.probes.software import rpm, zypper
-from gpuprov.facts.probes.software import rpm as dnf
 from gpuprov.facts.probes.software.packages import Index, parse_index
 from gpuprov.facts.probes.software.prebuilt import FOLDER
 from gpuprov.rules.package_lists import OF_KERNEL
@@ -106,7 +105,7 @@ BUILDING = Probe(
     by_family(
         'for d in /lib/modules/*; do echo "linux-headers-${d##*/}"; done | xargs -r apt-cache madison 2>/dev/null; '
         "true",
-        f"{_THERE}\n{dnf.search('kernel*-devel', 'kernel*-modules-extra', 'kernel*-drivers-gpu', *TOOLS)}",
+        f"{_THERE}\n{rpm.search('kernel*-devel', 'kernel*-modules-extra', 'kernel*-drivers-gpu', *TOOLS)}",
         f"{_THERE}\n{zypper.search('kernel-*-devel', *TOOLS)}",
     ),
     parse_building,
