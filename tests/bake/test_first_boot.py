@@ -32,7 +32,7 @@ NOTHING: Mapping[str, Any] = {
     "texts": {},
     "pythons": {},
     "sound": frozenset(),
-    "messages": {},
+    "ends": {},
 }
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="files are root's")
 
