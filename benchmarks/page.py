@@ -36,7 +36,7 @@ def results(count: int) -> Iterator[Result]:
         if number % 97 == 0:
             yield Result(host=host, capability="host", check="host.reachable", status="unreachable",
                          found="no route to host",
-                         expected="the host answers", evidence=f"ssh {host} true", hint="look at the machine's "
+                         expected="the host answers", evidence=f"ssh {host} true", fix="look at the machine's "
                                                                                         "console")  # fmt: skip
             continue
         failing = {"nvidia_driver.loaded", "mig.mode", "mig.instances", "mps.daemons"} if number % 61 == 0 else set()
@@ -59,7 +59,7 @@ def _result(host: str, number: int, check: Check, *, bad: bool) -> Result:
         expected="as the spec has it",
         found="550.163.01 is there" if bad else own,
         evidence=check.evidence,
-        hint="run apply on it" if bad else "",
+        fix="run apply on it" if bad else "",
         moment=check.moment,
         version=DRIVER if check.id == "nvidia_driver.packages" else "",
     )
@@ -95,7 +95,7 @@ def _plan(host: str, number: int) -> HostPlan:
     client = Change(kind="client", name="kubelet.service", after="stopped, and started again")
     busy = Result(
         host=host, capability="nvidia_driver", check="nvidia_driver.clients", status="fail", moment="preflight",
-        found=f"python3 (pid {number}) of alice is on GPU {number % 8}", hint="wait for the job, or apply --drain",
+        found=f"python3 (pid {number}) of alice is on GPU {number % 8}", fix="wait for the job, or apply --drain",
     )  # fmt: skip
     return msgspec.structs.replace(
         idle, run={"nvidia_driver": "fails: nvidia_driver.packages"}, changes=(*changes, client), reboot=True,

@@ -240,6 +240,6 @@ class CheckFailed(Exception):
     """Raised for a check that did not pass, with the text of its result."""
 
     def __init__(self, result: Result) -> None:
-        rows = (("expected", result.expected), ("found", result.found), ("see", result.evidence), ("hint", result.hint))
+        rows = (("expected", result.expected), ("found", result.found), ("see", result.evidence), ("fix", result.fix))
         table = "\n".join(f"{name:<9} {value}" for name, value in rows if value)
         super().__init__(cleaned(f"{result.host}: {result.check}: {result.status}\n{table}"))

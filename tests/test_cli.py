@@ -186,7 +186,7 @@ def test_a_report_that_cannot_be_written_is_told_before_a_host_is_read(option: s
     (tmp_path / "ssh").chmod(0o755)
     done = gpuprov("verify", file, option, "/nonexistent/x")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: /nonexistent/x cannot be written: No such file or directory\nhint: ")
+    assert done.stderr.startswith("error: /nonexistent/x cannot be written: No such file or directory\nfix: ")
     assert not (tmp_path / "read").exists()
     assert gpuprov("verify", file, option, tmp_path / "report").returncode == 4
     assert (tmp_path / "read").exists()
@@ -199,7 +199,7 @@ def test_json_is_printed_whatever_went_wrong(tmp_path: Path) -> None:
     told = json.loads(done.stdout)
     assert told["valid"] is False
     assert told["problems"][0]["message"] == "no inventory was named"
-    assert "GPUPROV_INVENTORY" in told["problems"][0]["hint"]
+    assert "GPUPROV_INVENTORY" in told["problems"][0]["fix"]
     file = tmp_path / "inventory.yaml"
     file.write_text("all: {hosts: {gpu01: {ansible_ssh_executable: /no/such/ssh}}}\n")
     done = gpuprov("export", "--json", file)
@@ -451,7 +451,7 @@ def test_the_inventory_is_never_what_is_written(good: Path, words: str) -> None:
 )
 def test_a_dash_is_no_file_to_write(good: Path, words: str) -> None:
     done = CliRunner().invoke(cli, [*words.split(), "-i", str(good)])
-    assert (done.exit_code, "- is no name of a f" in done.stderr) == (2, True), done.stderr
+    assert (done.exit_code, "- is not a name of a f" in done.stderr) == (2, True), done.stderr
     assert not Path("-").exists()
 
 

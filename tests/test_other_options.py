@@ -9,7 +9,7 @@ from tests.rows import run_each
 
 
 @run_each(
-    ("words", "hint"),
+    ("words", "fix"),
     [
         ("apply x --dry-run", "gpuprov plan shows what apply would change"),
         ("apply x --check", "gpuprov plan shows what apply would change"),
@@ -25,7 +25,7 @@ from tests.rows import run_each
         ("frobnicate", "No such command 'frobnicate'."),
     ],
 )
-def test_an_option_by_another_name(words: str, hint: str) -> None:
+def test_an_option_by_another_name(words: str, fix: str) -> None:
     done = CliRunner().invoke(cli, words.split())
     assert done.exit_code == 2
-    assert hint in done.output
+    assert fix in done.output

@@ -46,7 +46,7 @@ def test_what_is_said_on_a_narrow_terminal_breaks_between_words(monkeypatch: pyt
     terminal.error(GpuprovError(long, long))
     said = re.sub("\x1b\\[[0-9]*m", "", screen.getvalue())
     assert max(map(len, said.splitlines())) <= 40
-    assert " ".join(said.split()) == f"{long} warning: {long} error: {long} hint: {long}"
+    assert " ".join(said.split()) == f"{long} warning: {long} error: {long} fix: {long}"
     monkeypatch.setattr(sys, "stderr", pipe)
     terminal.progress(long)
     assert pipe.getvalue() == f"{long}\n", "what is searched is left whole"

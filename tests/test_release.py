@@ -70,7 +70,7 @@ def test_two_releases_of_a_commit_are_the_same_bytes_and_signed(
     if subprocess.run(
         ["git", "-C", str(release.ROOT), "rev-parse", "HEAD"], capture_output=True, check=False
     ).returncode:
-        pytest.skip("this is no clone of the repository")
+        pytest.skip("this is not a clone of the repository")
     key = new_key(tmp_path)
     signers = tmp_path / "allowed_signers"
     public = key.with_name("key.pub").read_text().split()

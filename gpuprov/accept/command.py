@@ -128,7 +128,7 @@ def _run_pairs(hosts: Mapping[str, Host], lock: Lock, options: Options, outcome:
         _skip(outcome, name, "acceptance.rdma", "no RDMA device that the spec means")
     for name in able:
         if "rdma" in hosts[name].spec.capabilities and (why := describe_down(hosts[name])):
-            hint = "see its cable and switch port, and gpuprov verify; or take the device out of rdma.devices"
+            fix = "see its cable and switch port, and gpuprov verify; or take the device out of rdma.devices"
             outcome.findings.append(
                 Finding(
                     host=name,
@@ -136,7 +136,7 @@ def _run_pairs(hosts: Mapping[str, Host], lock: Lock, options: Options, outcome:
                     status="fail",
                     found=why,
                     expected="every port of rdma up",
-                    hint=hint,
+                    fix=fix,
                 )
             )
     able = [name for name in able if name not in without]
@@ -173,7 +173,7 @@ def _note(outcome: Outcome, host: Host, measurement: Measurement, evidence: str)
     except Exception as error:
         check = f"acceptance.{measurement.test}"
         message, fix = defect(f"the judge of {check}", error)
-        outcome.findings.append(Finding(host=host.name, check=check, status="error", found=message, hint=fix))
+        outcome.findings.append(Finding(host=host.name, check=check, status="error", found=message, fix=fix))
         return
     host.measurements.append(measurement)
     outcome.findings.append(
@@ -183,7 +183,7 @@ def _note(outcome: Outcome, host: Host, measurement: Measurement, evidence: str)
             status=verdict.status,
             found=describe_measurement(measurement),
             expected=verdict.expected if verdict.status != "skip" else "",
-            hint=verdict.hint if verdict.status in ("fail", "error") else "",
+            fix=verdict.fix if verdict.status in ("fail", "error") else "",
             evidence=evidence,
             measurement=measurement,
             verdict=verdict,
@@ -195,9 +195,9 @@ def _write_figures(hosts: Mapping[str, Host], lock: Lock, outcome: Outcome) -> N
     """Write each host's figures to it, beside those of other tests, and report the hosts that were lost on the way."""
     for host in hosts.values():
         if host.lost:
-            hint = "see why, then accept it again"
+            fix = "see why, then accept it again"
             outcome.findings.append(
-                Finding(host=host.name, check="host.reachable", status="unreachable", found=host.lost, hint=hint)
+                Finding(host=host.name, check="host.reachable", status="unreachable", found=host.lost, fix=fix)
             )
     kept = [
         host

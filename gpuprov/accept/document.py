@@ -22,7 +22,7 @@ class AcceptedRow(msgspec.Struct, kw_only=True):
     status: Status
     found: str
     wanted: str
-    hint: str
+    fix: str
     evidence: str
     threshold: float
     published: str

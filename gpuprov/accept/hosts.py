@@ -34,10 +34,10 @@ def prepare(
             hosts[raw.name] = _make_host(raw, spec, facts)
         except ProbeFailed as error:
             fix = "run gpuprov verify, which shows what cannot be read"
-            findings.append(Finding(host=raw.name, check="acceptance.host", status="error", found=str(error), hint=fix))
+            findings.append(Finding(host=raw.name, check="acceptance.host", status="error", found=str(error), fix=fix))
         except Exception as error:
             message, fix = defect("the acceptance of the host", error)
-            findings.append(Finding(host=raw.name, check="acceptance.host", status="error", found=message, hint=fix))
+            findings.append(Finding(host=raw.name, check="acceptance.host", status="error", found=message, fix=fix))
     return hosts
 
 
@@ -75,7 +75,7 @@ def leave_out(
             findings.append(_report_unreachable(name, why))
             continue
         reason, _, fix = why.partition(": ")
-        findings.append(Finding(host=name, check=check, status="fail", found=reason, hint=fix))
+        findings.append(Finding(host=name, check=check, status="fail", found=reason, fix=fix))
 
 
 def find_busy(hosts: Mapping[str, Host], kinds: Iterable[str], lock: Lock) -> dict[str, str | UnreachableError]:
@@ -127,6 +127,6 @@ def _report_unreachable(name: str, error: UnreachableError) -> Finding:
         check="host.reachable",
         status="unreachable",
         found=reason,
-        hint=getattr(error, "advice", error.hint),
+        fix=getattr(error, "advice", error.fix),
         evidence=getattr(error, "command", ""),
     )

@@ -104,7 +104,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     found: str
     expected: str = ""
-    hint: str = ""
+    fix: str = ""
     evidence: str = ""
     measurement: Measurement | None = None
     verdict: Verdict | None = None

@@ -29,7 +29,7 @@ class Outlier(msgspec.Struct, frozen=True, kw_only=True):
     test: str = ""
     wanted: str = ""
     evidence: str = ""
-    hint: str = ""
+    fix: str = ""
 
 
 def find_outliers(outcome: Outcome) -> list[Outlier]:
@@ -160,7 +160,7 @@ def _make_outlier(test: str, status: Status, sentence: str, hosts: Iterable[str]
         test=test,
         wanted=first.expected if first and status != "pass" else "",
         evidence=first.evidence if first else "",
-        hint=(first.hint if first else "") or "gpuprov topology HOST shows links that are wired or trained differently",
+        fix=(first.fix if first else "") or "gpuprov topology HOST shows links that are wired or trained differently",
     )
 
 

@@ -181,7 +181,7 @@ def _make_detail_row(finding: Finding) -> list[str]:
         f"{finding.host} {finding.found}",
         expected,
         finding.evidence,
-        finding.hint,
+        finding.fix,
     ]
 
 

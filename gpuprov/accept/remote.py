@@ -28,7 +28,7 @@ def make_runner(hosts: Mapping[str, RawHost], at_a_time: int = AT_A_TIME) -> Run
             try:
                 jobs.append(job(hosts[step.host], script, step.limit + CONNECT, _record_answer(step.host, results)))
             except GpuprovError as error:
-                results[step.host] = Ran(lost=Unreached(step.host, error.message, error.hint))
+                results[step.host] = Ran(lost=Unreached(step.host, error.message, error.fix))
         run_all(jobs, min(len(jobs), at_a_time) or 1)
         return results
 

@@ -81,7 +81,7 @@ def _format_outlier(outlier: Outlier) -> list[str]:
     text = f"{head}  {cleaned(outlier.test)}{': ' * bool(outlier.test)}{cleaned(outlier.sentence)}"
     first, *rest = wrapped(text, max(terminal.width(), 40), hang=" " * 6)
     painted = first.replace(head, _paint(head, "error" if outlier.status == "pass" else outlier.status), 1)
-    return [painted, *rest, *_format_labelled((("see", outlier.evidence), ("fix", outlier.hint)))]
+    return [painted, *rest, *_format_labelled((("see", outlier.evidence), ("fix", outlier.fix)))]
 
 
 def _format_finding(finding: Finding) -> list[str]:
@@ -89,7 +89,7 @@ def _format_finding(finding: Finding) -> list[str]:
     return [
         head,
         *_format_labelled(
-            (("expected", finding.expected), ("found", finding.found), ("see", finding.evidence), ("fix", finding.hint))
+            (("expected", finding.expected), ("found", finding.found), ("see", finding.evidence), ("fix", finding.fix))
         ),
     ]
 

@@ -14,7 +14,7 @@ from gpuprov.verify.verify import Verdict, next_boot, verdict
 
 class AppliedHost(HostDocument, frozen=True, kw_only=True):
     """The outcome of a host. `verdict` and `next_boot`: of verify, after the run; null if the host was not verified.
-    `ran`, `skipped`: capabilities with the reason. `changed`: tasks that changed something. `task`, `message`, `hint`:
+    `ran`, `skipped`: capabilities with the reason. `changed`: tasks that changed something. `task`, `message`, `fix`:
     what failed, or why nothing was done, and the fix. `warnings`: problems that stopped nothing. `results`: of verify,
     without those that are n/a. `reboot_required`: why the host must still be rebooted. `items`: each change that the
     plan lists, and its outcome; empty if there was nothing to do. `origin`: the place in the inventory that requests
@@ -29,7 +29,7 @@ class AppliedHost(HostDocument, frozen=True, kw_only=True):
     items: tuple[AppliedItem, ...]
     task: str
     message: str
-    hint: str
+    fix: str
     origin: str
     warnings: tuple[str, ...]
     results: tuple[Result, ...]
@@ -82,7 +82,7 @@ def _make_host(host_outcome: HostOutcome, outcome: Outcome) -> AppliedHost:
         outcome=outcome,
         verdict=verdict(host_outcome.verified) if host_outcome.verified else None,
         next_boot=fill(Boot, boot) if boot else None,
-        hint=host_outcome.advice,
+        fix=host_outcome.advice,
         results=tuple(row for row in host_outcome.results if row.status != "n/a"),
         seconds=round(host_outcome.seconds, 3),
         reboot_required=host_outcome.reboot,

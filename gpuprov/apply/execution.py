@@ -264,7 +264,7 @@ class _Execution:
             outcome.results = list(reading.results)
             if reading.lost and outcome.state in ("changed", "unchanged"):
                 outcome.state = "unreachable"
-                outcome.message, outcome.hint = lost(reading.lost)
+                outcome.message, outcome.fix = lost(reading.lost)
             self.lists.settle(outcome, self.readings[name], reading)
             self.done(outcome)
 

@@ -32,7 +32,7 @@ class Fate(NamedTuple):
 
     @property
     def waits(self) -> bool:
-        """Return whether it takes effect at a reboot, and is no error."""
+        """Return whether it takes effect at a reboot, and is not an error."""
         return self.why.startswith(WAITS)
 
 

@@ -36,14 +36,14 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
     except Exception as error:
         results.append(failure := broken(name, "the decision what to apply", error, "preflight"))
         return HostOutcome(
-            host=name, results=results, state="blocked", task=failure.check, message=failure.found, hint=failure.hint
+            host=name, results=results, state="blocked", task=failure.check, message=failure.found, fix=failure.fix
         )
     outcome = HostOutcome(host=name, results=results, ran=decision.run, skipped=decision.skipped)
     outcome.reboot_permitted = options.reboot or pair[1].reboot == "if-needed"
     obstacle = next((r for r in results if _must_stop(r, decision.run, options)), None)
     if obstacle and (decision.run or is_broken(obstacle)):
         outcome.state, outcome.task, outcome.culprit = "blocked", obstacle.check, obstacle.capability
-        outcome.message, outcome.hint = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.hint
+        outcome.message, outcome.fix = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.fix
         outcome.origin = locate_request(pair[1], obstacle.capability, obstacle.fields)
         outcome.ran = {}
     elif decision.run and (other := _find_other_name(reading, name, options)):
@@ -51,7 +51,7 @@ def first_look(pair: Pair, reading: Reading, options: Options) -> HostOutcome:
     elif decision.run and (newer := _find_later_apply(pair[1], reading, options)):
         outcome.state, outcome.task, outcome.ran = "blocked", "host.receipt", {}
         outcome.origin, outcome.message = locate_request(pair[1], newer[0]), newer[1]
-        outcome.hint = "read the inventory again: gpuprov fleet freeze, slice; or begin another roll-out"
+        outcome.fix = "read the inventory again: gpuprov fleet freeze, slice; or begin another roll-out"
     elif decision.run:
         outcome.state = "not-started"
     return outcome
@@ -98,20 +98,20 @@ def _must_stop(result: Result, run: Collection[str], options: Options) -> bool:
 
 def duplicate(name: str, other: str) -> HostOutcome:
     """Return the outcome of a host that the run already has under another name."""
-    message, hint = machine.explain_refusal(other)
-    return HostOutcome(host=name, state="blocked", task="host.machine", message=message, hint=hint)
+    message, fix = machine.explain_refusal(other)
+    return HostOutcome(host=name, state="blocked", task="host.machine", message=message, fix=fix)
 
 
 def left(name: str, error: GpuprovError) -> HostOutcome:
     """Return the outcome of a host that takes no part in the run, for this reason."""
     if isinstance(error, UnreachableError):
-        message, hint = lost(error)
-        return HostOutcome(host=name, state="unreachable", message=message, hint=hint)
-    return HostOutcome(host=name, state="blocked", message=error.message.removeprefix(f"{name}: "), hint=error.hint)
+        message, fix = lost(error)
+        return HostOutcome(host=name, state="unreachable", message=message, fix=fix)
+    return HostOutcome(host=name, state="blocked", message=error.message.removeprefix(f"{name}: "), fix=error.fix)
 
 
 def lost(error: UnreachableError) -> tuple[str, str]:
-    """Return message and hint without the host's name, so that an outage of many hosts is reported once."""
+    """Return message and fix without the host's name, so that an outage of many hosts is reported once."""
     if isinstance(error, Unreached):
         return error.reason, f"{error.advice}: gpuprov verify shows how" if error.command else error.advice
-    return error.message, error.hint
+    return error.message, error.fix

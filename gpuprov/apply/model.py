@@ -92,7 +92,7 @@ class AppliedItem(Item, frozen=True, kw_only=True):
 
 
 class HostOutcome(msgspec.Struct, kw_only=True):
-    """The outcome of a host. results: verify, after the run; message and hint: why it was not done.
+    """The outcome of a host. results: verify, after the run; message and fix: why it was not done.
 
     ran, skipped: capabilities with the reason. changed: tasks that changed something. reboot_permitted: by the spec or
     the run. rolled_back: the target and result of a rollback; undone: by `on_failure`, so that a pending reboot is
@@ -109,7 +109,7 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     changed: list[str] = []
     task: str = ""
     message: str = ""
-    hint: str = ""
+    fix: str = ""
     results: list[Result] = []
     seconds: float = 0.0
     reboot_permitted: bool = False
@@ -127,7 +127,7 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     @property
     def advice(self) -> str:
         """Return what was left on the host, and the fix, in one text."""
-        return "; ".join(filter(None, (self.left, self.hint)))
+        return "; ".join(filter(None, (self.left, self.fix)))
 
     @property
     def reboot(self) -> list[str]:
@@ -151,7 +151,7 @@ class HostOutcome(msgspec.Struct, kw_only=True):
     @property
     def green(self) -> bool:
         """Return whether the host matches its spec, proven by verify."""
-        return self.state in ("changed", "unchanged") and verdict(self.verified) == "as wanted"
+        return self.state in ("changed", "unchanged") and verdict(self.verified) == "matches"
 
     @property
     def verified(self) -> list[Result]:

@@ -48,7 +48,7 @@ def give_back(
         try:
             return _give_back(options, raw, owner, green=outcomes[raw.name].green)
         except GpuprovError as error:
-            return "", f"{error.message}. Fix: {error.hint}"
+            return "", f"{error.message}. Fix: {error.fix}"
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for raw, (back, stays) in zip(hosts, pool.map(give_back, hosts), strict=True):
@@ -57,7 +57,7 @@ def give_back(
                     result for result in outcomes[raw.name].results if result.check != IN_SERVICE
                 ]
                 say(f"{raw.name}: {back}")
-            outcomes[raw.name].hint = "; ".join(filter(None, (outcomes[raw.name].hint, stays)))
+            outcomes[raw.name].fix = "; ".join(filter(None, (outcomes[raw.name].fix, stays)))
             known(outcomes[raw.name])
 
 
@@ -70,10 +70,10 @@ def update_message(outcome: HostOutcome, raw: RawHost, run: str, back: HostOutco
     """Update the message about a node after its run was rolled back, if the node is in service again or now belongs to
     the rollback."""
     before, after = in_play.stays(node_of(raw), run), in_play.stays(node_of(raw), of_rollback(run))
-    if after in back.hint:
-        outcome.hint = outcome.hint.replace(before, after)
-    elif back.green and not back.hint:
-        outcome.hint = outcome.hint.replace(before, "").strip("; ")
+    if after in back.fix:
+        outcome.fix = outcome.fix.replace(before, after)
+    elif back.green and not back.fix:
+        outcome.fix = outcome.fix.replace(before, "").strip("; ")
 
 
 def _give_back(options: Asked, raw: RawHost, owner: Owner, *, green: bool) -> Told:

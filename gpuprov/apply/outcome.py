@@ -37,7 +37,7 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply"
     elif late := tally.timed_out:
         outcome.state, outcome.message = "failed", late.message
         outcome.task, outcome.culprit = late.place, late.capability
-        outcome.hint = "see what it waits for there and end it, then apply again; --timeout gives more time"
+        outcome.fix = "see what it waits for there and end it, then apply again; --timeout gives more time"
     elif failure:
         outcome.state = "locked" if failure.locked else "failed"
         outcome.task, outcome.culprit = failure.place, failure.capability
@@ -56,8 +56,8 @@ def judge(outcome: HostOutcome, ledger: Ledger, ended: Ended, act: Act = "apply"
 
 def _report_lost(outcome: HostOutcome, tally: Tally) -> None:
     """Report a host that became unreachable while a failed step was being undone, together with that failure."""
-    outcome.state, outcome.task, outcome.message, outcome.hint = "unreachable", tally.lost, tally.unreachable, GONE
+    outcome.state, outcome.task, outcome.message, outcome.fix = "unreachable", tally.lost, tally.unreachable, GONE
     if cause := tally.given_up_for:
         outcome.task, outcome.culprit = cause.place, cause.capability
         outcome.message = f"{cause.message}; then it was not reached: {tally.unreachable}"
-        outcome.hint = NOT_BACK if cause.reboot else GONE
+        outcome.fix = NOT_BACK if cause.reboot else GONE

@@ -90,7 +90,7 @@ def render(
         run=run,
         undone=_group_cards(
             [host for host in run.hosts if host.state not in DONE],
-            lambda host: [host.state, host.task, host.message, host.left, host.hint, host.origin],
+            lambda host: [host.state, host.task, host.message, host.left, host.fix, host.origin],
         ),
         returned=_group_cards(
             [host for host in run.hosts if host.rolled_back], lambda host: [host.rolled_back, host.state]
@@ -120,7 +120,7 @@ def results(run: ApplyRun) -> list[Result]:
                     status=STATUSES.get(host.state, "fail"),
                     expected="apply succeeds",
                     found=": ".join(filter(None, (host.state, host.task, host.message))),
-                    hint=host.advice,
+                    fix=host.advice,
                 )
             )
         rows += host.verified

@@ -120,17 +120,17 @@ def _find_targets(
             outcomes[name] = duplicate(name, again[name])
             continue
         if isinstance(facts, UnreachableError):
-            message, hint = lost(facts)
-            outcomes[name] = HostOutcome(host=name, state="unreachable", message=message, hint=hint)
+            message, fix = lost(facts)
+            outcomes[name] = HostOutcome(host=name, state="unreachable", message=message, fix=fix)
             continue
         try:
             way_back = back(facts.get(CHECKPOINTS), facts.get(house.RECEIPT), to, last=last)
         except ProbeFailed as error:
-            way_back = Refused(str(error), error.hint or "see what the host prints, then roll back again")
+            way_back = Refused(str(error), error.fix or "see what the host prints, then roll back again")
         if isinstance(way_back, Back):
             way_back = trusted(raws[name], way_back)
         if isinstance(way_back, Refused):
-            outcomes[name] = HostOutcome(host=name, state="blocked", message=way_back.message, hint=way_back.hint)
+            outcomes[name] = HostOutcome(host=name, state="blocked", message=way_back.message, fix=way_back.fix)
         else:
             targets[name] = way_back
     return outcomes, targets
@@ -141,11 +141,11 @@ def _judge_checkpoints(
 ) -> Fleet | None:
     """Return the specs of the checkpoints. A host whose checkpoint cannot be judged is blocked, without affecting the
     others."""
-    hint = "--to RUN goes to another checkpoint; or name the versions in the inventory, and apply"
+    fix = "--to RUN goes to another checkpoint; or name the versions in the inventory, and apply"
 
     def refuse(name: str, why: str) -> None:
         message = f"the spec of its checkpoint cannot be applied: {why}"
-        outcomes[name] = HostOutcome(host=name, state="blocked", message=message, hint=hint)
+        outcomes[name] = HostOutcome(host=name, state="blocked", message=message, fix=fix)
         del targets[name]
 
     for name in [name for name, target in targets.items() if not target.values]:
@@ -201,14 +201,12 @@ def _begin(
     }
     for name, answer in {**answers, **on_hosts(again, pace)}.items():
         if answer.locked:
-            message, hint = locked.explain_refusal(answer.locked, broken, "roll back with")
-            outcomes[name] = HostOutcome(host=name, state="locked", message=message, hint=hint)
+            message, fix = locked.explain_refusal(answer.locked, broken, "roll back with")
+            outcomes[name] = HostOutcome(host=name, state="locked", message=message, fix=fix)
             del begun[name]
             continue
         if answer.problem is not None:
-            outcomes[name] = HostOutcome(
-                host=name, state="blocked", message=answer.problem, hint="then roll back again"
-            )
+            outcomes[name] = HostOutcome(host=name, state="blocked", message=answer.problem, fix="then roll back again")
             del begun[name]
         _report_packages(name, answer, show)
 

@@ -82,7 +82,7 @@ def _format_host(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | 
         yield f"  {_describe_state(group)}"
         yield f"  {outcome.left or 'nothing of the run is left there, and its lock was given back'}"
         return
-    fix = f"fix: {outcome.hint}" if outcome.hint else ""
+    fix = f"fix: {outcome.fix}" if outcome.fix else ""
     warnings = (f"warning: {text}" for text in outcome.warnings)
     yield from (f"  {text}" for text in (outcome.left, fix, outcome.rolled_back, *warnings) if text)
     yield from _list_items(outcome, timeless(outcome.items) if len(group) > 1 else outcome.items, verbose)
@@ -105,8 +105,8 @@ def _format_host(group: Sequence[HostOutcome], verbose: bool) -> Iterable[str | 
             expected = f"; wanted: {result.expected}" if result.expected else ""
             place = outcome.places.get(result.check, "")
             yield f"  {result.status} {result.check}: {result.found}{expected}{f' ({place})' if place else ''}"
-            if result.hint:
-                yield f"    fix: {result.hint}"
+            if result.fix:
+                yield f"    fix: {result.fix}"
     if following := [result.check for result in outcome.failing if result.follows]:
         yield f"  and {that_follow(len(following))}: {', '.join(following)}"
 
@@ -205,13 +205,13 @@ def summary(run: ApplyRun) -> str:
 
 
 def _compute_likeness(outcome: HostOutcome, verbose: bool) -> bytes:
-    results = [[r.check, r.status, r.found, r.expected, r.hint, r.reboot] for r in outcome.failing]
+    results = [[r.check, r.status, r.found, r.expected, r.fix, r.reboot] for r in outcome.failing]
     alike: list[object] = [
         outcome.state,
         outcome.task,
         outcome.message,
         outcome.left,
-        outcome.hint,
+        outcome.fix,
         outcome.rolled_back,
         outcome.warnings,
         results,

@@ -119,8 +119,8 @@ def describe(report: Report) -> Iterator[str]:
     yield from (f"  brought about: {text}" for text in report.changed)
     for row in item.failures:
         yield f"  {row.check}: {row.found}" + (f"; wanted: {row.expected}" if row.expected else "")
-        if row.hint:
-            yield f"    fix: {row.hint}"
+        if row.fix:
+            yield f"    fix: {row.fix}"
     yield from (f"  not proven: {row.check}: {row.found}" for row in item.unproven)
     if item.reboot:
         yield f"  a reboot is required: {'; '.join(item.reboot)}"
@@ -136,7 +136,7 @@ def _held(leader: Owner, host_outcome: HostOutcome) -> Iterator[Owner | None]:
             "locked",
             f"run {answer.get('id', '')} of {holder.get('user', 'somebody')} holds this host",
         )
-        host_outcome.hint = f"when it has ended: systemctl restart {files.UNIT}"
+        host_outcome.fix = f"when it has ended: systemctl restart {files.UNIT}"
         yield None
         return
     try:
@@ -149,11 +149,11 @@ def _finish(pair: Pair, leader: Owner, host_outcome: HostOutcome, changed: list[
     """Judge the hardware, bring about what differs, and write the receipt, whatever verify finds then."""
     facts = _read(pair)
     if obstacle := next(filter(_must_stop, evaluate(pair[1], facts, stops=True)), None):
-        host_outcome.state, host_outcome.task, host_outcome.message, host_outcome.hint = (
+        host_outcome.state, host_outcome.task, host_outcome.message, host_outcome.fix = (
             "blocked",
             obstacle.check,
             obstacle.found,
-            obstacle.hint,
+            obstacle.fix,
         )
         host_outcome.results = evaluate(pair[1], facts, MOMENTS)
         return
@@ -170,11 +170,11 @@ def _finish(pair: Pair, leader: Owner, host_outcome: HostOutcome, changed: list[
     host_outcome.state, host_outcome.changed = "changed" if changed else "unchanged", changed
     host_outcome.results = evaluate(pair[1], _read(pair), MOMENTS)
     for name, error in problems.items():
-        host_outcome.state, host_outcome.task, host_outcome.message, host_outcome.hint = (
+        host_outcome.state, host_outcome.task, host_outcome.message, host_outcome.fix = (
             "failed",
             name,
             error.message,
-            error.hint,
+            error.fix,
         )
 
 
@@ -195,7 +195,7 @@ def _round(spec: HostSpec, facts: Facts, problems: dict[str, GpuprovError]) -> l
             resources = desired(BY_NAME[name], Context(spec, block, facts))
             made += [f"{name}: {item}" for item in ensure(resources, facts.get(CONTENTS))]
         except ProbeFailed as error:
-            problems[name] = GpuprovError(str(error), error.hint)
+            problems[name] = GpuprovError(str(error), error.fix)
         except GpuprovError as error:
             problems[name] = error
     return made
@@ -207,7 +207,7 @@ def _read(pair: Pair) -> Facts:
     probes: dict[str, Probe[Any]] = {probe.name: probe for probe in probes_for(spec)}
     answer = gather([(raw, tuple(probes.values()))])[raw.name]
     if isinstance(answer, UnreachableError):
-        raise GpuprovError(answer.message, answer.hint)
+        raise GpuprovError(answer.message, answer.fix)
     return answer
 
 

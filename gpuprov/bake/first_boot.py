@@ -26,7 +26,7 @@ from gpuprov.spec.model import HostSpec
 
 # Packages that reading and judging a host needs.
 NEEDED = ("gpuprov", "msgspec", "pyyaml", "markupsafe")
-HINT = (
+FIX = (
     f'pip download --only-binary :all: --dest DIR "gpuprov=={__version__}", with --python-version of the '
     "image's Python"
 )
@@ -57,7 +57,7 @@ def prepare(fleet: Fleet, options: Options) -> Prepared:
     if missing:
         version = ".".join(map(str, python.version))
         raise GpuprovError(
-            f"--wheels {options.wheels} has no wheel of {', '.join(missing)} for the image's Python {version}", HINT
+            f"--wheels {options.wheels} has no wheel of {', '.join(missing)} for the image's Python {version}", FIX
         )
     written = dict(_unpack_wheels({wheel["name"]: wheels[wheel["name"]] for wheel in chosen}))
     job = make_local_job(cut.cut(frozen.freeze(fleet), size=1)[0], spec)
@@ -121,14 +121,14 @@ def _find_wheels(folder: Path) -> dict[str, Path]:
     try:
         paths = {path.name: path for path in sorted(folder.iterdir()) if path.suffix == ".whl"}
     except OSError as error:
-        raise GpuprovError(f"--wheels {folder} cannot be read: {error.strerror}", HINT) from error
+        raise GpuprovError(f"--wheels {folder} cannot be read: {error.strerror}", FIX) from error
     needed = {name: path for name, path in paths.items() if name.split("-")[0].lower().replace("_", "-") in NEEDED}
     names = {name.split("-")[0].lower() for name in needed}
     if missing := [name for name in NEEDED if name not in names]:
-        raise GpuprovError(f"--wheels {folder} has no wheel of {', '.join(missing)}", HINT)
+        raise GpuprovError(f"--wheels {folder} has no wheel of {', '.join(missing)}", FIX)
     versions = {name.split("-")[1] for name in needed if name.startswith("gpuprov-")}
     if versions != {__version__}:
-        raise GpuprovError(f"--wheels {folder} has gpuprov {', '.join(sorted(versions))}; this is {__version__}", HINT)
+        raise GpuprovError(f"--wheels {folder} has gpuprov {', '.join(sorted(versions))}; this is {__version__}", FIX)
     return needed
 
 
@@ -140,7 +140,7 @@ def _unpack_wheels(wheels: dict[str, bytes]) -> Iterator[tuple[str, tuple[bytes,
             for name, data in wheels.items():
                 room, count = unpack(data, folder, name, room, count)
         except Refused as error:
-            raise GpuprovError(str(error), HINT) from error
+            raise GpuprovError(str(error), FIX) from error
         for path in sorted(Path(folder).rglob("*")):
             if path.is_file():
                 yield f"{files.LIBRARY}/{path.relative_to(folder)}", (path.read_bytes(), 0o644)

@@ -49,9 +49,9 @@ class Baked(msgspec.Struct, kw_only=True):
     # Tasks that changed something.
     changed: tuple[str, ...] = ()
     task: str = ""
-    # `message`, `hint`: why it failed.
+    # `message`, `fix`: why it failed.
     message: str = ""
-    hint: str = ""
+    fix: str = ""
     log: str = ""
     seconds: float = 0.0
 

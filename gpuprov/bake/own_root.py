@@ -24,7 +24,7 @@ THIS = RawHost(name="this machine", connection={"ansible_connection": "local"})
 
 
 def refuse_at_work() -> None:
-    """Raise GpuprovError, with all reasons and their fixes, if this machine has a task, and is no image in the
+    """Raise GpuprovError, with all reasons and their fixes, if this machine has a task, and is not an image in the
     making."""
     if reasons := list(_list_reasons()):
         signs, fixes = zip(*reasons, strict=True)
@@ -38,7 +38,7 @@ def _list_reasons() -> Iterator[tuple[str, str]]:
     """Yield each sign of a machine at work, and what to do if it is none."""
     facts = gather([(THIS, (house.RECEIPT, house.LOCK, house.MARKER, nvidia.CLIENTS))])[THIS.name]
     if isinstance(facts, UnreachableError):
-        raise GpuprovError(facts.message, facts.hint)
+        raise GpuprovError(facts.message, facts.fix)
     if facts.get(house.RECEIPT):
         yield "gpuprov has been applied", f"rm {house.RECEIPT_FILE}"
     if lock := facts.get(house.LOCK):

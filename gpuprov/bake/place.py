@@ -17,7 +17,7 @@ from gpuprov.core.errors import GpuprovError
 
 # Environment variable of the process that runs in the namespaces.
 INSIDE = "GPUPROV_BAKE_INSIDE"
-# Folders that an image has, and that are no links: something is mounted or written there.
+# Folders that an image has, and that are not links: something is mounted or written there.
 FOLDERS = ("proc", "sys", "dev", "run", "etc", "var", "usr")
 NEEDED = ("etc/os-release", "bin/sh", "usr/bin/env")
 # https://www.kernel.org/doc/html/latest/admin-guide/devices.html
@@ -33,11 +33,13 @@ def check(root: Path) -> Path:
     """Return the image's folder, resolved; it may be this machine's own root. Raises GpuprovError if it is none."""
     resolved = root.resolve()
     if not resolved.is_dir():
-        raise GpuprovError(f"--root {root} is no folder", "make the image's files first, e.g. debootstrap bookworm DIR")
+        raise GpuprovError(
+            f"--root {root} is not a folder", "make the image's files first, e.g. debootstrap bookworm DIR"
+        )
     for name in FOLDERS:
         if (resolved / name).is_symlink() or not (resolved / name).is_dir():
             raise GpuprovError(
-                f"{resolved / name} is no folder, as an image has", "name the folder that holds /usr and /etc"
+                f"{resolved / name} is not a folder, as an image has", "name the folder that holds /usr and /etc"
             )
     for name in NEEDED:
         if not inside(resolved, name).exists():

@@ -69,7 +69,7 @@ def _run_bake(pair: Pair, prepared: first_boot.Prepared, options: Options, made:
     reading = _read(pair, "reading the image", show)
     if obstacle := next(filter(stops, reading.results), None):
         made.state, made.task = "blocked", obstacle.check
-        made.message, made.hint = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.hint
+        made.message, made.fix = f"{obstacle.found}; wanted: {obstacle.expected}", obstacle.fix
         return
     made.kernels = tuple(place.run(options.root, "ls /lib/modules 2>/dev/null || true").split())
     before = clean.before(options.root, own_root=options.own_root, everything=options.clean_machine)
@@ -82,7 +82,7 @@ def _run_bake(pair: Pair, prepared: first_boot.Prepared, options: Options, made:
         else:
             interrupted = outcome.message.startswith("interrupted")
             made.state = "interrupted" if interrupted else "failed"
-            made.task, made.message, made.hint = outcome.task, outcome.message, outcome.hint
+            made.task, made.message, made.fix = outcome.task, outcome.message, outcome.fix
         made.changed = tuple(outcome.changed)
     finally:
         made.cleaned = clean.clean(options.root, before)
@@ -100,7 +100,7 @@ def _read(pair: Pair, doing: str, show: Show) -> Reading:
     with show.reading([pair[0].name], doing) as done:
         reading = read([pair], on_done=done)[pair[0].name]
     if reading.lost:
-        raise GpuprovError(reading.lost.message, reading.lost.hint)
+        raise GpuprovError(reading.lost.message, reading.lost.fix)
     return reading
 
 

@@ -27,7 +27,7 @@ def _list_lines(made: Baked, verbose: bool) -> Iterator[str]:
             + (f" in {made.task}" if made.task else "")
             + (f": {made.message}" if made.message else "")
         )
-        yield from [f"  fix: {made.hint}"] * bool(made.hint)
+        yield from [f"  fix: {made.fix}"] * bool(made.fix)
         yield from [f"  log: {made.log}"] * bool(made.log)
     else:
         passed = [result for result in made.results if result.status == "pass"]
@@ -41,7 +41,7 @@ def _list_lines(made: Baked, verbose: bool) -> Iterator[str]:
             for result in made.results
             if verbose or result in made.failing
         )
-        yield from (f"    fix: {result.hint}" for result in made.failing if result.hint)
+        yield from (f"    fix: {result.fix}" for result in made.failing if result.fix)
         names = [*(result.check for result in made.completed), *made.later]
         shown = f": {', '.join(names)}" if verbose else ""
         yield f"  {AT_FIRST_BOOT}: {counted(len(names), 'check')}{shown}"

@@ -174,7 +174,8 @@ def _download(source: Named, target: Path, before: Path) -> None:
         if getattr(error, "errno", 0) in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise GpuprovError(
-            f"{source.of}: {source.url} did not come: {error}", "correct the url, its sha256, or https_proxy here"
+            f"{source.of}: {source.url} could not be fetched: {error}",
+            "correct the url, its sha256, or https_proxy here",
         ) from error
 
 

@@ -42,7 +42,7 @@ def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:
     GpuprovError."""
     place = folder / MANIFEST
     if signers.resolve().is_relative_to(folder.resolve()):
-        raise GpuprovError(f"{signers} lies in the bundle, and proves nothing of it", TRUST)
+        raise GpuprovError(f"{signers} lies in the bundle, and proves nothing about it", TRUST)
     try:
         if place.stat().st_size > MOST:
             raise GpuprovError(f"{place} is larger than {MOST >> 20} MiB", AGAIN)
@@ -50,7 +50,7 @@ def opened(folder: Path, signers: Path, now: float | None = None) -> Manifest:
     except Refused as error:
         raise GpuprovError(f"{folder}: {error.message}", f"{TRUST}; {AGAIN}") from error
     except OSError as error:
-        raise GpuprovError(f"{folder} is no bundle: {place}: {error.strerror}", AGAIN) from error
+        raise GpuprovError(f"{folder} is not a bundle: {place}: {error.strerror}", AGAIN) from error
     manifest = read(data, folder)
     if manifest.gpuprov_bundle != FORMAT:
         raise GpuprovError(
@@ -72,7 +72,7 @@ def list_files(folder: Path) -> dict[str, File]:
     for path in sorted(path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()):
         name = str(path.relative_to(folder))
         if path.is_symlink() or not path.is_file():
-            raise GpuprovError(f"{path} is no plain file", "make the bundle again")
+            raise GpuprovError(f"{path} is not a plain file", "make the bundle again")
         if name != MANIFEST:
             listed[name] = File(sha256=compute_digest(str(path)), size=path.stat().st_size)
     return listed
@@ -141,7 +141,7 @@ def matching(
         try:
             answers[name] = of(manifest, name, kind(facts), _find_kernels(facts.get(system.PLATFORM).kernel, facts))
         except ProbeFailed as error:
-            refused[name] = GpuprovError(f"{name}: {error}", error.hint)
+            refused[name] = GpuprovError(f"{name}: {error}", error.fix)
         except GpuprovError as error:
             refused[name] = error
     return answers, refused

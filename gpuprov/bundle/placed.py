@@ -52,8 +52,8 @@ gpgkey=file://@/key.asc
 """,
         "bin/dnf": '#!/bin/sh\nexec /usr/bin/dnf --config=@/dnf.conf "$@"\n',
     },
-    # zypper knows no key but those in rpm's database, which is no place for one of a single run: sha256sum has proven
-    # the folder.
+    # zypper knows no key but those in rpm's database, which is not a place for one of a single run: sha256sum has
+    # proven the folder.
     "suse": {
         "repos.d/gpuprov.repo": """[gpuprov-bundle]
 name=packages of a gpuprov bundle

@@ -20,7 +20,7 @@ from gpuprov.host_code.files import compute_digest
 
 OWNER = "gpuprov bundle"
 MODULES = "modules.yaml"
-HINT = "install createrepo-c (Debian, Ubuntu) or createrepo_c (EL, SUSE) where gpuprov runs"
+FIX = "install createrepo-c (Debian, Ubuntu) or createrepo_c (EL, SUSE) where gpuprov runs"
 # Matches rpm's field License.
 NOT_FREE = re.compile(r"nvidia|propriet|commercial|eula|non-?free|redistribut", re.IGNORECASE)
 
@@ -49,7 +49,7 @@ class Signer:
         try:
             ran = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
         except FileNotFoundError as error:
-            raise GpuprovError("gpg is not installed, which signs package repositories", "install gnupg") from error
+            raise GpuprovError("gpg, which signs package repositories, is not installed", "install gnupg") from error
         if ran.returncode:
             raise GpuprovError(f"gpg cannot sign: {' '.join(ran.stderr.split())[-300:]}")
         return ran.stdout
@@ -152,7 +152,7 @@ def _read_rpms(folder: Path) -> Iterator[Package]:
         name, version = element.findtext("{*}name", ""), element.find("{*}version")
         at, licence_text = element.find("{*}location"), element.findtext("{*}format/{*}license", "")
         if version is None or at is None:
-            raise GpuprovError(f"createrepo_c says nothing of the version of {name}")
+            raise GpuprovError(f"createrepo_c does not give the version of {name}")
         epoch = f"{version.get('epoch')}:" if version.get("epoch", "0") != "0" else ""
         # rpm has no sections: a package's licence field stands in for the area of Debian's archive.
         section = f"non-free/{licence_text}" if NOT_FREE.search(licence_text) else f"main/{licence_text}"
@@ -171,7 +171,7 @@ def _run(*argv: str) -> None:
     try:
         ran = subprocess.run(argv, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
-        raise GpuprovError(f"{argv[0]} is not installed, which makes repositories of rpm packages", HINT) from error
+        raise GpuprovError(f"{argv[0]} is not installed; it makes repositories of rpm packages", FIX) from error
     if ran.returncode:
         raise GpuprovError(f"{argv[0]}: {' '.join(ran.stderr.split())[-300:]}")
 

@@ -172,11 +172,11 @@ def fetch_packages(raw: RawHost, need: HostNeeds, folder: Path, before: Path | N
                 raise tarfile.TarError(f"unexpected {min(strange)[:80]!r}")
             fresh = judged(texts.get(INDEX, ""), files) if need.family == "debian" else {}
         except (tarfile.TarError, ValueError, EOFError, OverflowError, RecursionError) as error:
-            raise GpuprovError(f"{raw.name}: what it handed over is no archive of packages: {error}") from error
+            raise GpuprovError(f"{raw.name}: what it sent is not an archive of packages: {error}") from error
     again = texts.get("kept", "").splitlines()
     for name in again:
         if before is None or name not in known:
-            raise GpuprovError(f"{raw.name}: it left out {name[:80]!r}, which is not here", "make the bundle again")
+            raise GpuprovError(f"{raw.name}: it left out {name[:80]!r}, which is missing here", "make the bundle again")
         if not (folder / name).exists():
             link(before / name, folder / name)
     if texts.get("modules.yaml"):

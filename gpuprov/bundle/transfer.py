@@ -25,7 +25,7 @@ def argv(raw: RawHost, script: str) -> list[str]:
     settings = Settings(raw)
     if settings.sudo and settings.text("become_password"):
         raise GpuprovError(
-            f"{raw.name}: a bundle cannot be carried to a host whose sudo wants a password", "allow sudo without one"
+            f"{raw.name}: a bundle cannot be carried to a host whose sudo asks for a password", "allow sudo without one"
         )
     sudo = [settings.text("become_exe", "sudo"), "-n", "-H", "-u", settings.become_user, "--"] if settings.sudo else []
     remote = [*sudo, "/bin/sh", "-c", script]

@@ -80,16 +80,16 @@ def unmasking(units: Mapping[str, str]) -> str:
     return "; ".join([*steps, *[f"systemctl unmask --runtime {' '.join(briefly)}"] * bool(briefly)])
 
 
-def by_unit(load: str, hint: str) -> str:
+def by_unit(load: str, fix: str) -> str:
     """Return how to fix a unit that is not running: by apply, if it does not exist."""
-    return APPLY if load == "not-found" else hint
+    return APPLY if load == "not-found" else fix
 
 
 def environment_outcome(ctx: Context[Any]) -> Outcome:
     """Judge what is set for everybody, for a host and for its health."""
     if not pci.driven(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return not_asked("no NVIDIA GPU on the PCI bus")
-    expected = "no variable of everybody's in the way of CUDA"
+    expected = "no system-wide variable interferes with CUDA"
     obstacles = list_obstacles(ctx.facts, mps="mps" in ctx.host.capabilities)
     if not obstacles:
         return ok(expected)

@@ -63,7 +63,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     expected: str = ""
     found: str = ""
-    hint: str = ""
+    fix: str = ""
     evidence: str = ""
     changes: tuple[Change, ...] = ()
     reboot: str = ""
@@ -85,7 +85,7 @@ def ok(actual: object, expected: object = "", *, evidence: str = "", action: str
 def fail(
     expected: object,
     actual: object,
-    hint: str,
+    fix: str,
     *,
     changes: Iterable[Change] = (),
     reboot: str = "",
@@ -97,7 +97,7 @@ def fail(
         status="fail",
         expected=str(expected),
         found=str(actual),
-        hint=hint,
+        fix=fix,
         changes=tuple(changes),
         reboot=reboot,
         evidence=evidence,
@@ -105,9 +105,9 @@ def fail(
     )
 
 
-def skip(reason: str, hint: str = "") -> Outcome:
+def skip(reason: str, fix: str = "") -> Outcome:
     """Return the outcome of a check that cannot be made on this host; the reason is printed, and nothing is proven."""
-    return Outcome(status="skip", found=reason, hint=hint)
+    return Outcome(status="skip", found=reason, fix=fix)
 
 
 def not_asked(why: str = "not in the spec") -> Outcome:

@@ -60,7 +60,7 @@ def none_boots(facts: Facts) -> Outcome:
     """Return the outcome of a host for which `coming` returns None."""
     if kind := facts.get(system.CONTAINER):
         return not_asked(f"no kernel can boot here: a {kind} container's is the machine's")
-    return skip("neither /boot nor /lib/modules holds a kernel that could start next: is /boot mounted?")
+    return skip("neither /boot nor /lib/modules has a kernel to boot: is /boot mounted?")
 
 
 def started(facts: Facts) -> frozenset[str]:

@@ -211,17 +211,17 @@ def move_packages(
     return list_changes(compare_packages(desired, installed, remove))
 
 
-def judge_package(facts: Facts, package: Package, driver: str, expected: str, hint: str = APPLY) -> Outcome | None:
-    """Return what is wrong with an installed package; None if it is whole and of the driver's version. `hint`: the fix
+def judge_package(facts: Facts, package: Package, driver: str, expected: str, fix: str = APPLY) -> Outcome | None:
+    """Return what is wrong with an installed package; None if it is whole and of the driver's version. `fix`: the fix
     for another version."""
     if not package.whole:
         repair = words(facts.get(system.OS_RELEASE)).repair
-        return fail(expected, f"{package.name} is not whole", f"{repair}; {APPLY}")
+        return fail(expected, f"{package.name} is incomplete", f"{repair}; {APPLY}")
     if not driver:
         return fail(expected, f"{package.name} {package.version}, and no driver", "add nvidia_driver to the spec")
     if resolve.upstream(package.version) != driver:
         changes = move_packages({package.name: driver}, {package.name: package.version})
-        return fail(expected, f"{package.name} {package.version}", hint, changes=changes)
+        return fail(expected, f"{package.name} {package.version}", fix, changes=changes)
     return None
 
 
@@ -230,8 +230,8 @@ def judge_program(facts: Facts, program: str, version: str, driver: str, expecte
     if version == driver:
         return None
     owner = words(facts.get(system.OS_RELEASE)).owner
-    hint = f"{owner} {program}; another installation's program lies there"
-    return fail(expected, f"{program} says {version or 'nothing'}", hint)
+    fix = f"{owner} {program}; another installation's program lies there"
+    return fail(expected, f"{program} says {version or 'nothing'}", fix)
 
 
 def find_missing(

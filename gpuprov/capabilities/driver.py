@@ -58,8 +58,8 @@ def judge_holders(ctx: Context[Any], changes: Iterable[Change]) -> Outcome:
     users = [c for c in holders if not is_gpu_service(c.unit, ctx.host.site)]
     if users:
         listed = ", ".join(f"{client.command} pid {client.pid} {client.unit}".strip() for client in users)
-        hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"
-        return fail("no process of a user holds a GPU", listed, hint, changes=moves)
+        fix = "stop or drain them first, or give apply a drain command: --drain COMMAND"
+        return fail("no process of a user holds a GPU", listed, fix, changes=moves)
     return Outcome(
         status="pass", expected="services only", found=counted(len(holders), "service"), changes=tuple(moves)
     )

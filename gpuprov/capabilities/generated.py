@@ -104,7 +104,7 @@ def judge_files(capability: Capability, ctx: Context[Any]) -> Outcome:
     ]
     if never and wrong and not needed and all(difference.lacking for difference in wrong):
         return not_asked(f"gpuprov has not applied it here, which writes {counted(len(own_files), 'file')}")
-    own = [f"{counted(len(own_files) - len(lines), 'file')} as gpuprov writes them"] * (
+    own = [f"{counted(len(own_files) - len(lines), 'file')} as written by gpuprov"] * (
         len(own_files) > len(lines) or not lines
     )
     expected = "; ".join(
@@ -187,9 +187,9 @@ def _report_units(
         for each in wrong
         if each.after != WORKING and not each.after.startswith(WITHOUT) and not is_masked(each)
     ]
-    hint = f"{APPLY}, then a reboot" if reboots else _fix(wrong, units)
+    fix = f"{APPLY}, then a reboot" if reboots else _fix(wrong, units)
     shown = f"systemctl status {' '.join(each.name for each in wrong)}"
-    return fail(expected, "; ".join(differs), hint, changes=changes, reboot="; ".join(reboots), evidence=shown)
+    return fail(expected, "; ".join(differs), fix, changes=changes, reboot="; ".join(reboots), evidence=shown)
 
 
 def is_masked(difference: wanted_units.Difference) -> bool:

@@ -30,4 +30,4 @@ def judge_masks(resources: Iterable[Resource], known: Contents, states: Mapping[
     if masked:
         found = f"{', '.join(f'{name} is {state}' for name, state in masked.items())}: a person's, which apply leaves"
         return fail("no mask", found, unmasking(masked), evidence=f"systemctl status {' '.join(masked)}")
-    return ok(f"no mask: {', '.join(needed)}") if needed else not_asked("the spec asks for no unit of others")
+    return ok(f"no mask: {', '.join(needed)}") if needed else not_asked("the spec needs no other unit")

@@ -47,7 +47,7 @@ def judge(repo_state: sources.Host, requested: sources.Source, kind: Family) -> 
     if place not in repo_state["files"]:
         return differ(Difference(place, "absent", effective["url"]), f"{place} is not there")
     if repo_state["files"][place] != sources.format_text(effective, kind):
-        return differ(Difference(place, "changed", effective["url"]), f"{place} is not as gpuprov writes it")
+        return differ(Difference(place, "changed", effective["url"]), f"{place} differs from what gpuprov writes")
     judged = openpgp.judge(repo_state["files"].get(key, ""), effective["fingerprint"] or ",".join(expected))
     if judged["problem"]:
         before = ", ".join(judged["fingerprints"]) or "no key"
@@ -145,11 +145,11 @@ def package_sources(ctx: Context[Any]) -> Outcome:
             f"{holder} trusts {retired.id}, which NVIDIA replaced by {after} on {retired.since}" for holder in holders
         ]
     if ours:
-        hint = (
+        fix = (
             "Signed-By, or gpgkey=file:// and gpgcheck=1, with the owner's key; a retired key: remove its file, "
             "or rpm -e it"
         )
-        return fail("signed package sources", "; ".join(dict.fromkeys(ours)), hint)
+        return fail("signed package sources", "; ".join(dict.fromkeys(ours)), fix)
     number = len(repo_state["sources"])
     also = f"; not of NVIDIA's packages, and unproven: {'; '.join(dict.fromkeys(foreign))}" if foreign else ""
     return ok(f"{number} source{'' if number == 1 else 's'}{also}", "signed package sources")

@@ -94,15 +94,17 @@ def taken(ctx: Ctx) -> Outcome:
     readings = ctx.facts.get(READINGS)
     limit = timedelta(seconds=LATE * CALENDAR[ctx.fragment.every][1])
     expected = f"a reading within {ctx.fragment.every} intervals"
-    hint = f"journalctl -u {SERVICE} -n 20; systemctl start {SERVICE}"
+    fix = f"journalctl -u {SERVICE} -n 20; systemctl start {SERVICE}"
     if readings.last is None:
-        return fail(expected, "no reading yet", hint)
+        return fail(expected, "no reading yet", fix)
     age = readings.clock - readings.last
     if age > limit and readings.up > limit.total_seconds():
-        return fail(expected, f"the last one was at {readings.last:%Y-%m-%d %H:%M} UTC", hint)
+        return fail(expected, f"the last one was at {readings.last:%Y-%m-%d %H:%M} UTC", fix)
     if age < -limit:
         return fail(
-            expected, f"the last one is of the future, {readings.last:%Y-%m-%d %H:%M} UTC", f"set the clock; {hint}"
+            expected,
+            f"the last one is dated in the future, {readings.last:%Y-%m-%d %H:%M} UTC",
+            f"set the clock; {fix}",
         )
     return ok(f"the last one at {readings.last:%Y-%m-%d %H:%M} UTC")
 
@@ -117,8 +119,8 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 def make(ctx: Ctx) -> dict[str, Json]:
     """Return the values of its resources. The first reading is taken at once, if there is none."""
-    hint = f"see journalctl -u {SERVICE} on the host"
-    first = {"command": {"argv": ["systemctl", "start", SERVICE], "hint": hint}}
+    fix = f"see journalctl -u {SERVICE} on the host"
+    first = {"command": {"argv": ["systemctl", "start", SERVICE], "fix": fix}}
     return {
         **role_values(desired(ctx), "programs", "files", "units", "on"),
         "tasks": {
@@ -130,7 +132,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
 
 TASKS: Stages = {
     "configure": (
-        files_task("Install the readings program and its timer", shows=False, why="A program is no setting."),
+        files_task("Install the readings program and its timer", shows=False, why="A program is not a setting."),
     ),
     "service": (step("Take the first reading", "command"), unit("Start the timer")),
 }

@@ -1,4 +1,4 @@
-"""Steps of roles, which are no state (a reset, a build, a MIG plan): whether a host needs one, and what it takes
+"""Steps of roles, which are not state (a reset, a build, a MIG plan): whether a host needs one, and what it takes
 first."""
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def link_floor(layer: str, rate: float, memory: str, size: int) -> Floor | None:
     """Return the bandwidth that ib_write_bw is expected to reach on a port of this link layer and rate (Gb/s) with
     messages of this size (bytes).
 
-    None if nobody has published it. Alibaba's erdma, whose `rate` is no bandwidth, is Ethernet, for which nothing is
+    None if nobody has published it. Alibaba's erdma, whose `rate` is not a bandwidth, is Ethernet, for which nothing is
     published.
     """
     link = next((link for link in read_acceptance_file().links if link.rate == rate), None)
@@ -126,7 +126,7 @@ def parse_size(size: str) -> int:
     """Convert a message size as used by nccl-tests (`8G`, `512M`) to bytes."""
     match = re.fullmatch(r"(\d+)([KMG]?)", size)
     if match is None:
-        raise ValueError(f"{size} is no size")
+        raise ValueError(f"{size} is not a size")
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
 
 

@@ -32,8 +32,8 @@ IMEX_SETTINGS = {"IMEX_NODE_CONFIG_FILE": IMEX_NODES, "IMEX_CMD_ENABLED": "1", "
 # Names of FABRIC_MODE in a spec: https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
 MODES = {"bare-metal": "0", "shared-nvswitch": "1", "vgpu": "2"}
 
-# From generation 4 on the switches are no PCI functions; the bridges to them are ConnectX-7 functions with this word in
-# their VPD, an InfiniBand subnet manager of their own works through them, and it needs these:
+# From generation 4 on the switches are not PCI functions; the bridges to them are ConnectX-7 functions with this word
+# in their VPD, an InfiniBand subnet manager of their own works through them, and it needs these:
 # https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide
 BRIDGED_GENERATION = 4
 SUBNET_PACKAGES = {

@@ -160,7 +160,7 @@ def split_count(text: str) -> tuple[str, int | None]:
 
 
 def explain_unknown(text: str) -> tuple[str, str]:
-    """Describe a name that is no GPU of the catalogue, with the fix."""
+    """Describe a name that is not a GPU of the catalogue, with the fix."""
     if vendor := find_vendor(text):
         return f"is {vendor} hardware", "gpuprov manages NVIDIA GPUs: leave gpu out where the host has none"
     if _JETSON.search(text):
@@ -235,8 +235,8 @@ def is_misspelled(text: str, name: str) -> bool:
 
 
 def is_begun_like(text: str, name: str) -> bool:
-    """Return whether a squeezed text begins like a name, up to its model number: an A100X is no P100, a B20O may be a
-    B200."""
+    """Return whether a squeezed text begins like a name, up to its model number: an A100X is not a P100, a B20O may be
+    a B200."""
     letters, number = split_series(text)
     series, other = split_series(name)
     return letters == series and other.startswith(number)

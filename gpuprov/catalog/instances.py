@@ -118,7 +118,7 @@ def find_nearest_types(text: str) -> list[str]:
         return []
     names = {name.casefold(): name for row in read_instances_file().instances for name in row.types}
     family = text.strip().casefold().rpartition(".")[0]
-    if family.startswith("ecs."):  # gn8ia is no gn8is: one letter tells families with other GPUs apart
+    if family.startswith("ecs."):  # gn8ia is not a gn8is: one letter tells families with other GPUs apart
         names = {name: full for name, full in names.items() if name.rpartition(".")[0] == family}
     near = get_close_matches(text.strip().casefold(), names, n=3, cutoff=0.85)
     figures = set(re.findall(r"\d+", text))

@@ -31,7 +31,7 @@ class PciId(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class NvSwitch(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Boards that connect this GPU by NVSwitch. `pci_id` of the switch is unset if it is no PCI function of the
+    """Boards that connect this GPU by NVSwitch. `pci_id` of the switch is unset if it is not a PCI function of the
     host."""
 
     generation: int | None = None

@@ -37,7 +37,7 @@ class Refused(msgspec.Struct, frozen=True):
     """The reason why a host cannot go back, and the fix."""
 
     message: str
-    hint: str
+    fix: str
 
 
 def back(checkpoints: Checkpoints, receipt: Receipt | None, to: str = "", *, last: bool = False) -> Back | Refused:

@@ -87,7 +87,7 @@ def drain(host: str, inventory: options.InventoryOptions, run: str | None, **giv
     terminal.result(many.as_json(steps, run) if given["as_json"] else many.as_text(steps, "drained"))
     if any(step.state != "refused" for step in steps) and not given["as_json"]:
         undo = format_undrain(given["by"], run, command=given["command"], context=given["context"])
-        terminal.hint(f"give them back: {undo}")
+        terminal.fix(f"give them back: {undo}")
     return many.exit_code(steps)
 
 
@@ -148,7 +148,7 @@ def _warn_unrecorded(untold: Mapping[str, str]) -> None:
 
     if untold:
         why = next(iter(untold.values()))
-        terminal.hint(
+        terminal.fix(
             f"what verify says of {fold_names(untold)} will not know of this: no note could be left there ({why})"
         )
 

@@ -168,14 +168,14 @@ def _show(hosts: Sequence[Host], code: Code | None, *, requesting: bool) -> None
 
     waiting = [host.host for host in hosts if host.state == "waiting"]
     if waiting:
-        terminal.hint(f"a reboot with a person at the console is needed: {fold_names(waiting)}")
+        terminal.fix(f"a reboot with a person at the console is needed: {fold_names(waiting)}")
     elif not requesting and any(host.requested for host in hosts):
-        terminal.hint("gpuprov enroll --sheet FILE requests it, and writes a sheet for the consoles")
+        terminal.fix("gpuprov enroll --sheet FILE requests it, and writes a sheet for the consoles")
     if code is not None:
         terminal.result(format_document(Enrolled(exit_code=code, hosts=tuple(hosts))))
         return
     lines = []
-    for (state, message, hint), names in group_hosts(hosts).items():
+    for (state, message, fix), names in group_hosts(hosts).items():
         lines.append(f"{state:<12}  {fold_names(names)} ({len(names)}){': ' if message else ''}{message}")
-        lines += [f"  fix: {hint}"] if hint else []
+        lines += [f"  fix: {fix}"] if fix else []
     terminal.result("\n".join(lines))

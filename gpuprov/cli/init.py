@@ -104,7 +104,7 @@ def init(
     if not given and inventory.user:
         answers["user"] = inventory.user
     if out.is_file() and not force:
-        raise GpuprovError(f"{out} is there already", "name another file with --out, or replace it with --force")
+        raise GpuprovError(f"{out} exists already", "name another file with --out, or replace it with --force")
     check_writable(out)
     draft = (
         _draft_from_files(from_slurm, from_kubernetes)

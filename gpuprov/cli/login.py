@@ -38,8 +38,8 @@ def logged_in(hosts: Sequence[RawHost], user: str | None, *, ask: bool) -> Seque
         )
         raise GpuprovError(message, "to become root there: -e ansible_become=true")
     if ask:
-        hint = "write ansible_become_password with ansible-vault, or give -e @FILE, instead of --ask-become-pass"
-        password = ask_for_password("BECOME password: ", "the password of sudo", hint)
+        fix = "write ansible_become_password with ansible-vault, or give -e @FILE, instead of --ask-become-pass"
+        password = ask_for_password("BECOME password: ", "the password of sudo", fix)
         if not password:
             raise GpuprovError("--ask-become-pass: the password is empty", "type it, or leave the option out")
         hosts = settings.with_password(hosts, password)

@@ -271,13 +271,13 @@ def ask_something(fleet: Fleet, names: frozenset[str] | None) -> None:
         )
 
 
-def must_be_able_to_ask(why: str, hint: str) -> None:
+def must_be_able_to_ask(why: str, fix: str) -> None:
     """Raise GpuprovError if a prompt would not be seen, or could not be answered."""
     from gpuprov.core import terminal
     from gpuprov.core.errors import GpuprovError
 
     if not terminal.can_ask():
-        raise GpuprovError(f"{why}, and there is no terminal to ask on", hint)
+        raise GpuprovError(f"{why}, and there is no terminal to ask on", fix)
 
 
 def only(text: str | None) -> frozenset[str] | None:
@@ -293,6 +293,6 @@ def only(text: str | None) -> frozenset[str] | None:
             from difflib import get_close_matches
 
             near = get_close_matches(name, known, n=1, cutoff=0.75)
-            hint = f'did you mean "{near[0]}"?' if near else f"allowed: {', '.join(known)}"
-            raise click.UsageError(f'--only: there is no capability "{name}"; {hint}')
+            fix = f'did you mean "{near[0]}"?' if near else f"allowed: {', '.join(known)}"
+            raise click.UsageError(f'--only: there is no capability "{name}"; {fix}')
     return frozenset(names)

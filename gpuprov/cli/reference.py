@@ -64,8 +64,8 @@ class Tables(_CHOICE):  # type: ignore[misc]
         from difflib import get_close_matches
 
         near = get_close_matches(str(value).casefold(), self.choices, n=1)
-        hint = f'did you mean "{near[0]}"?' if near else f"allowed: {', '.join(self.choices)}"
-        return self.fail(f'there is no table "{value}"; {hint}', param, ctx)
+        fix = f'did you mean "{near[0]}"?' if near else f"allowed: {', '.join(self.choices)}"
+        return self.fail(f'there is no table "{value}"; {fix}', param, ctx)
 
 
 @click.command(cls=Command, short_help="Show what gpuprov knows about GPUs, drivers, CUDA, MIG, and recipes.")

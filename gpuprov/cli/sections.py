@@ -41,7 +41,7 @@ class Named(click.Path):
         if str(value) == "-":
             kind = "folder" if self.dir_okay else "file"
             other = "" if self.dir_okay else ", or /dev/stdout for standard output"
-            self.fail(f"- is no name of a {kind}: give it one{other}", param, ctx)
+            self.fail(f"- is not a name of a {kind}: give it one{other}", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -119,10 +119,10 @@ class Command(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            hint = suggest_option(error.option_name, self, reads=ctx.info_name in READING)
-            if not hint:
+            fix = suggest_option(error.option_name, self, reads=ctx.info_name in READING)
+            if not fix:
                 raise
-            raise click.UsageError(f"No such option '{error.option_name}': {hint}", ctx) from error
+            raise click.UsageError(f"No such option '{error.option_name}': {fix}", ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
         """Raise UsageError if a file to be written is one that is read: `-o` is easily typed for `-i`; or if the
@@ -218,5 +218,5 @@ class Seconds(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number: float = super().convert(value, param, ctx)
         if math.isnan(number):
-            self.fail(f"{value} is no number of seconds", param, ctx)
+            self.fail(f"{value} is not a number of seconds", param, ctx)
         return number

@@ -73,13 +73,13 @@ class GpuprovError(Exception):
 
     exit_code: Code = CODES["unusable"]
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, fix: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.fix = fix
 
     def __str__(self) -> str:
-        return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+        return f"{self.message}\nfix: {self.fix}" if self.fix else self.message
 
 
 class UnreachableError(GpuprovError):

@@ -18,7 +18,7 @@ _NAME = (
 )
 _VALUE = r"""(?P<quote>["'])(?P<quoted>(?:[^"'\\\n]|\\.)+)(?P=quote)|(?P<bare>[^\s,;}\]"']+)"""
 _NAMED = re.compile(rf"""(?i)(?P<head>(?<![A-Za-z0-9_.-])(?P<name>{_NAME})["']?[ \t]*[:=][ \t]*)(?:{_VALUE})""")
-# A variable of the environment, or a key file of munge or Slurm with its content. A path is no secret.
+# A variable of the environment, or a key file of munge or Slurm with its content. A path is not a secret.
 _VARIABLE = re.compile(
     rf"""(?P<head>(?<![A-Za-z0-9_])(?P<name>(?!PUB)[A-Z](?:[A-Z0-9]|_(?!PUB)){{0,60}}_(?:KEY|PASS|PWD|JWT)|(?i:[a-z0-9_.-]{{0,40}}"""
     rf"""(?:munge|jwt|slurm)[a-z0-9_.-]{{0,40}}key))["']?[ \t]*[:=][ \t]*)(?![/~$])(?:{_VALUE})"""
@@ -88,7 +88,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
 def masked(text: str, secrets: Collection[str] = ()) -> tuple[str, int]:
     """Return the text without secrets, and the number of replacements. `secrets`: values to hide anywhere.
 
-    Quotes stay, so that a configuration can still be read. Switches, small numbers and paths are no secrets.
+    Quotes stay, so that a configuration can still be read. Switches, small numbers and paths are not secrets.
     """
     count = 0
     for secret in sorted((value for value in secrets if len(value) >= 4), key=len, reverse=True):

@@ -120,16 +120,16 @@ def warning(text: str) -> None:
     _print_labelled("warning:", YELLOW, text)
 
 
-def hint(text: str) -> None:
+def fix(text: str) -> None:
     """Print a fix to standard error."""
-    progress(f"hint: {text}")
+    progress(f"fix: {text}")
 
 
 def error(problem: GpuprovError) -> None:
     """Print an error and its fix to standard error."""
     _print_labelled("error:", RED, problem.message)
-    if problem.hint:
-        hint(problem.hint)
+    if problem.fix:
+        fix(problem.fix)
 
 
 def _print_labelled(kind: str, colour: str, text: str) -> None:
@@ -160,7 +160,7 @@ def ask(question: str, default: str, judge: Callable[[str], str]) -> str:
         try:
             return judge(answer.strip())
         except GpuprovError as problem:
-            raise click.UsageError(cleaned("; ".join(filter(None, (problem.message, problem.hint))))) from problem
+            raise click.UsageError(cleaned("; ".join(filter(None, (problem.message, problem.fix))))) from problem
 
     return str(
         click.prompt(cleaned(question), default=default, value_proc=judged, err=True, show_default=bool(default))

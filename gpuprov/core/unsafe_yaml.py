@@ -13,7 +13,7 @@ from typing import Any
 
 from gpuprov.core.sanitize import cleaned, hides
 
-# Ansible's YAML tag for data that is no template: for one string, or for everything below.
+# Ansible's YAML tag for data that is not a template: for one string, or for everything below.
 TAG = "!unsafe"
 # The same in JSON, as `ansible-inventory --list` writes it.
 JSON_KEY = "__ansible_unsafe"

@@ -89,7 +89,7 @@ def _build_difference(result: Result, spec_changed: bool, causes: tuple[Cause, .
     return fill(
         Difference,
         result,
-        fix=result.hint,
+        fix=result.fix,
         unread=result.status == "error",
         reboot_fixes=bool(result.reboot),
         spec_changed=spec_changed,
@@ -118,7 +118,7 @@ def _choose_state(
         return "drifted"
     if changed:
         return "spec changed"
-    return "unknown" if verdict(results) != "as wanted" else "as applied"
+    return "unknown" if verdict(results) != "matches" else "as applied"
 
 
 def _find_changed(spec: HostSpec, receipt: house.Receipt | None, only: Collection[str] | None) -> dict[str, str]:
@@ -214,7 +214,7 @@ def _group_events(events: Sequence[history.Event]) -> tuple[Cause, ...]:
 
 def _match_readings(result: Result, noted: Iterable[Noted], logged: Collection[str]) -> list[Noted]:
     """List the host's own readings that concern a difference; packages only if no log names them."""
-    text = f"{result.expected} {result.found} {result.hint}"
+    text = f"{result.expected} {result.found} {result.fix}"
     versions = set(VERSION.findall(text))
     changes = {change.name.removesuffix(".service") for change in result.changes}
     words = {word.strip(".,:;()").removesuffix(".service") for word in text.split()}

@@ -58,15 +58,15 @@ def explain(words: str, commands: Mapping[str, str] | None = None) -> list[Expla
         *(c.id for c in all_checks()),
     ]
     near = difflib.get_close_matches(text, dict.fromkeys(known), n=3, cutoff=0.55) if len(text.split()) == 1 else []
-    if hint := suggest(text):
+    if fix := suggest(text):
         pass
     elif near:
-        hint = f"did you mean {', '.join(near)}?"
+        fix = f"did you mean {', '.join(near)}?"
     elif " " in text:
-        hint = "paste the whole message as it was printed, or pipe a log in: dmesg | gpuprov explain -"
+        fix = "paste the whole message as it was printed, or pipe a log in: dmesg | gpuprov explain -"
     else:
-        hint = f"capabilities: {', '.join(BY_NAME)}"
-    raise GpuprovError(f'nothing is known of "{cut_to(masked(text)[0], LONGEST)}"', hint)
+        fix = f"capabilities: {', '.join(BY_NAME)}"
+    raise GpuprovError(f'nothing is known of "{cut_to(masked(text)[0], LONGEST)}"', fix)
 
 
 def in_records(records: Iterable[Record]) -> list[Explanation]:

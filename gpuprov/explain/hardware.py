@@ -52,12 +52,12 @@ def explain_hardware(text: str) -> list[Hardware]:
 
 
 def suggest(text: str) -> str:
-    """Return a hint for a word that looks like a name of hardware and is not known; "" if it does not."""
+    """Return a fix for a word that looks like a name of hardware and is not known; "" if it does not."""
     if " " in text or not _is_name(text):
         return ""
     if find_vendor(text):
-        what, hint = explain_unknown(text)
-        return f"it {what}; {hint}"
+        what, fix = explain_unknown(text)
+        return f"it {what}; {fix}"
     if near := find_nearest_types(text):
         return f"did you mean {', '.join(near)}?"
     return f"did you mean {', '.join(near)}?" if find_stem(text) and (near := find_nearest(text)) else ""
@@ -101,13 +101,13 @@ def _explain_chip(text: str) -> Iterator[Hardware]:
     """Yield what is known of a PCI id that is of no model of the catalogue, or of a card that is older than all models:
     its chip, and the drivers that know it."""
     if old := find_old_card(text):
-        said, hint = explain_unknown(text)
-        yield Hardware("GPU", old[0].key, (("is", said.removeprefix("is ")), ("spec", hint)))
+        said, fix = explain_unknown(text)
+        yield Hardware("GPU", old[0].key, (("is", said.removeprefix("is ")), ("spec", fix)))
     if (generation := generation_of(text)) is None:
         return
-    _, hint = explain_unknown(text)
+    _, fix = explain_unknown(text)
     since = f", from branch {generation.first_branch} on" if generation.first_branch else ""
-    yield Hardware("PCI id", text.casefold(), (("is", described(text.casefold())), ("spec", f"{hint}{since}")))
+    yield Hardware("PCI id", text.casefold(), (("is", described(text.casefold())), ("spec", f"{fix}{since}")))
 
 
 def _explain_family(text: str, gpus: list[Gpu]) -> Hardware:

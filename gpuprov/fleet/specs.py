@@ -60,7 +60,7 @@ def load_fleet(
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """Return gpuprov's own words, which are no secrets even if a vault holds them: fields and their choices, GPU
+    """Return gpuprov's own words, which are not secrets even if a vault holds them: fields and their choices, GPU
     models."""
     described = build_schema(
         HOUSE.fragment, {capability.name: (capability.fragment, "") for capability in CAPABILITIES}
@@ -76,7 +76,7 @@ def _check_unread(name: str) -> Iterable[Problem]:
         field = name.removeprefix(f"{owner}_")
         yield Problem(
             message=f"--extra-vars: {name} is worked out from the spec, and would not be read",
-            hint=f"""say it in the spec: -e '{{"gpuprov": {{"{owner}": {{"{field}": ...}}}}}}'""",
+            fix=f"""say it in the spec: -e '{{"gpuprov": {{"{owner}": {{"{field}": ...}}}}}}'""",
         )
 
 
@@ -117,8 +117,8 @@ def judge(hosts: Iterable[RawHost], warnings: Iterable[Problem] = (), *, whole: 
         raise SpecError([*errors, *(problem for problem in given if problem.severity == "warning")])
     if not pairs:
         # What was written and is not read is the cause, as a rule.
-        hint = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
-        raise SpecError([Problem(message="no host has a gpuprov spec", hint=hint), *problems])
+        fix = 'give a group or a host the variable "gpuprov", e.g. all: {vars: {gpuprov: {nvidia_driver: {}}}}'
+        raise SpecError([Problem(message="no host has a gpuprov spec", fix=fix), *problems])
     return Fleet(tuple(pairs), tuple(unmanaged), tuple(collect(problems)))
 
 
@@ -139,7 +139,7 @@ def _check_across_hosts(
             reported = list(capability.fleet_rules([spec for _, spec in pairs], unmanaged, whole=whole))
         except Exception as error:
             failure = defect(f"the rules of {capability.name} across hosts", error)
-            problems.append(Problem(message=failure[0], hint=failure[1], severity="warning"))
+            problems.append(Problem(message=failure[0], fix=failure[1], severity="warning"))
             pairs = [
                 (raw, _mark_spec(spec, failure) if capability.name in spec.capabilities else spec)
                 for raw, spec in pairs
@@ -152,7 +152,7 @@ def _check_across_hosts(
 
 def _report_one_machine(address: str, names: list[str]) -> Problem:
     message = f"{machine.describe_names(names)}: all are reached at {show(address)}"
-    return Problem(message=message, hosts=tuple(names), hint=machine.FIX, severity="warning")
+    return Problem(message=message, hosts=tuple(names), fix=machine.FIX, severity="warning")
 
 
 def _mark_spec(spec: HostSpec, failure: tuple[str, str]) -> HostSpec:
@@ -198,7 +198,7 @@ def build_spec(raw: RawHost) -> tuple[HostSpec | None, list[Problem]]:
     violations, defects = ruled(spec)
     ruled_out = list(repairs.judged([*conflicts, *violations]))
     problems = [
-        Problem(path=path, message=text, hint=hint) for path, text, hint in repairs.unless_refused(findings, ruled_out)
+        Problem(path=path, message=text, fix=fix) for path, text, fix in repairs.unless_refused(findings, ruled_out)
     ]
     problems = [place_as_written(problem, written) for problem in (*problems, *ruled_out)]
     spec = msgspec.structs.replace(spec, defects=defects)
@@ -261,7 +261,7 @@ def ruled(spec: HostSpec) -> tuple[list[Problem], tuple[tuple[str, str], ...]]:
             problems += BY_NAME[name].rules(spec, fragment)
         except Exception as error:
             defects.append(defect(f"a rule of {name}", error))
-            problems.append(Problem(path=(name,), message=defects[-1][0], hint=defects[-1][1], severity="warning"))
+            problems.append(Problem(path=(name,), message=defects[-1][0], fix=defects[-1][1], severity="warning"))
     return problems, tuple(defects)
 
 

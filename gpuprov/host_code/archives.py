@@ -43,7 +43,7 @@ def unpack(archive: str, into: str) -> None:
             if os.path.commonpath([os.path.realpath(os.path.join(home, name)), home]) != home:
                 raise Failed(f"{archive} holds a link out of it: {name[:80]}")
     except tarfile.ReadError as error:  # of each compression in a line of its own, what it is not
-        raise Failed(f"{archive} cannot be unpacked: it is no tar archive, or cut off") from error
+        raise Failed(f"{archive} cannot be unpacked: it is not a tar archive, or cut off") from error
     except BROKEN as error:
         raise Failed(f"{archive} cannot be unpacked: {error}") from error
 

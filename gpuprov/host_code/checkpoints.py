@@ -252,7 +252,7 @@ def _read(run: str) -> Checkpoint:
 
 def make_name(run: object) -> str:
     if not isinstance(run, str) or not RUN.fullmatch(run):
-        raise ValueError(f"{run!r} is no name of a run")
+        raise ValueError(f"{run!r} is not a name of a run")
     return run
 
 

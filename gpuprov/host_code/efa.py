@@ -54,7 +54,7 @@ def unpack_installer(archive: str, into: str) -> str:
     unpack(archive, into)
     folder = os.path.join(into, FOLDER)
     if not os.path.isfile(os.path.join(folder, PROGRAM)):
-        raise Failed(f"{archive} holds no {FOLDER}/{PROGRAM}: it is no EFA installer")
+        raise Failed(f"{archive} holds no {FOLDER}/{PROGRAM}: it is not an EFA installer")
     return folder
 
 

@@ -213,7 +213,7 @@ def compare_file(desired: Wanted) -> Difference | None:
             if stat.S_ISLNK(state.st_mode)
             else "a folder"
             if stat.S_ISDIR(state.st_mode)
-            else "no file"
+            else "not a file"
         )
         raise Refused(f"{desired.path} is {kind}, where gpuprov keeps a file. Fix: move it away")
     with open(desired.path, "rb") as file:

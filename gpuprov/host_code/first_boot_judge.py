@@ -44,7 +44,7 @@ def judge() -> str:
     if not read_choice() or not known:
         return "no boot is counted"
     if KEPT not in read_words_of_boot(own=True):
-        return "this is no first boot: somebody chose the entry"
+        return "this is not a first boot: somebody chose the entry"
     if known.get("settled") and not has_newer_kernel(known["kernel"]):
         settle()
         return (
@@ -128,8 +128,8 @@ def is_serving() -> bool:
 
 
 def find_process_at_work() -> str:
-    """Return number and name of a process that has a GPU open and is no NVIDIA daemon: a scheduler that has started may
-    have given the host a job."""
+    """Return number and name of a process that has a GPU open and is not an NVIDIA daemon: a scheduler that has started
+    may have given the host a job."""
     for path in glob.iglob(f"{ROOT}/proc/[0-9]*/fd/*"):
         with contextlib.suppress(OSError):
             pid = path.split("/")[-3]

@@ -19,7 +19,7 @@ HOME = "/opt"
 LINK = "hpcx"
 # The record in the folder of a release: the archive's SHA-256. A folder without it is not gpuprov's.
 MARK = ".gpuprov.json"
-# Files without which an archive is no HPC-X.
+# Files without which an archive is not an HPC-X.
 NEEDED = ("hpcx-init.sh", "modulefiles/hpcx", "ompi/bin/mpirun", "nccl_rdma_sharp_plugin/lib/libnccl-net.so")
 
 
@@ -48,9 +48,9 @@ def install(archive: str, sha256: str, folder: str) -> None:
     then."""
     place, link = os.path.join(HOME, folder), os.path.join(HOME, LINK)
     if os.path.lexists(link) and not os.path.islink(link):
-        raise Failed(f"{link} is no link: move it away")
+        raise Failed(f"{link} is not a link: move it away")
     if os.path.lexists(place) and not os.path.isfile(os.path.join(place, MARK)):
-        raise Failed(f"{place} is there, and not gpuprov's: move it away")
+        raise Failed(f"{place} exists, and is not gpuprov's: move it away")
     if read_mark(read(os.path.join(place, MARK))) != sha256:
         unpack_release(archive, sha256, place)
     if os.path.realpath(link) != os.path.realpath(place):

@@ -22,7 +22,7 @@ Names = Tuple[str, ...]
 
 
 class NotJson(ValueError):
-    """A text that is no JSON document whose top is an object; the message gives the line."""
+    """A text that is not a JSON document whose top is an object; the message gives the line."""
 
 
 def differing(text: str, keys: Mapping[str, str]) -> dict[str, str]:
@@ -86,7 +86,7 @@ class _Document:
 
     def _error(self, at: int) -> NotJson:
         line = self.text.count("\n", 0, at) + 1
-        return NotJson(f"line {line} is not JSON, or the top is no object")
+        return NotJson(f"line {line} is not JSON, or the top is not an object")
 
     def _skip(self, at: int) -> int:
         match = _BLANK.match(self.text, at)

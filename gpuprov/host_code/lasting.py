@@ -17,7 +17,7 @@ class Lasting(NamedTuple):
 
     # The check that compares it.
     check: str
-    # Empty if it is no device's.
+    # Empty if it is not a device's.
     device: str
     name: str
     value: str

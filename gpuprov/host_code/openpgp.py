@@ -26,7 +26,7 @@ DAY = 86400
 
 
 class NotAKey(ValueError):
-    """The data is no public key; the message says what it is instead."""
+    """The data is not a public key; the message says what it is instead."""
 
 
 @dataclass
@@ -91,7 +91,7 @@ def judge(data: str | bytes, accepted: str = "", now: float | None = None) -> Ve
     try:
         all_keys = parse_keys(data)
     except NotAKey as error:
-        return {"problem": f"it is no OpenPGP public key: {error}", "warnings": [], "fingerprints": []}
+        return {"problem": f"it is not an OpenPGP public key: {error}", "warnings": [], "fingerprints": []}
     names = [key.fingerprint for key in all_keys]
     strange = [name for name in names if expected and name not in expected]
     problem = ""

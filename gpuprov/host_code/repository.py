@@ -88,7 +88,7 @@ def plan_files(desired: sources.Source, key: str, family: str) -> sources.Plan:
     text = openpgp.armour_keys(key, each=family != "debian")
     planned = sources.plan(openpgp.replace_rpm_keys(ran.out), desired, text, fingerprints, family)
     if planned["problem"]:
-        raise Refused(f"{desired['of']}: {planned['problem']}. Fix: {planned['hint']}")
+        raise Refused(f"{desired['of']}: {planned['problem']}. Fix: {planned['fix']}")
     return planned
 
 

@@ -55,7 +55,7 @@ def read(user: Account) -> str:
     done = run_as(user, READ)
     if done.returncode:
         error = done.stderr.decode(errors="replace").strip()
-        raise Failed(f"{user.file} cannot be read as {user.name}: {error or 'it is no file'}")
+        raise Failed(f"{user.file} cannot be read as {user.name}: {error or 'it is not a file'}")
     return done.stdout.decode(errors="surrogateescape")
 
 

@@ -72,9 +72,9 @@ class Plan(TypedDict):
     imports: bool
     # Nothing is to be done.
     right: bool
-    # `problem` and `hint`: the source is somebody else's.
+    # `problem` and `fix`: the source is somebody else's.
     problem: str
-    hint: str
+    fix: str
 
 
 def derive_path(name: str, family: str) -> str:
@@ -215,7 +215,7 @@ def plan(output: str, desired: Source, key: str, fingerprints: list[str], family
     source: File = {"path": place, "text": format_text(desired, family), "before": host["files"].get(place)}
     key_file: File = {"path": key_place, "text": key, "before": host["files"].get(key_place)}
     imports = family != "debian" and not all(has_key(host, fingerprint) for fingerprint in fingerprints)
-    problem, hint = find_conflict(host, desired, family)
+    problem, fix = find_conflict(host, desired, family)
     return {
         "source": source,
         "key": key_file,
@@ -224,7 +224,7 @@ def plan(output: str, desired: Source, key: str, fingerprints: list[str], family
         "imports": imports,
         "right": not imports and all(file["text"] == file["before"] for file in (source, key_file)),
         "problem": problem,
-        "hint": hint,
+        "fix": fix,
     }
 
 

@@ -81,8 +81,8 @@ def render(host: ReadHost, about: About | None = None, tried: Tried | None = Non
 
 FITNESS = {"yes": "fit for work", "not proven": "not proven to be fit for work"}
 SPEC = {
-    "as wanted": "matches its spec",
-    "not as wanted": "differs from its spec",
+    "matches": "matches its spec",
+    "differs": "differs from its spec",
     "not proven": "is not proven to match its spec",
 }
 
@@ -101,7 +101,7 @@ def judge(host: ReadHost) -> Headline:
     states: tuple[State, State] = health_page.state(fit), state(own)
     gone = states[0] == "gone"
     own_verdict = verdict(own)
-    joined = "; it" if fit.fit != "yes" else ", and" if own_verdict == "as wanted" else ", but"
+    joined = "; it" if fit.fit != "yes" else ", and" if own_verdict == "matches" else ", but"
     boot = next_boot(own).get(host.raw.name)
     after = f"Next boot: {boot.shorten()}." if boot and not gone else ""
     return Headline(

@@ -32,7 +32,7 @@ def judged(draft: Draft) -> tuple[str, Fleet]:
                 if not [problem for problem in error.problems if _taken_back(draft, problem)]:
                     raise GpuprovError(
                         f"no inventory can be made of {draft.source}: {error.problems[0].message}",
-                        error.problems[0].hint,
+                        error.problems[0].fix,
                     ) from error
     raise GpuprovError(
         f"no inventory can be made of {draft.source}: gpuprov check refuses {MOST} of its blocks one after another"
@@ -48,7 +48,7 @@ def _taken_back(draft: Draft, problem: Problem) -> bool:
         for group in draft.groups:
             group.spec.setdefault(block, value)
     having = [candidate for candidate in concerned if block in candidate.spec]
-    note = f"{block}: {problem.message}" + (f" ({problem.hint})" if problem.hint else "")
+    note = f"{block}: {problem.message}" + (f" ({problem.fix})" if problem.fix else "")
     for group in having:
         del group.spec[block]
         group.notes.append(f"{note}; gpuprov check refuses it, and it is left out")

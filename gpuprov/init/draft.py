@@ -79,8 +79,8 @@ def gpu_block(words: str, count: int | None) -> tuple[Tree, list[str]]:
         why = f'"{words}" is in no row of gpuprov catalog gpus'
     choice = models[0].key if models else "MODEL"
     line = f"gpu: {{model: {choice}{f', count: {count}' if count else ''}}}"
-    hint = f"lspci -nn | grep -i nvidia on one of them shows the PCI id, which may stand for the model: {line}"
-    return {}, [f"gpu: {why}; {hint}"]
+    fix = f"lspci -nn | grep -i nvidia on one of them shows the PCI id, which may stand for the model: {line}"
+    return {}, [f"gpu: {why}; {fix}"]
 
 
 def _add_board(model: Gpu) -> Tree:

@@ -28,7 +28,7 @@ def draft(exported: Exported, requested: Sequence[str]) -> Draft:
     alike: dict[bytes, Group] = {}
     for name, entry in entries.items():
         if not HOST.match(name):
-            new_draft.notes.append(f"{name[:80]!r} is no name of a host")
+            new_draft.notes.append(f"{name[:80]!r} is not a name of a host")
             continue
         spec = {key: value for key, value in entry["gpuprov"].items() if key not in new_draft.common}
         variables = {key: value for key, value in entry.items() if key != "gpuprov"}

@@ -66,10 +66,8 @@ def draft(path: Path) -> Draft:
         else:
             without += 1
     if not alike:
-        hint = (
-            "GPU feature discovery sets the label nvidia.com/gpu.product: kubectl get nodes -L nvidia.com/gpu.product"
-        )
-        raise GpuprovError(f"{path.name}: no node with a GPU is in it", hint)
+        fix = "GPU feature discovery sets the label nvidia.com/gpu.product: kubectl get nodes -L nvidia.com/gpu.product"
+        raise GpuprovError(f"{path.name}: no node with a GPU is in it", fix)
     if without:
         new_draft.notes.append(f"{without} node{'s' if without != 1 else ''} without GPUs")
     if unlabelled:
@@ -92,10 +90,10 @@ def _read_nodes(path: Path, new_draft: Draft) -> Iterator[tuple[Node, bool]]:
     items = _get_under(document, "items") or [document]
     for item in items if isinstance(items, list) else ():
         if _get_under(item, "kind") != "Node":
-            raise GpuprovError(f"{path}: this is no list of nodes", f"allowed: {what}")
+            raise GpuprovError(f"{path}: this is not a list of nodes", f"allowed: {what}")
         name = _get_under(item, "metadata", "name")
         if not isinstance(name, str) or not HOST.match(name):
-            new_draft.notes.append(f"{str(name)[:80]!r} is no name of a host")
+            new_draft.notes.append(f"{str(name)[:80]!r} is not a name of a host")
             continue
         labels = _get_under(item, "metadata", "labels")
         plain = {str(key): str(value) for key, value in labels.items()} if isinstance(labels, Mapping) else {}

@@ -38,7 +38,7 @@ def asking(given: Mapping[str, str]) -> Ask:
         try:
             return judge(answer.strip())
         except GpuprovError as error:
-            raise GpuprovError(f"--{name}: {error.message}", error.hint) from error
+            raise GpuprovError(f"--{name}: {error.message}", error.fix) from error
 
     return ask
 
@@ -108,8 +108,8 @@ def _check_hosts(text: str) -> str:
     for name in names:
         if not PATTERN.match(name):
             right = ",".join(ranges.correct_names(name) or ranges.correct_names(text))
-            hint = f"write {right}" if right else "allowed: gpu01, gpu[01:08].example.com, 192.0.2.17"
-            raise GpuprovError(f'"{name}" is no name of a host', hint)
+            fix = f"write {right}" if right else "allowed: gpu01, gpu[01:08].example.com, 192.0.2.17"
+            raise GpuprovError(f'"{name}" is not a name of a host', fix)
         try:
             ranges.judge(name)
         except Unreadable as error:
@@ -119,7 +119,7 @@ def _check_hosts(text: str) -> str:
 
 def _check_user(text: str) -> str:
     if not USER.match(text):
-        raise GpuprovError(f'"{text}" is no name of a user')
+        raise GpuprovError(f'"{text}" is not a name of a user')
     return text
 
 
@@ -129,8 +129,8 @@ def _check_model(text: str) -> str:
     model, count = split_count(text)
     gpu = find_gpu(model)
     if not gpu:
-        what, hint = explain_unknown(model)
-        raise GpuprovError(f'"{model}" {what}', hint)
+        what, fix = explain_unknown(model)
+        raise GpuprovError(f'"{model}" {what}', fix)
     name = model if find_instance(model) else gpu.key
     return name if count is None else f"{name}:{_check_number(str(count))}"
 
@@ -163,7 +163,7 @@ def _check_version(text: str, model: Gpu | None) -> str:
     if text == "any":
         return text
     if not re.fullmatch(r"[0-9]{3}(\.[0-9]{1,3}(\.[0-9]{1,2})?)?", text):
-        raise GpuprovError(f'"{text}" is no driver version', "allowed: any, 580, 580.95.05")
+        raise GpuprovError(f'"{text}" is not a driver version', "allowed: any, 580, 580.95.05")
     if not find_branch(text):
         raise GpuprovError(f"branch {text[:3]} is not in the catalogue", "gpuprov catalog drivers lists them")
     why = explain_refusal(model, text, choose_kernel_modules(model, text)) if model else None
@@ -184,5 +184,5 @@ def _check_engines(text: str) -> str:
         return NONE
     for name in names:
         if name not in ENGINES:
-            raise GpuprovError(f'"{name}" is no container engine', f"allowed: {', '.join(ENGINES)}")
+            raise GpuprovError(f'"{name}" is not a container engine', f"allowed: {', '.join(ENGINES)}")
     return ",".join(dict.fromkeys(names))

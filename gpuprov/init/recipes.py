@@ -15,8 +15,8 @@ def require_recipe(key: str) -> Recipe:
     recipe = find_recipe(key)
     if recipe is None:
         near = ", ".join(nearest_recipes(key))
-        hint = f"did you mean {near}?" if near else "gpuprov catalog recipes lists all"
-        raise GpuprovError(f'there is no recipe "{key}"', hint)
+        fix = f"did you mean {near}?" if near else "gpuprov catalog recipes lists all"
+        raise GpuprovError(f'there is no recipe "{key}"', fix)
     return recipe
 
 

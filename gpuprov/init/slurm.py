@@ -159,7 +159,7 @@ def _read_slurm_line(cluster: Told, place: str, line: dict[str, str]) -> None:
 
 def _select_nodes(cluster: Told, place: str, text: str) -> list[Node]:
     names = _expand_names(cluster, place, text)
-    cluster.notes += [f"{place}: {name[:80]!r} is no name of a host" for name in names if not HOST.match(name)]
+    cluster.notes += [f"{place}: {name[:80]!r} is not a name of a host" for name in names if not HOST.match(name)]
     return [cluster.nodes.setdefault(name, Node()) for name in names if HOST.match(name)]
 
 
@@ -251,6 +251,6 @@ def _expand_numbers(inner: str) -> list[str]:
             safe_parse.parse_whole(last) if dash else safe_parse.parse_whole(first),
         )
         if low is None or high is None or high < low or high - low >= MOST:
-            raise Unreadable(f"{part[:80]!r} is no range of numbers", "01-04")
+            raise Unreadable(f"{part[:80]!r} is not a range of numbers", "01-04")
         numbers += [str(number).zfill(len(first)) for number in range(low, high + 1)]
     return numbers

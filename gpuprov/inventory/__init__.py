@@ -93,9 +93,9 @@ def _resolve(paths: list[str], *, cache: bool, **options: Unpack[ReadOptions]) -
 def describe_unopened(file: str, why: str) -> SpecError:
     named = next((name for name in os.environ if name.startswith("ANSIBLE_") and os.environ[name] == file), "")
     message = f"Ansible cannot use its configuration: {file} cannot be opened: {why}"
-    hint = f"{named} names it: name another file, or unset it"
-    hint = hint if named else "name another file in ansible.cfg (log_path)"
-    return SpecError([Problem(message=message, hint=hint)])
+    fix = f"{named} names it: name another file, or unset it"
+    fix = fix if named else "name another file in ansible.cfg (log_path)"
+    return SpecError([Problem(message=message, fix=fix)])
 
 
 def load_reader() -> Callable[..., Resolved]:
@@ -109,7 +109,7 @@ def load_reader() -> Callable[..., Resolved]:
 
     find_ansible_config()
     if os.path.exists(log := os.environ.get("ANSIBLE_LOG_PATH", "")) and not os.path.isfile(log):
-        raise describe_unopened(log, "it is no regular file")  # to open a pipe never ends
+        raise describe_unopened(log, "it is not a regular file")  # to open a pipe never ends
     try:
         with redirect_stderr(StringIO()), home.set_environment():
             from gpuprov.inventory.enabled import judge_extensions

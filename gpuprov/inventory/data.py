@@ -42,7 +42,7 @@ class Data(InventoryData):  # type: ignore[misc]
     def set_variable(self, entity: str, varname: str, value: Any) -> None:
         """Set a variable as Ansible does; remember `gpuprov`, and names that look like it."""
         if not isinstance(varname, str):
-            raise AnsibleError(f"a variable is called {varname}, which is no text")
+            raise AnsibleError(f"a variable is called {varname}, which is not text")
         super().set_variable(entity, varname, value)
         if varname == "gpuprov":
             kind = "group" if entity in self.groups else "host"
@@ -64,7 +64,7 @@ class Unread:
         origin = find_origin(name)
         key = (str.__str__(name), origin.file if origin else "")
         if key not in self._problems:
-            self._problems[key] = Problem(message=reason[0], origin=origin, hint=reason[1], severity="warning")
+            self._problems[key] = Problem(message=reason[0], origin=origin, fix=reason[1], severity="warning")
 
     def problems(self) -> list[Problem]:
         """Yield a warning for each variable."""
@@ -74,9 +74,9 @@ class Unread:
 def explain_unread(name: str, value: object) -> tuple[str, str] | None:
     if name in BLOCKS:
         beside = value is None or isinstance(value, Mapping)
-        hint = f"write it below gpuprov: {{gpuprov: {{{name}: ...}}}}"
+        fix = f"write it below gpuprov: {{gpuprov: {{{name}: ...}}}}"
         return (
-            (f"{name} stands beside gpuprov, which is where capabilities belong; it is not read", hint)
+            (f"{name} stands beside gpuprov, which is where capabilities belong; it is not read", fix)
             if beside
             else None
         )

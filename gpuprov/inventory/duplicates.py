@@ -37,7 +37,7 @@ def find_duplicates(file: str, patched: str | None) -> Iterator[Problem]:
     """Yield a problem for each key that is written twice in one mapping of the file, with the line of the first."""
     content = Path(file).read_text(encoding="utf-8", errors="replace") if patched is None else patched
     if content.startswith("$ANSIBLE_VAULT"):
-        yield Problem(message="a key is written twice in one mapping", origin=Origin(file), hint="remove one of them")
+        yield Problem(message="a key is written twice in one mapping", origin=Origin(file), fix="remove one of them")
         return
     seen: set[int] = set()
     try:
@@ -65,7 +65,7 @@ def find_twice(node: yaml.MappingNode, file: str) -> Iterator[Problem]:
         if (key.tag, key.value) in first:
             message = f'"{key.value}" is written twice; the first is in line {first[key.tag, key.value]}'
             place = Origin(file, line, key.start_mark.column + 1)
-            yield Problem(message=message, origin=place, hint="remove one of them")
+            yield Problem(message=message, origin=place, fix="remove one of them")
         else:
             first[key.tag, key.value] = line
 

@@ -55,17 +55,17 @@ def judge_enabled() -> Problem | None:
     unknown = ", ".join(f'"{name}"' for name in enabled.unknown) or "an empty list"
     message = f"{enabled.place} enables inventory plugins that do not exist: {unknown}"
     known = ", ".join(constants.config.get_configuration_definitions()[SETTING]["default"])
-    hint = f"take it out, or name what exists: {known}"
-    return Problem(message=message, hint=hint, severity="error" if not enabled.usable else "warning")
+    fix = f"take it out, or name what exists: {known}"
+    return Problem(message=message, fix=fix, severity="error" if not enabled.usable else "warning")
 
 
 def with_enabled(problem: Problem) -> Problem:
     """Return the problem of a file that no plugin could read, with what enables plugins, if not Ansible's own list."""
     enabled = read_enabled()
-    if problem.hint or not enabled.place:
+    if problem.fix or not enabled.place:
         return problem
     names = ", ".join(f'"{name}"' for name in enabled.names)
-    return msgspec.structs.replace(problem, hint=f"{enabled.place} enables these plugins alone: {names}")
+    return msgspec.structs.replace(problem, fix=f"{enabled.place} enables these plugins alone: {names}")
 
 
 def judge_extensions() -> Problem | None:
@@ -77,7 +77,7 @@ def judge_extensions() -> Problem | None:
         except Exception as error:  # whatever the module does
             place = str(origin).removeprefix("env: ")
             message = f'{place} names "{name}" as an extension of Jinja2, which cannot be imported: {error}'
-            return Problem(message=message, hint="install it beside Ansible, or take it out")
+            return Problem(message=message, fix="install it beside Ansible, or take it out")
     return None
 
 

@@ -40,19 +40,19 @@ def read(loader: Loader, given: Sequence[str], findings: Findings) -> Tree:
             )
             continue
         if not isinstance(parsed, Mapping) or RAW in parsed or not all(isinstance(name, str) for name in parsed):
-            hint = f"allowed: NAME=VALUE, a mapping in YAML or JSON ({EXAMPLE}), or @FILE" + suggest_whole(text)
+            fix = f"allowed: NAME=VALUE, a mapping in YAML or JSON ({EXAMPLE}), or @FILE" + suggest_whole(text)
             bad = (
                 strip_tags(parsed[RAW]) if isinstance(parsed, Mapping) and RAW in parsed else text
             )  # what stands beside may be secret
-            findings.add(f"{OPTION} is {show(bad)}", None, hint=hint)
+            findings.add(f"{OPTION} is {show(bad)}", None, fix=fix)
             continue
         for name in [name for name in parsed if name.startswith(DOTTED)]:
-            hint = f"""write it as JSON: -e '{{"gpuprov": {format_nested(name, strip_tags(parsed[name]))}}}'"""
-            findings.add(f"{OPTION}: nothing reads {show(str(strip_tags(name)))}", None, hint=hint)
+            fix = f"""write it as JSON: -e '{{"gpuprov": {format_nested(name, strip_tags(parsed[name]))}}}'"""
+            findings.add(f"{OPTION}: nothing reads {show(str(strip_tags(name)))}", None, fix=fix)
         secrets = [] if text.startswith("@") else [name for name in parsed if is_secret(name)]
         for name in secrets:
-            hint = "write it in a file of mode 0600 and give -e @FILE; or --ask-become-pass"
-            findings.add(f"{OPTION}: {name} would be seen by every user of this machine (ps)", None, hint=hint)
+            fix = "write it in a file of mode 0600 and give -e @FILE; or --ask-become-pass"
+            findings.add(f"{OPTION}: {name} would be seen by every user of this machine (ps)", None, fix=fix)
         # A name is looked up as it was written, without the tags of where.
         variables |= {str(strip_tags(name)): value for name, value in parsed.items()}
     return variables

@@ -14,9 +14,9 @@ class Findings:
         self.fatal = False
         """True if what was read is not enough to judge specs."""
 
-    def add(self, message: str, origin: Origin | None, host: str = "", path: Path = (), hint: str = "") -> None:
+    def add(self, message: str, origin: Origin | None, host: str = "", path: Path = (), fix: str = "") -> None:
         """Add a finding; `host` is empty if it is about a file and not a host."""
-        problem = Problem(message=message, origin=origin, path=path, hint=hint)
+        problem = Problem(message=message, origin=origin, path=path, fix=fix)
         self.fatal = True
         hosts = self._hosts.setdefault(problem, [])
         if host and (not hosts or hosts[-1] != host):
@@ -37,8 +37,6 @@ class Findings:
     def problems(self) -> list[Problem]:
         """Return each problem once."""
         return [
-            Problem(
-                message=p.message, origin=p.origin, path=p.path, hint=p.hint, hosts=tuple(hosts), severity=p.severity
-            )
+            Problem(message=p.message, origin=p.origin, path=p.path, fix=p.fix, hosts=tuple(hosts), severity=p.severity)
             for p, hosts in self._hosts.items()
         ]

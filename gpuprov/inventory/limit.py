@@ -41,9 +41,7 @@ def select(hosts: Sequence[RawHost], groups: Sequence[str], limit: str) -> tuple
     problems += universe.problems
     if not chosen and not problems:
         problems.append(
-            Problem(
-                message=f'--limit "{limit}" leaves no host', hint=correct(limit) or "leave it out to mean all hosts"
-            )
+            Problem(message=f'--limit "{limit}" leaves no host', fix=correct(limit) or "leave it out to mean all hosts")
         )
     return tuple(host for host in hosts if host.name in chosen), problems
 
@@ -59,17 +57,17 @@ def split_patterns(limit: str) -> tuple[list[str], list[Problem]]:
     parts: list[str] = []
     problems: list[Problem] = []
     if has_login(limit):
-        hint = "write the name of a host or group of the inventory"
-        return [], [Problem(message=f'--limit "{limit}" has a user name and password', hint=hint)]
+        fix = "write the name of a host or group of the inventory"
+        return [], [Problem(message=f'--limit "{limit}" has a user name and password', fix=fix)]
     for piece in _LISTED.findall(limit):
-        hint = correct(piece.strip()) or "write each host, with commas between them"
-        problems.append(Problem(message=f'--limit: "{piece.strip()}" is a list of the shell or Slurm', hint=hint))
+        fix = correct(piece.strip()) or "write each host, with commas between them"
+        problems.append(Problem(message=f'--limit: "{piece.strip()}" is a list of the shell or Slurm', fix=fix))
     for part in _split(limit) if not problems else ():
         if not part.startswith("@"):
             parts.append(part)
             continue
         if part == "@":
-            problems.append(Problem(message='--limit: no file is named after "@"', hint="write @FILE, a file of hosts"))
+            problems.append(Problem(message='--limit: no file is named after "@"', fix="write @FILE, a file of hosts"))
             continue
         try:
             text = read_contents(part[1:]).decode("utf-8")
@@ -79,7 +77,7 @@ def split_patterns(limit: str) -> tuple[list[str], list[Problem]]:
             reason = "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else reason
             problems.append(Problem(message=f"--limit: {part[1:]} cannot be read: {reason}"))
     if not parts and not problems:
-        problems.append(Problem(message="--limit is empty", hint="leave it out to mean all hosts"))
+        problems.append(Problem(message="--limit is empty", fix="leave it out to mean all hosts"))
     return parts, problems
 
 
@@ -119,7 +117,7 @@ class _Universe:
             return {pattern}
         if not pattern.startswith("~") and _MANY_DIGITS.search(pattern):
             message = f'--limit: "{pattern[:40]}..." has a number of too many digits'
-            self.problems.append(Problem(message=message, hint=f"allowed: {DIGITS} digits"))
+            self.problems.append(Problem(message=message, fix=f"allowed: {DIGITS} digits"))
             return set()
         expression, subscript = parse_subscript(pattern)
         if expression not in self._members and (ranged := unfold_names(pattern, self._known)):
@@ -141,7 +139,7 @@ class _Universe:
         if isinstance(subscript, int):
             if not -len(matched) <= subscript < len(matched):
                 message = f'--limit: "{pattern}" asks for item {subscript} of {len(matched)}'
-                self.problems.append(Problem(message=message, hint=f"allowed: 0 to {len(matched) - 1}"))
+                self.problems.append(Problem(message=message, fix=f"allowed: 0 to {len(matched) - 1}"))
                 return set()
             return {matched[subscript]}
         return set(matched[subscript])
@@ -152,12 +150,12 @@ class _Universe:
         close = get_close_matches(pattern, [*self._members, *self._names], n=1, cutoff=0.6)
         named = sorted(name for name in self._members if name not in ("all", "ungrouped"))[:10]
         groups = f"groups: {', '.join(named)}" if named else ""
-        hint = correct(pattern) or (f'did you mean "{close[0]}"?' if close else groups)
-        self.problems.append(Problem(message=f'--limit: no host or group matches "{pattern}"', hint=hint))
+        fix = correct(pattern) or (f'did you mean "{close[0]}"?' if close else groups)
+        self.problems.append(Problem(message=f'--limit: no host or group matches "{pattern}"', fix=fix))
 
 
 def correct(pattern: str) -> str:
-    """Return the hint for a range as the shell and Slurm write it; "" if the pattern is none."""
+    """Return the fix for a range as the shell and Slurm write it; "" if the pattern is none."""
     from gpuprov.inventory.ranges import correct_names  # which imports Ansible
 
     meant = ",".join(correct_names(pattern))

@@ -21,22 +21,22 @@ def find_astray(sources: Iterable[str]) -> Iterator[Problem]:
         for name in VARIABLES:
             path = os.path.join(folder, name)
             if safe_parse.is_planted(path):
-                hint = "start gpuprov, and keep inventories, where nobody else writes"
-                yield Problem(message=f"this is {PLANTED}", origin=Origin(show_path(path)), hint=hint)
+                fix = "start gpuprov, and keep inventories, where nobody else writes"
+                yield Problem(message=f"this is {PLANTED}", origin=Origin(show_path(path)), fix=fix)
             yield from walk_below(path, (), seen)
 
 
 def walk_below(path: str, above: tuple[str, ...], seen: set[str]) -> Iterator[Problem]:
     if what := safe_parse.explain_refusal(path):
         if what == safe_parse.LOOP:
-            yield Problem(message=f"this is {what}", origin=Origin(show_path(path)), hint="remove it")
+            yield Problem(message=f"this is {what}", origin=Origin(show_path(path)), fix="remove it")
         return
     if not os.path.isdir(path):
         return
     real = os.path.realpath(path)
     if real in above:
         message = "this link leads back to a folder that it lies in"
-        yield Problem(message=message, origin=Origin(show_path(path)), hint="remove it")
+        yield Problem(message=message, origin=Origin(show_path(path)), fix="remove it")
     if real in seen:
         return
     seen.add(real)

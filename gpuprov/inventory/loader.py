@@ -151,7 +151,7 @@ class Loader(DataLoader):  # type: ignore[misc]
         self.faulty.add(path)
         self.faults.append(
             Problem(
-                message=f"a file of variables is {show(document)}", origin=place, hint="allowed: a mapping of variables"
+                message=f"a file of variables is {show(document)}", origin=place, fix="allowed: a mapping of variables"
             )
         )
         return {}

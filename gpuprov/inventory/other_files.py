@@ -1,4 +1,4 @@
-"""Files that are no inventory in YAML: a playbook, a manifest of Kubernetes, an inventory in another format."""
+"""Files that are not inventories in YAML: a playbook, a manifest of Kubernetes, an inventory in another format."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ _SLURM = re.compile(r"\s*(NodeName|PartitionName|AutoDetect|Name|SlurmctldHost|C
 
 
 def name_other(document: Mapping[Any, Any]) -> tuple[str, str] | None:
-    """Return what a mapping is, if its keys tell that it is no inventory, and the fix."""
+    """Return what a mapping is, if its keys tell that it is not an inventory, and the fix."""
     groups = [
         key for key in document if isinstance(document[key], Mapping) and {"hosts", "children"} & {*document[key]}
     ]
@@ -61,27 +61,27 @@ def name_other(document: Mapping[Any, Any]) -> tuple[str, str] | None:
 
 
 def find_other_document(document: Any, file: str) -> Problem | None:
-    """Return a problem for a document that is no inventory, but is known for something else."""
+    """Return a problem for a document that is not an inventory, but is known for something else."""
     place = find_origin(document) or Origin(file)
     if isinstance(document, Mapping):
         if "apiVersion" in document and "kind" in document:
             message = f"this is a manifest of Kubernetes ({document['kind']}), and no inventory"
             return Problem(
-                message=message, origin=place, hint="gpuprov init --from-kubernetes writes one from the nodes"
+                message=message, origin=place, fix="gpuprov init --from-kubernetes writes one from the nodes"
             )
         hosts = document.get("_meta")
         if isinstance(hosts, Mapping) and isinstance(hosts.get("hostvars"), Mapping):
             message = "this is the output of an inventory script, or of ansible-inventory --list"
-            return Problem(message=message, origin=place, hint="ansible-inventory --list --yaml writes an inventory")
+            return Problem(message=message, origin=place, fix="ansible-inventory --list --yaml writes an inventory")
         if other := name_other(document):
-            return Problem(message=f"this is {other[0]}, and no inventory", origin=place, hint=other[1])
+            return Problem(message=f"this is {other[0]}, and no inventory", origin=place, fix=other[1])
     if isinstance(document, str) and _SLURM.match(document):
-        hint = "gpuprov init --from-slurm FILE writes an inventory from it"
-        return Problem(message="this is a file of Slurm's, and no inventory", origin=place, hint=hint)
+        fix = "gpuprov init --from-slurm FILE writes an inventory from it"
+        return Problem(message="this is a file of Slurm's, and no inventory", origin=place, fix=fix)
     first = document[0] if isinstance(document, list) and document else None
     if isinstance(first, Mapping) and "hosts" in first:
         message = "this is a playbook, and no inventory"
-        return Problem(message=message, origin=place, hint="put its gpuprov under vars of a group of the inventory")
+        return Problem(message=message, origin=place, fix="put its gpuprov under vars of a group of the inventory")
     return None
 
 
@@ -94,11 +94,11 @@ def find_other_format(whole: str, place: Origin, lines: Sequence[str]) -> Proble
             continue
         if _SECTION.match(line):
             message = "a section in brackets is INI, and the file's name says YAML"
-            return Problem(message=message, origin=Origin(place.file, number, 1), hint="rename it to end with .ini")
+            return Problem(message=message, origin=Origin(place.file, number, 1), fix="rename it to end with .ini")
         break
     for number, line in enumerate(lines[1:], 2):
         if _NEXT_DOCUMENT.match(line) and any(text.strip() for text in lines[: number - 1]):
             message = "a second document begins here, and an inventory is one"
-            hint = "take the --- out and put its groups into the first, or make it a file of its own"
-            return Problem(message=message, origin=Origin(place.file, number, 1), hint=hint)
+            fix = "take the --- out and put its groups into the first, or make it a file of its own"
+            return Problem(message=message, origin=Origin(place.file, number, 1), fix=fix)
     return None

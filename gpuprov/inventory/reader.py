@@ -85,7 +85,7 @@ def _read(sources: list[str], heard: Heard, options: ReadOptions) -> Resolved:
     warnings += find_unreached(manager, loader, list_variable_folders(manager._sources, loader.get_basedir()), findings)
     if not rows and not findings:
         place = Origin(show_path(sources[0])) if len(sources) == 1 else None
-        findings.take(Problem(message="the inventory has no hosts", origin=place, hint="add one under hosts"))
+        findings.take(Problem(message="the inventory has no hosts", origin=place, fix="add one under hosts"))
     if findings.fatal or not rows:
         raise SpecError(findings.problems())
     warnings += manager.data.unread.problems()
@@ -223,7 +223,7 @@ class _Hosts:
 
     def _refuse(self, host: str, error: AnsibleError, path: Path) -> None:
         problem = convert_error(error, "", format_path(path))
-        self._findings.add(problem.message, problem.origin, host, path, problem.hint)
+        self._findings.add(problem.message, problem.origin, host, path, problem.fix)
 
 
 def index_origins(places: Mapping[str, Origin | None]) -> dict[str, Origin]:
@@ -241,8 +241,8 @@ def lay_layers(merge: Merge, layers: list[Any], findings: Findings | None = None
         if isinstance(value, Mapping):
             merge.add(value)
         elif value is not None and findings is not None:
-            hint = "allowed: a mapping of blocks ({} for none)"
-            findings.add(f"gpuprov is a template that gives {show(strip_tags(value))}", find_origin(layer), hint=hint)
+            fix = "allowed: a mapping of blocks ({} for none)"
+            findings.add(f"gpuprov is a template that gives {show(strip_tags(value))}", find_origin(layer), fix=fix)
 
 
 def _gather(

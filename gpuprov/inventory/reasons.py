@@ -26,7 +26,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (r"AnsibleVaultFormatError|not enough values to unpack", "is damaged: it begins like an ansible-vault text", ""),
     (
         "[Ii]nput is not vault encrypted data",
-        "is marked !vault, and what follows is no ansible-vault text",
+        "is marked !vault, and what follows is not an ansible-vault text",
         "ansible-vault encrypt_string makes one; leave !vault out of a plain value",
     ),
     (r"Tabs are usually invalid", "a tab is not allowed here", "indent with spaces"),
@@ -95,23 +95,23 @@ def convert_error(error: BaseException, file: str, subject: str = "the file") ->
     place = find_place(error) or Origin(show_path(file))
     whole = " | ".join(f"{type(cause).__name__}: {cause}" for cause in list_chain(error))
     stderr = extract_stderr(error)
-    stderr_hint = f"it said: {stderr}" if stderr else ""
+    stderr_fix = f"it said: {stderr}" if stderr else ""
     if beyond := next((cause for cause in list_chain(error) if isinstance(cause, Unreadable)), None):
-        return _convert_unreadable(beyond, place, file, stderr_hint)
+        return _convert_unreadable(beyond, place, file, stderr_fix)
     return (
         _find_misspelling(whole, place, file)
-        or _convert_known(whole, place, subject, stderr_hint)
-        or _convert_unknown(error, whole, place, file, stderr_hint)
+        or _convert_known(whole, place, subject, stderr_fix)
+        or _convert_unknown(error, whole, place, file, stderr_fix)
     )
 
 
-def _convert_unreadable(beyond: Unreadable, place: Origin, file: str, stderr_hint: str) -> Problem:
+def _convert_unreadable(beyond: Unreadable, place: Origin, file: str, stderr_fix: str) -> Problem:
     position = (beyond.line, beyond.column) if beyond.line else None if place.line else _search(file, beyond.message)
     place = Origin(show_path(file) if file else place.file, *position) if position else place
     return Problem(
         message=beyond.message,
         origin=place,
-        hint=stderr_hint or (f"allowed: {beyond.allowed}" if beyond.allowed else ""),
+        fix=stderr_fix or (f"allowed: {beyond.allowed}" if beyond.allowed else ""),
     )
 
 
@@ -124,23 +124,23 @@ def _find_misspelling(whole: str, place: Origin, file: str) -> Problem | None:
         return problem
     if "found unhashable key" in whole and not any("{{" in line for line in read_lines(place, file)):
         message = "a list or a mapping stands where a key belongs"
-        return Problem(message=message, origin=place, hint="write a text there")
+        return Problem(message=message, origin=place, fix="write a text there")
     return None
 
 
-def _convert_known(whole: str, place: Origin, subject: str, stderr_hint: str) -> Problem | None:
-    for pattern, message, hint in _KNOWN:
+def _convert_known(whole: str, place: Origin, subject: str, stderr_fix: str) -> Problem | None:
+    for pattern, message, fix in _KNOWN:
         if seen := re.search(pattern, whole):
             message = seen.expand(message)
             message = f"{subject} {message}" if message.startswith(("is ", "cannot ", "refers ")) else message
-            return Problem(message=message, origin=place, hint=stderr_hint or hint)
+            return Problem(message=message, origin=place, fix=stderr_fix or fix)
     if unknown := re.search(r"specifies unknown plugin '([^']+)'", whole):
         message = f'there is no inventory plugin "{unknown[1]}"'
-        return Problem(message=message, origin=place, hint="install its collection")
+        return Problem(message=message, origin=place, fix="install its collection")
     return None
 
 
-def _convert_unknown(error: BaseException, whole: str, place: Origin, file: str, stderr_hint: str) -> Problem:
+def _convert_unknown(error: BaseException, whole: str, place: Origin, file: str, stderr_fix: str) -> Problem:
     text = extract_reason(error)
     if "AnsibleYAMLParserError" in whole:
         text = f"not valid YAML: {text}"
@@ -148,7 +148,7 @@ def _convert_unknown(error: BaseException, whole: str, place: Origin, file: str,
         text = text[: counted.start()]
         place = Origin(place.file, int(counted.group(1)), int(counted.group(2)))
     position = None if place.line or not file else _search(file, text)
-    return Problem(message=text, origin=Origin(place.file, *position) if position else place, hint=stderr_hint)
+    return Problem(message=text, origin=Origin(place.file, *position) if position else place, fix=stderr_fix)
 
 
 def find_wrong_indentation(whole: str, place: Origin, file: str) -> Problem | None:
@@ -161,8 +161,8 @@ def find_wrong_indentation(whole: str, place: Origin, file: str) -> Problem | No
     if line > len(lines) or lines[line - 1][: column - 1].strip():
         return None
     message = f"this line is indented by {column - 1} spaces, and the block that began in line {first} by {own - 1}"
-    hint = f"indent it by {own - 1} to belong to that block, or correct the lines between"
-    return Problem(message=message, origin=Origin(place.file, line, column), hint=hint)
+    fix = f"indent it by {own - 1} to belong to that block, or correct the lines between"
+    return Problem(message=message, origin=Origin(place.file, line, column), fix=fix)
 
 
 def find_line_without_key(whole: str, place: Origin, file: str) -> Problem | None:
@@ -179,8 +179,8 @@ def find_line_without_key(whole: str, place: Origin, file: str) -> Problem | Non
         return None
     key, colon, value = text.partition(":")
     message = "there is no space after the colon" if colon else "this line is not `key: value`"
-    hint = f'write a space after "{key}:"' if value else f'write "{key}:" if it is a key'
-    return Problem(message=message, origin=Origin(place.file, line, column), hint=hint)
+    fix = f'write a space after "{key}:"' if value else f'write "{key}:" if it is a key'
+    return Problem(message=message, origin=Origin(place.file, line, column), fix=fix)
 
 
 def read_lines(place: Origin, file: str) -> list[str]:

@@ -21,25 +21,25 @@ SECTIONS = ("hosts", "vars", "children")
 def judge(document: Any, file: str) -> Iterator[Problem]:
     """Yield every fault in the form of a YAML inventory document; harmless ones are warnings."""
     if document is None or document == {}:
-        yield Problem(message="the inventory is empty", origin=Origin(file), hint="write all: {hosts: {NAME: {}}}")
+        yield Problem(message="the inventory is empty", origin=Origin(file), fix="write all: {hosts: {NAME: {}}}")
         return
     if other := find_other_document(document, file):
         yield other
         return
     if not isinstance(document, Mapping):
         place = find_origin(document) or Origin(file)
-        yield Problem(message=f"the inventory is {show(document)}", origin=place, hint="allowed: a mapping of groups")
+        yield Problem(message=f"the inventory is {show(document)}", origin=place, fix="allowed: a mapping of groups")
         return
     for name, body in document.items():
         if name == "gpuprov":
-            yield Problem(message='"gpuprov" stands where a group belongs', origin=find_origin(name), hint=_VARIABLE)
+            yield Problem(message='"gpuprov" stands where a group belongs', origin=find_origin(name), fix=_VARIABLE)
         elif name in SECTIONS:
-            hint = f'put it into a group: "all: {{{name}: ...}}"'
-            yield Problem(message=f'"{name}" stands where a group belongs', origin=find_origin(name), hint=hint)
+            fix = f'put it into a group: "all: {{{name}: ...}}"'
+            yield Problem(message=f'"{name}" stands where a group belongs', origin=find_origin(name), fix=fix)
         elif _is_anchor(name, body):
             message = f'"{name}" holds an anchor, and Ansible takes it for a group without hosts'
-            hint = f'under vars of a group it is a variable: "all: {{vars: {{{name}: ...}}}}"'
-            yield Problem(message=message, origin=find_origin(name), hint=hint, severity="warning")
+            fix = f'under vars of a group it is a variable: "all: {{vars: {{{name}: ...}}}}"'
+            yield Problem(message=message, origin=find_origin(name), fix=fix, severity="warning")
         else:
             yield from check_group(name, body, find_origin(document) or Origin(file))
 
@@ -77,13 +77,13 @@ def check_group(name: Any, body: Any, above: Origin | None) -> Iterator[Problem]
     place = find_origin(name) or above
     if not isinstance(name, str):
         yield Problem(
-            message=f"a group is called {show(strip_tags(name))}", origin=place, hint="allowed: a name (quote it)"
+            message=f"a group is called {show(strip_tags(name))}", origin=place, fix="allowed: a name (quote it)"
         )
         return
     if body is None:
         return
     if not isinstance(body, Mapping):
-        yield Problem(message=f'group "{name}" is {show(body)}', origin=place, hint=f"allowed: {', '.join(SECTIONS)}")
+        yield Problem(message=f'group "{name}" is {show(body)}', origin=place, fix=f"allowed: {', '.join(SECTIONS)}")
         return
     for key, section in body.items():
         yield from check_section(key, section, name, place)
@@ -91,11 +91,11 @@ def check_group(name: Any, body: Any, above: Origin | None) -> Iterator[Problem]
 
 def check_section(key: Any, section: Any, group: str, place: Origin | None) -> Iterator[Problem]:
     if key == "gpuprov":
-        yield Problem(message=f'"gpuprov" stands directly in group "{group}"', origin=find_origin(key), hint=_VARIABLE)
+        yield Problem(message=f'"gpuprov" stands directly in group "{group}"', origin=find_origin(key), fix=_VARIABLE)
     elif key not in SECTIONS:
         close = get_close_matches(str(key), SECTIONS, n=1, cutoff=0.6)
-        hint = f'did you mean "{close[0]}"?' if close else f"allowed: {', '.join(SECTIONS)}"
-        yield Problem(message=f'unknown key "{key}" in group "{group}"', origin=find_origin(key) or place, hint=hint)
+        fix = f'did you mean "{close[0]}"?' if close else f"allowed: {', '.join(SECTIONS)}"
+        yield Problem(message=f'unknown key "{key}" in group "{group}"', origin=find_origin(key) or place, fix=fix)
     elif section is None:
         return
     elif isinstance(section, str) and key != "vars" and not re.search(r"[\s,]", section.strip()):
@@ -104,7 +104,7 @@ def check_section(key: Any, section: Any, group: str, place: Origin | None) -> I
     elif not isinstance(section, Mapping):
         allowed = "a mapping of variables" if key == "vars" else 'a mapping (write "NAME:" for each)'
         message = f'{key} of group "{group}" is {show(section)}'
-        yield Problem(message=message, origin=find_origin(key), hint=f"allowed: {allowed}")
+        yield Problem(message=message, origin=find_origin(key), fix=f"allowed: {allowed}")
     elif key == "vars":
         yield from check_names(section, f'variables of group "{group}"', place)
         yield from find_outdented(section)
@@ -122,20 +122,20 @@ def check_names(variables: Mapping[Any, Any], what: str, above: Origin | None) -
     else."""
     for name in variables:
         if not isinstance(name, str):
-            message = f"{what}: the name {show(strip_tags(name))} is no text"
-            yield Problem(message=message, origin=find_origin(name) or above, hint="allowed: a name (quote it)")
+            message = f"{what}: the name {show(strip_tags(name))} is not text"
+            yield Problem(message=message, origin=find_origin(name) or above, fix="allowed: a name (quote it)")
 
 
 def check_host(name: Any, variables: Any, group: str, above: Origin | None) -> Iterator[Problem]:
     if not isinstance(name, str):
         message = f'a host of group "{group}" is called {show(strip_tags(name))}'
-        yield Problem(message=message, origin=find_origin(name) or above, hint="allowed: a name (quote it)")
+        yield Problem(message=message, origin=find_origin(name) or above, fix="allowed: a name (quote it)")
         return
     if variables is not None and not isinstance(variables, Mapping):
         message = f'host "{name}" is {show(strip_tags(variables) if isinstance(variables, str | int) else variables)}'
         address = isinstance(variables, str) and re.fullmatch(r"[0-9.]{7,15}|[0-9a-fA-F:]{2,39}", variables)
-        hint = f"write {{ansible_host: {json.dumps(variables)}}}" if address else "allowed: a mapping of variables"
-        yield Problem(message=message, origin=find_origin(name), hint=hint)
+        fix = f"write {{ansible_host: {json.dumps(variables)}}}" if address else "allowed: a mapping of variables"
+        yield Problem(message=message, origin=find_origin(name), fix=fix)
     elif variables:
         yield from check_names(variables, f'variables of host "{name}"', find_origin(name))
         yield from find_outdented(variables)
@@ -145,16 +145,16 @@ def check_host(name: Any, variables: Any, group: str, above: Origin | None) -> I
             ranges.judge(name)
             ranges.expand(name)
         except Unreadable as error:
-            yield Problem(message=error.message, origin=find_origin(name), hint=f"allowed: {error.allowed}")
+            yield Problem(message=error.message, origin=find_origin(name), fix=f"allowed: {error.allowed}")
         except (AnsibleError, ValueError) as error:
             message = f'the range in "{name}" cannot be read'
             detail = str(error) if isinstance(error, AnsibleError) else "begin and end must both be numbers or letters"
             meant = ranges.correct_range(name)
-            hint = f"write {meant}" if meant else f"{detail}; for example gpu[01:16]"
-            yield Problem(message=message, origin=find_origin(name), hint=hint)
+            fix = f"write {meant}" if meant else f"{detail}; for example gpu[01:16]"
+            yield Problem(message=message, origin=find_origin(name), fix=fix)
     elif meant := ranges.correct_range(name):
         message = f'"{name}" is one host to Ansible, and not a range'
-        yield Problem(message=message, origin=find_origin(name), hint=f"write {meant}")
+        yield Problem(message=message, origin=find_origin(name), fix=f"write {meant}")
 
 
 def find_outdented(variables: Mapping[Any, Any]) -> Iterator[Problem]:
@@ -165,8 +165,8 @@ def find_outdented(variables: Mapping[Any, Any]) -> Iterator[Problem]:
     after = names[names.index("gpuprov") + 1 :]
     if blocks := ", ".join(str(name) for name in after if isinstance(variables[name], Mapping)):
         message = f"gpuprov is empty, and {blocks} beside it is no part of it"
-        hint = f"indent {blocks} by two more spaces than gpuprov"
-        yield Problem(message=message, origin=find_origin(names[names.index("gpuprov")]), hint=hint)
+        fix = f"indent {blocks} by two more spaces than gpuprov"
+        yield Problem(message=message, origin=find_origin(names[names.index("gpuprov")]), fix=fix)
 
 
 def find_misplaced(variables: Mapping[Any, Any], where: str) -> Iterator[Problem]:
@@ -177,7 +177,7 @@ def find_misplaced(variables: Mapping[Any, Any], where: str) -> Iterator[Problem
             yield Problem(
                 message=f'"{section}" {where} is a variable, and the gpuprov in it reaches no host',
                 origin=find_origin(key),
-                hint=f"write gpuprov in place of {section}" if section == "vars" else f"put {section} below a group",
+                fix=f"write gpuprov in place of {section}" if section == "vars" else f"put {section} below a group",
             )
 
 
@@ -200,5 +200,5 @@ def find_repeated(data: bytes, place: str) -> Iterator[Problem]:
         elif in_variables and line.partition(b"=")[0].strip() == b"gpuprov":
             if first:
                 message = f'"gpuprov" is written twice in this section; the first is in line {first}'
-                yield Problem(message=message, origin=Origin(place, number, 1), hint="remove one of them")
+                yield Problem(message=message, origin=Origin(place, number, 1), fix="remove one of them")
             first = first or number

@@ -59,7 +59,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
         known = len(self.problems)
         if not is_host_list(source) and (what := safe_parse.explain_refusal(source)):
             message = f"this is {what}"
-            self.problems.append(Problem(message=message, origin=Origin(show_path(source)), hint=ONLY_FILES))
+            self.problems.append(Problem(message=message, origin=Origin(show_path(source)), fix=ONLY_FILES))
             return False
         if os.path.isdir(source):
             parsed = self._folder(source)
@@ -108,7 +108,7 @@ class Manager(InventoryManager):  # type: ignore[misc]
         real = os.path.realpath(source)
         if real in self._above:
             message = "this link leads back to a folder that it lies in"
-            self.problems.append(Problem(message=message, origin=Origin(show_path(source)), hint="remove it"))
+            self.problems.append(Problem(message=message, origin=Origin(show_path(source)), fix="remove it"))
             return False
         self._above.append(real)
         try:

@@ -33,7 +33,7 @@ def refuse_nowhere() -> None:
     try:
         os.getcwd()
     except FileNotFoundError as error:
-        raise GpuprovError("the current folder is not there any more", "go to another: cd") from error
+        raise GpuprovError("the current folder no longer exists", "go to another: cd") from error
 
 
 class NoInventoryError(GpuprovError):
@@ -91,8 +91,8 @@ def find_ansible_config() -> str | None:
         if config:
             judge_file(config)
     except Unreadable as error:
-        hint = "name a file in ANSIBLE_CONFIG, an empty one for no configuration, or unset it"
-        raise GpuprovError(f"{config} cannot be Ansible's configuration: {error.message}", hint) from error
+        fix = "name a file in ANSIBLE_CONFIG, an empty one for no configuration, or unset it"
+        raise GpuprovError(f"{config} cannot be Ansible's configuration: {error.message}", fix) from error
     return config
 
 
@@ -106,19 +106,19 @@ def resolve_sources(sources: Sequence[str]) -> tuple[list[str], list[Problem]]:
     paths: list[str] = []
     problems: list[Problem] = []
     if not sources:
-        problems.append(Problem(message="no inventory was named", hint="name at least one inventory file or directory"))
+        problems.append(Problem(message="no inventory was named", fix="name at least one inventory file or directory"))
     for source in sources:
         if is_host_list(source):
             paths.append(source)
             continue
         path = os.path.abspath(os.path.expandvars(os.path.expanduser(source)))
         if not source or not os.path.exists(path):
-            problems.append(Problem(message="no such inventory", origin=Origin(source or '""'), hint=find_near(path)))
+            problems.append(Problem(message="no such inventory", origin=Origin(source or '""'), fix=find_near(path)))
         elif not os.access(path, os.R_OK):
-            problems.append(Problem(message="may not be read", origin=Origin(source), hint="check its owner and mode"))
+            problems.append(Problem(message="may not be read", origin=Origin(source), fix="check its owner and mode"))
         elif os.path.isdir(path) and (why := explain_wrong_folder(path)):
             message = f"this does not look like an inventory folder: {why}"
-            problems.append(Problem(message=message, origin=Origin(source), hint=ONLY_INVENTORY))
+            problems.append(Problem(message=message, origin=Origin(source), fix=ONLY_INVENTORY))
         paths.append(path)
     return paths, problems
 

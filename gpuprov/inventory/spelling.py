@@ -32,7 +32,7 @@ def open_quote(error_text: str, place: Origin, lines: Sequence[str]) -> Problem 
         quote, key = line[column], _KEY.search(line[:column])
         where = f"the value of {key[1]}" if key else "the text"
         message = "the quote that opens here is not closed in this line"
-        return Problem(message=message, origin=Origin(place.file, number, column + 1), hint=f"end {where} with {quote}")
+        return Problem(message=message, origin=Origin(place.file, number, column + 1), fix=f"end {where} with {quote}")
     return None
 
 
@@ -44,13 +44,13 @@ def open_bracket(error_text: str, place: Origin, _: Sequence[str]) -> Problem | 
     line, column, later, at = (int(seen[name]) for name in ("line", "column", "later", "at"))
     opened, closed = ("{", "}") if seen["end"] == "}" else ("[", "]")
     if later == line:
-        message, hint = (
+        message, fix = (
             f'a "," or "{closed}" is missing before this',
             f'separate what is inside {opened}{closed} by ","',
         )
-        return Problem(message=message, origin=Origin(place.file, later, at), hint=hint)
+        return Problem(message=message, origin=Origin(place.file, later, at), fix=fix)
     message = f"the {opened} that opens here is not closed"
-    return Problem(message=message, origin=Origin(place.file, line, column), hint=f"end it with {closed}")
+    return Problem(message=message, origin=Origin(place.file, line, column), fix=f"end it with {closed}")
 
 
 def find_unclosed(line: str) -> int | None:
@@ -74,7 +74,7 @@ def find_open_section(error_text: str, place: Origin, lines: Sequence[str]) -> P
     for number, line in enumerate(lines, 1):
         if line.startswith("[") and "]" not in line:
             message = "the [ that opens a section here is not closed"
-            return Problem(message=message, origin=Origin(place.file, number, 1), hint=f"write {line.split()[0]}]")
+            return Problem(message=message, origin=Origin(place.file, number, 1), fix=f"write {line.split()[0]}]")
     return None
 
 
@@ -86,7 +86,7 @@ def find_foreign_space(error_text: str, place: Origin, lines: Sequence[str]) -> 
         if (column := line.partition(" #")[0].find("\u00a0")) >= 0:
             message = "a no-break space stands here, which is a letter to YAML"
             return Problem(
-                message=message, origin=Origin(place.file, number, column + 1), hint="type a space in its place"
+                message=message, origin=Origin(place.file, number, column + 1), fix="type a space in its place"
             )
     return None
 
@@ -99,15 +99,15 @@ def find_section(error_text: str, place: Origin, lines: Sequence[str]) -> Proble
     title, _, kind = (seen[1] or seen[2]).strip("[]").partition(":")
     number = next((n for n, line in enumerate(lines, 1) if line.strip().startswith(seen[1] or seen[2])), 0)
     if seen[1]:
-        message, hint = (
+        message, fix = (
             f"the name of a section has a space: {seen[1]}",
             f"write [{re.sub(r'[^A-Za-z0-9_]+', '_', title)}]",
         )
     else:
         near = get_close_matches(kind, ("vars", "children", "hosts"), n=1, cutoff=0.6)
         message = f'a section of the kind "{kind}" is none that Ansible knows'
-        hint = f"write [{title}:{near[0]}]" if near else "allowed: [NAME], [NAME:vars], [NAME:children]"
-    return Problem(message=message, origin=Origin(place.file, number, 1 if number else 0), hint=hint)
+        fix = f"write [{title}:{near[0]}]" if near else "allowed: [NAME], [NAME:vars], [NAME:children]"
+    return Problem(message=message, origin=Origin(place.file, number, 1 if number else 0), fix=fix)
 
 
 def find_byte_order_mark(_: str, place: Origin, lines: Sequence[str]) -> Problem | None:
@@ -115,7 +115,7 @@ def find_byte_order_mark(_: str, place: Origin, lines: Sequence[str]) -> Problem
     if not lines or not lines[0].startswith("\ufeff") or place.file.endswith((".yaml", ".yml", ".json")):
         return None
     message = "the file begins with a byte order mark, which an INI inventory cannot have"
-    return Problem(message=message, origin=Origin(place.file, 1, 1), hint='save it as "UTF-8 without BOM"')
+    return Problem(message=message, origin=Origin(place.file, 1, 1), fix='save it as "UTF-8 without BOM"')
 
 
 def find_ini_assignment(error_text: str, place: Origin, lines: Sequence[str]) -> Problem | None:
@@ -128,7 +128,7 @@ def find_ini_assignment(error_text: str, place: Origin, lines: Sequence[str]) ->
     number = next((n for n, line in enumerate(lines, 1) if whole is not None and line.strip() == whole.strip()), 0)
     if whole is not None and (pair := re.fullmatch(r"\s*([A-Za-z_]\w*)\s*:\s*(.*?)\s*", whole)):
         message = f'"{pair[1]}:" is YAML, and this file is INI'
-        return Problem(message=message, origin=Origin(place.file, number, 1), hint=f"write {pair[1]}={pair[2]}")
+        return Problem(message=message, origin=Origin(place.file, number, 1), fix=f"write {pair[1]}={pair[2]}")
     for number, line in enumerate(lines, 1):
         name, *words = line.split() or [""]
         if word is None or not name or word not in words or line.lstrip().startswith(("#", ";", "[")):
@@ -139,14 +139,14 @@ def find_ini_assignment(error_text: str, place: Origin, lines: Sequence[str]) ->
             return Problem(
                 message=message,
                 origin=Origin(place.file, number, value.start() + 1),
-                hint=f"write {value[1]}='{value[2]}'",
+                fix=f"write {value[1]}='{value[2]}'",
             )
         if word == "=" or word.startswith("=") or line.rstrip().endswith("="):
-            hint = f"write {re.sub(r' *= *', '=', line.strip())}"
-            return Problem(message="there are spaces around =", origin=Origin(place.file, number, column), hint=hint)
-        hint = f"write {words[0]} ansible_host={name}" if re.fullmatch(r"[0-9.]{7,15}", name) else "allowed: name=value"
+            fix = f"write {re.sub(r' *= *', '=', line.strip())}"
+            return Problem(message="there are spaces around =", origin=Origin(place.file, number, column), fix=fix)
+        fix = f"write {words[0]} ansible_host={name}" if re.fullmatch(r"[0-9.]{7,15}", name) else "allowed: name=value"
         return Problem(
-            message=f'"{word}" is no variable of a host', origin=Origin(place.file, number, column), hint=hint
+            message=f'"{word}" is not a variable of a host', origin=Origin(place.file, number, column), fix=fix
         )
     return None
 
@@ -159,5 +159,5 @@ def find_shell_range(error_text: str, place: Origin, lines: Sequence[str]) -> Pr
         name = line.split()[0] if line.split() else ""
         if meant := ranges.correct_range(name) if not name.startswith("[") else "":
             message = f"the range in {ranges.show(name)} cannot be read"
-            return Problem(message=message, origin=Origin(place.file, number, 1), hint=f"write {meant}")
+            return Problem(message=message, origin=Origin(place.file, number, 1), fix=f"write {meant}")
     return None

@@ -70,10 +70,10 @@ class Templates:
             match = _UNDEFINED.search(str(error))
             if match:
                 message = f'{name} uses the variable "{match.group(1)}", which is not defined'
-                hint = f'define it, or give a default: "{{{{ {match.group(1)} | default(...) }}}}"'
+                fix = f'define it, or give a default: "{{{{ {match.group(1)} | default(...) }}}}"'
             else:
-                message, hint = f"{name} cannot be resolved: {explain_failure(error)}", "define it, or give a default"
-            self._findings.add(message, find_origin(value), host, path, hint)
+                message, fix = f"{name} cannot be resolved: {explain_failure(error)}", "define it, or give a default"
+            self._findings.add(message, find_origin(value), host, path, fix)
         except AnsibleError as error:
             self._findings.add(f"{name} cannot be resolved: {explain_failure(error)}", find_origin(value), host, path)
         return _LOST

@@ -30,7 +30,7 @@ EXTENSIONS = ("", *constants.YAML_FILENAME_EXTENSIONS)
 # Suffixes that mark a file as not to be read.
 ASIDE = (".disabled", ".example", ".md", ".off", ".old", ".orig", ".pyc", ".rej", ".rst", ".sample", ".swp", "~")
 _WRITTEN = re.compile(rb"^[^#;\n]*\bgpuprov[\"']?[ \t]*[:=]", re.MULTILINE)
-HOSTS_HINT = "have the script list it under hosts of a group"
+HOSTS_FIX = "have the script list it under hosts of a group"
 VAULT = b"$ANSIBLE_VAULT"
 
 
@@ -69,7 +69,7 @@ def find_in_misnamed(loader: Loader, folders: Iterable[str]) -> Iterator[Problem
             for place in filter(None, (find_spec(loader, file) for file in list_files(os.path.join(folder, name)))):
                 right = f"{meant[1].lower()}_vars"
                 message = f"the gpuprov in this file reaches no host: Ansible reads {right}, and not {name}"
-                yield Problem(message=message, origin=place, hint=f"rename the folder to {right}", severity="warning")
+                yield Problem(message=message, origin=place, fix=f"rename the folder to {right}", severity="warning")
 
 
 def find_in_scripts(manager: Manager) -> Iterator[Problem]:
@@ -77,7 +77,7 @@ def find_in_scripts(manager: Manager) -> Iterator[Problem]:
     for name, source in manager.scripted.items():
         if name not in manager.hosts:
             message = f'the gpuprov of host "{name}" in _meta of this script reaches nobody: the host is in no group'
-            yield Problem(message=message, origin=Origin(show_path(source)), hint=HOSTS_HINT, severity="warning")
+            yield Problem(message=message, origin=Origin(show_path(source)), fix=HOSTS_FIX, severity="warning")
 
 
 def find_skipped(manager: Manager) -> Iterator[Problem]:
@@ -95,7 +95,7 @@ def find_skipped(manager: Manager) -> Iterator[Problem]:
                         message="the gpuprov in this file reaches no host: Ansible skips "
                         f"{os.path.splitext(name)[1]} in a folder",
                         origin=Origin(show_path(file)),
-                        hint="give it an end that is not in inventory_ignore_extensions, or take it out of the folder",
+                        fix="give it an end that is not in inventory_ignore_extensions, or take it out of the folder",
                         severity="warning",
                     )
 
@@ -119,7 +119,7 @@ def find_in_groups(manager: Manager) -> Iterator[Problem]:
             yield Problem(
                 message=f'the gpuprov of group "{name}" reaches no host: the group has none',
                 origin=place,
-                hint=meant or f'put hosts into it, or write "hosts: {{}}" below {name} if it is empty on purpose',
+                fix=meant or f'put hosts into it, or write "hosts: {{}}" below {name} if it is empty on purpose',
                 severity="error" if written and name not in manager.listed else "warning",
             )
 
@@ -137,19 +137,19 @@ def describe_file_problem(manager: Manager, folder: str, path: str, place: Origi
     meant = {whole} if whole != path else {once, os.path.splitext(once)[0]} if whole not in own else set()
     if end not in EXTENSIONS and meant & own:
         why = f"Ansible does not read files that end with {end}"
-        hint = f"allowed: {', '.join(EXTENSIONS[1:])}, or no end"
+        fix = f"allowed: {', '.join(EXTENSIONS[1:])}, or no end"
     elif name not in own and name in others:
         other = "host" if kind == "group" else "group"
-        why, hint = f"{name} is a {other}, and no {kind}", f"move it to {other}_vars"
+        why, fix = f"{name} is a {other}, and no {kind}", f"move it to {other}_vars"
     elif name not in own:
         why = f'the inventory has no {kind} "{name}"'
-        hint = find_near(name, own) or f"add the {kind}, or remove the file"
+        fix = find_near(name, own) or f"add the {kind}, or remove the file"
     elif kind == "group" and not manager.groups[name].get_hosts():
-        why, hint = f'the group "{name}" has no hosts', "put hosts into it"
+        why, fix = f'the group "{name}" has no hosts', "put hosts into it"
     else:
-        why, hint = "Ansible reads another file or folder of the same name instead", "merge the two"
+        why, fix = "Ansible reads another file or folder of the same name instead", "merge the two"
     return Problem(
-        message=f"the gpuprov in this file reaches no host: {why}", origin=place, hint=hint, severity="warning"
+        message=f"the gpuprov in this file reaches no host: {why}", origin=place, fix=fix, severity="warning"
     )
 
 

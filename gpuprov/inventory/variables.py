@@ -162,8 +162,8 @@ class Variables:
             own.layers.append(value)
             return
         text = "a vaulted text" if is_vaulted(value) else show(strip_tags(value))
-        hint = "allowed: a mapping of blocks ({} for none)" + _suggest_mapping(value)
-        problem = Problem(message=f"gpuprov is {text}", origin=find_origin(value) or place, hint=hint)
+        fix = "allowed: a mapping of blocks ({} for none)" + _suggest_mapping(value)
+        problem = Problem(message=f"gpuprov is {text}", origin=find_origin(value) or place, fix=fix)
         if problem.origin not in self._loader.blanked:
             self._findings.take(problem, fatal=False)
 

@@ -47,8 +47,8 @@ def set_secrets(loader: Any, files: Sequence[str], ask: bool) -> list[Problem]:
         secrets.append((name, secret))
         loader.set_vault_secrets(secrets)
     if prompted:
-        hint = "give --vault-password-file FILE instead of --ask-vault-pass"
-        password = ask_for_password("Vault password: ", "the vault password", hint)
+        fix = "give --vault-password-file FILE instead of --ask-vault-pass"
+        password = ask_for_password("Vault password: ", "the vault password", fix)
         secrets.append((constants.DEFAULT_VAULT_IDENTITY, VaultSecret(password.encode())))
     use_secrets(loader, secrets)
     return problems
@@ -63,7 +63,7 @@ def _explain_endless(file: str) -> str:
         return ""
     if stat.S_ISCHR(state.st_mode) or stat.S_ISBLK(state.st_mode):
         return "this is a device; allowed for a vault password: a file, a program, or a pipe"
-    return f"larger than {LARGEST >> 10} KiB: this is no vault password" if _is_too_large(state) else ""
+    return f"larger than {LARGEST >> 10} KiB: this is not a vault password" if _is_too_large(state) else ""
 
 
 def _is_too_large(state: os.stat_result) -> bool:
@@ -90,8 +90,8 @@ def describe_unusable(file: str, error: AnsibleError) -> Problem:
     return Problem(message=f"the vault password cannot be read: {text.rstrip('.')}", origin=Origin(show_path(file)))
 
 
-def ask_for_password(prompt: str, what: str, hint: str) -> str:
-    """Return the password. Raises GpuprovError if there is no terminal; the hint names the option that needs none."""
+def ask_for_password(prompt: str, what: str, fix: str) -> str:
+    """Return the password. Raises GpuprovError if there is no terminal; the fix names the option that needs none."""
     import warnings
     from getpass import GetPassWarning, getpass
 
@@ -100,4 +100,4 @@ def ask_for_password(prompt: str, what: str, hint: str) -> str:
         try:
             return getpass(prompt)
         except GetPassWarning as error:
-            raise GpuprovError(f"{what} is to be asked for, and there is no terminal to ask on", hint) from error
+            raise GpuprovError(f"{what} is to be asked for, and there is no terminal to ask on", fix) from error

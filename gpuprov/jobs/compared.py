@@ -64,14 +64,14 @@ def replace_row(entry: Alike, own: Result, row: Result) -> Alike:
     )
     verdict, boot = entry.verdict, entry.next_boot
     if row.status == "fail":
-        verdict = "not as wanted"
+        verdict = "differs"
         reasons = tuple(
             reason for reason in boot.reasons if reason != NOT_CONCERNED and not reason.startswith(f"{row.check} ")
         )
         if boot.verdict != "wrong":
             boot = NextBoot("unknown", (*reasons, f"{row.check} fails now and a reboot does not fix it"))
-    elif verdict in ("as wanted", "not proven"):
-        verdict = "as wanted" if counts.get("pass") else "not proven"
+    elif verdict in ("matches", "not proven"):
+        verdict = "matches" if counts.get("pass") else "not proven"
     return msgspec.structs.replace(
         entry,
         rows=tuple(rows),

@@ -137,7 +137,7 @@ class _Gathering:
                 head = safe_parse.parse_typed_json(data, Head, largest=files.LARGEST)
                 if head.gpuprov_result != RESULT_FORMAT:
                     raise _Newer(head.gpuprov_result) from error
-            raise safe_parse.Unreadable(f"it is no result: {error}") from error
+            raise safe_parse.Unreadable(f"it is not a result: {error}") from error
 
     def _take(self, host_result: HostResult, path: Path) -> None:
         if host_result.gpuprov_result != RESULT_FORMAT:
@@ -186,7 +186,7 @@ class _Gathering:
             alike = self._alike[key] = Alike(
                 rows=tuple(self._row(row) for row in rows),
                 counts=host_result.counts,
-                verdict=host_result.verdict or ("not proven" if host_result.state == "prepared" else "not as wanted"),
+                verdict=host_result.verdict or ("not proven" if host_result.state == "prepared" else "differs"),
                 next_boot=self._boots.setdefault(boot_state, NextBoot(*boot_state)),
                 state=host_result.state,
                 act=host_result.act,
@@ -227,10 +227,10 @@ def _make_absent(why: str, known: dict[str, Alike]) -> Alike:
             status="error",
             expected="a result of the host",
             found=f"not done: {why}",
-            hint="do its job (again): gpuprov fleet work JOB --results DIR",
+            fix="do its job (again): gpuprov fleet work JOB --results DIR",
         )
         boot = NextBoot("unknown", ("not done",))
-        known[why] = Alike((row,), {"error": 1}, "not as wanted", boot, NOT_DONE)
+        known[why] = Alike((row,), {"error": 1}, "differs", boot, NOT_DONE)
     return known[why]
 
 

@@ -80,8 +80,8 @@ def _list_domains(raw: RawHost) -> Iterator[tuple[str, str]]:
         if isinstance(value, str | int) and not is_secret(name):
             yield name, str(value)
         elif name not in DOMAINS:
-            hint = "a domain is a name or a number, such as rack: r12: name another variable with --domain"
-            raise GpuprovError(f"{raw.name}: the variable {name} is no domain", hint)
+            fix = "a domain is a name or a number, such as rack: r12: name another variable with --domain"
+            raise GpuprovError(f"{raw.name}: the variable {name} is not a domain", fix)
 
 
 def raw_hosts(hosts: Iterable[Host], specs: Mapping[str, Tree]) -> list[RawHost]:
@@ -90,7 +90,7 @@ def raw_hosts(hosts: Iterable[Host], specs: Mapping[str, Tree]) -> list[RawHost]
     raws = []
     for host in hosts:
         if strange := [name for name in host.connection if not is_connection(name) or is_secret(name)]:
-            message = f"{host.name}: {strange[0]} is no variable that says how a host is reached"
+            message = f"{host.name}: {strange[0]} is not a variable that says how a host is reached"
             raise GpuprovError(message, "freeze the inventory again, and slice that")
         raws.append(
             RawHost(name=host.name, groups=host.groups, values=specs[host.spec], connection=dict(host.connection))
@@ -107,7 +107,7 @@ def _assert_round_trip(host: str, values: Tree, spec: HostSpec) -> None:
             f"{host}: its spec cannot be written as JSON: {error}", "quote what is meant as text"
         ) from error
     if again is None or (again.capabilities, again.gpu, again.reboot) != (spec.capabilities, spec.gpu, spec.reboot):
-        raise GpuprovError(f"{host}: its spec is another one once it is written as JSON", "quote what is meant as text")
+        raise GpuprovError(f"{host}: its spec changes when it is written as JSON", "quote what is meant as text")
 
 
 def _map_pinned(spec: HostSpec) -> dict[str, str]:

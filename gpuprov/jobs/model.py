@@ -94,7 +94,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     expected: str = ""
     found: str = ""
     evidence: str = ""
-    hint: str = ""
+    fix: str = ""
     moment: Moment = "now"
     reboot: str = ""
     version: str = ""
@@ -150,7 +150,7 @@ class HostResult(msgspec.Struct, frozen=True, kw_only=True):
     next_boot: Boot | None = None
     reboot: tuple[str, ...] = ()
     message: str = ""
-    hint: str = ""
+    fix: str = ""
     seconds: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
     repair: Annotated[
         Repair,
@@ -166,7 +166,7 @@ class HostResult(msgspec.Struct, frozen=True, kw_only=True):
         """True if nothing is left to do for this act: the same run skips such a host."""
         if self.state in ("planned", "prepared"):
             return True
-        return self.state in ("verified", "unchanged", "changed") and self.verdict == "as wanted" and not self.reboot
+        return self.state in ("verified", "unchanged", "changed") and self.verdict == "matches" and not self.reboot
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

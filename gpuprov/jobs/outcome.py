@@ -39,13 +39,13 @@ def now() -> str:
 def of_verify(common: Told, host: str, results: Sequence[Result], seconds: float = 0.0) -> HostResult:
     """Convert its results of verify."""
     lost = next((result for result in results if result.status == "unreachable"), None)
-    more = {"state": "unreachable", "message": lost.found, "hint": lost.hint} if lost else {"state": "verified"}
+    more = {"state": "unreachable", "message": lost.found, "fix": lost.fix} if lost else {"state": "verified"}
     return common.result(host, **more, **_judge_rows(results, common.run), seconds=round(seconds, 3))
 
 
 def of_apply(common: Told, outcome: HostOutcome) -> HostResult:
     """Convert its outcome of apply. A host that was not done has a failure that says so, before those of verify. For a
-    host that was only prepared, what is still missing is no failure, and proves nothing."""
+    host that was only prepared, what is still missing is not a failure, and proves nothing."""
     judged = {} if outcome.state == "prepared" else _judge_rows(outcome.verified, common.run)
     if outcome.state not in DONE:
         place = f"{outcome.task}: " if outcome.task else ""
@@ -53,14 +53,14 @@ def of_apply(common: Told, outcome: HostOutcome) -> HostResult:
             _make_end_row(outcome.state, f"{place}{outcome.message}", outcome.advice),
             *judged["failures"],
         )
-        judged |= {"verdict": "not as wanted", "counts": _add_one(judged["counts"], judged["failures"][0].status)}
+        judged |= {"verdict": "differs", "counts": _add_one(judged["counts"], judged["failures"][0].status)}
     return common.result(
         outcome.host,
         state=outcome.state,
         **judged,
         reboot=tuple(outcome.reboot),
         message=outcome.message,
-        hint=outcome.advice,
+        fix=outcome.advice,
         seconds=round(outcome.seconds, 3),
     )
 
@@ -72,7 +72,7 @@ def of_plan(common: Told, plan: HostPlan) -> HostResult:
         return common.result(
             plan.host,
             state="unreachable",
-            verdict="not as wanted",
+            verdict="differs",
             counts={"unreachable": 1},
             failures=(row,),
             message=plan.unreachable,
@@ -80,15 +80,13 @@ def of_plan(common: Told, plan: HostPlan) -> HostResult:
     rows = [Row.of(result) for result in (*plan.blocked, *plan.unmended)]
     message = "; ".join(f"{name}: {why}" for name, why in plan.run.items())
     if plan.run:
-        hint = "gpuprov fleet work --act apply does it"
-        rows.append(
-            Row(check=ENDED, status="fail", expected="nothing to apply", found=f"to apply: {message}", hint=hint)
-        )
+        fix = "gpuprov fleet work --act apply does it"
+        rows.append(Row(check=ENDED, status="fail", expected="nothing to apply", found=f"to apply: {message}", fix=fix))
     good = plan.idle and not plan.differs and not rows
     return common.result(
         plan.host,
         state="planned",
-        verdict="as wanted" if good else "not as wanted",
+        verdict="matches" if good else "differs",
         counts=_count_states(rows),
         failures=tuple(rows),
         reboot=plan.reboot_reasons,
@@ -96,17 +94,17 @@ def of_plan(common: Told, plan: HostPlan) -> HostResult:
     )
 
 
-def _make_end_row(state: str, message: str, hint: str) -> Row:
+def _make_end_row(state: str, message: str, fix: str) -> Row:
     if state == "unreachable":
-        return Row(check=REACHABLE, status="unreachable", expected="the host answers", found=message, hint=hint)
+        return Row(check=REACHABLE, status="unreachable", expected="the host answers", found=message, fix=fix)
     detail = f"{state}: {message}" if message else state
-    return Row(check=ENDED, status="error", expected="the act ends well", found=detail, hint=hint)
+    return Row(check=ENDED, status="error", expected="the act ends well", found=detail, fix=fix)
 
 
 def _judge_rows(judged: Sequence[Result], run: str) -> dict[str, Any]:
     """Return counts, verdict, next boot, and the rows that are stored in full. A drain by this run itself, which
     returns the host afterwards, does not count as unfinished."""
-    results = [result for result in judged if result.check != IN_SERVICE or not result.hint.endswith(f" --run {run}")]
+    results = [result for result in judged if result.check != IN_SERVICE or not result.fix.endswith(f" --run {run}")]
     if not results:
         return {"failures": (), "counts": {}}
     (line,) = host_lines(results, fold=False)

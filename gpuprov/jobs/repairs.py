@@ -78,10 +78,10 @@ def _repair(pairs: Pairs, hosts: Hosts, options: Options) -> Repaired:
     try:
         write_tickets(pairs, ended, None)
         for host in ended.hosts:
-            host.hint = f"the ticket says what was found and tried: {host.ticket[0]}" if host.ticket else host.hint
+            host.fix = f"the ticket says what was found and tried: {host.ticket[0]}" if host.ticket else host.fix
     except GpuprovError as error:  # the repairs count all the same
         for host in ended.hosts:
-            host.hint = f"no ticket was written: {error.message}" if host.state == "given up" else host.hint
+            host.fix = f"no ticket was written: {error.message}" if host.state == "given up" else host.fix
     return ended
 
 
@@ -93,9 +93,9 @@ def _refuse(plan: HostPlan, again: bool) -> HostOutcome:
         state="blocked",
         task=TASK,
         message=f"{plan.sentence}, and {why}",
-        hint=BY_HAND,
+        fix=BY_HAND,
     )
 
 
 def _give_up(host: HostRepair) -> HostOutcome:
-    return HostOutcome(host=host.host, state="failed", task=TASK, message=host.message, hint=host.hint)
+    return HostOutcome(host=host.host, state="failed", task=TASK, message=host.message, fix=host.fix)

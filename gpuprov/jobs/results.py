@@ -88,8 +88,8 @@ class Results:
             raise self._refused(error) from error
 
     def _refused(self, error: OSError) -> GpuprovError:
-        hint = "name a folder that you may write to, with space, with --results"
-        return GpuprovError(f"{self.folder} cannot take results: {error.strerror}", hint)
+        fix = "name a folder that you may write to, with space, with --results"
+        return GpuprovError(f"{self.folder} cannot take results: {error.strerror}", fix)
 
 
 def contents(name: str, folder: int) -> bytes:
@@ -99,7 +99,7 @@ def contents(name: str, folder: int) -> bytes:
     with open(os.open(name, flags, dir_fd=folder), "rb", buffering=0) as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
-            raise safe_parse.Unreadable("this is no file", "a file")
+            raise safe_parse.Unreadable("this is not a file", "a file")
         if about.st_size > LARGEST:
             raise safe_parse.Unreadable(f"it has {about.st_size >> 20} MiB", f"{LARGEST >> 20} MiB")
         return file.read(LARGEST + 1)

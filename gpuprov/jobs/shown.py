@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpuprov.report.files import ReportFiles
     from gpuprov.report.page import About
 
-OUTCOMES: dict[Verdict, Outcome] = {"as wanted": "ok", "not as wanted": "differs", "not proven": "not proven"}
+OUTCOMES: dict[Verdict, Outcome] = {"matches": "ok", "differs": "differs", "not proven": "not proven"}
 # Number of hosts written at a time.
 LINES = 500
 

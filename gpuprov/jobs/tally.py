@@ -26,9 +26,9 @@ class Tally:
     @property
     def verdict(self) -> Verdict:
         """Return `gpuprov.verify.verify.verdict` of all their results."""
-        if self.verdicts["not as wanted"]:
-            return "not as wanted"
-        return "as wanted" if self.verdicts["as wanted"] and not self.open else "not proven"
+        if self.verdicts["differs"]:
+            return "differs"
+        return "matches" if self.verdicts["matches"] and not self.open else "not proven"
 
     @property
     def waits(self) -> Outcome:
@@ -40,7 +40,7 @@ class Tally:
         """Return the outcome as of apply. A host that was only prepared counts as proven among such hosts alone."""
         states = {state for state, number in self.states.items() if number}
         undone = [self.waits if state == "not-started" else NOT_DONE.get(state, "ok") for state in states]
-        good = self.verdict == "as wanted" or states == {"prepared"}
+        good = self.verdict == "matches" or states == {"prepared"}
         return find_worst([*undone, "ok" if good else "differs"])
 
     @property

@@ -62,7 +62,7 @@ def host_plan(
         last_apply_seconds=seconds,
         unpredicted=() if any(r.check == SUPPORTED for r in blocked) else (*unpredicted(concerned),),
         no_way_back=tuple(lost),
-        out=next((f"{r.found}; {r.hint}" for r in results if r.check == IN_SERVICE and r.status == "skip"), ""),
+        out=next((f"{r.found}; {r.fix}" for r in results if r.check == IN_SERVICE and r.status == "skip"), ""),
         differs=any(r.status in ("fail", "error") and r.moment != "preflight" for r in results),
         unmended=tuple(_list_unmended(results, decision)),
         versions={r.capability: r.version for r in results if r.version},
@@ -135,7 +135,7 @@ def unpredicted(results: Iterable[Result]) -> Iterable[str]:
     for result in results:
         if (result.status in ("skip", "error") and result.moment != "preflight") or result.status == "error":
             fields = f" ({', '.join(result.fields)})" if result.fields else ""
-            yield f"{result.check}{fields}: {result.found or result.hint}"
+            yield f"{result.check}{fields}: {result.found or result.fix}"
 
 
 def last_apply(facts: Facts, now: datetime) -> tuple[str, int | None]:

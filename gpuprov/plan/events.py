@@ -18,7 +18,7 @@ LONGEST = 700
 # Limit for each host: a host chooses what it prints.
 MOST_WARNINGS = 20
 AND_MORE = "and more, which are not told"
-# The last plays of site.yml, which are no acts, and in which nothing happens in gpuprov's own runs.
+# The last plays of site.yml, which are not acts, and in which nothing happens in gpuprov's own runs.
 REFUSING = ("Refuse an inventory without hosts", "Refuse a run of which tags left everything out")
 # The task of acts/closed.yml that releases the lock.
 RELEASE = "Release the lock of this host"
@@ -132,11 +132,11 @@ class Ledger:
             return self._feed(event)
         except Exception as error:
             host = str((event.get("event_data") or {}).get("host") or "")
-            message, hint = defect("the reader of Ansible's events", error)
+            message, fix = defect("the reader of Ansible's events", error)
             if host:
-                self.tally(host).defect = f"{message}; {hint}"
+                self.tally(host).defect = f"{message}; {fix}"
             else:
-                self.complaint = f"{message}; {hint}"
+                self.complaint = f"{message}; {fix}"
             return None
 
     def _feed(self, event: Event) -> Step | None:
@@ -290,7 +290,7 @@ def _make_label(data: Data) -> tuple[str, str]:
 
 
 def _join_lines(text: str) -> str:
-    # Ansible keeps bytes that are no text as lone surrogates.
+    # Ansible keeps bytes that are not text as lone surrogates.
     flat = " ".join(text.encode(errors="replace").decode().split())
     if len(flat) <= LONGEST:
         return flat

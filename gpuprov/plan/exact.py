@@ -156,7 +156,7 @@ def _make_refusal(host: str, capability: str, trial: Transaction) -> Result:
         if trial.another_driver
         else "a transaction that the package manager can do",
         found=message,
-        hint=fix,
+        fix=fix,
         moment="preflight",
     )
 

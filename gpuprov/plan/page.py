@@ -179,7 +179,7 @@ def _list_rows(plan: HostPlan) -> Iterable[tuple[str, str, str, str]]:
     for change in plan.section("client"):
         yield "client", f"{change.name}: {change.after}", "", ""
     for result in plan.unmended:
-        yield result.check, result.found, result.hint, result.evidence
+        yield result.check, result.found, result.fix, result.evidence
 
 
 def _reboot(plan: HostPlan) -> str:

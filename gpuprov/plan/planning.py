@@ -149,9 +149,9 @@ def plans_of(
 
 def _plan_duplicate(host: str, other: str) -> HostPlan:
     """Return the plan of a host that is the same machine as another host of the run: apply leaves it alone."""
-    message, hint = machine.explain_refusal(other)
+    message, fix = machine.explain_refusal(other)
     failure = Result(
-        host=host, capability="host", check="host.machine", status="fail", found=message, hint=hint, moment="preflight"
+        host=host, capability="host", check="host.machine", status="fail", found=message, fix=fix, moment="preflight"
     )
     return HostPlan(host=host, blocked=(failure,), differs=True)
 
@@ -160,4 +160,4 @@ def _plan_unreachable(host: str, lost: UnreachableError) -> HostPlan:
     """Return the plan of an unreachable host. Its reason omits the host's name, so that an outage of many hosts is
     reported once."""
     reason = lost.reason if isinstance(lost, Unreached) else lost.message.removeprefix(f"{host}: ")
-    return HostPlan(host=host, unreachable=reason, unreachable_fix=lost.hint)
+    return HostPlan(host=host, unreachable=reason, unreachable_fix=lost.fix)

@@ -137,7 +137,7 @@ def _write_request(runs: Path, hosts: Sequence[str], variables: str) -> Path:
 
 def _build_command(folder: Path, private: Path, forks: int, *, check: bool) -> list[str]:
     """Return the command of ansible-playbook, below child.py, which notes its process ID."""
-    # -P: the folder of child.py is no place to import from.
+    # -P: the folder of child.py is not a place to import from.
     child = [sys.executable, "-P", str(Path(__file__).with_name("child.py")), str(private / "pid"), str(os.getpid())]
     options = ["-i", str(folder / "project" / "inventory.yml"), "--limit", f"@{private / 'hosts'}"]
     options += ["-e", f"@{private / 'extra.yml'}", "--forks", str(forks)]

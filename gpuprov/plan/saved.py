@@ -150,7 +150,7 @@ def load(path: Path) -> Saved:
             "chmod go-w FILE, or make a plan of your own",
         ) from error
     except safe_parse.Unreadable as error:
-        raise GpuprovError(f"{path} is no plan that gpuprov wrote: {error}", AGAIN) from error
+        raise GpuprovError(f"{path} is not a plan that gpuprov wrote: {error}", AGAIN) from error
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -113,8 +113,8 @@ def _format_host(group: Group, printed: dict[tuple[Line, ...], str], verbose: bo
 
 
 def _fix(result: Result, indent: int = 2) -> Iterator[Line]:
-    if result.hint:
-        yield Line(f"fix: {result.hint}", indent)
+    if result.fix:
+        yield Line(f"fix: {result.fix}", indent)
 
 
 def _format_capabilities(
@@ -152,8 +152,8 @@ def _format_unchanged(plan: HostPlan, capability: str) -> Iterator[Line]:
     for result in plan.unmended:
         if result.capability == capability:
             yield Line(f"{result.check}: {result.found}", 4)
-            by_hand = result.hint and APPLY not in result.hint and not result.hint.startswith("see ")
-            yield Line(f"{NO_CHANGE if by_hand else ''}fix: {result.hint or 'see what fails'}", 6)
+            by_hand = result.fix and APPLY not in result.fix and not result.fix.startswith("see ")
+            yield Line(f"{NO_CHANGE if by_hand else ''}fix: {result.fix or 'see what fails'}", 6)
 
 
 def _format_unmanaged(plan: HostPlan) -> Iterator[Line]:

@@ -111,5 +111,5 @@ def remove(folder: Path) -> None:
         try:
             shutil.rmtree(folder)
         except OSError as error:
-            hint = "remove it by hand: it holds the connection secrets of the inventory"
-            raise GpuprovError(f"cannot remove {folder}: {error.strerror}", hint) from error
+            fix = "remove it by hand: it holds the connection secrets of the inventory"
+            raise GpuprovError(f"cannot remove {folder}: {error.strerror}", fix) from error

@@ -18,7 +18,7 @@ class Arguments(TypedDict, total=False):
     sha256: str
     most: int
     public: bool
-    hint: str
+    fix: str
     unreachable: str
 
 
@@ -44,5 +44,5 @@ def _measure(host: Host, name: str, arguments: Arguments) -> str:
         raise StepFailed(message) from error
     if digest != expected:
         message = f"{of}: {name}: its SHA-256 is {digest}, and the spec says {expected}; nothing was changed"
-        raise StepFailed(f"{message}. Fix: {arguments.get('hint') or FIX}")
+        raise StepFailed(f"{message}. Fix: {arguments.get('fix') or FIX}")
     return source

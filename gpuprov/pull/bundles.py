@@ -103,7 +103,7 @@ def read_identity(raw: RawHost) -> dict[str, str]:
     for variable, what in IDENTITY.items():
         value = raw.connection.get(variable, "")
         if not isinstance(value, str):
-            raise GpuprovError(f"{raw.name}: {variable} is {show(value)}, which is no text", "quote it")
+            raise GpuprovError(f"{raw.name}: {variable} is {show(value)}, which is not text", "quote it")
         if value.strip():
             values[what] = value.strip()
     return values

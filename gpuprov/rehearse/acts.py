@@ -129,7 +129,7 @@ class _Rehearsing:
                 self._note(name, "bring up", "ok", seconds, "answers ssh")
             else:
                 self._note(
-                    name, "bring up", "unreachable", seconds, host.message, [f"fix: {host.hint}"] * bool(host.hint)
+                    name, "bring up", "unreachable", seconds, host.message, [f"fix: {host.fix}"] * bool(host.fix)
                 )
 
     def _first_apply(self) -> None:

@@ -36,7 +36,7 @@ class Thing(msgspec.Struct, kw_only=True):
 class SimulatedHost(msgspec.Struct, kw_only=True):
     """One simulated host. `hosts`: the real ones it stands for. `verdict`: in words. `left_out`: what of their spec was
     not rehearsed, with reasons. `problem`: why there was no
-    rehearsal, with its `hint`. `steps`: the acts, with seconds. `seen`: what production would see of the apply; null
+    rehearsal, with its `fix`. `steps`: the acts, with seconds. `seen`: what production would see of the apply; null
     where it did not succeed. `judged`: what was proved, waived with a reason, and not proved. `login`: with --keep, how
     to log in."""
 
@@ -48,7 +48,7 @@ class SimulatedHost(msgspec.Struct, kw_only=True):
     notes: tuple[str, ...]
     left_out: tuple[str, ...]
     problem: str
-    hint: str
+    fix: str
     steps: tuple[Step, ...]
     seen: Seen | None
     judged: Judged | None

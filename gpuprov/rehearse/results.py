@@ -28,7 +28,7 @@ def list_results(whole: Rehearsed) -> list[Result]:
 def list_acts(rehearsal: Rehearsal) -> Iterator[Result]:
     if rehearsal.problem:
         yield build_result(
-            rehearsal, "possible", "error", "the hosts can be simulated", rehearsal.problem, rehearsal.hint
+            rehearsal, "possible", "error", "the hosts can be simulated", rehearsal.problem, rehearsal.fix
         )
         return
     if rehearsal.left_out:
@@ -75,5 +75,5 @@ def build_result(
         status=status,
         expected=expected,
         found=actual,
-        hint=fix,
+        fix=fix,
     )

@@ -53,7 +53,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     # What the real hosts' spec has beyond this one, with reasons; nobody rehearses it.
     left_out: tuple[str, ...] = ()
     problem: str = ""
-    hint: str = ""
+    fix: str = ""
 
 
 def plan_shapes(pairs: Sequence[Pair], options: Options, run: str) -> list[Shape]:
@@ -89,7 +89,7 @@ def plan_shape(name: str, group: Sequence[Pair], options: Options) -> Shape:
             message = f"{raw.name}: nothing of its spec can be rehearsed: {'; '.join(left)}"
             raise GpuprovError(message, "rehearse the other hosts, with --limit")
     except GpuprovError as error:
-        return Shape(name=name, hosts=hosts, raw=raw, spec=spec, problem=error.message, hint=error.hint)
+        return Shape(name=name, hosts=hosts, raw=raw, spec=spec, problem=error.message, fix=error.fix)
     if spec.gpu and (spec.gpu.count or 0) > MOST_GPUS and description.gpu:
         gpu = GpuSpec(model=spec.gpu.model, count=description.gpu.count)
         spec = msgspec.structs.replace(spec, gpu=gpu)
@@ -172,7 +172,7 @@ def choose_distribution(raw: RawHost, key: str) -> Distribution:
     try:
         return distributions.find(key)
     except GpuprovError as error:
-        raise GpuprovError(f"{raw.name}: {error}", error.hint) from None
+        raise GpuprovError(f"{raw.name}: {error}", error.fix) from None
 
 
 def plan_gpus(spec: HostSpec) -> tuple[dict[str, Json], list[str]]:
@@ -218,7 +218,7 @@ def plan_nvswitches(spec: HostSpec, notes: list[str]) -> int:
         return 0
     generation = known.nvswitch.generation
     if not generation:
-        notes.append(f"the NVSwitches of {known.key} are no PCI functions that could be simulated")
+        notes.append(f"the NVSwitches of {known.key} are not PCI functions that could be simulated")
         return 0
     if (spec.gpu.count or BOARD) < BOARD:
         notes.append(

@@ -78,7 +78,7 @@ class Stage:
 
     def _up(self, name: str, description: Description) -> SimulatedHost:
         if self._over.is_set():
-            raise GpuprovError(f"{name}: the rehearsal was ended before it was begun")
+            raise GpuprovError(f"{name}: the rehearsal was ended before it began")
         self._begun.append(name)
         host = self._backend.up(name, description)
         if description.ofed:

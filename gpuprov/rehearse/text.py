@@ -37,8 +37,8 @@ def format_block(rehearsal: Rehearsal, verbose: bool) -> Iterator[str]:
     yield f"{names(rehearsal.hosts)}{count}: {format_verdict(rehearsal)}{format_gap([rehearsal], 'here')}"
     if rehearsal.problem:
         yield f"  {rehearsal.problem}"
-        if rehearsal.hint:
-            yield f"  fix: {rehearsal.hint}"
+        if rehearsal.fix:
+            yield f"  fix: {rehearsal.fix}"
         return
     yield f"  rehearsed on {rehearsal.name}: {format_host(rehearsal.description)}"
     yield from (f"  note: {note}" for note in rehearsal.notes)

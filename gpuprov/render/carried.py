@@ -42,6 +42,6 @@ def carried(name: str) -> dict[str, Path]:
 def _find_file(module: str) -> Path:
     spec = importlib.util.find_spec(module)
     if spec is None or not spec.origin:
-        hint = f", or: pip install {DISTRIBUTIONS[module]}" if module in DISTRIBUTIONS else ""
-        raise GpuprovError(f"the Python module {module} is missing", f"reinstall gpuprov{hint}")
+        fix = f", or: pip install {DISTRIBUTIONS[module]}" if module in DISTRIBUTIONS else ""
+        raise GpuprovError(f"the Python module {module} is missing", f"reinstall gpuprov{fix}")
     return Path(spec.origin)

@@ -50,8 +50,8 @@ class Chain:
         self._give_back()
         return self._outcome
 
-    def _end(self, state: State, message: str = "", hint: str = "") -> None:
-        self._outcome.state, self._outcome.message, self._outcome.hint = state, message, hint
+    def _end(self, state: State, message: str = "", fix: str = "") -> None:
+        self._outcome.state, self._outcome.message, self._outcome.fix = state, message, fix
 
     def _stop(self, answer: Answer) -> str:
         """Return why the host is left alone if its lock is gone, or a process came; else its problem."""
@@ -78,7 +78,7 @@ class Chain:
 
         def tell(step: Step) -> None:
             if step.others:
-                words = (f"drained by others: {step.message}", step.hint)
+                words = (f"drained by others: {step.message}", step.fix)
                 self._outcome.out, self._is_ours = "; ".join(filter(None, words)), False
             elif step.state in ("done", "waiting"):
                 self._outcome.out, self._is_ours = "", True
@@ -91,7 +91,7 @@ class Chain:
         step = self._drains.take_out(self._plan, tell, self._sleep)
         self._note("drain", began, "" if step.state == "done" else step.words)
         if not step.is_free:
-            self._end("refused", f"not drained: {step.words}", "" if step.others else step.hint)
+            self._end("refused", f"not drained: {step.words}", "" if step.others else step.fix)
         return step.is_free
 
     def _repair(self) -> None:
@@ -208,7 +208,7 @@ class Chain:
         ]
         gone = next((row for row in self._results if row.status == "unreachable"), None)
         if gone:
-            self._end("given up", f"not reached after the {self._outcome.tries[-1].act}: {gone.found}", gone.hint)
+            self._end("given up", f"not reached after the {self._outcome.tries[-1].act}: {gone.found}", gone.fix)
         elif not fit and judged and judged[0].fit == "not proven":
             what = "what was found cannot be read now" if self._is_unread() else "what was found is gone"
             self._end("not proven", f"{what}; {judged[0].sentence}", "gpuprov health says what is unread")

@@ -56,15 +56,15 @@ def _look(plan: HostPlan, hosts: Hosts) -> None:
     answer = hosts.act("look", plan)
     if answer.problem:
         plan.step = "unreachable" if answer.silent else "not proven"
-        plan.message, plan.hint = answer.problem, ""
+        plan.message, plan.fix = answer.problem, ""
         return
     plan.services = answer.services if plan.step == "reset" else ()
     plan.holders = answer.holders
     if answer.here and plan.step == "reboot":
         plan.step, plan.message = "ticket", "only a reboot repairs it, and it is the machine that gpuprov runs on"
-        plan.hint = "reboot it yourself, or repair it from another machine"
+        plan.fix = "reboot it yourself, or repair it from another machine"
     elif plan.holders and not plan.drain:
-        plan.step, plan.message, plan.hint = "refused", f"in use by {', '.join(plan.holders[:5])}", IN_USE
+        plan.step, plan.message, plan.fix = "refused", f"in use by {', '.join(plan.holders[:5])}", IN_USE
     plan.reboot = plan.reboot and not answer.here
 
 
@@ -97,7 +97,7 @@ def _settle_plan(plan: HostPlan, options: Options) -> HostRepair:
     """Return the outcome of a host before anything is done on it."""
     state = STATES.get(plan.step, "planned" if options.check else "not started")
     left = plan.findings if state not in GREEN else ()
-    return HostRepair(plan=plan, state=state, message=plan.message, hint=plan.hint, left=left)
+    return HostRepair(plan=plan, state=state, message=plan.message, fix=plan.fix, left=left)
 
 
 class _Worker:
@@ -116,11 +116,11 @@ class _Worker:
             return chain.run()
         except Exception as error:
             message, fix = (
-                (error.message, error.hint)
+                (error.message, error.fix)
                 if isinstance(error, GpuprovError)
                 else defect("the repair of the host", error)
             )
-            return HostRepair(plan=plan, state="given up", message=message, hint=fix, left=plan.findings)
+            return HostRepair(plan=plan, state="given up", message=message, fix=fix, left=plan.findings)
 
 
 def _roll(engine: InMemory, plans: Mapping[str, HostPlan], outcomes: dict[str, HostRepair], worker: _Worker) -> bool:

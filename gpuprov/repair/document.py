@@ -20,7 +20,7 @@ class RepairFinding(msgspec.Struct, kw_only=True):
     action: str
     found: str
     expected: str
-    hint: str
+    fix: str
     evidence: str
     devices: tuple[str, ...]
 
@@ -52,7 +52,7 @@ class RepairedHost(HostDocument, frozen=True, kw_only=True):
 
     state: State
     message: str
-    hint: str
+    fix: str
     plan: RepairPlan
     tries: tuple[Try, ...]
     left: tuple[RepairFinding, ...]

@@ -127,7 +127,7 @@ class HostPlan(msgspec.Struct, kw_only=True):
     loses: tuple[str, ...] = ()
     # Why nothing can be done, or is.
     message: str = ""
-    hint: str = ""
+    fix: str = ""
 
     @property
     def checks(self) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ class HostRepair(msgspec.Struct, kw_only=True):
     plan: HostPlan
     state: State
     message: str = ""
-    hint: str = ""
+    fix: str = ""
     tries: tuple[Try, ...] = ()
     left: tuple[Result, ...] = ()
     out: str = ""

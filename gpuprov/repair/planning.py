@@ -15,7 +15,7 @@ from gpuprov.verify.fitness import Fitness, fitness
 MIG = "mig"
 # Repairs of one finding within so many seconds, after which it is given up when it comes back.
 MOST, WINDOW = 3, 7 * 86400
-# Fixes for actions that are no repair of a GPU.
+# Fixes for actions that do not repair a GPU.
 OTHERWISE = {
     "restart": "a program or a daemon is to be restarted: gpuprov apply starts what the spec asks for",
     "update": "driver and firmware are to be updated: nvidia_driver.version in the spec, then gpuprov apply",
@@ -31,15 +31,15 @@ def plan_host(spec: HostSpec, results: Sequence[Result], facts: Facts | None, op
     unreached = next((result for result in results if result.status == "unreachable"), None)
     if unreached or facts is None:
         plan.step = "unreachable"
-        plan.message, plan.hint = (unreached.found, unreached.hint) if unreached else ("it was not read", "")
+        plan.message, plan.fix = (unreached.found, unreached.fix) if unreached else ("it was not read", "")
         return plan
     if plan.step == "not proven":
         plan.message = f"no finding to repair, and {fit.sentence}"
-        plan.hint = "gpuprov health says what could not be read"
+        plan.fix = "gpuprov health says what could not be read"
     if plan.step in ("reset", "reboot"):
         _plan_acts(plan, spec, facts, options)
     elif plan.step == "ticket":
-        plan.message, plan.hint = "no reset and no reboot repairs it", OTHERWISE.get(fit.action, BY_HAND)
+        plan.message, plan.fix = "no reset and no reboot repairs it", OTHERWISE.get(fit.action, BY_HAND)
     return plan
 
 
@@ -56,17 +56,17 @@ def _plan_acts(plan: HostPlan, spec: HostSpec, facts: Facts, options: Options) -
         plan.scope = find_scope(plan.findings, facts) if plan.step == "reset" else Scope()
         plan.loses = list_lost_instances(plan.scope, facts) if MIG not in spec.capabilities else ()
     except ProbeFailed as error:
-        plan.step, plan.message, plan.hint = "not proven", f"what a reset takes is not known: {error}", error.hint
+        plan.step, plan.message, plan.fix = "not proven", f"what a reset takes is not known: {error}", error.fix
         return
     plan.reboot = options.reboot or spec.reboot == "if-needed"
     plan.drain = choose_scheduler(spec, options)
     if again := count_repairs(past, plan, facts):
         plan.step = "ticket"
         plan.message = f"{again} repairs of it within {WINDOW // 86400} days did not last"
-        plan.hint = BY_HAND
+        plan.fix = BY_HAND
     elif plan.step == "reboot" and not plan.reboot:
         plan.step, plan.message = "ticket", "only a reboot repairs it, and the spec permits none"
-        plan.hint = PERMIT
+        plan.fix = PERMIT
 
 
 def choose_scheduler(spec: HostSpec, options: Options) -> Scheduler:

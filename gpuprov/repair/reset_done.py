@@ -56,7 +56,7 @@ def check_request(text: str, gpus: Sequence[str]) -> None:
     """Raise GpuprovError if a time is none, or is in the future of this machine's clock, or an address is none."""
     if strange := [gpu for gpu in gpus if not re.fullmatch(ADDRESS, gpu.strip(), re.IGNORECASE)]:
         raise GpuprovError(
-            f'--reset-gpu "{strange[0][:60]}": that is no PCI address', "as health shows it: 0000:19:00.0"
+            f'--reset-gpu "{strange[0][:60]}": that is not a PCI address', "as health shows it: 0000:19:00.0"
         )
     try:
         resolve_time(text, time.time())
@@ -105,7 +105,7 @@ def _read_log(name: str, results: Sequence[Result], facts: Facts | None) -> Kern
     try:
         log: KernelLog = facts.get(KERNEL_LOG)
     except ProbeFailed as error:
-        raise GpuprovError(f"{name}: the kernel log cannot be read: {error}", error.hint) from error
+        raise GpuprovError(f"{name}: the kernel log cannot be read: {error}", error.fix) from error
     return log
 
 

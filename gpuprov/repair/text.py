@@ -33,7 +33,7 @@ def _list_plan(plan: HostPlan, width: int) -> Iterator[str]:
         yield from labelled("because", f"{finding.check}{action}: {finding.found}", width)
     if plan.step not in ("reset", "reboot"):
         yield from labelled("nothing", plan.message, width)
-        yield from labelled("fix", plan.hint, width)
+        yield from labelled("fix", plan.fix, width)
         return
     if plan.drain:
         yield from labelled("drain", f"by {plan.drain}, unless others have it drained", width)
@@ -86,7 +86,7 @@ def _list_host(host: HostRepair, width: int) -> Iterator[str]:
     for finding in host.left if host.state in ("given up", "refused", "not started", "differs", "interrupted") else ():
         yield from labelled("because", f"{finding.check}: {finding.found}", width)
     yield from labelled("out", host.out, width)
-    yield from labelled("do", host.hint, width)
+    yield from labelled("do", host.fix, width)
     for path in host.ticket:
         yield from labelled("ticket", path, width, whole=True)
 

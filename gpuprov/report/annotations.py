@@ -76,4 +76,4 @@ def _format_text(problem: Problem) -> str:
     hosts = (
         f" ({problem.hosts[0]}{' ...' if problem.hosts[1:] else ''})" if problem.hosts and not problem.origin else ""
     )
-    return cleaned(f"{problem.message}{f'; {problem.hint}' if problem.hint else ''}{hosts}")
+    return cleaned(f"{problem.message}{f'; {problem.fix}' if problem.fix else ''}{hosts}")

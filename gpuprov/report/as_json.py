@@ -21,8 +21,8 @@ from gpuprov.verify.verify import VERDICTS, Verdict, judge_hosts, verdict
 
 
 class VerifiedRow(msgspec.Struct, kw_only=True):
-    """The result of one check on one host. `evidence`: the command that shows it; `hint`: the fix; `follows`: the
-    failing check of the host without which this one would not have failed."""
+    """The result of one check on one host. `evidence`: the command that shows it; `follows`: the failing check
+    of the host without which this one would not have failed."""
 
     host: str
     capability: str
@@ -32,7 +32,7 @@ class VerifiedRow(msgspec.Struct, kw_only=True):
     expected: str
     found: str
     evidence: str
-    hint: str
+    fix: str
     moment: Moment
     follows: str
 
@@ -121,7 +121,7 @@ def build_document(
             VerifiedHost(
                 host=line.hosts[0],
                 outcome=outcomes[line.hosts[0]],
-                verdict=VERDICTS.get(outcomes[line.hosts[0]], "not as wanted"),
+                verdict=VERDICTS.get(outcomes[line.hosts[0]], "differs"),
                 counts=line.counts,
                 next_boot=fill(Boot, line.next_boot),
                 seconds=round(took[line.hosts[0]], 3) if took and line.hosts[0] in took else None,

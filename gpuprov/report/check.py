@@ -31,7 +31,7 @@ class Row(msgspec.Struct, kw_only=True):
     path: str
     hosts: tuple[str, ...]
     message: str
-    hint: str
+    fix: str
 
 
 class Check(msgspec.Struct, kw_only=True):

@@ -148,7 +148,7 @@ class _Columns:
         check = (texts[result.check], texts[result.capability], texts[", ".join(result.fields)], texts[result.moment])
         changes = "\n".join(map(_describe_change, result.changes)) if result.status in FAILING else ""
         columns = (
-            *(result.expected, result.found, result.evidence, result.hint),
+            *(result.expected, result.found, result.evidence, result.fix),
             *(result.reboot, result.version, result.follows, changes),
         )
         return self.results[

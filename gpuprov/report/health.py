@@ -62,7 +62,7 @@ def _format_causes(fitness: Fitness, *, width: int) -> list[str]:
     for cause in fitness.causes:
         action = f" [{cause.action}]" if cause.action not in ("", "none") else ""
         lines += labelled("because", f"{cause.check}{action}: {cause.found}", width)
-        lines += labelled("do", cause.hint, width)
+        lines += labelled("do", cause.fix, width)
         lines += labelled("see", cause.evidence, width, whole=True)
         lines += following(fitness.followers.get(cause.check, ()), width)
     for row in fitness.notices:
@@ -72,7 +72,7 @@ def _format_causes(fitness: Fitness, *, width: int) -> list[str]:
         lines += labelled("unproven", f"{reason}: {', '.join(row.check for row in rows)}", width)
     for row in alone:
         lines += labelled("unproven", f"{row.check}: {row.found}", width)
-        lines += labelled("do", row.hint, width)
+        lines += labelled("do", row.fix, width)
     return lines
 
 
@@ -86,7 +86,7 @@ class HealthRow(msgspec.Struct, kw_only=True):
     expected: str
     found: str
     evidence: str
-    hint: str
+    fix: str
 
 
 class HealthCause(HealthRow, kw_only=True):

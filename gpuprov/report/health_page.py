@@ -33,7 +33,7 @@ def render(results: Sequence[Result], about: About | None = None, *, verbose: bo
     groups: dict[tuple[str, tuple[tuple[str, str], ...]], list[Fitness]] = {}
     for entry in judged:
         if entry.fit != "yes":
-            causes = tuple((cause.check, cause.hint) for cause in entry.causes)
+            causes = tuple((cause.check, cause.fix) for cause in entry.causes)
             groups.setdefault((entry.sentence, causes), []).append(entry)
     return html.render(
         results,

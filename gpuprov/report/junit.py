@@ -70,7 +70,7 @@ def _add_case(suite: ElementTree.Element, result: Result, seconds: float) -> Non
     elif tag:
         message = result.found.splitlines()[0] if result.found else result.status
         element = ElementTree.SubElement(case, tag, message=cleaned(message), type=result.status)
-        parts = (("expected", result.expected), ("found", result.found), ("see", result.evidence), ("fix", result.hint))
+        parts = (("expected", result.expected), ("found", result.found), ("see", result.evidence), ("fix", result.fix))
         element.text = cleaned("\n".join(f"{name}: {value}" for name, value in parts if value))
 
 

@@ -22,7 +22,7 @@ def fold_lacking(rows: Iterable[tuple[Result, Hashable, T]]) -> tuple[list[T], d
     alone = []
     for result, where, row in rows:
         reason, _, about = result.found.rpartition(": ")
-        if result.status == "skip" and reason and not result.hint and " " not in about:
+        if result.status == "skip" and reason and not result.fix and " " not in about:
             groups.setdefault((reason, where), []).append(row)
         else:
             alone.append(row)

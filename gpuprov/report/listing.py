@@ -86,9 +86,9 @@ def text_of(listings: Sequence[Listing], path: str) -> str:
             f"{name} of {listing.host} ({why})" for listing in listings for name, why in listing.unknown.items()
         ]:
             raise GpuprovError(
-                f"whether {path} is asked for is not known: {unknown[0]}", "see on the host why it cannot be read"
+                f"whether the spec asks for {path} is unknown: {unknown[0]}", "see on the host why it cannot be read"
             )
-        raise GpuprovError(f"{path} is nothing that the specs ask for", _suggest_near(listings, path))
+        raise GpuprovError(f"the specs do not ask for {path}", _suggest_near(listings, path))
     _refuse_without_text(path, [item for _, item in items])
     texts = {item.text: host for host, item in items}
     if len(texts) > 1:

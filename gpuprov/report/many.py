@@ -81,6 +81,6 @@ class Many:
             status: sum(entry.counts.get(status, 0) * len(names) for entry, names in self.alike.items())
             for status in (*ORDER, FOLLOW)
         }
-        bad = sum(len(names) for entry, names in self.alike.items() if entry.verdict == "not as wanted")
+        bad = sum(len(names) for entry, names in self.alike.items() if entry.verdict == "differs")
         follow = counts.pop(FOLLOW)
         return Summed(len(self.hosts), bad, {status: counts[status] for status in ORDER}, follow, self.verdict)

@@ -70,7 +70,7 @@ def _list_host_samples(
     rows: Sequence[Result], host_verdict: Verdict, counts: Mapping[str, int], next_boot: int
 ) -> Iterator[tuple[str, float, dict[str, str]]]:
     yield "gpuprov_host_reachable", int(not any(row.status == "unreachable" for row in rows)), {}
-    yield "gpuprov_host_ok", int(host_verdict == "as wanted"), {}
+    yield "gpuprov_host_ok", int(host_verdict == "matches"), {}
     for status in (*ORDER, "follow"):
         yield "gpuprov_checks", counts.get(status, 0), {"status": status}
     failed = {

@@ -43,7 +43,7 @@ def deliver(document: Document | Iterable[str], text: Callable[[], str] | None, 
         for part in [format_json(document)] if isinstance(document, Document) else document:
             terminal.result(part)
     if refused:
-        raise GpuprovError("; ".join(error.message for error in refused), refused[0].hint)
+        raise GpuprovError("; ".join(error.message for error in refused), refused[0].fix)
 
 
 def show(

@@ -45,7 +45,7 @@ def show_check(load: Callable[[], Fleet], *, form: CheckFormat, verbose: bool) -
     except GpuprovError as error:
         if form == "text":
             raise
-        _print_problems(form, None, [Problem(message=error.message, hint=error.hint)])
+        _print_problems(form, None, [Problem(message=error.message, fix=error.fix)])
         return error.exit_code
     broken = [raw.name for raw, spec in fleet.pairs if spec.defects]
     if form != "text":
@@ -89,7 +89,7 @@ def fold_alike(problems: Sequence[Problem]) -> Iterator[str]:
     """Yield problems as text; of many places with the same message, the first ones and the number of the others."""
     places: dict[tuple[str, str], int] = {}
     for problem in problems:
-        key = (problem.message, problem.hint)
+        key = (problem.message, problem.fix)
         places[key] = places.get(key, 0) + 1
         if places[key] <= ALIKE:
             yield str(problem)
@@ -182,8 +182,8 @@ def suggest_row(name: str, word: str) -> str:
     lists = f"gpuprov catalog {name} lists all"
     if name == "mig" and (gpu := find_gpu(word)) and not gpu.mig.capable:
         return f"{gpu.key} has no MIG; {lists}"
-    hint = explain_unknown(word)[1] if name in ("gpus", "mig") else ""
-    return f"{hint}; {lists}" if hint.startswith("did you mean") else lists
+    fix = explain_unknown(word)[1] if name in ("gpus", "mig") else ""
+    return f"{fix}; {lists}" if fix.startswith("did you mean") else lists
 
 
 def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_parted: Path | None = None) -> int:
@@ -199,7 +199,7 @@ def show_export(exported: Exported, out: Path | None, *, as_json: bool, mig_part
         text, left_out = unsafe_yaml.as_json(exported.inventory)
     else:
         text = unsafe_yaml.text(exported.inventory).rstrip()
-    notes = (f"not exported: {name}: JSON cannot say that it is no template; YAML can" for name in left_out)
+    notes = (f"not exported: {name}: JSON cannot say that it is not a template; YAML can" for name in left_out)
     for line in (*exported.notes, *notes, *exported.unreachable):
         terminal.warning(line)
     if out is None and (as_json or exported.inventory["all"]["hosts"]):

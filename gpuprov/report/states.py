@@ -41,7 +41,7 @@ def state(results: Sequence[Result], host_verdict: Verdict | None = None) -> Sta
         return "fail" if now else "boot"
     if "error" in statuses:
         return "error"
-    if (host_verdict or verdict(results)) != "as wanted":
+    if (host_verdict or verdict(results)) != "matches":
         return "unproven"
     return "part" if "skip" in statuses else "right"
 
@@ -51,7 +51,7 @@ def headline(overall: Verdict, hosts: Mapping[str, State], boots: Iterable[NextB
     counted = Counter(hosts.values())
     many = len(hosts)
     name = next(iter(hosts)) if many == 1 else ""
-    if overall == "not as wanted":
+    if overall == "differs":
         bad = sum(counted[status] for status in BAD)
         worst = max(BAD, key=lambda status: counted[status])
         if name or bad == many:

@@ -88,14 +88,14 @@ def _format_loud(finding: Finding, where: str, paint: _Paint, width: int, room: 
     if evidence:
         first = f"  # {cleaned(finding.hosts[0])}" if result.status == "unreachable" and len(finding.hosts) > 1 else ""
         lines.append(f"  {'see':<{_MARGIN - 2}}{evidence}{first}")
-    return lines + labelled("fix", result.hint, width)
+    return lines + labelled("fix", result.fix, width)
 
 
 def _format_quiet(result: Result, where: str, paint: _Paint, width: int) -> list[str]:
     head = f"{result.status}  {cleaned(result.check)}"
     text = f"{head}  {cleaned(result.found)}" + (f"  [{where}]" if where else "")
     first, *rest = wrapped(text, max(width, 40), hang=" " * 6) or [head]
-    fix = labelled("fix", result.hint, width) if result.status == "skip" else []
+    fix = labelled("fix", result.fix, width) if result.status == "skip" else []
     return [first.replace(result.status, paint(result.status, result.status), 1), *rest, *fix]
 
 
@@ -162,8 +162,8 @@ def following(checks: Sequence[str], width: int, *, each: bool = False) -> list[
 
 # Verdicts in words; in JSON they keep their names.
 SPOKEN: dict[Verdict, str] = {
-    "as wanted": "matches the spec",
-    "not as wanted": "differs from the spec",
+    "matches": "matches the spec",
+    "differs": "differs from the spec",
     "not proven": "not proven",
 }
 
@@ -182,12 +182,10 @@ def _format_summary(numbers: Summed, paint: _Paint, room: int) -> list[str]:
         plain = that_follow(following)
         parts.insert(sum(bool(counted[status]) for status in LOUD), (plain, plain))
     verdict = numbers.verdict
-    words = SPOKEN[verdict] + (
-        f", but {unproven(counted['skip'])}" if verdict == "as wanted" and counted["skip"] else ""
-    )
-    shown = paint.bold(paint(words, {"as wanted": "pass", "not proven": "skip", "not as wanted": "fail"}[verdict]))
+    words = SPOKEN[verdict] + (f", but {unproven(counted['skip'])}" if verdict == "matches" and counted["skip"] else "")
+    shown = paint.bold(paint(words, {"matches": "pass", "not proven": "skip", "differs": "fail"}[verdict]))
     bad = numbers.bad
-    part = f"{bad:,} of " if verdict == "not as wanted" and bad < count else ""
+    part = f"{bad:,} of " if verdict == "differs" and bad < count else ""
     hosts = [(plain := f"{part}{count:,} host{'s' * (count != 1)}", plain)]
     hosts += [parts.pop(0)] if counted["unreachable"] else []
     first, *rest = [*_add_commas(hosts, "; " if parts else ""), *_add_commas(parts, "")]

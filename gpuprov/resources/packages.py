@@ -26,7 +26,7 @@ class Packages(msgspec.Struct, frozen=True, kw_only=True):
     pin: Option = {}
     stream: str = ""
     refuse: Option = {}
-    hint: str = Transaction.hint
+    fix: str = Transaction.fix
     instead: str = ""
     # It is refused for packages of another driver than the host's alone; what else is in its way may be gone when it is
     # done.

@@ -53,8 +53,8 @@ def event_of(request: Said, rollout: str, state: State, at: float) -> Event | No
             return _make_approved(request, state, at)
         case Resume(by=by, retry=retry, forgive=forgive):
             if state.stopped and not (retry or forgive):
-                hint = "--retry does again what failed; --forgive leaves it, and counts it no more"
-                raise GpuprovError(f"the roll-out {rollout} is stopped: {state.stopped}", hint)
+                fix = "--retry does again what failed; --forgive leaves it, and counts it no more"
+                raise GpuprovError(f"the roll-out {rollout} is stopped: {state.stopped}", fix)
             if state.paused or state.stopped or retry or forgive:
                 return events.Resumed(at=at, by=by, retry=retry, forgive=forgive)
     return None

@@ -75,8 +75,8 @@ def _refuse_another(engine: Engine, known: Kept, made: Project, text: bytes) -> 
     if known.fleet != made.fleet.digest or engine.policy(known.id) != hashlib.sha256(text).hexdigest():
         what = "policy" if known.fleet == made.fleet.digest else "inventory"
         message = f"the roll-out {known.id} was begun with another {what}, and goes on with that one"
-        hint = f"gpuprov rollout resume {known.id}; or abort it, and begin another"
-        raise GpuprovError(message, hint)
+        fix = f"gpuprov rollout resume {known.id}; or abort it, and begin another"
+        raise GpuprovError(message, fix)
     terminal.progress(f"the roll-out {known.id} was begun by {known.by}: going on, {count(known.hosts)}")
 
 
@@ -214,9 +214,9 @@ def _report_ended(engine: Engine, kept: Kept, damaged: Damaged, *, as_json: bool
     if ended is None:
         terminal.progress("another process brings it to its end")
         return 0
-    for warning, hint in lost.left(kept.id, engine.events(kept.id)):
+    for warning, fix in lost.left(kept.id, engine.events(kept.id)):
         terminal.warning(warning)
-        terminal.hint(hint)
+        terminal.fix(fix)
     terminal.result(format_document(ended) if as_json else f"{kept.id}: aborted {ended.why}")
     return ended.exit_code
 
@@ -237,7 +237,7 @@ def watch(engine: Engine, rollout: str, *, as_json: bool) -> int:
             for text in waits:
                 _check_stamp(f"{text}, until {moment(now.until)}" if now.until else text)
                 if step := awaited(text):
-                    terminal.hint(f'gpuprov rollout approve {kept.id} "{step}"')
+                    terminal.fix(f'gpuprov rollout approve {kept.id} "{step}"')
         if state.finished or now is None:
             return show(engine, kept.id, as_json=as_json) or int(not state.finished)
         time.sleep(WATCHED)

@@ -179,7 +179,7 @@ class Engine:
             if why not in self._reported:
                 self._tell(why)
                 if step := awaited(why):
-                    self._tell(f'hint: gpuprov rollout approve {self.project.id} "{step}"')
+                    self._tell(f'fix: gpuprov rollout approve {self.project.id} "{step}"')
         self._reported = reasons
         until = min((wait.until for wait in waits if wait.until is not None), default=None)
         noted = Now(at=now, pid=os.getpid(), waits=reasons, until=until, hosts=self._drains.waits)
@@ -200,9 +200,9 @@ def alone(place: Path, rollout: str) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if not left:
-                    hint = f"gpuprov rollout watch {rollout} shows it"
+                    fix = f"gpuprov rollout watch {rollout} shows it"
                     message = f"the roll-out {rollout} is being carried out by another process"
-                    raise GpuprovError(message, hint) from None
+                    raise GpuprovError(message, fix) from None
             time.sleep(0.1)
         yield
     finally:

@@ -88,9 +88,9 @@ class Worker:
         return is_held(self._lock)
 
     def last_words(self) -> str:
-        """Return its last line on standard error, ignoring the hint that follows an error."""
+        """Return its last line on standard error, ignoring the fix that follows an error."""
         with suppress(OSError), open(self._err, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
             lines = file.read().decode(errors="replace").strip().splitlines()
-            return next((line[:300] for line in reversed(lines) if not line.lstrip().startswith("hint: ")), "")
+            return next((line[:300] for line in reversed(lines) if not line.lstrip().startswith("fix: ")), "")
         return ""

@@ -35,8 +35,8 @@ def chosen(known: list[Kept], rollout: str = "") -> Kept:
         if match := next((entry for entry in known if entry.id == rollout), None):
             return match
         latest = ", ".join(entry.id for entry in known[-5:])
-        hint = f"the last ones: {latest}" if latest else "begin one: gpuprov rollout start"
-        raise GpuprovError(f"there is no roll-out {rollout}", hint)
+        fix = f"the last ones: {latest}" if latest else "begin one: gpuprov rollout start"
+        raise GpuprovError(f"there is no roll-out {rollout}", fix)
     is_open = [entry for entry in known if entry.open]
     if len(is_open) != 1:
         listed = ", ".join(entry.id for entry in is_open)
@@ -60,14 +60,14 @@ def damaged(kept: Kept, why: str, fix: str) -> Damaged:
 
 def used(rollout: str) -> GpuprovError:
     """Return the error for an id that was used before."""
-    hint = f"go on with it: gpuprov rollout resume {rollout}; or take another --id"
-    return GpuprovError(f"there is a roll-out {rollout} already", hint)
+    fix = f"go on with it: gpuprov rollout resume {rollout}; or take another --id"
+    return GpuprovError(f"there is a roll-out {rollout} already", fix)
 
 
 def overlaps(other: str, hosts: list[str]) -> GpuprovError:
     """Return the error for a roll-out that shares hosts with an open one."""
-    hint = f"let it end, or end it: gpuprov rollout abort {other}; or leave these hosts out with --limit"
-    return GpuprovError(f"the roll-out {other} is open and has {names(hosts)} too; nothing was started", hint)
+    fix = f"let it end, or end it: gpuprov rollout abort {other}; or leave these hosts out with --limit"
+    return GpuprovError(f"the roll-out {other} is open and has {names(hosts)} too; nothing was started", fix)
 
 
 def checked_id(rollout: str) -> None:

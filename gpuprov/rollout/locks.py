@@ -26,7 +26,7 @@ def opened(file: Path, flags: int) -> int:
 
 
 def _make_error(file: Path) -> GpuprovError:
-    return GpuprovError(f"{file} is no regular file", "remove it, and run this again: it is made anew")
+    return GpuprovError(f"{file} is not a regular file", "remove it, and run this again: it is created again")
 
 
 def is_held(file: Path, how: int = fcntl.LOCK_EX) -> bool:

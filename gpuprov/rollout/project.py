@@ -110,7 +110,7 @@ def readable(store: Store, rollout: str) -> Iterator[None]:
     fix = f"put {place} back from a backup"
     try:
         if not place.is_dir():
-            raise GpuprovError(f"its folder {place} is not there")
+            raise GpuprovError(f"its folder {place} is missing")
         yield
     except stored.OtherVersion as error:
         raise damaged(store.get(rollout), error.message, "go on with the gpuprov that began it") from error

@@ -71,19 +71,19 @@ class Store:
             if is_damage(error):
                 raise self._damaged(str(error)) from error
             reason = getattr(error, "strerror", None) or error
-            hint = "name another folder with XDG_STATE_HOME"
-            raise GpuprovError(f"{file}: roll-outs cannot be kept there: {reason}", hint) from error
+            fix = "name another folder with XDG_STATE_HOME"
+            raise GpuprovError(f"{file}: roll-outs cannot be kept there: {reason}", fix) from error
 
     def _others(self) -> list[str]:
         """List the folders of roll-outs."""
         return sorted(path.name for path in self.folder.iterdir() if path.is_dir())
 
     def _damaged(self, why: str, what: str = "damaged") -> GpuprovError:
-        hint = (
+        fix = (
             f"put it back from a backup; or move {self.folder} away, and look at the hosts of open roll-outs: "
             "gpuprov verify"
         )
-        return GpuprovError(f"{self.file} is {what}: {why}; nothing was started", hint)
+        return GpuprovError(f"{self.file} is {what}: {why}; nothing was started", fix)
 
     def _rows(self, statement: str, words: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return recorded rows. Raises GpuprovError if they cannot be read."""
@@ -123,8 +123,8 @@ class Store:
                 raise self._damaged(str(error)) from error
             if isinstance(error, OSError | sqlite3.Error):
                 message = f"{self.folder} cannot be written: {getattr(error, 'strerror', None) or error}"
-                hint = "make room there, or let it be written; what was recorded before is kept: gpuprov rollout resume"
-                raise GpuprovError(message, hint) from error
+                fix = "make room there, or let it be written; what was recorded before is kept: gpuprov rollout resume"
+                raise GpuprovError(message, fix) from error
             raise
 
     def close(self) -> None:

@@ -155,11 +155,11 @@ def _group_named(word: str, hosts: Iterable[HostStatus]) -> Iterator[str]:
 
 def _format_advice(status: Status) -> str:
     if status.state == "left":
-        return f"hint: no process carries it out: gpuprov rollout resume {status.id}"
+        return f"fix: no process carries it out: gpuprov rollout resume {status.id}"
     if step := next(filter(None, map(awaited, status.waits)), ""):
-        return f'hint: gpuprov rollout approve {status.id} "{step}"'
+        return f'fix: gpuprov rollout approve {status.id} "{step}"'
     if status.state == "paused":
-        return f"hint: gpuprov rollout resume {status.id} continues"
+        return f"fix: gpuprov rollout resume {status.id} continues"
     if status.state == "stopped":
-        return f"hint: gpuprov rollout resume {status.id} --retry does again what failed, --forgive leaves it; or abort"
+        return f"fix: gpuprov rollout resume {status.id} --retry does again what failed, --forgive leaves it; or abort"
     return ""

@@ -51,7 +51,7 @@ def of_file(path: str) -> dict[str, str]:
         return {}
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise OSError(errno.EINVAL, "this is no file", path)
+            raise OSError(errno.EINVAL, "this is not a file", path)
         return identity(file.read(MOST))
 
 

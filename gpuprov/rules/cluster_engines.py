@@ -39,7 +39,7 @@ def read_written(name: str, engine: Engine) -> Table:
     """Return the configuration that was written at the last start. Raises ValueError."""
     path = WRITTEN[name]
     if path not in engine.files:
-        raise ValueError(f"{path} is not there: {name} has not started yet, or runs pods in docker (--docker)")
+        raise ValueError(f"{path} is missing: {name} has not started yet, or runs pods in docker (--docker)")
     return parse_toml(engine.files[path].text, path)
 
 

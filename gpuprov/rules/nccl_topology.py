@@ -69,7 +69,7 @@ def _list_functions(root: xml.Element) -> Iterator[tuple[str, str]]:
     for node in root.iter("pci"):
         address = node.get("busid", "").lower()
         if not ADDRESS.fullmatch(address):
-            raise TopologyError(f'a <pci> has busid "{address[:40]}", which is no PCI address')
+            raise TopologyError(f'a <pci> has busid "{address[:40]}", which is not a PCI address')
         yield address, node.get("class", "").lower()
 
 

@@ -182,7 +182,7 @@ class Answer(TypedDict, total=False):
     kept: bool
     replaced: list[str]
     problem: str
-    hint: str
+    fix: str
 
 
 class Follower(TypedDict):
@@ -192,4 +192,4 @@ class Follower(TypedDict):
     version: str
     replaced: Sequence[str]
     problem: str
-    hint: str
+    fix: str

@@ -93,7 +93,7 @@ class Refusal(NamedTuple):
 
     problem: str
     expected: str
-    hint: str
+    fix: str
 
 
 def script(marker: str, named: str = "") -> str:
@@ -201,11 +201,11 @@ def not_writable(answer: Heard) -> Refusal | None:
     """Return a refusal unless root can write where gpuprov and packages write. Ignores other users, who never can."""
     if not answer.readonly or answer.user != "0":
         return None
-    hint = (
+    fix = (
         "see why (dmesg, findmnt): a file system that had an error is mounted read-only; fix it, then mount -o "
         "remount,rw"
     )
-    return Refusal(f"read-only: {', '.join(answer.readonly)}", f"{', '.join(MUST_WRITE)} can be written", hint)
+    return Refusal(f"read-only: {', '.join(answer.readonly)}", f"{', '.join(MUST_WRITE)} can be written", fix)
 
 
 def no_python(answer: Heard, ansible: str) -> Refusal | None:
@@ -252,7 +252,7 @@ def refusal(answer: Heard, ansible: str, printed: str = "", cut: str = "") -> st
         return f"does not run Linux but {answer.system}; gpuprov manages Linux hosts only: take it out of the inventory"
     complaint = not_root(answer) or not_writable(answer) or no_python(answer, ansible)
     return (
-        f"cannot be worked on: {complaint.problem}; wanted: {complaint.expected}. Fix: {complaint.hint}"
+        f"cannot be worked on: {complaint.problem}; wanted: {complaint.expected}. Fix: {complaint.fix}"
         if complaint
         else ""
     )

@@ -34,7 +34,7 @@ def upstream(version: str) -> str:  # `535.309.01-0+deb12u1` -> `535.309.01`, `3
 
 
 @lru_cache(maxsize=4096)
-def order(version: str) -> tuple[int, ...]:  # a part that is no number counts as 0
+def order(version: str) -> tuple[int, ...]:  # a part that is not a number counts as 0
     return tuple(int(part) if re.fullmatch("[0-9]{1,18}", part) else 0 for part in upstream(version).split("."))
 
 
@@ -134,14 +134,14 @@ def follower(version: str, rules: Rules, index: Index, installed: Names, driver:
 def follow(version: str, rules: Rules, index: Index, installed: Names) -> Follower:
     """Return the package that follows an installed driver."""
     name, chosen = follower(version, rules, index, installed, installed)
-    answer: Follower = {"name": name, "version": chosen, "replaced": [], "problem": "", "hint": ""}
+    answer: Follower = {"name": name, "version": chosen, "replaced": [], "problem": "", "fix": ""}
     if name:
         return {**answer, "replaced": [other for other in other_names(rules, installed) if other != name]}
     expected = f"{' or '.join(fitting(rules, version)) or 'such a package'} {upstream(version)}, the installed driver's version"
     problem = f"the host's repositories have no {expected}"
     available = ", ".join(_list_upstreams({n: offered for n, offered in index.items() if other_names(rules, {n: ""})}))
     advice = f"versions that are there: {available}; name one of them as nvidia_driver.version"
-    return {**answer, "problem": problem, "hint": advice if available else NO_FOLLOWER}
+    return {**answer, "problem": problem, "fix": advice if available else NO_FOLLOWER}
 
 
 def whole_sets(rules: Rules, index: Index) -> list[Names]:
@@ -229,7 +229,7 @@ def decide(requested: str, modules: str, pci_ids: list[str], table: Names, sets:
             f"{choice['reason']}, and this distribution's packages{of} have no {choice['flavour']} modules"
         )
     if choice["problem"]:
-        return {**_make_answer("", {}), **choice, "hint": FLAVOURS}
+        return {**_make_answer("", {}), **choice, "fix": FLAVOURS}
     kind, each = choice["flavour"], dict.fromkeys(wishes)
     tries = (pick(candidate, sets, kind, index, installed, beside, cuda, others=others) for candidate in each)
     best = next(tries)  # its problem is the one that is reported
@@ -263,7 +263,7 @@ def _companions(rules: Rules, version: str, index: Index, installed: Names) -> N
 def _make_answer(version: str, packages: Names) -> Answer:
     base = upstream(version)
     answer: Answer = {"version": base, "branch": base.partition(".")[0], "packages": packages}
-    return {**answer, "kept": False, "replaced": [], "problem": "", "hint": ""}
+    return {**answer, "kept": False, "replaced": [], "problem": "", "fix": ""}
 
 
 def _missing(requested: str, rules: Rules, index: Index, offered: list[Names], beside: Sequence[Rules],
@@ -283,7 +283,7 @@ def _missing(requested: str, rules: Rules, index: Index, offered: list[Names], b
         lacking = [n for n, rule in matching.items() if n not in seen[partial[0]] and "{version}" not in rule["name"]]
         gaps = [f"{', '.join(lacking)} {version}"] if lacking else []
         gaps += [f"{' or '.join(fitting(each, partial[0]))} {partial[0]}" for each in unfollowed]
-        problem = f"version {partial[0]} is not whole in the host's repositories: no {', and no '.join(gaps)}"
+        problem = f"version {partial[0]} is incomplete in the host's repositories: no {', and no '.join(gaps)}"
     elif floor and any(satisfies(version, requested) for version in seen):
         problem = f"the host's repositories have no driver {floor} or newer, which the CUDA of the spec needs"
     elif seen:
@@ -291,9 +291,9 @@ def _missing(requested: str, rules: Rules, index: Index, offered: list[Names], b
     else:
         needed = fitting(rules, requested) or [rule["name"] for rule in rules if not rule.get("companion")]
         problem = f"the host's repositories have none of {', '.join(needed).replace('{branch}', 'BRANCH')}"
-    hint = NO_FOLLOWER if unfollowed else next((rule["fix"] for rule in rules if "fix" in rule), NO_DRIVER)
+    fix = NO_FOLLOWER if unfollowed else next((rule["fix"] for rule in rules if "fix" in rule), NO_DRIVER)
     if listed:
         number = order(requested if re.fullmatch(r"[0-9.]+", requested) else floor or "0")
         nearest = min(map(_first, offered), key=lambda v: [abs(a - b) for a, b in zip(order(v), number, strict=False)])
-        hint = f"the nearest version with the whole set is {upstream(nearest)}; whole sets: {listed}"
-    return {**_make_answer("", {}), "problem": problem, "hint": hint}
+        fix = f"the nearest version with the whole set is {upstream(nearest)}; whole sets: {listed}"
+    return {**_make_answer("", {}), "problem": problem, "fix": fix}

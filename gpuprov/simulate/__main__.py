@@ -90,8 +90,8 @@ def _with_gpus(desired: description.Description, text: str) -> description.Descr
         raise GpuprovError(f"--gpu {text}: {count} GPUs", f"allowed: 1 to {description.MOST_GPUS}")
     known = find_gpu(model)
     if known is None:
-        what, hint = explain_unknown(model)
-        raise GpuprovError(f'--gpu {text}: "{model}" {what}', hint)
+        what, fix = explain_unknown(model)
+        raise GpuprovError(f'--gpu {text}: "{model}" {what}', fix)
     joined = known.fabric_manager.needed == "nvswitch-boards" and count >= BOARD and known.nvswitch
     made = msgspec.structs.replace(desired, gpu=description.Gpus(model=known.key, count=count))
     return msgspec.structs.replace(made, nvswitch=known.nvswitch.generation or 0) if joined and known.nvswitch else made
@@ -104,7 +104,7 @@ def _down(names: list[str], *, everything: bool) -> None:
         if hosts.down(name):
             tools.say(f"{name} is down")
         else:
-            raise GpuprovError(f'no simulated host is named "{name}"', hint="gpuprov simulate list")
+            raise GpuprovError(f'no simulated host is named "{name}"', fix="gpuprov simulate list")
 
 
 def _fault(options: argparse.Namespace) -> None:

@@ -42,7 +42,7 @@ def up(
     tools.require()
     known = describe(name)
     if known not in (None, description):
-        raise GpuprovError(f"{name} is up with another description", hint=f"gpuprov simulate down {name}")
+        raise GpuprovError(f"{name} is up with another description", fix=f"gpuprov simulate down {name}")
     if known is None:
         _create(name, description, tag or image.build(description.distribution), volumes)
     elif not _state(name).running:
@@ -158,7 +158,7 @@ def _ready(name: str, user: str, key: Path) -> SimulatedHost:
     state = "unknown"
     while state not in {"running", "degraded"}:
         if time.monotonic() > deadline:
-            raise GpuprovError(f"{name}: systemd is {state} after {PATIENCE:g} s", hint=f"gpuprov simulate logs {name}")
+            raise GpuprovError(f"{name}: systemd is {state} after {PATIENCE:g} s", fix=f"gpuprov simulate logs {name}")
         state = run(name, STARTED).strip()
     public = public_key(key)
     run(

@@ -33,8 +33,8 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         """Return the catalogue's entry. Raises GpuprovError for a model it does not have."""
         gpu = find_gpu(self.model)
         if gpu is None:
-            what, hint = explain_unknown(self.model)
-            raise GpuprovError(f'gpu.model is "{self.model}", which {what}', hint=hint)
+            what, fix = explain_unknown(self.model)
+            raise GpuprovError(f'gpu.model is "{self.model}", which {what}', fix=fix)
         return gpu
 
 
@@ -114,18 +114,18 @@ def _check_kind(described: Description) -> None:
     if described.kind == "machine" and known.stands_in:
         raise GpuprovError(
             f'distribution is "{known.key}" and kind is "machine", whose userland would be Debian\'s',
-            hint=f"kind: container; machines are {' or '.join(distributions.REAL)}",
+            fix=f"kind: container; machines are {' or '.join(distributions.REAL)}",
         )
     if described.cgpu and (described.kind == "machine" or described.gpu is None):
         why = 'kind is "machine"' if described.gpu else "there is no gpu"
         raise GpuprovError(
             f"cgpu is true and {why}: cGPU is simulated as files, in containers with GPUs",
-            hint="kind: container, and gpu: {model: ...}; or leave cgpu out",
+            fix="kind: container, and gpu: {model: ...}; or leave cgpu out",
         )
     if described.nvme and described.kind == "container":
         raise GpuprovError(
             'nvme has disks and kind is "container", whose disks are those of this machine',
-            hint="kind: machine; or leave nvme out",
+            fix="kind: machine; or leave nvme out",
         )
 
 
@@ -133,13 +133,13 @@ def _check_packages(described: Description) -> None:
     known = described.known
     if described.ofed and known.rpms:
         raise GpuprovError(
-            f"ofed is true, and {known.key} takes no packages for apt", hint="a Debian or Ubuntu, or leave ofed out"
+            f"ofed is true, and {known.key} takes no packages for apt", fix="a Debian or Ubuntu, or leave ofed out"
         )
     if described.containerd and "docker" in described.engines:
         raise GpuprovError(
             f"containerd is {described.containerd} and engines has docker, whose package brings a containerd of "
             "its own",
-            hint="leave one of them out",
+            fix="leave one of them out",
         )
 
 
@@ -147,12 +147,12 @@ def _check_hcas(described: Description) -> None:
     if described.hcas and described.gpu is None:
         raise GpuprovError(
             f"hcas is {described.hcas} and there is no gpu: HCAs are simulated on hosts with GPUs",
-            hint="gpu: {model: ...}; or leave hcas out",
+            fix="gpu: {model: ...}; or leave hcas out",
         )
     if described.fabric == "roce" and described.kind == "machine":
         raise GpuprovError(
             'fabric is "roce" and kind is "machine", where HCAs are PCI functions only',
-            hint="kind: container; a machine has RDMA by its own kernel: rdma: {fabric: soft} in the spec",
+            fix="kind: container; a machine has RDMA by its own kernel: rdma: {fabric: soft} in the spec",
         )
 
 
@@ -161,12 +161,12 @@ def _check_repositories(described: Description) -> None:
     if described.kernel and known.stands_in:
         raise GpuprovError(
             f'kernel is "{described.kernel}", one of Debian\'s, and distribution is "{known.key}"',
-            hint=f"leave it out: the host's kernel is named {known.kernel}",
+            fix=f"leave it out: the host's kernel is named {known.kernel}",
         )
     if "distribution" in described.repositories and known.rpms and not known.driver_source:
         raise GpuprovError(
             f'repositories has "distribution", and {known.key} has no NVIDIA driver of its own',
-            hint="repositories: [nvidia]",
+            fix="repositories: [nvidia]",
         )
 
 
@@ -177,7 +177,7 @@ def _check_cloud(described: Description) -> None:
     if len(kinds) > 1:
         raise GpuprovError(
             f"erdma is true and efa is {described.efa}: no instance has the adapters of two clouds",
-            hint="leave one of them out",
+            fix="leave one of them out",
         )
     for cloud, (field, value) in kinds.items():
         if described.kind == "machine" or described.gpu is None or described.hcas:
@@ -190,7 +190,7 @@ def _check_cloud(described: Description) -> None:
             )
             raise GpuprovError(
                 f"{field} is {value} and {why}: {cloud} is simulated as files, in containers with GPUs and no HCAs",
-                hint=f"kind: container, and gpu: {{model: ...}}; or leave {field} out",
+                fix=f"kind: container, and gpu: {{model: ...}}; or leave {field} out",
             )
 
 
@@ -200,13 +200,13 @@ def convert(values: Any, place: str) -> Description:
         described = msgspec.convert(values, Description)
     except msgspec.ValidationError as error:
         allowed = ", ".join(field.name for field in msgspec.structs.fields(Description))
-        raise GpuprovError(f"{place}: {error}", hint=f"a simulated host is described by: {allowed}") from None
+        raise GpuprovError(f"{place}: {error}", fix=f"a simulated host is described by: {allowed}") from None
     try:
         check(described)
         if described.gpu:
             _ = described.gpu.known
     except GpuprovError as error:
-        raise GpuprovError(f"{place}: {error}", hint=error.hint) from None
+        raise GpuprovError(f"{place}: {error}", fix=error.fix) from None
     return described
 
 

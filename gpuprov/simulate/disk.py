@@ -118,7 +118,7 @@ def _packages(recipe: Recipe, scratch: Path, *, rebuild: bool) -> Path:
             except GpuprovError as error:
                 if recipe.kernel and f"linux-image-{recipe.kernel}" in str(error):
                     raise GpuprovError(
-                        f"kernel is {recipe.kernel}, which this distribution's archive has not", hint=NEWEST
+                        f"kernel is {recipe.kernel}, which this distribution's archive has not", fix=NEWEST
                     ) from error
                 raise
             os.replace(scratch / "root.tar", tarball)

@@ -248,5 +248,5 @@ REAL: tuple[str, ...] = tuple(entry.key for entry in TABLE if not entry.stands_i
 def find(key: str) -> Distribution:
     """Return the distribution with this key. Raises GpuprovError with the allowed keys."""
     if key not in DISTRIBUTIONS:
-        raise GpuprovError(f'distribution is "{key}"', hint=f"allowed: {', '.join(DISTRIBUTIONS)}")
+        raise GpuprovError(f'distribution is "{key}"', fix=f"allowed: {', '.join(DISTRIBUTIONS)}")
     return DISTRIBUTIONS[key]

@@ -117,7 +117,7 @@ def network(container: str) -> Network:
     """Return the container's network. Raises GpuprovError if it has none."""
     if networks := inspect(container)[0].networks:
         return networks[0]
-    raise GpuprovError(f"container {container} is on no network", hint=f"gpuprov simulate down {container}")
+    raise GpuprovError(f"container {container} is on no network", fix=f"gpuprov simulate down {container}")
 
 
 def address_flags(container: str, label: str) -> tuple[str, ...]:
@@ -137,7 +137,7 @@ def address_flags(container: str, label: str) -> tuple[str, ...]:
         address = str(half[1 + (first + step) % (half.num_addresses - 2)])
         if address not in taken:
             return ("--ip", address)
-    raise GpuprovError(f"no address is left in {half}", hint="gpuprov simulate down --all")
+    raise GpuprovError(f"no address is left in {half}", fix="gpuprov simulate down --all")
 
 
 def labelled(label: str) -> list[Container]:

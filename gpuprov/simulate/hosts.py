@@ -124,7 +124,7 @@ def describe(name: str) -> Description:
     for kind in KINDS.values():
         if (described := kind.describe(name)) is not None:
             return described if isinstance(described, Description) else Description()
-    raise GpuprovError(f'no simulated host is named "{name}"', hint="gpuprov simulate list")
+    raise GpuprovError(f'no simulated host is named "{name}"', fix="gpuprov simulate list")
 
 
 def listing() -> list[Listed]:

@@ -37,7 +37,7 @@ def up(
     tools.require("machine")
     known = describe(name)
     if known not in (None, description):
-        raise GpuprovError(f"{name} is up with another description", hint=f"gpuprov simulate down {name}")
+        raise GpuprovError(f"{name} is up with another description", fix=f"gpuprov simulate down {name}")
     made = False
     try:
         if known is None:
@@ -151,7 +151,7 @@ def fabric_address(name: str) -> str:
     """Return the machine's address in the network that all machines share."""
     kept = records.read(name)
     if kept is None:
-        raise GpuprovError(f'no simulated machine is named "{name}"', hint="gpuprov simulate list")
+        raise GpuprovError(f'no simulated machine is named "{name}"', fix="gpuprov simulate list")
     return f"{disk_files.FABRIC_PREFIX}{kept.number}"
 
 
@@ -161,7 +161,7 @@ def run(name: str, script: str) -> str:
         return tools.run([*_ssh(name), "bash -e"], stdin=script)
     except GpuprovError as error:
         reason = str(error).partition(" failed ")[2]
-        raise GpuprovError(f"{name}: {'a script failed ' * bool(reason)}{reason or error}", hint=error.hint) from None
+        raise GpuprovError(f"{name}: {'a script failed ' * bool(reason)}{reason or error}", fix=error.fix) from None
 
 
 def write(name: str, archive: bytes) -> None:
@@ -239,7 +239,7 @@ def _ready(name: str) -> SimulatedHost:
             what = "its QEMU ended" if _process(name) is None else f"{state} after {PATIENCE:g} s"
             raise GpuprovError(
                 f"{name}: {what}; the end of its console:\n{qemu.tail(_console(name))}",
-                hint=f"gpuprov simulate logs {name}; then down {name}",
+                fix=f"gpuprov simulate logs {name}; then down {name}",
             )
         if greets("127.0.0.1", port):
             try:

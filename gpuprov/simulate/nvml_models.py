@@ -105,7 +105,7 @@ def model(gpu: Gpu) -> Model:
         allowed = ", ".join(MODELS)
         raise GpuprovError(
             f'gpu.model is "{gpu.key}": the simulated NVML has no numbers for it; it has: {allowed}',
-            hint="describe the host with one of these, or add the model to gpuprov/simulate/nvml_models.py",
+            fix="describe the host with one of these, or add the model to gpuprov/simulate/nvml_models.py",
         )
     return entry
 

@@ -94,7 +94,7 @@ def remember(firmware: Firmware, variables: Path, given: Path | None) -> None:
         return
     new = given or OVMF / VARIABLES[firmware]
     if not new.is_file():
-        raise GpuprovError(f"{new} is not there", hint="apt-get install ovmf")
+        raise GpuprovError(f"{new} is not there", fix="apt-get install ovmf")
     shutil.copyfile(new, variables)
 
 

@@ -29,7 +29,7 @@ def read(etc_apt: Path = Path("/etc/apt")) -> Mirrors:
     if all(named):
         return Mirrors(*named)
     if any(named):
-        raise GpuprovError(f"only one of {' and '.join(VARIABLES)} is set", hint="set both, or none")
+        raise GpuprovError(f"only one of {' and '.join(VARIABLES)} is set", fix="set both, or none")
     files = [etc_apt / "sources.list", *sorted((etc_apt / "sources.list.d").glob("*"))]
     entries = [entry for file in files if file.is_file() for entry in _entries(file)]
     debian = next((uri for uri, suite in entries if suite in SUITES), None)
@@ -38,7 +38,7 @@ def read(etc_apt: Path = Path("/etc/apt")) -> Mirrors:
         missing = "a Debian suite" if debian is None else "a Debian security suite"
         raise GpuprovError(
             f"{etc_apt}: no http source names {missing}",
-            hint="simulated hosts are built from the Debian mirror of this machine's apt sources; "
+            fix="simulated hosts are built from the Debian mirror of this machine's apt sources; "
             f"elsewhere set {' and '.join(VARIABLES)}",
         )
     return Mirrors(debian, security)

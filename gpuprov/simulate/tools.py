@@ -58,9 +58,9 @@ def require(kind: str = "container") -> None:
     """Raise unless this machine can run simulated hosts of this kind."""
     if os.geteuid() != 0:
         why = "systemd in a privileged container" if kind == "container" else "a disk is made in a chroot"
-        raise GpuprovError(f"simulated hosts need root: {why}", hint="run it with sudo")
+        raise GpuprovError(f"simulated hosts need root: {why}", fix="run it with sudo")
     if absent := missing(kind):
-        raise GpuprovError(f"not installed: {' '.join(absent)}", hint=SETUP)
+        raise GpuprovError(f"not installed: {' '.join(absent)}", fix=SETUP)
     if kind == "container":
         require_engine()
 
@@ -71,7 +71,7 @@ def require_engine() -> None:
     if why := engine_choice.silent_because(engine):
         others = " or ".join(other for other in engine_choice.ENGINES if other != engine)
         raise GpuprovError(
-            f"{engine} does not answer: {why}", hint=f"start it, or choose {others} with {engine_choice.VARIABLE}"
+            f"{engine} does not answer: {why}", fix=f"start it, or choose {others} with {engine_choice.VARIABLE}"
         )
 
 
@@ -84,9 +84,9 @@ def setup(*kinds: str) -> None:
         say(f"all programs that simulated hosts need are installed ({', '.join(kinds or ('container',))})")
         return
     if os.geteuid() != 0:
-        raise GpuprovError(f"not installed: {' '.join(absent)}; installing them needs root", hint="run it with sudo")
+        raise GpuprovError(f"not installed: {' '.join(absent)}; installing them needs root", fix="run it with sudo")
     if shutil.which("apt-get") is None:
-        raise GpuprovError(f"not installed: {' '.join(absent)}; no apt-get here", hint="install them by hand")
+        raise GpuprovError(f"not installed: {' '.join(absent)}; no apt-get here", fix="install them by hand")
     say(f"installing {' '.join(absent)}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (
@@ -115,7 +115,7 @@ def run(
             stdin=None if stdin is not None else subprocess.DEVNULL,
         )
     except FileNotFoundError:
-        raise GpuprovError(f"{command[0]}: not installed", hint=SETUP) from None
+        raise GpuprovError(f"{command[0]}: not installed", fix=SETUP) from None
     except subprocess.TimeoutExpired:
         raise GpuprovError(f"{' '.join(command[:4])}: still running after {timeout:g} s") from None
     if done.returncode != 0:

@@ -52,7 +52,7 @@ class Told(Protocol):
     @property
     def found(self) -> str: ...
     @property
-    def hint(self) -> str: ...
+    def fix(self) -> str: ...
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +63,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["pass", "fail", "skip", "error", "unreachable", "n/a"]
     expected: str = ""
     found: str = ""
-    hint: str = ""
+    fix: str = ""
 
 
 class Waived(msgspec.Struct, frozen=True):
@@ -161,11 +161,11 @@ def complaints(judged: Judged) -> Iterator[str]:
         yield f"{row.status} {row.check} ({row.host}): {row.found}" + (
             f"; wanted: {row.expected}" if row.expected else ""
         )
-        if row.hint:
-            yield f"  fix: {row.hint}"
+        if row.fix:
+            yield f"  fix: {row.fix}"
     for row in judged.unproved:
         yield f"not proved {row.check} ({row.host}): {row.found}"
-        yield f"  fix: {row.hint or f'make the simulation answer it, or give the reason in {FILE.name}'}"
+        yield f"  fix: {row.fix or f'make the simulation answer it, or give the reason in {FILE.name}'}"
     for entry in judged.contradicted:
         yield f"waived in vain {entry.check} ({entry.host}): it passes: {entry.found}"
         yield f"  fix: take it out of {FILE.name}, or narrow it by kind and when"

@@ -12,7 +12,7 @@ def report_conflict(conflict: Conflict) -> Problem:
         f"kernel.{conflict.setting} is {show(conflict.values[0])} by {first} and {show(conflict.values[1])} by {second}"
     )
     path: Path = ("kernel", *split_setting(conflict.setting)) if first == "kernel" else (second,)
-    return Problem(path=path, message=message, hint="one host has one value: change or remove one of the two")
+    return Problem(path=path, message=message, fix="one host has one value: change or remove one of the two")
 
 
 def split_setting(setting: str) -> list[str]:

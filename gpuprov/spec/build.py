@@ -148,7 +148,7 @@ def _walk_mapping(value: Mapping[Any, object], kind: shape.DictType, path: Path,
                 if is_fitting(str(key), unwrap(kind.key_type))
                 else f"allowed: {describe_allowed(kind.key_type)}"
             )
-            findings.append(((*path, str(key)), f"{format_path(path)}: the key {show(key)} is no text", typed))
+            findings.append(((*path, str(key)), f"{format_path(path)}: the key {show(key)} is not text", typed))
             continue
         if isinstance(kind.key_type, shape.LiteralType) and key not in kind.key_type.values:
             findings.append(report_unknown_key(path, key, [str(choice) for choice in kind.key_type.values]))
@@ -185,7 +185,7 @@ def _walk_struct(value: object, kind: shape.StructType, path: Path) -> list[Find
     for name, item in fields.items():
         if name in value:
             findings += _walk(value[name], item.type, (*path, name))
-        elif item.required and not any(re.search(rf'("|write ){name}("|:)', hint) for *_, hint in findings):
+        elif item.required and not any(re.search(rf'("|write ){name}("|:)', fix) for *_, fix in findings):
             findings.append(
                 (path, f"{format_path((*path, name))} is missing", f"allowed: {describe_allowed(item.type)}")
             )

@@ -39,13 +39,13 @@ def find_unusable(raw: RawHost) -> Iterator[Problem]:
     """Yield why this host cannot be reached with the inventory's settings."""
     if not HOST_NAME.fullmatch(raw.name):
         message = f"host name {show(raw.name)} cannot be a file name"
-        hint = "allowed: letters, digits and . _ : % @ + -"
+        fix = "allowed: letters, digits and . _ : % @ + -"
         if re.search(r"[*?]|/[0-9]+\Z", raw.name):  # a pattern of --limit, a network
-            hint += "; write each host by its name, or a range: gpu[01:16]"
-        yield Problem(message=message, hosts=(raw.name,), hint=hint)
+            fix += "; write each host by its name, or a range: gpu[01:16]"
+        yield Problem(message=message, hosts=(raw.name,), fix=fix)
     for name, value in raw.connection.items():
-        for message, hint in list_complaints(name, value):
-            yield Problem(message=message, hosts=(raw.name,), hint=hint, origin=raw.places.get(name))
+        for message, fix in list_complaints(name, value):
+            yield Problem(message=message, hosts=(raw.name,), fix=fix, origin=raw.places.get(name))
 
 
 def find_shared_machines(hosts: Iterable[RawHost]) -> Iterator[tuple[str, list[str]]]:
@@ -87,8 +87,8 @@ def list_complaints(name: str, value: object) -> Iterator[tuple[str, str]]:
         yield f"{name} is {show(value)}", ONE_LINE
     elif name in ADDRESSES and value not in (None, "") and not _ADDRESS.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a name or an address, without spaces and characters of a shell"
-    elif name in ADDRESSES and (hint := correct_address(str(value or ""), name)):
-        yield f"{name} is {show(value)}", hint
+    elif name in ADDRESSES and (fix := correct_address(str(value or ""), name)):
+        yield f"{name} is {show(value)}", fix
     elif name in USERS and value not in (None, "") and not _USER.fullmatch(str(value)):
         yield f"{name} is {show(value)}", "allowed: a user's name, without characters of a shell"
     elif name in PORTS and value not in (None, "") and not _is_port(value):
@@ -138,7 +138,7 @@ def refuse_secrets(host: str, values: Mapping[str, object]) -> None:
         raise GpuprovError(
             f"{host}: {format_path(place)} holds a value from the vault, or an address with a password; such a file "
             "holds no secret",
-            "say it outside of the vault if it is no secret; else have it in a file of the hosts",
+            "say it outside of the vault if it is not a secret; else have it in a file of the hosts",
         )
 
 

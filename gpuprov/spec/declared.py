@@ -33,7 +33,7 @@ def complete(value: object, block: type[Fragment]) -> object:
 
 def find_undecided(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:
     """Yield blocks that are switched off and would have decided a field that nothing else sets: it would fall back to
-    its default, another choice that nobody made. A default of `auto` is no choice. Path, message, hint."""
+    its default, another choice that nobody made. A default of `auto` is not a choice. Path, message, fix."""
     if not isinstance(value, Mapping):
         return
     defaults = _list_defaults(block) if block.IMPLIES else {}
@@ -61,7 +61,7 @@ def _list_defaults(block: type[Fragment]) -> dict[str, Json]:
 
 
 def find_contradictions(value: object, block: type[Fragment], path: Path) -> Iterator[tuple[Path, str, str]]:
-    """Yield blocks in a completed one that have no effect, or request nothing: path, message, hint."""
+    """Yield blocks in a completed one that have no effect, or request nothing: path, message, fix."""
     if not isinstance(value, Mapping):
         return
     for name, (field, meaning) in block.IMPLIES.items():

@@ -18,8 +18,8 @@ def find_misread(values: object, origins: Mapping[Path, Origin], path: Path = ()
         origin = origins.get(here)
         if isinstance(value, int) and not isinstance(value, bool) and origin and (text := _find_written(origin)):
             message = f"{format_path(here)} is written {text}, which YAML reads as {value:d}"
-            hint = f'write {value:d}, or quote it: "{text}"'
-            yield Problem(path=here, message=message, hint=hint, origin=origin, severity="warning")
+            fix = f'write {value:d}, or quote it: "{text}"'
+            yield Problem(path=here, message=message, fix=fix, origin=origin, severity="warning")
         yield from find_misread(value, origins, here)
 
 

@@ -76,22 +76,22 @@ def find_problems(site: Site, capabilities: Iterable[str]) -> Iterable[Problem]:
         hide_queries(value := str(site.get(name, "")))
         if has_login(value) or has_query(value):
             message = f"{name} is {show(site[name])}; allowed: an address without user name, password and query"
-            yield Problem(path=(name,), message=message, hint="they belong in /etc/apt/auth.conf.d, or in dnf.conf")
+            yield Problem(path=(name,), message=message, fix="they belong in /etc/apt/auth.conf.d, or in dnf.conf")
     for name, example in SECONDS.items():
         if name in site and not is_whole(str(site[name])):
             message = f'{name} is "{site[name]}"; allowed: seconds, a whole number'
-            yield Problem(path=(name,), message=message, hint=f"such as {name}: {example}")
+            yield Problem(path=(name,), message=message, fix=f"such as {name}: {example}")
     if COMPONENTS in site and format_word(site[COMPONENTS]) not in YES | NO:
         message = f'{COMPONENTS} is "{site[COMPONENTS]}"; allowed: true, false'
-        yield Problem(path=(COMPONENTS,), message=message, hint=f"such as {COMPONENTS}: false")
+        yield Problem(path=(COMPONENTS,), message=message, fix=f"such as {COMPONENTS}: false")
     services = site.get(SERVICES, "")
     units = services if isinstance(services, list | tuple) else [services]
     if not all(isinstance(unit, str) for unit in units):
         message = f'{SERVICES} is "{services}"; allowed: a list of units'
-        yield Problem(path=(SERVICES,), message=message, hint=f"such as {SERVICES}: [lightdm.service]")
-    hint = f"such as host_free_space: {{kernel: {{path: /boot, mib: 200}}}}; {' or '.join(FOLDERS)}, in MiB"
+        yield Problem(path=(SERVICES,), message=message, fix=f"such as {SERVICES}: [lightdm.service]")
+    fix = f"such as host_free_space: {{kernel: {{path: /boot, mib: 200}}}}; {' or '.join(FOLDERS)}, in MiB"
     for message in _find_problems_of_rooms(site, list(capabilities)):
-        yield Problem(path=(ROOM,), message=message, hint=hint)
+        yield Problem(path=(ROOM,), message=message, fix=fix)
 
 
 def _find_problems_of_rooms(site: Site, capabilities: list[str]) -> Iterable[str]:

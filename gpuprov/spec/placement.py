@@ -41,18 +41,18 @@ def place(values: Mapping[Any, object], fragments: Mapping[str, type[Fragment]],
         if key in names:
             placed[key] = value
             continue
-        path, message, hint = report_unknown_key((), key, names)
-        near = hint.removeprefix('did you mean "').removesuffix('"?')
-        hint = suggest_place(str(key), value, fragments) or hint
-        findings.append((path, message, hint))
-        if near in fragments and near not in values and near in hint:
+        path, message, fix = report_unknown_key((), key, names)
+        near = fix.removeprefix('did you mean "').removesuffix('"?')
+        fix = suggest_place(str(key), value, fragments) or fix
+        findings.append((path, message, fix))
+        if near in fragments and near not in values and near in fix:
             placed[near], written[near,] = value, (str(key),)
     for name in [name for name in placed if name in fragments]:
         block = placed[name]
         others = [key for key in block if _is_other(key, name, fragments)] if isinstance(block, Mapping) else []
         for key in others:
-            hint = f"it is a block of its own: write it beside {name}, with the same indentation"
-            findings.append(((name, str(key)), f'"{key}" stands in {name}', hint))
+            fix = f"it is a block of its own: write it beside {name}, with the same indentation"
+            findings.append(((name, str(key)), f'"{key}" stands in {name}', fix))
             if key not in placed and isinstance(block, Mapping):
                 placed[key], written[key,] = block[key], (name, key)
         if isinstance(block, Mapping):
@@ -83,7 +83,7 @@ def report_indentation(owner: str, keys: list[str]) -> Finding:
 
 
 def suggest_place(key: str, value: object, fragments: Mapping[str, type[Fragment]]) -> str:
-    """Return where to write a key that is no block: in the block whose field it is, or under another name. Empty if
+    """Return where to write a key that is not a block: in the block whose field it is, or under another name. Empty if
     unknown."""
     if example := find_example(key):
         return f"write {_insert_version(example, value)}"

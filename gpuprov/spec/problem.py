@@ -38,29 +38,29 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     path: Path = ()
     origin: Origin | None = None
     hosts: tuple[str, ...] = ()
-    hint: str = ""
+    fix: str = ""
     severity: Literal["error", "warning"] = "error"
 
     def __str__(self) -> str:
         place = f"{self.origin}: " if self.origin else (f"{self.hosts[0]}: " if self.hosts else "")
         kind = "warning: " if self.severity == "warning" else ""
-        return f"{place}{kind}{self.message}" + (f"; {self.hint}" if self.hint else "")
+        return f"{place}{kind}{self.message}" + (f"; {self.fix}" if self.fix else "")
 
 
 class Say(Protocol):
     """Makes a problem of the field at a path, or at dotted names; its message begins with the field's name."""
 
-    def __call__(self, path: Path | str, message: str, hint: str, *, warning: bool = False) -> Problem: ...
+    def __call__(self, path: Path | str, message: str, fix: str, *, warning: bool = False) -> Problem: ...
 
 
 def report_under(*here: str | int) -> Say:
     """Return a Say for fields below this place."""
 
-    def problem(path: Path | str, message: str, hint: str, *, warning: bool = False) -> Problem:
+    def problem(path: Path | str, message: str, fix: str, *, warning: bool = False) -> Problem:
         more = tuple(filter(None, path.split("."))) if isinstance(path, str) else path
         whole, joint = (*here, *more), "" if message[:1] in (" ", ":", ".") else " "
         severity: Literal["error", "warning"] = "warning" if warning else "error"
-        return Problem(path=whole, message=f"{format_path(whole)}{joint}{message}", hint=hint, severity=severity)
+        return Problem(path=whole, message=f"{format_path(whole)}{joint}{message}", fix=fix, severity=severity)
 
     return problem
 
@@ -70,12 +70,12 @@ def collect(problems: Iterable[Problem]) -> list[Problem]:
     first: dict[tuple[object, ...], Problem] = {}
     hosts: dict[tuple[object, ...], dict[str, None]] = {}
     for problem in problems:
-        key = (problem.severity, problem.origin, problem.path, problem.message, problem.hint)
+        key = (problem.severity, problem.origin, problem.path, problem.message, problem.fix)
         first.setdefault(key, problem)
         hosts.setdefault(key, {}).update(dict.fromkeys(problem.hosts))
     merged = [
         msgspec.structs.replace(
-            problem, hosts=tuple(hosts[key]), message=masked(problem.message), hint=masked(problem.hint)
+            problem, hosts=tuple(hosts[key]), message=masked(problem.message), fix=masked(problem.fix)
         )
         for key, problem in first.items()
     ]

@@ -83,12 +83,12 @@ def find_problems(block: Repository, path: Path) -> Iterable[Problem]:
 def find_key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
     if bool(block.key_file) == bool(block.key_url):
         given = "both key_file and key_url" if block.key_file else "no key"
-        hint = "key_file: a file beside the inventory; or key_url: https://... with its fingerprint"
-        yield problem("", f"has {given}", hint)
+        fix = "key_file: a file beside the inventory; or key_url: https://... with its fingerprint"
+        yield problem("", f"has {given}", fix)
         return
     if block.key_url and not block.fingerprint:
-        hint = "fingerprint: what gpg --show-keys says of the key, compared with its owner's own page"
-        yield problem("key_url", "without a fingerprint: whoever answers there would be trusted", hint)
+        fix = "fingerprint: what gpg --show-keys says of the key, compared with its owner's own page"
+        yield problem("key_url", "without a fingerprint: whoever answers there would be trusted", fix)
     if not block.key_file:
         return
     try:
@@ -98,8 +98,8 @@ def find_key_problems(block: Repository, problem: Say) -> Iterable[Problem]:
         yield problem("key_file", message, "put the repository's public key there, .asc or .gpg")
         return
     if judged["problem"]:
-        hint = "the right key, or the right fingerprint (gpg --show-keys FILE)"
-        yield problem("key_file", f"{block.key_file}: {judged['problem']}", hint)
+        fix = "the right key, or the right fingerprint (gpg --show-keys FILE)"
+        yield problem("key_file", f"{block.key_file}: {judged['problem']}", fix)
     for warning in judged["warnings"]:
         yield problem("key_file", f": {warning}", "get the renewed key from the repository's owner", warning=True)
 

@@ -43,7 +43,7 @@ class Repairs:
         return block, first
 
     def _repaired(self, value: object, kind: Any, path: Path, findings: Iterable[Finding]) -> object:
-        for place, _, hint in findings:
+        for place, _, fix in findings:
             inner = place[len(path) :]
             of_it = find_kind(describe_shape(kind), inner)
             repair = fix_for(find_value(value, inner), of_it) if of_it else None
@@ -54,7 +54,7 @@ class Repairs:
             else:
                 self.replaced.discard(place)
                 self.dropped.add(place)
-            if meant := _MEANT.match(hint) if not of_it else None:
+            if meant := _MEANT.match(fix) if not of_it else None:
                 self.dropped.add((*place[:-1], meant[1]))
             value = set_value(value, inner, new)
         return drop_removed({} if value is Removed else value)
@@ -75,7 +75,7 @@ def _is_about(problem: Problem, path: Path) -> bool:
     shorter = min(len(problem.path), len(path))
     if problem.path[:shorter] == path[:shorter]:
         return True
-    words = f"{problem.message} {problem.hint}"
+    words = f"{problem.message} {problem.fix}"
     beside = path[:-1] in (problem.path, problem.path[:-1])
     if beside and path[-1] in SOURCES and re.search(rf"\b{path[-1]}\b", words):
         return True

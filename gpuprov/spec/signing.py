@@ -49,8 +49,8 @@ class Signing(Fragment, frozen=True):
 def find_problems(block: Signing, path: Path) -> Iterable[Problem]:
     """Yield what cannot work, known without any host. Both files must be absolute here (see
     `repository.locate_files`)."""
-    for field, message, hint in list_findings(block):
-        yield report_under(*path, field)("", message, hint)
+    for field, message, fix in list_findings(block):
+        yield report_under(*path, field)("", message, fix)
 
 
 def list_findings(block: Signing) -> Iterable[Finding]:
@@ -98,7 +98,11 @@ def read_certificate(file: str) -> x509.Certificate | Finding:
     except OSError as error:
         return name, f"{file} cannot be read: {error.strerror}", "put the certificate there"
     except ValueError as error:
-        return name, f"{file} is no certificate: {error}", "one certificate, PEM or DER, not in the vault: it is public"
+        return (
+            name,
+            f"{file} is not a certificate: {error}",
+            "one certificate, PEM or DER, not in the vault: it is public",
+        )
 
 
 def read_key(file: str) -> PrivateKeyTypes | Finding | None:
@@ -116,12 +120,10 @@ def read_key(file: str) -> PrivateKeyTypes | Finding | None:
     except OSError as error:
         return name, f"{file} cannot be read: {error.strerror}", "put the private key there, readable by you"
     except TypeError:
-        hint = (
-            "openssl pkey -in FILE -out FILE takes the passphrase off; ansible-vault encrypt FILE protects it instead"
-        )
-        return name, f"{file} has a passphrase, which nobody gives where modules are built", hint
+        fix = "openssl pkey -in FILE -out FILE takes the passphrase off; ansible-vault encrypt FILE protects it instead"
+        return name, f"{file} has a passphrase, which nobody gives where modules are built", fix
     except (ValueError, UnsupportedAlgorithm):
-        return name, f"{file} is no private key in PEM", f"made by {MAKE}"
+        return name, f"{file} is not a private key in PEM", f"made by {MAKE}"
     if not isinstance(key, RSAPrivateKey) or key.key_size < LEAST_BITS:
         # https://docs.kernel.org/admin-guide/module-signing.html: other algorithms depend on the kernel's version and
         # configuration

@@ -14,7 +14,7 @@ from gpuprov.spec.shown import show
 from gpuprov.spec.text_fixes import Unknown, format_as_typed, is_narrow
 from gpuprov.spec.words import OUTSIDE, REMOVES, find_example
 
-# Path, message, hint.
+# Path, message, fix.
 Finding = tuple[Path, str, str]
 
 
@@ -96,12 +96,12 @@ def report_unknown_key(
     if colon and name in known:
         return (*path, str(key)), f"unknown key {show(str(key))}", f"put a space after the colon: {name}: {rest}"
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).replace("-", "_").casefold()
-    hint = ADVICE.get((format_path(path), plain), "")
-    if not hint and kind and path and key not in SWITCHES:
-        hint = "" if find_close(plain, known, 0.65) else suggest_inside(str(key), plain, value, kind)
+    fix = ADVICE.get((format_path(path), plain), "")
+    if not fix and kind and path and key not in SWITCHES:
+        fix = "" if find_close(plain, known, 0.65) else suggest_inside(str(key), plain, value, kind)
     place = f" in {format_path(path)}" if path else ""
-    hint = hint or (suggest_pair(plain, value, kind) if kind and path else "") or suggest_key(path, key, plain, known)
-    return (*path, str(key)), f"unknown key {show(str(key))}{place}", hint
+    fix = fix or (suggest_pair(plain, value, kind) if kind and path else "") or suggest_key(path, key, plain, known)
+    return (*path, str(key)), f"unknown key {show(str(key))}{place}", fix
 
 
 def suggest_pair(plain: str, value: object, kind: shape.StructType) -> str:
@@ -121,16 +121,16 @@ def suggest_key(path: Path, key: object, plain: str, known: list[str]) -> str:
     if close:
         return f"did you mean {names}?"
     if key in SWITCHES:
-        hint = "take it out: a block that is there is managed, one that is false is switched off"
-        return hint + f"; {REMOVES}" * (key in ("state", "ensure"))
+        fix = "take it out: a block that is there is managed, one that is false is switched off"
+        return fix + f"; {REMOVES}" * (key in ("state", "ensure"))
     example = find_example(str(key)) if path else ""
     own = f"{path[0]}: {{" if path else ""
     if example and not example.startswith(own):
-        return f"it is no field of {path[0]}: write {example}"
+        return f"it is not a field of {path[0]}: write {example}"
     if inner := example.removeprefix(own).removesuffix("}"):
         return f"write {inner}"
     if str(key).casefold() in OUTSIDE:
-        return f"it is no {'field' if path else 'block'} of gpuprov's; gpuprov explain {key} says what it is"
+        return f"it is not a {'field' if path else 'block'} of gpuprov's; gpuprov explain {key} says what it is"
     return "allowed: " + (", ".join(sorted(known)) or "nothing")
 
 

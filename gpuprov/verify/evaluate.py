@@ -48,7 +48,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expected: str = ""
     found: str = ""
     evidence: str = ""
-    hint: str = ""
+    fix: str = ""
     moment: Moment = "now"
     changes: tuple[Change, ...] = ()
     reboot: str = ""
@@ -174,11 +174,11 @@ def _run(check: Check, context: Context[Any]) -> Outcome:
         return Outcome(
             status="error",
             found=str(error),
-            hint=error.hint or "run the command on the host and see why it cannot be read",
+            fix=error.fix or "run the command on the host and see why it cannot be read",
         )
     except Exception as error:
         problem, fix = defect(f"the check {check.id}", error)
-        return Outcome(status="error", found=problem, hint=fix)
+        return Outcome(status="error", found=problem, fix=fix)
 
 
 def broken(host: str, where: str, error: Exception, moment: Moment = "now") -> Result:
@@ -186,7 +186,7 @@ def broken(host: str, where: str, error: Exception, moment: Moment = "now") -> R
     return unjudged(host, *defect(where, error), moment)
 
 
-def unjudged(host: str, message: str, hint: str, moment: Moment = "now") -> Result:
+def unjudged(host: str, message: str, fix: str, moment: Moment = "now") -> Result:
     """The same, of a defect that was told before."""
     return Result(
         host=host,
@@ -195,14 +195,14 @@ def unjudged(host: str, message: str, hint: str, moment: Moment = "now") -> Resu
         status="error",
         expected="gpuprov can judge the host",
         found=message,
-        hint=hint,
+        fix=fix,
         moment=moment,
     )
 
 
 def is_broken(result: Result) -> bool:
     """Return whether a result says that gpuprov itself failed: the state of the host is then unknown."""
-    return result.status == "error" and result.hint.startswith(DEFECT)
+    return result.status == "error" and result.fix.startswith(DEFECT)
 
 
 def package_tools(facts: Facts) -> tuple[str, ...]:
@@ -232,7 +232,7 @@ def _make_result(host: str, check: Check, outcome: Outcome, tools: tuple[str, ..
         expected=intern(outcome.expected),
         found=intern(outcome.found),
         evidence=intern(shown_here(outcome.evidence or check.evidence, tools)),
-        hint=intern(outcome.hint),
+        fix=intern(outcome.fix),
         moment=check.moment,
         changes=outcome.changes,
         reboot=outcome.reboot,

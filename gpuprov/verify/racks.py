@@ -69,9 +69,9 @@ def find_shared(racks: Iterable[Rack]) -> Mapping[str, str]:
 
 def refer(result: Result, rack: str) -> Result:
     """Return the result; what it says of its own IMEX domain is said of the rack, if there is one."""
-    if not rack or result.check not in CHECKS or not result.hint.startswith(IMEX.fix):
+    if not rack or result.check not in CHECKS or not result.fix.startswith(IMEX.fix):
         return result
-    return msgspec.structs.replace(result, hint=f"recover the IMEX domain of rack {rack}, once for all of it")
+    return msgspec.structs.replace(result, fix=f"recover the IMEX domain of rack {rack}, once for all of it")
 
 
 def _list_incidents(name: str, events: Sequence[_Event]) -> Iterator[Rack]:
@@ -180,5 +180,5 @@ def complete(result: Result, outcome: Outcome) -> Result:
         action=outcome.action,
         expected="; ".join(filter(None, (result.expected * same, outcome.expected))),
         found="; ".join(filter(None, (result.found * same, outcome.found))),
-        hint="; ".join(dict.fromkeys(filter(None, (result.hint * same, outcome.hint)))),
+        fix="; ".join(dict.fromkeys(filter(None, (result.fix * same, outcome.fix)))),
     )

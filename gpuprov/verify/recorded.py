@@ -140,7 +140,7 @@ def judge(spec: HostSpec, facts: RecordedFacts, only: Collection[str] | None = N
             status="error",
             expected=f"a {facts.record.kind} that can be read whole",
             found=facts.record.cut,
-            hint="make the record again; a file in it that belongs to no host can be left out",
+            fix="make the record again; a file in it that belongs to no host can be left out",
         ),
         *results,
     ]

@@ -116,7 +116,7 @@ def verify_each(
 def unreachable(host: str, error: UnreachableError) -> Result:
     """The one result of a host that cannot be reached; equal for hosts that fail alike, but for the evidence."""
     message = (
-        error if isinstance(error, Unreached) else Unreached(host, error.message.removeprefix(f"{host}: "), error.hint)
+        error if isinstance(error, Unreached) else Unreached(host, error.message.removeprefix(f"{host}: "), error.fix)
     )
     return Result(
         host=host,
@@ -126,7 +126,7 @@ def unreachable(host: str, error: UnreachableError) -> Result:
         expected="the host answers",
         found=message.reason,
         evidence=message.command,
-        hint=message.advice,
+        fix=message.advice,
     )
 
 
@@ -176,8 +176,8 @@ def _judge_next_boot(wrong: list[str] | None, unknown: list[str] | None, any_che
     return NextBoot("right")
 
 
-Verdict = Literal["as wanted", "not as wanted", "not proven"]
-VERDICTS: dict[Outcome, Verdict] = {"ok": "as wanted", "not proven": "not proven", "nothing asked": "not proven"}
+Verdict = Literal["matches", "differs", "not proven"]
+VERDICTS: dict[Outcome, Verdict] = {"ok": "matches", "not proven": "not proven", "nothing asked": "not proven"}
 
 
 def judge_hosts(results: Iterable[Result]) -> dict[str, Outcome]:
@@ -204,7 +204,7 @@ def _judge(statuses: Collection[ResultStatus]) -> Outcome:
 def verdict(results: Iterable[Result]) -> Verdict:
     """Return the verdict on all results. "not proven": nothing is wrong, but on some host with skipped checks, or on
     all hosts, none passed."""
-    return VERDICTS.get(find_worst(judge_hosts(results).values()), "not as wanted")
+    return VERDICTS.get(find_worst(judge_hosts(results).values()), "differs")
 
 
 def exit_code(results: Iterable[Result]) -> Code:

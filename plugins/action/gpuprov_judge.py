@@ -14,7 +14,7 @@ Items that still wait are refused; in check mode, which adds no source, they are
 The roles get `desired` of the result, by capability: that of `capabilities`, beside the earlier results of others.
 `resources`, of `now`, are those that each of `capabilities` then has on the host, for the receipt, beside earlier
 ones of others; `changing`, the settings among them that have another value yet. `driver` lets gpuprov_packages keep
-packages of another driver away. Strings in it come from a host and are no templates.
+packages of another driver away. Strings in it come from a host and are not templates.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             image = known.get("gpuprov_act_last") == "bake"
             verdict = judge(spec, host_facts, only, preflight=preflight, run=run, drains=drains, image=image)
         except GpuprovError as error:
-            raise AnsibleActionFail(f"{error.message}. Fix: {error.hint}") from error
+            raise AnsibleActionFail(f"{error.message}. Fix: {error.fix}") from error
         waited = waiting(verdict.desired) if moment == "sources" else {}
         problems = [f"{name}: {wait['problem']}" for name, wait in waited.items() if not checking]
         if refusals := verdict.refusals or problems:

@@ -64,8 +64,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                     return {**result, "changed": False, "msg": f"{host} has no gpuprov spec: nothing is done there"}
                 variables = plain.variables_of(*pair)
         except GpuprovError as error:
-            hint = f". Fix: {error.hint}" if error.hint else ""
-            raise AnsibleActionFail(f"{error.message}{hint}") from error
+            fix = f". Fix: {error.fix}" if error.fix else ""
+            raise AnsibleActionFail(f"{error.message}{fix}") from error
         return {**result, "changed": False, "add_host": {"host_name": host, "groups": [], "host_vars": variables}}
 
     def _fleet(self, sources: list[str], play: Play, known: Tree) -> Fleet:

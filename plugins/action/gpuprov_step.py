@@ -54,7 +54,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         except StepFailed as error:
             raise AnsibleActionFail(str(error)) from error
         except GpuprovError as error:
-            raise AnsibleActionFail(f"{error.message}. Fix: {error.hint}") from error
+            raise AnsibleActionFail(f"{error.message}. Fix: {error.fix}") from error
 
 
 class Host:

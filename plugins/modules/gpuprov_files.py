@@ -191,7 +191,7 @@ def main() -> None:
     desired = _list_desired(module)
     paths = [entry.path for entry in desired] + [entry["path"] for entry in module.params["lines"]]
     if wrong := [path for path in paths if not path.startswith("/")]:
-        module.fail_json(msg=f"{wrong[0]} is no absolute path")
+        module.fail_json(msg=f"{wrong[0]} is not an absolute path")
     try:
         done = _bring_about(module.params, desired, check=module.check_mode)
     except Refused as error:

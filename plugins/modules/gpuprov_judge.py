@@ -52,8 +52,8 @@ desired:
   type: dict
   returned: success
 printed:
-  description: Both streams of O(script), compressed and in base64, as bytes that are no UTF-8 come through no result of
-    a module.
+  description: Both streams of O(script), compressed and in base64, as bytes that are not UTF-8 come through no result
+    of a module.
   type: str
   returned: a script was given
 """

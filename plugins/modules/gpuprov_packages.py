@@ -75,7 +75,7 @@ options:
     suboptions:
       patterns: {description: Regular expressions of whole names., type: list, elements: str, default: []}
       why: {description: Why not., type: str, default: ""}
-      hint: {description: The way out., type: str, default: ""}
+      fix: {description: The way out., type: str, default: ""}
   driver:
     description: How packages of a driver are recognized, and the driver that this run brings, as M(gpuprov_judge)
       returns it. Empty for the driver's own packages.
@@ -85,7 +85,7 @@ options:
     description: What does without the packages, where they would bring another driver than the host's.
     type: str
     default: ""
-  hint:
+  fix:
     description: The way out where the transaction cannot be done.
     type: str
     default: correct what it reports
@@ -211,12 +211,12 @@ ARGUMENTS = {
         "options": {
             "patterns": NAMES,
             "why": {"type": "str", "default": ""},
-            "hint": {"type": "str", "default": ""},
+            "fix": {"type": "str", "default": ""},
         },
     },
     "driver": {"type": "dict", "default": {}},
     "instead": {"type": "str", "default": ""},
-    "hint": {"type": "str", "default": "correct what it reports"},
+    "fix": {"type": "str", "default": "correct what it reports"},
     "related": {"type": "str", "default": ""},
     "source": {"type": "str", "default": ""},
     "sources": {"type": "dict", "default": {}},

@@ -117,7 +117,7 @@ def test_a_lock_that_somebody_else_holds_keeps_its_host_out() -> None:
     outcome = run(fleet, 3)
     assert [(one.host, one.check) for one in bad(outcome)] == [("gpu2", "acceptance.lock")]
     assert bad(outcome)[0].found == "locked by kim on ops1 since 2026-11-21T08:00:00Z (pid 77), lock r"
-    assert "--break-lock r" in bad(outcome)[0].hint
+    assert "--break-lock r" in bad(outcome)[0].fix
     assert "gpu2" not in fleet.ended
     assert {one.host for one in outcome.findings if one.status == "pass"} == {"gpu1", "gpu3"}
 
@@ -129,7 +129,7 @@ def test_break_lock_takes_over_the_lock_that_it_names_and_no_other() -> None:
         fleet.locked["gpu2"] = owner
         outcome = run(fleet, 2, options=Options(yes=True, only=("rdma",), break_lock=named))
         assert outcome.exit_code == code, named
-        assert code == 0 or "--break-lock r" in bad(outcome)[0].hint
+        assert code == 0 or "--break-lock r" in bad(outcome)[0].fix
 
 
 def test_a_host_in_use_is_left_out_with_the_processes_unless_told() -> None:

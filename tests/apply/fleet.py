@@ -110,11 +110,11 @@ def _reading(name: str, state: Path) -> Reading:
         fields=(),
         moment="now",
         status="pass" if good else "fail",
-        expected="as wanted",
-        found="as wanted" if good else "missing",
+        expected="matches",
+        found="matches" if good else "missing",
         evidence="",
-        hint="" if good else "apply",
-        changes=() if good else (Change(kind="file", name="/state", before="missing", after="as wanted"),),
+        fix="" if good else "apply",
+        changes=() if good else (Change(kind="file", name="/state", before="missing", after="matches"),),
         reboot="the old one runs" if name.startswith("waits") and (state / name).exists() else "",
     )
     return Reading(Facts({"receipt": Output(""), "apply_marker": Output(""), "reboot_reasons": Output("")}), (result,))

@@ -45,5 +45,5 @@ def test_hosts_that_take_no_part_stand_in_every_result(
     for name, error in reasons.items():
         assert told[name]["state"] == ("unreachable" if error is AWAY else "blocked")
         assert told[name]["message"] in error.message
-        assert told[name]["hint"] == error.hint
+        assert told[name]["fix"] == error.fix
         assert name in page.read_text(encoding="utf-8")

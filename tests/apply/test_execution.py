@@ -113,7 +113,7 @@ def test_a_batch_bears_as_many_failures_as_may_be(tmp_path: Path) -> None:
 
 
 def test_a_project_that_ansible_cannot_read_is_one_clear_failure(tmp_path: Path) -> None:
-    with fleet.project(tmp_path, site="this is no playbook") as state:
+    with fleet.project(tmp_path, site="this is not a playbook") as state:
         (state / "same1").write_text("as wanted\n")
         run = applying.apply([fleet.pair("same1")], options(tmp_path))
     assert run.hosts[0].state == "failed"
@@ -121,7 +121,7 @@ def test_a_project_that_ansible_cannot_read_is_one_clear_failure(tmp_path: Path)
 
 
 def test_plan_changes_nothing_and_starts_no_ansible(tmp_path: Path) -> None:
-    with fleet.project(tmp_path, site="this is no playbook") as state:
+    with fleet.project(tmp_path, site="this is not a playbook") as state:
         plans = planning.plan([fleet.pair("new1"), fleet.pair("bad1")])
         assert not list(state.iterdir())
     assert [bool(one.run) for one in plans] == [True, True]

@@ -51,7 +51,7 @@ def test_what_was_brought_about_since_is_not_undone(asked_at: str, by: str, stat
     if state == "blocked":
         assert found.ran == {}
         assert f"brought to another spec at {APPLIED}, after what is asked here was read ({OLD})" in found.message
-        assert found.hint.startswith("read the inventory again")
+        assert found.fix.startswith("read the inventory again")
 
 
 def test_what_asks_for_what_is_there_is_never_old() -> None:

@@ -296,7 +296,7 @@ def test_the_page_shows_the_list_and_folds_the_tasks() -> None:
 
 
 def test_the_page_of_a_run_that_only_prepares() -> None:
-    """What verify has found before it is no failure of the run."""
+    """What verify has found before it is not a failure of the run."""
     found = settled(BEFORE, None, state="prepared", changed=["kernel: Fetch"])
     found.results = list(BEFORE.results)
     text = page.render(ApplyRun(run="r", act="prepare", hosts=[found]))

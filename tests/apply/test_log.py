@@ -34,4 +34,4 @@ def test_a_disk_that_is_full_before_refuses_the_run(tmp_path: Path) -> None:
         full(log)
         with pytest.raises(GpuprovError, match="No space left on device") as told:
             log.write("gpuprov apply")
-    assert told.value.hint == "name another folder: --log-dir"
+    assert told.value.fix == "name another folder: --log-dir"

@@ -54,7 +54,7 @@ def locks(kubectl: Kubectl, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def given_back(*, green: bool, state: str = "unchanged") -> tuple[str, list[str]]:
-    """The hint of the host gpu1, whose node is of the same name, and what was said."""
+    """The fix of the host gpu1, whose node is of the same name, and what was said."""
     said: list[str] = []
     good = Result(
         host="h", check="kernel.state", capability="kernel", status="pass", expected="a", found="a", moment="now"
@@ -64,7 +64,7 @@ def given_back(*, green: bool, state: str = "unchanged") -> tuple[str, list[str]
     assert asked is not None
     raw = RawHost(name="m1", connection={"host_kubernetes_node": "gpu1"})
     nodes.give_back(asked, [raw], {"m1": outcome}, OWNER, said.append, lambda _: None)
-    return outcome.hint, said
+    return outcome.fix, said
 
 
 @pytest.mark.parametrize("run", ["fri", "thu"])
@@ -83,8 +83,8 @@ def test_a_host_that_is_not_green_stays_out_and_says_how_it_comes_back(
     kubectl: Kubectl, locks: list[str], run: str
 ) -> None:
     kubectl.put(**held(run))
-    hint, said = given_back(green=False)
-    assert f"Give it back later: gpuprov undrain HOST INVENTORY --by kubernetes --run {run}" in hint
+    fix, said = given_back(green=False)
+    assert f"Give it back later: gpuprov undrain HOST INVENTORY --by kubernetes --run {run}" in fix
     assert (said, locks, kubectl.changes, kubectl.node["spec"]) == ([], [], [], {"unschedulable": True})
     assert "stays cordoned" in given_back(green=True, state="failed")[0]
 
@@ -126,7 +126,7 @@ def test_apply_gives_back_after_verify(kubectl: Kubectl, tmp_path: Path, name: s
         assert told == [{"unschedulable": True} if out else {}], "who goes on elsewhere does not look at it again"
         assert run.hosts[0].state == "changed"
         assert (kubectl.node["spec"] == {"unschedulable": True}) is out
-        assert ("undrain" in run.hosts[0].hint) is out
+        assert ("undrain" in run.hosts[0].fix) is out
         assert not (tmp_path / "project" / "run" / "lock").exists(), "it is given back"
         if not out:
             kubectl.put(**held("wed"))

@@ -113,13 +113,13 @@ def test_what_was_rolled_back_waits_for_no_reboot_any_more(monkeypatch: pytest.M
     [
         (HostOutcome(host="h", state="changed", results=[result("pass")]), "see the log", "cordoned"),
         (
-            HostOutcome(host="h", state="failed", hint=f"x; {in_play.stays('n1', 'r-back')}"),
+            HostOutcome(host="h", state="failed", fix=f"x; {in_play.stays('n1', 'r-back')}"),
             "--run r-back",
             "undrain HOST INVENTORY --by kubernetes --run r;",
         ),
-        (HostOutcome(host="h", state="blocked", hint="no checkpoint"), "--run r", "r-back"),
+        (HostOutcome(host="h", state="blocked", fix="no checkpoint"), "--run r", "r-back"),
         (
-            HostOutcome(host="h", state="changed", results=[result("pass")], hint="node n1 was not looked at"),
+            HostOutcome(host="h", state="changed", results=[result("pass")], fix="node n1 was not looked at"),
             "--run r",
             "r-back",
         ),
@@ -128,11 +128,11 @@ def test_what_was_rolled_back_waits_for_no_reboot_any_more(monkeypatch: pytest.M
 def test_what_is_said_of_the_node_is_what_holds_after_it(
     monkeypatch: pytest.MonkeyPatch, back: HostOutcome, says: str, not_: str
 ) -> None:
-    hint = f"see the log; {in_play.stays('n1', 'r')}"
-    red = HostOutcome(host="h", state="failed", changed=["a task"], results=[result("fail")], hint=hint)
+    fix = f"see the log; {in_play.stays('n1', 'r')}"
+    red = HostOutcome(host="h", state="failed", changed=["a task"], results=[result("fail")], fix=fix)
     run, _ = applied(monkeypatch, [back], hosts=[red])
-    assert says in run.hosts[0].hint
-    assert not_ not in run.hosts[0].hint
+    assert says in run.hosts[0].fix
+    assert not_ not in run.hosts[0].fix
 
 
 def test_nobody_goes_back_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:

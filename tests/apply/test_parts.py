@@ -87,8 +87,8 @@ def test_what_became_of_a_host(tally: Tally | None, ended: Ended, state: State, 
     assert (outcome.state, outcome.message) == (state, message)
 
 
-@run_each(("reboot", "hint"), [(True, "see its console. When it is up again"), (False, "see why it does")])
-def test_a_host_that_is_lost_after_a_failure_says_both(reboot: bool, hint: str) -> None:
+@run_each(("reboot", "fix"), [(True, "see its console. When it is up again"), (False, "see why it does")])
+def test_a_host_that_is_lost_after_a_failure_says_both(reboot: bool, fix: str) -> None:
     """A host that does not come back from its reboot: what failed is the reboot, and not what was to be done about
     it."""
     ledger = Ledger()
@@ -100,13 +100,13 @@ def test_a_host_that_is_lost_after_a_failure_says_both(reboot: bool, hint: str) 
     judge(outcome, ledger, Ended("ended", 4))
     assert (outcome.state, outcome.task) == ("unreachable", "Reboot the host")
     assert outcome.message == "Timed out waiting; then it was not reached: no route"
-    assert outcome.hint.startswith(hint)
+    assert outcome.fix.startswith(fix)
 
 
 def test_an_interrupted_host_is_four_lines() -> None:
     """What was going on, the state, what still runs and how it ends, what to do: what follows from the interrupt is
     folded."""
-    causes = [result("fail"), msgspec.structs.replace(result("fail"), check="kernel.modules", hint="load it")]
+    causes = [result("fail"), msgspec.structs.replace(result("fail"), check="kernel.modules", fix="load it")]
     following = msgspec.structs.replace(result("fail"), check="kernel.late", follows="kernel.sysctl")
     done = AppliedItem(capability="kernel", kind="file", name="/etc/a", after="written", state="done")
     late = AppliedItem(capability="kernel", kind="file", name="/etc/b", after="written", state="not done", why="failed")
@@ -131,7 +131,7 @@ def test_an_interrupted_host_is_four_lines() -> None:
         "  nothing of the run is left there, and its lock was given back",
     ]
     read = documents.read_document(applying.build_document(run))
-    assert read["hosts"][0]["hint"] == "still running there: dpkg"
+    assert read["hosts"][0]["fix"] == "still running there: dpkg"
 
 
 def test_the_report_tells_hosts_that_fared_alike_once() -> None:
@@ -145,7 +145,7 @@ def test_the_report_tells_hosts_that_fared_alike_once() -> None:
     )
     wrong = HostOutcome(host="gpu5", state="changed", changed=["a", "b"], ran={"kernel": "x"}, results=[result("fail")])
     blocked = HostOutcome(
-        host="gpu6", state="blocked", task="host.root", message="user id 1; wanted: root", hint="become"
+        host="gpu6", state="blocked", task="host.root", message="user id 1; wanted: root", fix="become"
     )
     run = ApplyRun(run="r", hosts=[*alike, waiting, wrong, blocked], seconds=4.25, log=Path("/log"))
     assert applying.as_text(run).splitlines() == [
@@ -171,7 +171,7 @@ def test_what_only_follows_is_named_under_its_cause_and_a_reboot_that_was_permit
         check="nvidia_driver.loaded",
         status="fail",
         found="no",
-        hint="reboot it",
+        fix="reboot it",
     )
     following = [
         Result(host="gpu1", capability="mig", check=f"mig.{name}", status="fail", follows=cause.check)
@@ -350,7 +350,7 @@ def test_a_terminal_gets_whole_words_and_a_pipe_whole_lines(width: int) -> None:
     found = (
         "GPUs without nvidia-container-toolkit-base, libnvidia-container-tools and nvidia-legacy-check: see the plan"
     )
-    wrong = HostOutcome(host="gpu5", state="blocked", task="container_toolkit.resolvable", message=found, hint=found)
+    wrong = HostOutcome(host="gpu5", state="blocked", task="container_toolkit.resolvable", message=found, fix=found)
     run = ApplyRun(run="r", hosts=[wrong])
     shown = applying.as_text(run, width=width)
     assert max(map(len, shown.splitlines())) <= width
@@ -383,7 +383,7 @@ def test_colours_are_the_verdict_and_no_host_brings_its_own(outcome: HostOutcome
 
 
 def test_a_host_that_nothing_was_done_on_is_counted_once() -> None:
-    """It was read, and differs from its spec as before: that is no second host."""
+    """It was read, and differs from its spec as before: that is not a second host."""
     rows = [result("fail"), result("skip")]
     blocked = HostOutcome(host="gpu1", state="blocked", message="no engine", results=rows)
     run = ApplyRun(run="r", hosts=[blocked], seconds=1.0)

@@ -178,7 +178,7 @@ def test_a_host_on_which_another_run_works_is_left_to_it(monkeypatch: pytest.Mon
     run = hosts.roll_back("gpu1", "gpu2")
     assert ([one.state for one in run.hosts], begun) == (["locked", "unchanged"], ["gpu2"])
     assert "lock theirs" in run.hosts[0].message
-    assert "roll back with --break-lock theirs" in run.hosts[0].hint
+    assert "roll back with --break-lock theirs" in run.hosts[0].fix
     assert hosts.asked == [("gpu1", "begin"), ("gpu2", "begin"), ("gpu2", "end")]
 
 

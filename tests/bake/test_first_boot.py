@@ -92,7 +92,7 @@ def test_a_unit_that_does_not_start_says_why(calls: list[str], monkeypatch: pyte
     contents = Contents(entries={}, missing=frozenset(), **NOTHING)
     with pytest.raises(GpuprovError, match=r"x\.service does not start: mig: GPU 0 is lost") as raised:
         bring_about([Unit(name="x.service", active=True)], contents)
-    assert "journalctl -u x.service" in raised.value.hint
+    assert "journalctl -u x.service" in raised.value.fix
     assert calls == []
 
 
@@ -198,7 +198,7 @@ def test_wheels_that_are_missing_are_named(tmp_path: Path) -> None:
     (tmp_path / "msgspec-0.19-py3-none-any.whl").touch()
     with pytest.raises(GpuprovError, match="no wheel of gpuprov, pyyaml") as raised:
         first_boot._find_wheels(tmp_path)
-    assert "pip download" in raised.value.hint
+    assert "pip download" in raised.value.fix
     for name in ("gpuprov-0.0.1", "PyYAML-6", "markupsafe-3"):
         (tmp_path / f"{name}-py3-none-any.whl").touch()
     with pytest.raises(GpuprovError, match=r"has gpuprov 0\.0\.1; this is"):
@@ -235,4 +235,4 @@ def test_an_image_without_a_python_for_it_is_refused(
     answers(monkeypatch, *lines)
     with pytest.raises(GpuprovError, match=found) as raised:
         first_boot.find_python(tmp_path)
-    assert "python3.12 on EL 9" in raised.value.hint
+    assert "python3.12 on EL 9" in raised.value.fix

@@ -59,8 +59,8 @@ def test_a_machine_at_work_is_refused(machine: None, message: str, fix: str) -> 
     with pytest.raises(GpuprovError) as raised:
         own_root.refuse_at_work()
     assert message in raised.value.message
-    assert fix in raised.value.hint
-    assert raised.value.hint.startswith("gpuprov apply")
+    assert fix in raised.value.fix
+    assert raised.value.fix.startswith("gpuprov apply")
 
 
 @pytest.mark.parametrize("machine", [{"gpu_clients": DAEMON}], indirect=True)

@@ -35,7 +35,7 @@ def test_the_root_of_an_image_is_taken(image: Path) -> None:
 def test_a_folder_that_leads_elsewhere_is_refused(image: Path) -> None:
     (image / "run").rmdir()
     (image / "run").symlink_to("/run")
-    with pytest.raises(GpuprovError, match="run is no folder"):
+    with pytest.raises(GpuprovError, match="run is not a folder"):
         place.check(image)
 
 

@@ -441,9 +441,9 @@ def test_what_is_there_is_not_fetched_again(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize(
     ("files", "said"),
     [
-        ({"kept": b"../../etc/passwd\n"}, "it left out '../../etc/passwd', which is not here"),
+        ({"kept": b"../../etc/passwd\n"}, "it left out '../../etc/passwd', which is missing here"),
         ({"kept": b"", "gcc.rpm": b"other"}, "gcc.rpm is another file than on a host before it"),
-        ({"kept": b"", "gcc.deb": b"other"}, "no archive of packages: unexpected 'gcc.deb'"),
+        ({"kept": b"", "gcc.deb": b"other"}, "not an archive of packages: unexpected 'gcc.deb'"),
     ],
 )
 def test_a_host_that_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, bytes], said: str) -> None:

@@ -53,13 +53,13 @@ def _edited(made: Carried) -> None:
         (lambda made: (made.place / FILE).write_bytes(b"a virus!!"), "is not what was signed"),
         (lambda made: (made.place / BOM).unlink(), "bom.json is missing"),
         (lambda made: (made.place / "debian12-amd64/more.deb").touch(), "more.deb is not of the bundle"),
-        (lambda made: (made.place / MANIFEST).unlink(), "is no bundle"),
+        (lambda made: (made.place / MANIFEST).unlink(), "is not a bundle"),
         (lambda made: (made.place / MANIFEST).write_bytes(b"{}"), "does not begin with a signature"),
         (lambda made: made.sign(b'{"kind": "pull"}'), "no bundle of packages"),
         (lambda made: made.signers.chmod(0o666), "others may write it"),
-        (_link, "is no plain file"),
-        (_other_key, "signature of the bundle does not hold"),
-        (_edited, "signature of the bundle does not hold"),
+        (_link, "is not a plain file"),
+        (_other_key, "signature of the bundle is invalid"),
+        (_edited, "signature of the bundle is invalid"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, harm: Callable[[Carried], object], said: str) -> None:
@@ -72,7 +72,7 @@ def test_what_is_refused(tmp_path: Path, harm: Callable[[Carried], object], said
 def test_signers_of_the_bundles_own(tmp_path: Path) -> None:
     made = Carried(tmp_path)
     mine = made.signers.rename(made.place / "allowed_signers")
-    with pytest.raises(GpuprovError, match="lies in the bundle, and proves nothing of it"):
+    with pytest.raises(GpuprovError, match="lies in the bundle, and proves nothing about it"):
         opened.opened(made.place, mine, NOW)
 
 

@@ -156,7 +156,7 @@ def test_a_host_is_not_read_without_its_bundle(tmp_path: Path) -> None:
     )
     found = gather([(raw, (SEEN,))])["gpu1"]
     assert isinstance(found, UnreachableError)
-    assert (found.message, found.hint) == (f"gpu1 (local): {bundle.MISSING}", bundle.FIX)
+    assert (found.message, found.fix) == (f"gpu1 (local): {bundle.MISSING}", bundle.FIX)
     (tmp_path / bundle.READY).touch()
     there = gather([(raw, (SEEN,))])["gpu1"]
     assert not isinstance(there, UnreachableError)

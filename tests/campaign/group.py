@@ -365,7 +365,7 @@ def _timed(steps: dict[str, float], name: str) -> Iterator[None]:
 
 
 def _of_each(act: Callable[[str], str], boxes: list[str]) -> list[str]:
-    """What each host answers; of one that is silent why, which is no state of a host that is well."""
+    """What each host answers; of one that is silent why, which is not a state of a host that is well."""
 
     def heard(box: str) -> str:
         try:

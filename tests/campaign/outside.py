@@ -212,7 +212,7 @@ def judge(before: Look, now: Look, versions: tuple[str, str], *, died: bool) -> 
 def differences(
     one: str, other: str, most: int = 12, *, booted: bool = False, without: tuple[str, ...] = ()
 ) -> list[str]:
-    """The lines that only one of two texts has. What a host that booted has no more below /run is no difference.
+    """The lines that only one of two texts has. What a host that booted has no more below /run is not a difference.
 
     `without`: how lines begin that are left out.
     """

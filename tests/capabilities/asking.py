@@ -306,7 +306,7 @@ class Row(NamedTuple):
     changed: Mapping[str, Output | str]
     status: str
     found: str = ""
-    hint: str = ""
+    fix: str = ""
     reboot: str = ""
     change: str = ""
 
@@ -314,19 +314,19 @@ class Row(NamedTuple):
 def judge(row: Row) -> None:
     """The answer is the row's, and a failure says what was wanted, what is, and what to do."""
     outcome = ask(row.check, row.fragment, **row.changed)
-    expect(outcome, row.status, row.found, row.hint, row.change)
+    expect(outcome, row.status, row.found, row.fix, row.change)
     assert row.reboot in outcome.reboot, outcome
     assert bool(row.reboot) == bool(outcome.reboot), outcome
 
 
-def expect(outcome: Outcome, status: str, found: str, hint: str = "", change: str = "") -> None:
+def expect(outcome: Outcome, status: str, found: str, fix: str = "", change: str = "") -> None:
     """The answer has this status and these words, and a failure says what was wanted, and what to do."""
     assert outcome.status == status, outcome
     assert found in outcome.found, outcome
-    assert hint in outcome.hint, outcome
+    assert fix in outcome.fix, outcome
     assert outcome.found, "an answer without words"
     if change:
         assert change in [f"{c.kind} {c.name}: {c.before} -> {c.after}" for c in outcome.changes], outcome.changes
     if outcome.status == "fail":
         assert outcome.expected, "a failure that does not say what was wanted"
-        assert outcome.hint, "a failure without a way out"
+        assert outcome.fix, "a failure without a way out"

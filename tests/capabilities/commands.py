@@ -57,5 +57,5 @@ def judged(check: Check, ctx: Context[Any], outcome: Outcome) -> None:
     except ProbeFailed:
         return
     if kind:
-        wrong = foreign(outcome.hint, kind) + placeholders(outcome.hint)
-        assert not wrong, f"{check.id} on {kind}: {wrong} in {outcome.hint!r}"
+        wrong = foreign(outcome.fix, kind) + placeholders(outcome.fix)
+        assert not wrong, f"{check.id} on {kind}: {wrong} in {outcome.fix!r}"

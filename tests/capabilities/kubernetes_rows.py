@@ -82,13 +82,13 @@ class Row(NamedTuple):
     changed: dict[str, Output | str]
     status: str
     found: str = ""
-    hint: str = ""
+    fix: str = ""
     change: str = ""
 
 
 def judge(row: Row) -> None:
     """The answer is the row's, and a failure says what was wanted and what to do."""
-    expect(answer(row.check, row.block, row.others, row.changed), row.status, row.found, row.hint, row.change)
+    expect(answer(row.check, row.block, row.others, row.changed), row.status, row.found, row.fix, row.change)
 
 
 def told(**node_of: Any) -> dict[str, Output | str]:

@@ -202,21 +202,21 @@ def test_rules(block: Cgpu, others: dict[str, Fragment], said_: str) -> None:
 
 
 @run_each(
-    ("values", "place", "hint"),
+    ("values", "place", "fix"),
     [
         ({"policy": 6}, "cgpu.policy is 6", "a whole number from 0 to 5"),
         ({"policy": "1"}, 'cgpu.policy is "1"', "write 1 without quotes"),
         ({"max_inst": 26}, "cgpu.max_inst is 26", "from 0 to 25"),
-        ({"gpus": {0: {"policy": 1}}}, "cgpu.gpus: the key 0 is no text", 'quote it: "0"'),
+        ({"gpus": {0: {"policy": 1}}}, "cgpu.gpus: the key 0 is not text", 'quote it: "0"'),
         ({"gpus": {"GPU-1": {"policy": 1}}}, 'cgpu.gpus: the key is "GPU-1"', "a GPU's folder"),
         ({"gpus": {"0": {"polici": 1}}}, 'unknown key "polici" in cgpu.gpus.0', 'did you mean "policy"?'),
     ],
 )
-def test_values_that_no_model_takes(values: object, place: str, hint: str) -> None:
+def test_values_that_no_model_takes(values: object, place: str, fix: str) -> None:
     _, findings = convert(values, Cgpu, ("cgpu",))
     ((_, message, way),) = findings
     assert place in message
-    assert hint in way
+    assert fix in way
 
 
 @run_each(
@@ -267,7 +267,7 @@ def test_that_no_supported_driver_is_left_for_it_is_said(
     life = end_of_life("570")._replace(ended=ended)
     monkeypatch.setattr("gpuprov.capabilities.cgpu.end_of_life", lambda _branch: life)
     host = HostSpec(name="a", capabilities={"nvidia_driver": NvidiaDriver(version=version)})
-    found = [f"{one.message}; {one.hint}" for one in cgpu.rules(host, Cgpu()) if one.severity == "warning"]
+    found = [f"{one.message}; {one.fix}" for one in cgpu.rules(host, Cgpu()) if one.severity == "warning"]
     assert len(found) == bool(words)
     assert all(word in found[0] for word in words)
 

@@ -77,7 +77,7 @@ def test_a_value_that_is_swallowed_is_found_by_reading_back(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("settings", "gpus", "said"),
     [
-        ("* policy 1\n", None, "/version is not there: cGPU is not installed, or is loaded later than this unit runs"),
+        ("* policy 1\n", None, "/version is missing: cGPU is not installed, or is loaded later than this unit runs"),
         ("* policy 1\n", {}, "cGPU 1.5.20 has no GPU"),
         ("* policy 1\n3 policy 2\n", {"gpu0": LIKE}, "/3, which"),
         ("# nothing\n", {"gpu0": LIKE}, "has no settings"),

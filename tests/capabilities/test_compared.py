@@ -90,7 +90,7 @@ def test_packages_that_are_missing() -> None:
     assert find_missing(["a", "b"], ["b", "a"]) is None
     outcome = find_missing(["a", "b", "c"], ["b"], "install them")
     assert outcome is not None
-    assert (outcome.expected, outcome.found, outcome.hint) == ("a b c", "not installed: a c", "install them")
+    assert (outcome.expected, outcome.found, outcome.fix) == ("a b c", "not installed: a c", "install them")
     assert [one.name for one in outcome.changes] == ["a", "c"]
 
 
@@ -99,7 +99,7 @@ def test_a_part_of_a_check_by_hand() -> None:
     assert find_fault(setting, {("", "mode"): "on"}, "on") is None
     outcome = find_fault(setting, {("", "mode"): "off"}, "on")
     assert outcome is not None
-    assert (outcome.found, outcome.hint, outcome.reboot) == ("mode=off", "switch it on", "at a boot alone")
+    assert (outcome.found, outcome.fix, outcome.reboot) == ("mode=off", "switch it on", "at a boot alone")
     outcome = find_fault(setting, {}, "on", "nobody knows")
     assert outcome is not None
     assert (outcome.found, outcome.changes[0].before) == ("nobody knows", "missing")
@@ -148,7 +148,7 @@ def asked(texts: dict[str, str], *states: bool, wanted: bool = True) -> Outcome:
 
 
 @run_each(
-    ("texts", "states", "wanted", "status", "found", "hint"),
+    ("texts", "states", "wanted", "status", "found", "fix"),
     [
         (DEBIAN, (True, True), True, "pass", "2 packages held", ""),
         (DEBIAN, (True,), True, "pass", "1 package held", ""),
@@ -167,19 +167,17 @@ def asked(texts: dict[str, str], *states: bool, wanted: bool = True) -> Outcome:
          "correct that setting: upgrades move what is held; then gpuprov apply"),
     ],
 )  # fmt: skip
-def test_held(
-    texts: dict[str, str], states: tuple[bool, ...], wanted: bool, status: str, found: str, hint: str
-) -> None:
+def test_held(texts: dict[str, str], states: tuple[bool, ...], wanted: bool, status: str, found: str, fix: str) -> None:
     outcome = asked(texts, *states, wanted=wanted)
-    assert (outcome.status, outcome.found.startswith(found), outcome.hint.startswith(hint)) == (status, True, True)
+    assert (outcome.status, outcome.found.startswith(found), outcome.fix.startswith(fix)) == (status, True, True)
     assert bool(outcome.changes) == ("lib" in outcome.found and status == "fail" and bool(states))
 
 
-@run_each(("wanted", "hint"), [(True, "apt-mark hold libcuda1:i386"), (False, "apt-mark unhold libcuda1")])
-def test_each_architecture_is_named(wanted: bool, hint: str) -> None:
+@run_each(("wanted", "fix"), [(True, "apt-mark hold libcuda1:i386"), (False, "apt-mark unhold libcuda1")])
+def test_each_architecture_is_named(wanted: bool, fix: str) -> None:
     both = Package("libcuda1", "1-1", "lib", False, True, (("libcuda1", True), ("libcuda1:i386", False)))
     outcome = answers.held(facts(**DEBIAN, package_locking=""), {"libcuda1": both}, "the driver", hold=wanted)
-    assert (outcome.status, outcome.hint) == ("fail", hint)
+    assert (outcome.status, outcome.fix) == ("fail", fix)
 
 
 def test_every_capability_asks_whether_holding_works() -> None:
@@ -191,7 +189,7 @@ def test_every_capability_asks_whether_holding_works() -> None:
 
 
 @run_each(
-    ("units", "hint"),
+    ("units", "fix"),
     [
         ({"a.service": "disabled"}, "systemctl enable --now a.service"),
         ({"a.path": "disabled", "a.service": "indirect"}, "systemctl enable --now a.path a.service"),
@@ -205,8 +203,8 @@ def test_every_capability_asks_whether_holding_works() -> None:
         ({}, "gpuprov apply"),
     ],
 )
-def test_a_fix_enables_only_what_systemctl_can_enable(units: dict[str, str], hint: str) -> None:
-    assert answers.enabling(units) == hint
+def test_a_fix_enables_only_what_systemctl_can_enable(units: dict[str, str], fix: str) -> None:
+    assert answers.enabling(units) == fix
 
 
 GONE = "\n\n".join(
@@ -221,4 +219,4 @@ def test_no_fix_starts_or_enables_a_unit_that_is_not_there(check: Check) -> None
         check.id, None, **{probe.name: GONE for probe in check.probes if probe.name in ("units", "dcgm_units")}
     )
     if outcome.status == "fail":
-        assert not re.search(r"systemctl (enable|start|restart)|journalctl", outcome.hint), outcome
+        assert not re.search(r"systemctl (enable|start|restart)|journalctl", outcome.fix), outcome

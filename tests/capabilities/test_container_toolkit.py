@@ -32,7 +32,7 @@ ROWS = [
     row("one moved alone", "packages", None, {"packages": packages(libnvidia_container1=OLD)}, "fail",
         f"libnvidia-container1 {OLD}-1"),
     row("another version", "packages", EXACT, {}, "fail", f"{VERSION}-1"),
-    row("half installed", "packages", None, {"packages": packages(state="iU ")}, "fail", "not whole",
+    row("half installed", "packages", None, {"packages": packages(state="iU ")}, "fail", "incomplete",
         "dpkg --configure -a"),
     row("another nvidia-ctk", "packages", None, {"container_toolkit": toolkit(OLD)}, "fail", f"says {OLD}",
         "comes first"),
@@ -137,7 +137,7 @@ DEVICES = [
     row("its own default where another place is asked for, on a host to which it was never applied", "files",
         ContainerToolkit(cdi_directory="/etc/cdi"), told(f"# {OUTPUT}=/etc/cdi/nvidia.yaml"), "fail",
         f"{OUTPUT} is not set"),
-    row("an old release", "files", None, {"container_toolkit": toolkit(OLD)}, "pass", "3 files as gpuprov writes them"),
+    row("an old release", "files", None, {"container_toolkit": toolkit(OLD)}, "pass", "3 files as written by gpuprov"),
     row("nothing is lost", "daemon_reload", DOCKER, {}, "pass", "mode cdi, 2 device files linked"),
     row("a device without its link", "daemon_reload", DOCKER,
         {"container_toolkit": toolkit(VERSION, "auto", "unlinked /dev/nvidia1")}, "fail",
@@ -165,4 +165,4 @@ def test_a_second_specification_of_another_name_is_the_sites_to_remove() -> None
     both = cdi() + cdi(path="/etc/cdi/nvidia-gpu.yaml")
     outcome = ask("container_toolkit.cdi", cdi_specifications=both, gpu_devices=GPU)
     assert (outcome.status, outcome.changes) == ("fail", ())
-    assert "rm /etc/cdi/nvidia-gpu.yaml" in outcome.hint
+    assert "rm /etc/cdi/nvidia-gpu.yaml" in outcome.fix

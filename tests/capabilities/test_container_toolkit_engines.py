@@ -71,7 +71,7 @@ ROWS = [
         "crio: no runtime nvidia"),
     row("an engine is missing", "configured", ALL, engines(docker()), "fail", "not installed: containerd crio podman"),
     row("alive, with the runtime", "registered", ALL, {}, "pass", "docker, containerd, crio"),
-    row("podman has no daemon", "registered", POD, {}, "n/a", "by CDI alone"),
+    row("podman has no daemon", "registered", POD, {}, "n/a", "through CDI only"),
     row("docker is dead", "registered", DOCKER, engines(docker(active="failed")), "fail", "docker.service is failed",
         "journalctl", "service docker.service: failed -> active"),
     row("docker was not told", "registered", DOCKER, engines(docker(info={"Runtimes": {"runc": {}}})), "fail",

@@ -33,7 +33,7 @@ ROWS = [
         change=f"package libnvidia-container1: {VERSION}-1 -> {OLD}-1"),
     row("no repository", "resolvable", None, {"packages": "", "package_index": ""}, "fail",
         "none of nvidia-container-toolkit", "not in the distribution's"),
-    row("not whole", "resolvable", EXACT,
+    row("incomplete", "resolvable", EXACT,
         {"package_index": index(VERSION) + index(OLD, without="libnvidia-container1")}, "fail",
         "no libnvidia-container1 1.17.8-1", f"whole set is {VERSION}"),
     row("no such version", "resolvable", ContainerToolkit(version="1.16.0"), {}, "fail", 'no version matches "1.16.0"',
@@ -74,7 +74,7 @@ ROWS = [
         version="2.1.4")), "fail",
         "containerd 2.1.4 does not take runtime kata from /etc/containerd/config.toml, which is of version 1",
         "fix it"),
-    row("nothing old", "leftovers", None, {}, "pass", "nothing of an older"),
+    row("nothing old", "leftovers", None, {}, "pass", "nothing left of an older"),
     row("nvidia-docker2", "leftovers", None, {"packages": packages() + "ii |nvidia-docker2|2.13.0-1|nvidia-docker2\n"},
         "fail", "nvidia-docker2", "apt-get purge"),
     row("an old list", "leftovers", None,
@@ -119,12 +119,12 @@ def test_who_has_no_repository_is_told_the_one_of_the_host() -> None:
     el = {"os_release": 'ID="rocky"\nID_LIKE="rhel"\nVERSION_ID="9.4"\n', "platform": "Linux 5.14 aarch64\n"}
     for changed, url in (({}, "/stable/deb/amd64"), (el, "/stable/rpm/aarch64")):
         known = {**GOOD, "packages": "", "package_index": "", **changed}
-        assert url in check.run(Context(HostSpec(name="gpu1"), ContainerToolkit(), facts(**known))).hint
+        assert url in check.run(Context(HostSpec(name="gpu1"), ContainerToolkit(), facts(**known))).fix
 
 
 def problems(**fields: Any) -> list[tuple[str, str, str]]:
     found = container_toolkit.rules(HostSpec(name="gpu1"), ContainerToolkit(**fields))
-    return [(problem.severity, problem.message, problem.hint) for problem in found]
+    return [(problem.severity, problem.message, problem.fix) for problem in found]
 
 
 @run_each(

@@ -30,11 +30,11 @@ TEN = {"cuda_packages": "hi |cuda-toolkit-10-2|10.2.89-1|cuda\n"}
 def row(
     name: str, check: str, block: CudaToolkit | None, changed: dict[str, Any], status: str, *told: str, change: str = ""
 ) -> Any:
-    """A row about the good host with two toolkits; `told`: found, hint."""
+    """A row about the good host with two toolkits; `told`: found, fix."""
     identifier = f"cuda_toolkit.{check}"
     base = {probe.name: GOOD[probe.name] for probe in CHECKS[identifier].probes if probe.name in GOOD}
-    found, hint = (*told, "", "")[:2]
-    asked = Row(name, identifier, block or BOTH, {**base, **changed}, status, found, hint, change=change)
+    found, fix = (*told, "", "")[:2]
+    asked = Row(name, identifier, block or BOTH, {**base, **changed}, status, found, fix, change=change)
     return pytest.param(asked, id=f"{check}: {name}")
 
 
@@ -56,7 +56,7 @@ ROWS = [
     row("another release", "packages", CudaToolkit(versions=("12.4.0",)), {}, "fail", "cuda-toolkit-12-4 12.4.1-1",
         "plan"),
     row("another part", "packages", CudaToolkit(versions=("12.4",), parts="libraries"), {}, "fail", "not installed"),
-    row("half installed", "packages", None, {"cuda_packages": packages(state="iU ")}, "fail", "not whole: cuda",
+    row("half installed", "packages", None, {"cuda_packages": packages(state="iU ")}, "fail", "incomplete: cuda",
         "dpkg --configure"),
     row("another cuDNN", "packages", CudaToolkit(versions=("12.4",), cudnn="9.8"), {}, "fail",
         f"libcudnn9-cuda-12 {CUDNN}"),

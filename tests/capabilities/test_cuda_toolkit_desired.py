@@ -107,7 +107,7 @@ def test_no_transaction_may_touch_a_driver() -> None:
     refuse = make(context())["refuse"]
     names = ("cuda-drivers", "libcuda1", "nvidia-kernel-dkms", "kmod-nvidia-open-dkms")
     assert all(any(re.fullmatch(pattern, name) for pattern in refuse["patterns"]) for name in names)
-    assert (refuse["why"], refuse["hint"][:16]) == (
+    assert (refuse["why"], refuse["fix"][:16]) == (
         "the driver is nvidia_driver's alone, and no toolkit brings, moves or removes one",
         "look on the host",
     )

@@ -76,7 +76,7 @@ ROWS = [
     row("just below the floor", "driver", BOTH, {"driver_libraries": "/usr/lib/libcuda.so.580.64.01\n"}, "fail",
         "driver 580.64.01"),
     row("none", "driver", None, {"driver_libraries": ""}, "skip", "no driver is installed"),
-    row("none of them", "metapackages", None, {}, "pass", "no metapackage"),
+    row("none of them", "metapackages", None, {}, "pass", "no NVIDIA metapackage"),
     row("cuda", "metapackages", None, with_packages(cuda="12.8.1-1"), "fail", "cuda brings the newest driver",
         "apt-get remove cuda"),
     row("cuda-12-4", "metapackages", None, with_packages(cuda_12_4="12.4.1-1"), "fail", "cuda-12-4 brings a driver",
@@ -135,11 +135,11 @@ def problems(block: CudaToolkit, driver: str = "", gpu: str = "", wanted: str = 
         gpu=GpuSpec(model=gpu) if gpu else None,
         capabilities={"nvidia_driver": NvidiaDriver(version=driver, cuda=wanted)} if driver else {},
     )
-    return [(problem.severity, problem.message, problem.hint) for problem in cuda_toolkit.rules(host, block)]
+    return [(problem.severity, problem.message, problem.fix) for problem in cuda_toolkit.rules(host, block)]
 
 
 @run_each(
-    ("block", "driver", "gpu", "severity", "message", "hint"),
+    ("block", "driver", "gpu", "severity", "message", "fix"),
     [
         (only(default="13.0"), "", "", "error", '"13.0", which is not in versions', "one of: 12.4"),
         (CudaToolkit(default="13.0"), "", "", "error", "and versions is empty", 'versions: ["13.0"]'),
@@ -167,11 +167,11 @@ def problems(block: CudaToolkit, driver: str = "", gpu: str = "", wanted: str = 
          "11.8 or newer"),
     ],
 )  # fmt: skip
-def test_rules(block: CudaToolkit, driver: str, gpu: str, severity: str, message: str, hint: str) -> None:
+def test_rules(block: CudaToolkit, driver: str, gpu: str, severity: str, message: str, fix: str) -> None:
     [found] = problems(block, driver, gpu)
     assert found[0] == severity
     assert message in found[1]
-    assert hint in found[2]
+    assert fix in found[2]
 
 
 def test_what_can_work_is_no_problem() -> None:
@@ -183,7 +183,7 @@ def test_what_can_work_is_no_problem() -> None:
 
 
 def test_a_cuda_of_the_driver_that_is_older_than_the_toolkit() -> None:
-    [(severity, message, hint)] = problems(BOTH, "any", wanted="12.8")
+    [(severity, message, fix)] = problems(BOTH, "any", wanted="12.8")
     assert severity == "warning"
     assert "from 525.60.13 on, may not run CUDA 13.0.2" in message
-    assert 'nvidia_driver: {cuda: "13.0"}' in hint
+    assert 'nvidia_driver: {cuda: "13.0"}' in fix

@@ -45,7 +45,7 @@ ROWS = [
         f"{CUDA} 1:4.5.3-1"),
     Row("another of it left behind", "dcgm.version", None,
         {"dcgm_packages": packages(*host.SET, datacenter_gpu_manager_4_dev="1:4.4.1-1")}, "fail", "4-dev 1:4.4.1-1"),
-    Row("half configured", "dcgm.version", None, {"dcgm_packages": packages(state="iF ")}, "fail", "not whole"),
+    Row("half configured", "dcgm.version", None, {"dcgm_packages": packages(state="iF ")}, "fail", "incomplete"),
     Row("another program", "dcgm.version", None, {"dcgm": said(installed="3.3.9")}, "fail", "says 3.3.9",
         "another installation"),
     Row("no program", "dcgm.version", None, {"dcgm": said(installed="")}, "fail", "says nothing"),

@@ -96,7 +96,7 @@ def test_what_a_package_source_of_this_run_has_is_waited_for() -> None:
     assert resolvable.run(context(None, MIRROR, **empty)).status == "skip"
     refused = resolvable.run(context(Dcgm(cuda="12"), **empty))
     assert refused.status == "fail"
-    assert "DCGM is in NVIDIA's CUDA repository" in refused.hint
+    assert "DCGM is in NVIDIA's CUDA repository" in refused.fix
     assert made(Dcgm(cuda="12"), **empty)["later"] == {}
 
 
@@ -127,7 +127,7 @@ def test_the_host_engine_answers_before_the_exporter_is_started() -> None:
 
 
 @run_each(
-    ("block", "found", "hint"),
+    ("block", "found", "fix"),
     [
         (Dcgm(version="3.3.9", exporter=True), "dcgm.exporter: there is none for DCGM 3",
          'version: "4", or exporter: false'),
@@ -135,9 +135,9 @@ def test_the_host_engine_answers_before_the_exporter_is_started() -> None:
         (Dcgm(exporter=True, listen="/run/dcgm"), "reaches the host engine by TCP only", "or exporter: false"),
     ],
 )  # fmt: skip
-def test_a_play_whose_variables_do_not_go_together_is_refused(block: Dcgm, found: str, hint: str) -> None:
+def test_a_play_whose_variables_do_not_go_together_is_refused(block: Dcgm, found: str, fix: str) -> None:
     outcome = together.run(context(block))
-    assert (outcome.status, found in outcome.found, hint in outcome.hint) == ("fail", True, True), outcome
+    assert (outcome.status, found in outcome.found, fix in outcome.fix) == ("fail", True, True), outcome
     assert together.run(context()).status == "pass"
 
 
@@ -150,7 +150,7 @@ def test_an_exporter_without_its_counters_is_refused() -> None:
     outcome = of_counters(own, "missing|/etc/c.csv\n")
     assert outcome.status == "fail"
     assert outcome.found == "dcgm.exporter_counters: /etc/c.csv does not exist on gpu1"
-    assert outcome.hint == "put it there first, or leave it out and take /etc/dcgm-exporter/default-counters.csv"
+    assert outcome.fix == "put it there first, or leave it out and take /etc/dcgm-exporter/default-counters.csv"
     assert of_counters(own, "there|/etc/c.csv\n").status == "pass"
     assert of_counters(own).status == "skip", "as in a record of the host"
     assert of_counters(Dcgm(exporter=True)).status == "n/a"
@@ -158,7 +158,7 @@ def test_an_exporter_without_its_counters_is_refused() -> None:
 
 
 def test_the_file_that_the_spec_names_is_looked_for(tmp_path: Path) -> None:
-    """Its path is no shell: a play's variables are not judged as an inventory is."""
+    """Its path is not a shell: a play's variables are not judged as an inventory is."""
     for name, there in (("a file $(touch made).csv", True), ("none.csv", False)):
         path = tmp_path / name
         if there:

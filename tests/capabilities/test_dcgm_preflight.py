@@ -86,7 +86,7 @@ def test_preflight(row: Row) -> None:
 
 def problems(driver: str = "any", **fields: Any) -> list[str]:
     spec = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(version=driver)})
-    return [f"{'.'.join(map(str, p.path))} {p.severity}: {p.message} | {p.hint}" for p in rules(spec, Dcgm(**fields))]
+    return [f"{'.'.join(map(str, p.path))} {p.severity}: {p.message} | {p.fix}" for p in rules(spec, Dcgm(**fields))]
 
 
 @run_each(

@@ -77,7 +77,7 @@ ROWS = [
     Row("not installed", fm("version"), None, {"fabric_packages": "", "fabric_manager": BARE["fabric_manager"]},
         "fail", "no Fabric Manager"),
     Row("from a runfile", fm("version"), None, {"fabric_packages": ""}, "fail", "no Fabric", "belongs to no package"),
-    Row("half installed", fm("version"), None, {"fabric_packages": installed(state="iU ")}, "fail", "not whole",
+    Row("half installed", fm("version"), None, {"fabric_packages": installed(state="iU ")}, "fail", "incomplete",
         "dpkg"),
     Row("another program", fm("version"), None, {"fabric_manager": daemon("535.183.06")}, "fail", "says 535.183.06",
         "dpkg -S"),

@@ -239,11 +239,11 @@ def test_a_package_without_its_configuration_is_refused() -> None:
     bare = daemon(settings={})
     with pytest.raises(ProbeFailed, match=r"fabricmanager\.cfg does not exist, although nvidia-fabricmanager-535") as e:
         made(fabric_manager=bare)
-    assert e.value.hint.startswith(f"apt-get install --reinstall {NAME} with -o Dpkg::Options::=--force-confmiss")
+    assert e.value.fix.startswith(f"apt-get install --reinstall {NAME} with -o Dpkg::Options::=--force-confmiss")
     assert made(**MISSING)["lines"], "what is not installed yet has none"
 
 
 def test_a_distribution_without_packages_is_refused() -> None:
     with pytest.raises(ProbeFailed, match="no Fabric Manager packages are known for slackware") as e:
         made(os_release='ID=slackware\nNAME=Slackware\nVERSION_ID="15.0"\n')
-    assert "known for: debian12" in e.value.hint
+    assert "known for: debian12" in e.value.fix

@@ -54,7 +54,7 @@ def ask(name: str, block: FabricManager = BLOCK, **changed: str) -> Outcome:
     given = {name: text for name, text in {**good(), **texts}.items() if name in declared}
     outcome = check.run(with_own_files(check, block, given, HostSpec(name="t")))
     assert outcome.found
-    assert outcome.status != "fail" or (outcome.expected and outcome.hint)
+    assert outcome.status != "fail" or (outcome.expected and outcome.fix)
     return outcome
 
 
@@ -65,7 +65,7 @@ ROWS = [
     ("imex_hardware", {"imex": ""}, "pass", "of a rack"),
     ("imex_version", {}, "pass", f"nvidia-imex {VERSION}-1"),
     ("imex_version", {"fabric_packages": ""}, "fail", "not installed"),
-    ("imex_version", {"fabric_packages": PACKAGE.replace("hi ", "hU ")}, "fail", "is not whole"),
+    ("imex_version", {"fabric_packages": PACKAGE.replace("hi ", "hU ")}, "fail", "is incomplete"),
     ("imex_version", {"imex": tray(version="570.133.20")}, "fail", "says 570.133.20"),
     ("imex_held", {}, "pass", "1 package held"),
     ("imex_held", {"fabric_packages": PACKAGE.replace("hi ", "ii ")}, "fail", "not held: nvidia-imex"),
@@ -101,14 +101,14 @@ ROWS = [
     ("imex_fabric", {}, "pass", "1 GPU attached, clique 4026 of 9c6f5af3-53bf-49b5-a436-b66766c413c3"),
     ("imex_fabric", {"fabric_state": ATTACHED.replace("4026", "0")}, "fail", "in no clique (CliqueId 0,"),
     ("imex_fabric", {"fabric_state": ATTACHED.partition("        CliqueId")[0]}, "skip",
-     "does not tell in which clique"),
+     "does not report their clique"),
     ("imex_fabric", {"fabric_state": REAL["azure"]}, "fail", "(Insufficient Resources)"),
     ("imex_fabric", {"fabric_state": REAL["h200"]}, "fail", "Health Unhealthy"),
     ("imex_fabric", {"fabric_state": REAL["fabric"]}, "fail", "In Progress (N/A)"),
     ("imex_fabric", {"fabric_state": ATTACHED + OTHER, "nvidia_functions": TWO}, "fail", "several: 9c6f5af3"),
     ("imex_fabric", {"fabric_state": ATTACHED, "nvidia_functions": TWO}, "fail", "0000:3b:00.0 not told"),
     ("imex_fabric", {"fabric_state": ATTACHED, "nvidia_functions": TRAY + LENT}, "pass", "1 GPU attached"),
-    ("imex_fabric", {"fabric_state": "", "nvidia_functions": LENT}, "n/a", "with virtual machines"),
+    ("imex_fabric", {"fabric_state": "", "nvidia_functions": LENT}, "n/a", "to virtual machines"),
     ("imex_fabric", {"nvidia_functions": ""}, "fail", "no GPU on the bus"),
     ("imex_fabric", {"loaded_driver": ""}, "fail", "no NVIDIA module"),
     ("imex_fabric", {"loaded_driver": "", "container": "podman\n"}, "skip", "none is loaded there"),

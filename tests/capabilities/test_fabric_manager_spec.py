@@ -51,7 +51,7 @@ def resolvable(**changed: str) -> tuple[str, str, str, list[str]]:
         changed = {"packages": packages().replace(FABRIC_MANAGER, changed["fabric_packages"]), **changed}
     outcome = ask(fm("resolvable"), None, **changed)
     changes = [f"{change.name}: {change.before} -> {change.after}" for change in outcome.changes]
-    return outcome.status, outcome.found, outcome.hint, changes
+    return outcome.status, outcome.found, outcome.fix, changes
 
 
 def test_it_follows_the_installed_driver() -> None:
@@ -66,14 +66,14 @@ def test_it_follows_the_installed_driver() -> None:
 
 
 def test_it_cannot_be_had_for_the_installed_driver() -> None:
-    status, found, hint, _ = resolvable(
+    status, found, fix, _ = resolvable(
         fabric_packages="", package_index=offered(nvidia_fabricmanager_535="535.309.01-1")
     )
     assert (status, found) == (
         "fail",
         f"the host's repositories have no {NAME} {VERSION}, the installed driver's version",
     )
-    assert "versions that are there: 535.309.01" in hint
+    assert "versions that are there: 535.309.01" in fix
     assert (
         "NVIDIA's repository has it: nvidia_driver: {source: nvidia}"
         in resolvable(fabric_packages="", package_index="")[2]
@@ -106,7 +106,7 @@ def test_the_driver_is_resolved_to_a_version_that_has_fabric_manager() -> None:
     assert resolved("535", behind).found.startswith("535.261.03")
     lacking = resolved("535.309.01", behind)
     assert (lacking.status, f"no {NAME} 535.309.01" in lacking.found) == ("fail", True)
-    assert "the nearest version with the whole set is 535.261.03" in lacking.hint
+    assert "the nearest version with the whole set is 535.261.03" in lacking.fix
     old = resolved("535", behind, installed("550.90.07", "nvidia-fabricmanager-550"))
     assert "nvidia-fabricmanager-550 removed" in [f"{change.name} {change.after}" for change in old.changes]
 
@@ -121,7 +121,7 @@ def test_modules_that_come_with_the_driver_are_not_missed(system: str, driver: b
     check = CHECKS[fm("hardware")]
     told = {**{probe.name: given[probe.name] for probe in check.probes}, "fabric_kernel": "module|mlx5_core\n"}
     outcome = check.run(Context(host, FabricManager(), facts(**told)))
-    assert (outcome.status, "kernel-modules-extra" in outcome.hint) == (status, status == "fail")
+    assert (outcome.status, "kernel-modules-extra" in outcome.fix) == (status, status == "fail")
 
 
 def test_a_board_that_nobody_manages() -> None:
@@ -132,7 +132,7 @@ def test_a_board_that_nobody_manages() -> None:
     def asked(container: str = "none\n", unit: tuple[str, str] = ("inactive", "")) -> Outcome:
         return check.run(Context(host, House(), facts(**given, units=units(fabric=unit), container=container)))
 
-    assert (asked().status, "error 802" in asked().hint) == ("fail", True)
+    assert (asked().status, "error 802" in asked().fix) == ("fail", True)
     assert "is inactive" in asked(unit=("inactive", "disabled")).found
     assert asked(unit=("active", "enabled")).status == "pass"
     assert asked("podman\n").status == "skip"
@@ -170,7 +170,7 @@ def test_hold_follows_the_drivers() -> None:
     host = HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver(hold=False)})
     told = facts(os_release=GOOD["os_release"], fabric_packages=installed(), package_locking="")
     outcome = CHECKS[fm("held")].run(Context(host, FabricManager(), told))
-    assert (outcome.status, outcome.hint) == ("fail", f"apt-mark unhold {NAME}")
+    assert (outcome.status, outcome.fix) == ("fail", f"apt-mark unhold {NAME}")
 
 
 def test_ib_umad_is_asked_of_the_kernel_where_the_spec_names_such_gpus() -> None:

@@ -92,7 +92,7 @@ ROWS = [
         "not installed: libcufile-X-Y gds-tools-X-Y nvidia-fs-dkms"),
     Row("half installed", PACKAGES, BLOCK, {"gds_packages": gd.packages().replace("ii |nvidia-fs", "iF |nvidia-fs")},
         "fail",
-        "not whole: nvidia-fs-dkms", "dpkg --configure"),
+        "incomplete: nvidia-fs-dkms", "dpkg --configure"),
     Row("two versions", PACKAGES, BLOCK, {"gds_packages": gd.packages(libcufile_12_8="1.13.0.11-1")}, "fail",
         "libcufile-12-8 1.13.0.11-1, gds-tools-12-8 1.13.1.3-1"),
     Row("p2pdma needs two", PACKAGES, P2P, {"gds_packages": gd.packages(nvidia_fs_dkms="")}, "pass"),
@@ -192,13 +192,13 @@ OFED = Rdma(stack="doca-ofed")
 def test_rules(block: Gds, spec: HostSpec, told: list[str]) -> None:
     found = list(rules(HostSpec(name=spec.name, gpu=spec.gpu, capabilities={**spec.capabilities, "gds": block}), block))
     assert len(found) == len(told), found
-    assert all(text in problem.message and problem.hint for problem, text in zip(found, told, strict=True)), found
+    assert all(text in problem.message and problem.fix for problem, text in zip(found, told, strict=True)), found
 
 
 def test_only_patched_drivers_are_a_warning() -> None:
     (found,) = rules(host(gds=NVME), NVME)
     assert found.severity == "warning"
-    assert "or path: p2pdma" in found.hint
+    assert "or path: p2pdma" in found.fix
 
 
 def test_the_module_is_loaded_and_built_for_the_next_kernel() -> None:

@@ -83,7 +83,7 @@ def test_each_file_altered_in_each_way_is_red_and_named(name: str) -> None:
             assert outcome.status == "fail", (one.path, told)
             assert f"{one.path}: {told}" in outcome.found, (outcome.found, told)
             assert one.path in [change.name for change in outcome.changes]
-            assert outcome.hint == "gpuprov apply"
+            assert outcome.fix == "gpuprov apply"
 
 
 @run_each("name", WRITE)

@@ -33,7 +33,7 @@ def ask(name: str, plain: Plain, *others: str, **changed: str) -> Outcome:
     host = HostSpec(name="h", capabilities=dict.fromkeys(("gpu_settings", *others), fragment))
     outcome = check.run(with_own_files(check, fragment, given, host))
     assert outcome.found
-    assert outcome.status != "fail" or (outcome.expected and outcome.hint), outcome
+    assert outcome.status != "fail" or (outcome.expected and outcome.fix), outcome
     return outcome
 
 
@@ -183,7 +183,7 @@ NOW: list[tuple[str, Plain, dict[str, str], str, str]] = [
         "fail",
         "protected_pcie",
     ),
-    ("persistence", {"ecc": "enabled"}, {}, "n/a", "nothing that the driver forgets"),
+    ("persistence", {"ecc": "enabled"}, {}, "n/a", "no setting that the driver forgets"),
     ("persistence", {"power_limit": 500}, {}, "pass", "Enabled on 2 GPUs"),
     ("persistence", {"power_limit": 500}, {"nvidia_smi": OFF}, "fail", f"not Enabled: GPU 1 ({SECOND})"),
     ("persistence", {"power_limit": 500}, {"nvidia_smi": OFF, **PODMAN}, "skip", "podman container"),
@@ -201,9 +201,9 @@ def test_an_ecc_mode_that_differs_asks_for_a_reboot_and_a_pending_one_that_apply
     waiting, other = ask("ecc", {"ecc": "disabled"}, **waits), ask("ecc", {"ecc": "disabled"})
     assert waiting.reboot == other.reboot
     assert "changes at a boot" in other.reboot
-    assert (waiting.hint, other.hint) == ("reboot: a pending ECC mode waits for it", "gpuprov apply, then a reboot")
+    assert (waiting.fix, other.fix) == ("reboot: a pending ECC mode waits for it", "gpuprov apply, then a reboot")
     back = ask("ecc", {"ecc": "enabled"}, **waits)
-    assert (back.reboot, back.hint) == ("", "gpuprov apply")
+    assert (back.reboot, back.fix) == ("", "gpuprov apply")
 
 
 def test_changes_name_gpu_setting_and_both_values() -> None:
@@ -336,16 +336,16 @@ def test_before_the_driver_comes_nothing_is_judged() -> None:
 
 COMPUTING = {"gpu_computing": f"0000{FIRST.upper()}, 811, /usr/bin/python3\nlooked\n"}
 CLIENTS: list[tuple[Plain, dict[str, str], str, str]] = [
-    ({"compute_mode": "exclusive_process"}, {}, "pass", "nobody on 2 GPUs"),
+    ({"compute_mode": "exclusive_process"}, {}, "pass", "no process on 2 GPUs"),
     ({"compute_mode": "exclusive_process"}, COMPUTING, "fail", f"python3 (pid 811) on GPU 0 ({FIRST})"),
-    ({"compute_mode": "default"}, COMPUTING, "pass", "shuts anybody out"),
+    ({"compute_mode": "default"}, COMPUTING, "pass", "excludes a process"),
     (
         {"compute_mode": "exclusive_process"},
         {**COMPUTING, "gpu_settings": both(mode="Exclusive_Process")},
         "pass",
-        "shuts",
+        "excludes",
     ),
-    ({"per_gpu": [{"gpus": [1], "compute_mode": "prohibited"}]}, COMPUTING, "pass", "nobody on 1 GPU"),
+    ({"per_gpu": [{"gpus": [1], "compute_mode": "prohibited"}]}, COMPUTING, "pass", "no process on 1 GPU"),
     ({"power_limit": 300, **LOCKED}, COMPUTING, "n/a", "not in the spec"),
 ]
 

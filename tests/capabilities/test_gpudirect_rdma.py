@@ -187,7 +187,7 @@ def test_acs_and_iommu_on_bare_metal_are_told(
     outputs = {**GOOD, "pcie": pcie_host.said(acs=pcie_host.ON, domain="DMA-FQ"), **changed}
     outcome = _run(HostSpec(name="h", capabilities=blocks), GpudirectRdma(), outputs)
     assert outcome.status == "pass"
-    assert ("told:" in outcome.found) == bool(found)
+    assert ("noted:" in outcome.found) == bool(found)
     assert all(words in outcome.found for words in found), outcome.found
 
 
@@ -224,8 +224,8 @@ LOADED = [
     Row("no parameters", PARAMETERS, None, ON, "n/a", "the method is dmabuf"),
     Row("nv_peer_mem's", PARAMETERS, OLD, {}, "pass", "none of nvidia_peermem's"),
     Row("its unit at boot", ENABLED, None, {}, "pass", f"{UNIT} enabled"),
-    Row("whole, with openibd's drop-in", FILES, None, {}, "pass", "2 files as gpuprov writes them"),
-    Row("without openibd", FILES, None, peer(openibd=NONE), "pass", "1 file as gpuprov writes them"),
+    Row("whole, with openibd's drop-in", FILES, None, {}, "pass", "2 files as written by gpuprov"),
+    Row("without openibd", FILES, None, peer(openibd=NONE), "pass", "1 file as written by gpuprov"),
     Row("no unit", ENABLED, None, {"contents": unit(UNIT, "inactive", "")}, "fail", "is not-found", "gpuprov apply"),
     Row("a unit of the other", FILES, None, {"contents": Also(f"sum|0  {UNIT_FILE}\n")}, "fail",
         f"{UNIT_FILE}: another text"),

@@ -103,7 +103,7 @@ GDRCOPY = [
         change="package libgdrapi:  -> installed"),
     Row("half installed", COPIES, COPY,
         {**THERE, "gdrcopy_packages": gh.INSTALLED.replace("ii |gdrdrv", "iF |gdrdrv")}, "fail",
-        "not whole: gdrdrv-dkms", "dpkg --configure"),
+        "incomplete: gdrdrv-dkms", "dpkg --configure"),
     Row("gdrdrv is not loaded", COPIES, COPY, {**THERE, "gdrcopy": f"kernel|{gh.K}|2.5.1\n"}, "fail", "not loaded",
         "systemctl restart gdrdrv.service"),
     Row("no device node", COPIES, COPY, {**THERE, "gdrcopy": "loaded|\nmajor|237\n"}, "fail",

@@ -147,7 +147,7 @@ def test_gdrcopy_is_installed_and_runs() -> None:
 def test_gdrcopy_that_nobody_offers_is_refused_or_waited_for() -> None:
     with pytest.raises(ProbeFailed, match="no package source of the host has gdrdrv-dkms libgdrapi") as refused:
         made(COPY)
-    assert "developer.download.nvidia.com" in refused.value.hint
+    assert "developer.download.nvidia.com" in refused.value.fix
     waits = made(COPY, {"nvidia_driver": MIRROR})
     assert waits["later"]["told"] == "gdrcopy is installed when apply has added https://mirror.example/cuda"
     assert waits["gdrcopy"]["install"] == []

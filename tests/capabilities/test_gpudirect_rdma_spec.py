@@ -209,4 +209,4 @@ def test_efa_has_no_part_in_peer_memory() -> None:
     (problem,) = gpudirect_rdma.CAPABILITY.rules(host, PEER)
     assert problem.severity == "error"
     assert problem.message.startswith("gpudirect_rdma.method nvidia_peermem: EFA has no part in peer memory")
-    assert "rdma.efa.gpudirect: true" in problem.hint
+    assert "rdma.efa.gpudirect: true" in problem.fix

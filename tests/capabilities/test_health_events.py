@@ -138,16 +138,16 @@ def test_nvidia_smi_and_an_xid_154_say_the_same(word: str, action: str, fix: str
     shown = ask(RECOVERY, None, **driver_says(word))
     logged = judged((0, changed(NONE, f"0x9 ({word})")))
     assert (shown.status, shown.action, logged.status, logged.action) == ("fail", action, "fail", action)
-    assert fix in shown.hint
-    assert logged.hint.startswith(shown.hint)
-    assert ("gpu-reset" in shown.hint) == (action == "reset"), "another action's fix"
+    assert fix in shown.fix
+    assert logged.fix.startswith(shown.fix)
+    assert ("gpu-reset" in shown.fix) == (action == "reset"), "another action's fix"
 
 
 def test_the_fix_is_that_of_the_most_severe_action() -> None:
     told = driver_says("Reset")["gpu_health"]
     two = f"{told}GPU 00000000:3B:00.0\n    GPU Recovery Action : OS Reboot\n".replace("@present 1", "@present 2")
     outcome = ask(RECOVERY, None, gpu_health=two)
-    assert (outcome.action, outcome.hint) == ("reboot", "drain the host, then restart it")
+    assert (outcome.action, outcome.fix) == ("reboot", "drain the host, then restart it")
 
 
 def test_an_error_in_place_of_the_word_is_not_proven() -> None:
@@ -199,7 +199,7 @@ def test_a_fatal_sxid_is_ended_by_its_own_switch_alone() -> None:
 
 def test_what_is_past_is_not_let_pass() -> None:
     found = judged((0, UNCONTAINED), (600, SWITCH_FOUND), (700, xid(31, "x"))).found
-    assert "told and let pass: Xid 31; past: Xid 95" in found
+    assert "noted and let pass: Xid 31; past: Xid 95" in found
     found = judged((0, changed(NONE, FLR)), (600, SWITCH_FOUND)).found
     assert "let pass" not in found
     assert "; past: Xid 154 on 0000:19:00 2025-11-23 11:13 UTC, reset 2025-11-23 11:23 UTC" in found
@@ -342,7 +342,7 @@ def test_a_gpu_that_is_gone_without_an_xid_asks_for_what_xid_79_does() -> None:
     shown = judged(*enumerate(LOST), check="health.driver_log")
     assert (shown.status, shown.action) == ("fail", "reboot")
     assert "has fallen off the bus" in shown.found
-    assert "gpuprov explain gpu-lost" in shown.hint
+    assert "gpuprov explain gpu-lost" in shown.fix
     numbered = judged((0.0, xid(79, "GPU has fallen off the bus.")), check="health.driver_log")
     assert numbered.status == "pass", "health.xid has that"
 
@@ -368,13 +368,13 @@ def test_what_the_driver_says_itself_that_only_a_reset_or_a_restart_ends(line: s
     assert line[:90] in shown.found
     assert [one.key for one in find_symptom(line)] == [key]
     assert judged((0.0, f"evil: {line}"), check="health.driver_log").status == "pass", "a program may say anything"
-    assert f"gpuprov explain {key}" in shown.hint
+    assert f"gpuprov explain {key}" in shown.fix
 
 
 def test_a_gpu_that_the_driver_refuses_until_it_is_reset() -> None:
     shown = judged((0.0, REFUSED), check="health.driver_log")
     assert (shown.status, shown.action) == ("fail", "reset")
-    assert "nvidia-smi --gpu-reset" in shown.hint
+    assert "nvidia-smi --gpu-reset" in shown.fix
     assert judged((0.0, REFUSED), (60.0, SWITCH_FOUND), check="health.driver_log").status == "pass", (
         "it was reset since"
     )

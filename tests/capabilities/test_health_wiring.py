@@ -98,11 +98,11 @@ ROWS = [
     Row("a slow port", PORTS, None, wired(ports("ACTIVE", "ACTIVE", "ACTIVE 100")), "fail",
         "mlx5_2_0 (0000:32:00.0) runs at 100 Gb/s, its like here at 400"),
     Row("a port that is switched off", PORTS, None, wired(ports("ACTIVE", "ACTIVE", "OFF")), "pass",
-        "told: port 1 of mlx5_2_0"),
-    Row("ports that nobody uses", PORTS, None, wired(ports("DOWN", "DOWN", "DOWN")), "pass", "told: "),
-    Row("one of two", PORTS, None, wired(ports("ACTIVE", "DOWN")), "pass", "told: "),
+        "noted: port 1 of mlx5_2_0"),
+    Row("ports that nobody uses", PORTS, None, wired(ports("DOWN", "DOWN", "DOWN")), "pass", "noted: "),
+    Row("one of two", PORTS, None, wired(ports("ACTIVE", "DOWN")), "pass", "noted: "),
     Row("second ports without cables", PORTS, None, wired(ports("ACTIVE", "ACTIVE", "ACTIVE", further="DOWN")), "pass",
-        "told: "),
+        "noted: "),
     Row("no RDMA device", PORTS, None, wired(cards(FULL)), "n/a"),
     Row("Fabric Manager lives", FABRIC, None, {}, "pass"),
     Row("it is dead", FABRIC, None, {"fabric_manager": daemon("535.261.03", ""),
@@ -124,7 +124,7 @@ ROWS = [
         {"fabric_state": fabric_state(GPU, status="Insufficient Resources")}, "fail", "Insufficient"),
     Row("a guest whose switches are elsewhere", FABRIC, None, {"nvidia_functions": H100, "machine": GUEST,
         "fabric_state": fabric_state(GPU, state="In Progress", status="N/A")}, "pass",
-        "told: 0000:19:00.0 In Progress"),
+        "noted: 0000:19:00.0 In Progress"),
     Row("a card without NVLink", FABRIC, None, {"nvidia_functions": H100,
                                                 "fabric_state": fabric_state(GPU, state="N/A", status="N/A"),
         "fabric_manager": daemon("535.261.03", ""), "units": units(fabric=("failed", "enabled"))}, "pass"),
@@ -229,7 +229,7 @@ def test_a_cloud_guest_at_half_width_is_told_and_not_failed(model: str, speed: s
     outcome = asked_of("topology.pcie", machine, Topology(), GUEST)
     assert outcome.status == "skip"
     assert "virtual machine (kvm)" in outcome.found
-    assert "reseat" not in outcome.hint
+    assert "reseat" not in outcome.fix
     assert asked(LINKS, wired(machine, GUEST)).status == "pass"
     told = [one for one in list_findings(read(facts(**wired(machine, GUEST)))) if one.kind == "link"]
     assert [one.note for one in told] == [True]

@@ -55,7 +55,7 @@ ROWS: list[tuple[Rdma | None, Row]] = [
     (None, Row("somebody else's folder", "hpc.fits", HPCX, {**UBUNTU, "hpc": hh.said("foreign|")}, "fail", hh.PLACE,
                "mv /opt/")),
     (None, Row("a folder in the link's place", "hpc.fits", HPCX, {**UBUNTU, "hpc": hh.said("folder|")}, "fail",
-               "/opt/hpcx is there")),
+               "/opt/hpcx exists")),
     (None, Row("offered", "hpc.resolvable", OPENMPI, NONE, "pass", f"openmpi-bin {hh.MPI}",
                change=f"package ucx-utils:  -> {hh.UCX}")),
     (None, Row("not offered", "hpc.resolvable", OPENMPI, {**NONE, "hpc_index": ""}, "fail", "openmpi-bin ucx-utils",
@@ -75,10 +75,10 @@ ROWS: list[tuple[Rdma | None, Row]] = [
     (None, Row("none", "hpc.packages", OPENMPI, NONE, "fail", "not installed: openmpi-bin ucx-utils", "gpuprov apply")),
     (None, Row("half installed", "hpc.packages", OPENMPI,
                {"hpc_packages": hh.INSTALLED["hpc_packages"].replace("hi |ucx", "iF |ucx")}, "fail",
-               "not whole: ucx-utils")),
+               "incomplete: ucx-utils")),
     (None, Row("an OFED's on the kernel's own stack", "hpc.packages", OPENMPI,
                {"hpc_packages": hh.packages(openmpi_bin=hh.DOCA["openmpi"], ucx_utils=hh.DOCA["ucx"])}, "fail",
-               "another origin")),
+               "another source")),
     (OFED, Row("of DOCA", "hpc.packages", OPENMPI, {}, "pass", "openmpi 4.1.9a1-1.2510171")),
     (OFED, Row("of an older OFED", "hpc.packages", OPENMPI, {"hpc_packages": hh.packages(**OLD)}, "fail",
                "ucx 1.20.0-1.2507096",
@@ -86,7 +86,7 @@ ROWS: list[tuple[Rdma | None, Row]] = [
     (OFED, Row("of both", "hpc.packages", OPENMPI, {"hpc_packages": MIXED}, "fail", "libucx0",
                "apt-get remove openmpi-bin libucx0")),
     (OFED, Row("of both, beside hpcx", "hpc.packages", HPCX, {"hpc_packages": MIXED}, "fail", "libucx0")),
-    (None, Row("hpcx is no package", "hpc.packages", HPCX, NONE, "n/a")),
+    (None, Row("hpcx is not a package", "hpc.packages", HPCX, NONE, "n/a")),
     (None, Row("held", "hpc.held", OPENMPI, {}, "pass", "3 packages held")),
     (None, Row("not held", "hpc.held", OPENMPI, {"hpc_packages": hh.INSTALLED["hpc_packages"].replace("hi |", "ii |")},
                "fail",
@@ -168,8 +168,8 @@ def test_checks(rdma: Rdma | None, row: Row) -> None:
     assert isinstance(block, Hpc)
     texts = {probe.name: told(rdma, row.changed)[probe.name] for probe in check.probes}
     outcome = check.run(Context(host(hpc=block, rdma=rdma), block, facts(**texts)))
-    expect(outcome, row.status, row.found, row.hint, row.change)
-    assert bool(outcome.hint) == (row.status == "fail"), outcome
+    expect(outcome, row.status, row.found, row.fix, row.change)
+    assert bool(outcome.fix) == (row.status == "fail"), outcome
 
 
 def context(block: Hpc, changed: Mapping[str, Any] | None = None, rdma: Rdma | None = None) -> Context[Hpc]:
@@ -259,7 +259,7 @@ def test_the_module_of_hpcx_goes_with_it() -> None:
 def test_rules(block: Hpc, spec: HostSpec, expected: list[str]) -> None:
     problems = list(rules(spec, block))
     assert len(problems) == len(expected), problems
-    assert all(text in problem.message and problem.hint for problem, text in zip(problems, expected, strict=True)), (
+    assert all(text in problem.message and problem.fix for problem, text in zip(problems, expected, strict=True)), (
         problems
     )
 
@@ -271,7 +271,7 @@ def test_the_preflight_of_sharp_counts_what_hpc_brings() -> None:
         ctx = with_own_files(check, SHARP, {p.name: texts[p.name] for p in check.probes}, host(rdma=SHARP, hpc=hpc))
         outcome = check.run(ctx)
         assert outcome.status == status, outcome
-        assert status != "fail" or "hpc: {hpcx: {url:" in outcome.hint
+        assert status != "fail" or "hpc: {hpcx: {url:" in outcome.fix
 
 
 JOB = """\

@@ -134,7 +134,7 @@ def test_a_unit_that_conflicts(state: str, active: str, words: str) -> None:
     assert explain_rival("nvidia-dcgm.service", known, ["foe.service"]) == ("", ""), "the spec has it off"
     outcome = judge("dcgm.enabled", *rows[3:], rival="foe.service")
     assert (outcome.status, words in outcome.found) == ("fail" if words else "pass", True), outcome
-    assert outcome.hint == ("systemctl disable --now foe.service" if words else "")
+    assert outcome.fix == ("systemctl disable --now foe.service" if words else "")
     assert not outcome.changes
 
 
@@ -142,7 +142,7 @@ def test_the_check_names_the_file_and_what_to_do() -> None:
     assert judge("dcgm.enabled").status == "pass"
     outcome = judge("dcgm.enabled", f"unmet|{SITE}|ConditionPathExists=/nowhere", drop_in=SITE)
     assert (outcome.status, SITE in outcome.found) == ("fail", True), outcome
-    assert "systemctl cat nvidia-dcgm.service, and take that setting out" in outcome.hint
+    assert "systemctl cat nvidia-dcgm.service, and take that setting out" in outcome.fix
     assert not outcome.changes, "no apply takes out what a site has set of a unit that is not gpuprov's"
 
 

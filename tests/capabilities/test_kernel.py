@@ -194,7 +194,7 @@ def test_kernel(row: Row) -> None:
 def test_apply_is_no_fix_for_what_a_later_file_decides(later: str, fix: str) -> None:
     config = f"options nvidia a=0\nin /etc/modprobe.d/gpuprov.conf:options nvidia a=1\n{later}"
     wanted = Kernel(module_options={"nvidia": {"a": 1}})
-    assert ask("kernel.module_options", wanted, modprobe_config=config).hint.startswith(fix)
+    assert ask("kernel.module_options", wanted, modprobe_config=config).fix.startswith(fix)
 
 
 UNLIMITED = "DefaultLimitMEMLOCK=infinity\nDefaultLimitMEMLOCKSoft=infinity\n"

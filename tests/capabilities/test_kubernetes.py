@@ -76,7 +76,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
         "IMEXDaemonsWithDNSNames": False}}}, {},
      "ComputeDomainCliques is on, and needs IMEXDaemonsWithDNSNames", "true"),
     ("a gate that is not known", {"dra": {"feature_gates": {"DynamicMig": True}}}, {},
-        "is no feature gate that is known", "DynamicMIG"),
+        "is not a feature gate that is known", "DynamicMIG"),
     ("MIG made twice", {"dra": {"feature_gates": {"DynamicMIG": True}}}, {"mig": MIG}, "so does the host (mig)",
         "take mig out"),
     ("a GPU without MIG devices under DRA", DRA, {"mig": {"layout": [{"gpus": "all", "instances": {}}]}},
@@ -183,7 +183,7 @@ REFUSED: list[tuple[str, dict[str, Any], dict[str, Any], str, str]] = [
 def test_refused(block: dict[str, Any], others: dict[str, Any], told: str, way: str) -> None:
     found = [one for one in problems(block, **others) if told in one.message]
     assert found, [str(one) for one in problems(block, **others)]
-    assert way in found[0].hint, found[0]
+    assert way in found[0].fix, found[0]
     assert found[0].path, "a problem without a place"
 
 

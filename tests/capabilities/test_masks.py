@@ -37,7 +37,7 @@ def ask(check: str, shown: str, *more: str) -> Outcome:
 )
 def test_apply_is_refused_before_it_begins(file: str, fix: str) -> None:
     outcome = ask("unmasked", show(file))
-    assert (outcome.status, outcome.hint) == ("fail", fix)
+    assert (outcome.status, outcome.fix) == ("fail", fix)
     assert f"{UNIT} is {file}" in outcome.found
 
 
@@ -61,4 +61,4 @@ def test_a_mask_in_run_is_gone_after_a_boot() -> None:
     assert [(one.moment, one.after) for one in off] == [("next-boot", "disabled")]
     assert not list_differences([Wanted(UNIT, enabled=False)], parse_show(show("masked")))
     now = ask("active", show("masked-runtime"))
-    assert (now.status, now.hint) == ("fail", f"systemctl unmask --runtime {UNIT}")
+    assert (now.status, now.fix) == ("fail", f"systemctl unmask --runtime {UNIT}")

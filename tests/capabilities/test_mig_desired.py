@@ -231,4 +231,4 @@ def test_the_boot_unit_starts_before_what_looks_at_the_gpus_once() -> None:
         before
     )
     assert mig.UNIT == "gpuprov-mig.service"
-    assert f"ConditionPathExists={KEPT}\n" in text, "a boot without a layout is no failure"
+    assert f"ConditionPathExists={KEPT}\n" in text, "a boot without a layout is not a failure"

@@ -96,7 +96,7 @@ def test_what_no_spec_can_say() -> None:
         mig.CAPABILITY.export(read(mh.gpu(("3g.40gb", 0, ()))))
     strange = json.loads(mh.state(mh.gpu(WHOLE)))
     strange["gpus"][0]["instances"][0]["profile"] = "half"
-    with pytest.raises(ProbeFailed, match=r'GPU 0 .*"half" is no MIG profile'):
+    with pytest.raises(ProbeFailed, match=r'GPU 0 .*"half" is not a MIG profile'):
         mig.CAPABILITY.export(facts(mig=json.dumps(strange), mig_units=mh.units()))
     told = ask("mig.instances", Mig(), mig=json.dumps(strange))
     assert (told.status, "half" in told.found) == ("fail", True)

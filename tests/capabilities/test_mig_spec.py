@@ -52,7 +52,7 @@ BAD = [
     (H100 | cut({"1g.10gb+me": 2}), "mig.layout[0].instances", "1g.10gb+me", "fits: "),
     (H100 | cut([{"profile": "3g.40gb", "placement": 2}]), "mig.layout[0].instances", "memory slice 2",
      "gpuprov mig layouts"),
-    (H100 | cut({"3x": 1}), "mig.layout[0].instances", '"3x" is no MIG profile', "gpuprov catalog mig"),
+    (H100 | cut({"3x": 1}), "mig.layout[0].instances", '"3x" is not a MIG profile', "gpuprov catalog mig"),
     (H100 | cut({"3g.40gb+gfx": 1}), "mig.layout[0].instances.3g.40gb+gfx", "no profile 3g.40gb+gfx",
      'did you mean "3g.40gb"'),
     (H100 | cut({"4c.3g.40gb": 1}), "mig.layout[0].instances", "1 to all slices", "gpuprov"),
@@ -96,18 +96,18 @@ def test_a_good_spec(values: dict[str, Any]) -> None:
     assert [str(problem) for problem in told(values) if problem.path[:1] == ("mig",)] == []
 
 
-@run_each(("values", "path", "message", "hint"), BAD, ids=lambda value: str(value)[:60])
-def test_a_bad_spec(values: dict[str, Any], path: str, message: str, hint: str) -> None:
+@run_each(("values", "path", "message", "fix"), BAD, ids=lambda value: str(value)[:60])
+def test_a_bad_spec(values: dict[str, Any], path: str, message: str, fix: str) -> None:
     found = [problem for problem in told(values) if problem.severity == "error"]
     assert [format_path(problem.path) for problem in found] == [path], found
     assert message in str(found[0])
-    assert hint in found[0].hint
+    assert fix in found[0].fix
 
 
 @run_each(("values", "path", "message"), WARNED, ids=lambda value: str(value)[:60])
 def test_a_warning(values: dict[str, Any], path: str, message: str) -> None:
     (found,) = [problem for problem in told(values) if problem.path[:1] == ("mig",)]
-    assert (found.severity, format_path(found.path), message in found.message, bool(found.hint)) == (
+    assert (found.severity, format_path(found.path), message in found.message, bool(found.fix)) == (
         "warning",
         path,
         True,
@@ -139,7 +139,7 @@ def written(folder: Path, content: Any) -> str:
 
 
 @run_each(
-    ("content", "selected", "field", "message", "hint"),
+    ("content", "selected", "field", "message", "fix"),
     [
         (FILE, "balancd", "selected", 'has no "balancd"', 'did you mean "balanced"?'),
         (FILE, "nothing-like-it", "selected", "has no", "selected: one of all-disabled, balanced"),
@@ -153,9 +153,9 @@ def written(folder: Path, content: Any) -> str:
          'did you mean "mig-configs"?'),
         ("[1, 2", "", "config_file", "not YAML", "correct the file"),
         ({"kind": "ConfigMap", "data": {"config.yaml": "[1, 2"}}, "", "config_file", "not YAML", "correct the file"),
-        ({"kind": "ConfigMap", "data": {"other": "x"}}, "", "config_file", "is no mig-parted file", "version: v1"),
+        ({"kind": "ConfigMap", "data": {"other": "x"}}, "", "config_file", "is not a mig-parted file", "version: v1"),
         ({"kind": "ConfigMap", "data": {}}, "", "config_file", "its ConfigMap has no config.yaml", "correct the file"),
-        ("just text", "", "config_file", "is no mig-parted file", "version: v1"),
+        ("just text", "", "config_file", "is not a mig-parted file", "version: v1"),
         ({"version": "v1", "mig-configs": {"a": []}}, "", "config_file", "has no entry", "at least one"),
         ({"version": "v1", "mig-configs": {"a": ["x"]}}, "a", "config_file", "a[0]", "correct the file"),
         ({"version": "v1", "mig-configs": {"a": [{"devices": "all"}]}}, "a", "config_file", "mig-enabled", "correct"),
@@ -170,12 +170,12 @@ def written(folder: Path, content: Any) -> str:
     ],
 )  # fmt: skip
 def test_a_file_that_cannot_be_taken(
-    tmp_path: Path, content: Any, selected: str, field: str, message: str, hint: str
+    tmp_path: Path, content: Any, selected: str, field: str, message: str, fix: str
 ) -> None:
     found = told(H100 | {"mig": {"config_file": written(tmp_path, content), "selected": selected}})
     assert [format_path(problem.path) for problem in found] == [f"mig.{field}"], found
     assert message in found[0].message
-    assert hint in found[0].hint
+    assert fix in found[0].fix
 
 
 def test_a_file_that_is_not_there_or_cannot_be_read(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_filters_and_indexes_of_other_hosts(tmp_path: Path) -> None:
     path = written(tmp_path, FILE)
     (found,) = told({"gpu": {"model": "A30"}} | {"mig": {"config_file": path, "selected": "balanced"}})
     assert (found.severity, "no entry of balanced is for A30" in found.message) == ("error", True)
-    assert "0x20B710DE" in found.hint
+    assert "0x20B710DE" in found.fix
     (found,) = told(H100 | {"mig": {"config_file": path, "selected": "far"}})
     assert (found.severity, "names GPU 7" in found.message) == ("warning", True)
 

@@ -190,7 +190,7 @@ ROWS = [
     Row("with a snippet", "mps.environment", Mps(container_directory="/srv/mps"), seen(daemon(), *SOLO, SNIPPET),
         "pass"),
     Row("without it", "mps.environment", Mps(container_directory="/srv/mps"), {}, "fail",
-        "not there: /srv/mps/host.yaml"),
+        "missing: /srv/mps/host.yaml"),
     Row("one is missing", "mps.environment", GPU, seen(TWO.replace("mps/gpu1.env", "mps/x.env")), "fail",
         "mps/gpu1.env"),
     Row("of another directory", "mps.environment", None, seen(daemon(), units("host"), environment(pipe="/run/x")),

@@ -207,7 +207,7 @@ def test_a_directory_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_a_unit_that_the_spec_does_not_name_any_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scope: str, yes: str, no: str
 ) -> None:
-    """A driver change stops it, and starts it again before it is removed: it stays down, and is no failure."""
+    """A driver change stops it, and starts it again before it is removed: it stays down, and is not a failure."""
     given = config(scope, groups=[{"gpus": [0], "name": "left"}])
     assert devices.can_be_named(given, yes) is bool(yes)
     (tmp_path / "mps.json").write_text(json.dumps(given))

@@ -132,7 +132,7 @@ def test_services_that_are_clients_no_more() -> None:
 
 
 def test_the_users_number_is_read_of_the_host() -> None:
-    """By the script that goes there, for a name that is no shell word."""
+    """By the script that goes there, for a name that is not a shell word."""
     for name, number in (("root", 0), ("gpuprov-nobody", None), ("x$(id)", None), ("", None)):
         spec = HostSpec(name="gpu1", capabilities={"mps": Mps(user=name)})
         ran = subprocess.run(["sh", "-c", USER.of(spec).script], capture_output=True, text=True, check=False)

@@ -35,7 +35,7 @@ def found(block: Mps, gpu: GpuSpec | None = H100X8, driver: str = "580", **other
     """What the rules say of a block, on a host with this GPU and driver."""
     given: dict[str, Fragment] = {"nvidia_driver": NvidiaDriver(version=driver), "mps": block, **others}
     said = list(rules(HostSpec(name="gpu1", gpu=gpu, capabilities=given), block))
-    assert all(problem.hint and problem.path[0] == "mps" for problem in said)
+    assert all(problem.fix and problem.path[0] == "mps" for problem in said)
     return [("warning: " if problem.severity == "warning" else "") + problem.message for problem in said]
 
 
@@ -181,7 +181,7 @@ def test_a_gpu_that_is_too_old() -> None:
 )
 def test_beside_mig(block: Mps, mig: Mig, message: str) -> None:
     host_spec = HostSpec(name="a", gpu=H100X8, capabilities={"nvidia_driver": NvidiaDriver(version="580"), "mig": mig})
-    said = [(problem.severity, f"{problem.message}; {problem.hint}") for problem in rules(host_spec, block)]
+    said = [(problem.severity, f"{problem.message}; {problem.fix}") for problem in rules(host_spec, block)]
     if not message:
         assert said == []
         return
@@ -272,7 +272,7 @@ PREFLIGHT = [
         "is 5; there are: 0", "-L"),
     Row("in MIG mode", "mps.gpus", None, {"mps": host.host(gpu=host.gpus(mig="Enabled"))}, "fail",
         "GPU 0 is in MIG mode", "scope: mig"),
-    Row("not known yet", "mps.gpus", None, {"mps": BARE["mps"]}, "skip", "judged when a driver is there"),
+    Row("not known yet", "mps.gpus", None, {"mps": BARE["mps"]}, "skip", "judged once a driver is installed"),
 ]  # fmt: skip
 
 
@@ -286,7 +286,7 @@ def test_what_other_capabilities_bring_is_not_missed() -> None:
     texts = {**good(), **host.PROBES, **NO_PROGRAM}
     for name, words in (
         ("mps.programs", "it comes with nvidia_driver"),
-        ("mps.gpus", "judged when mig has been applied"),
+        ("mps.gpus", "judged once mig, which comes first, is applied"),
     ):
         check = CHECKS[name]
         known = facts(**{probe.name: texts[probe.name] for probe in check.probes})

@@ -143,7 +143,7 @@ def test_a_build_host_that_cannot(tmp_path: Path, name: str) -> None:
 def test_a_build_host_that_is_not_there(tmp_path: Path) -> None:
     told = problems(tmp_path, GOOD, "{build_host: nobody}")
     assert len(told) == 1
-    assert "nobody is no host of the inventory" in told[0]
+    assert "nobody is not a host of the inventory" in told[0]
 
 
 def test_a_build_host_outside_the_limit_is_not_judged(tmp_path: Path) -> None:

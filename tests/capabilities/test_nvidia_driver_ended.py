@@ -22,7 +22,7 @@ def test_it_is_not_offered() -> None:
     told = ask("nvidia_driver.resolvable", wanted, **there, package_index=index + DEPENDS)
     assert told.status == "fail"
     assert "is a transitional package there, for nvidia-kernel-common-580-server" in told.found
-    assert "580.95.05" in told.hint
+    assert "580.95.05" in told.fix
 
 
 def test_what_it_left_on_a_host_is_no_driver() -> None:

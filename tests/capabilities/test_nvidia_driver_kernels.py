@@ -110,7 +110,7 @@ def test_policies_that_cannot_work_are_refused(block: NvidiaDriver, told: str) -
         if one.path[1:] == ("kernel_upgrades",)
     ]
     assert [told in one.message for one in found] == [True]
-    assert all(one.hint for one in found)
+    assert all(one.fix for one in found)
 
 
 @run_each(

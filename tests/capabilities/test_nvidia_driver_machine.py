@@ -98,7 +98,7 @@ ROWS: list[tuple[str, NvidiaDriver, HostSpec | None, dict[str, str], str, str, s
 ]  # fmt: skip
 
 
-@run_each(("check", "fragment", "host", "changed", "status", "found", "hint"), ROWS)
+@run_each(("check", "fragment", "host", "changed", "status", "found", "fix"), ROWS)
 def test_a_driver_in_a_virtual_machine(
     check: str,
     fragment: NvidiaDriver,
@@ -106,10 +106,10 @@ def test_a_driver_in_a_virtual_machine(
     changed: dict[str, str],
     status: str,
     found: str,
-    hint: str,
+    fix: str,
 ) -> None:
     outcome = vm.ask(check, fragment, host, **changed)
-    assert (outcome.status, found in outcome.found, hint in outcome.hint) == (status, True, True), outcome
+    assert (outcome.status, found in outcome.found, fix in outcome.fix) == (status, True, True), outcome
 
 
 def test_why_a_reset_is_a_reboot() -> None:

@@ -59,14 +59,14 @@ NEW = {
 ROWS = [
     Row("whole and held", PRE, BUILT, ON, "pass", MINE),
     Row("DKMS is asked for", PRE, DKMS, {**ON, "packages": dpkg(IMAGE)}, "n/a", "DKMS builds"),
-    Row("DKMS is asked for, and they are there", PRE, DKMS, ON, "fail", MINE, "takes them away"),
+    Row("DKMS is asked for, and they are there", PRE, DKMS, ON, "fail", MINE, "removes them"),
     Row("no package for the kernel", PRE, BUILT, {**ON, "packages": dpkg(IMAGE)}, "fail", f"none for {K60}",
         "build: dkms",
         change=f"package modules of {K60}:  -> installed"),
     Row("a new kernel came without", PRE, BUILT, {**ON, "kernels": kernels(K60, K61)}, "fail", f"none for {K61}",
         "remove that kernel"),
     Row("no kernel at all", PRE, BUILT, {**ON, "kernels": ""}, "fail", "no kernel found"),
-    Row("not whole", PRE, BUILT, {**ON, "packages": dpkg(modules("hU "), IMAGE)}, "fail", f"not whole: {MINE}",
+    Row("incomplete", PRE, BUILT, {**ON, "packages": dpkg(modules("hU "), IMAGE)}, "fail", f"incomplete: {MINE}",
         "gpuprov apply"),
     Row("not held", PRE, BUILT, {**ON, "packages": dpkg(modules("ii "), IMAGE)}, "fail", f"not held: {MINE}",
         "apt-mark hold"),
@@ -140,7 +140,7 @@ def test_el_has_none_of_the_open_flavour() -> None:
     told = facts(os_release=ROCKY, packages="", nvidia_functions=B200, kernels=kernels(E12))
     decision = decide(BUILT, told, index, (), Precompiled())
     assert "no precompiled modules of the open flavour" in decision.problem
-    assert "build: dkms" in decision.hint
+    assert "build: dkms" in decision.fix
 
 
 def test_a_distribution_without_them_is_told() -> None:
@@ -161,7 +161,7 @@ def test_a_distribution_without_them_is_told() -> None:
 def test_what_they_contradict(driver: NvidiaDriver, told: str) -> None:
     found = [p for p in nvidia_driver.rules(HostSpec(name="gpu1"), driver) if p.path == ("nvidia_driver", "build")]
     assert [told in problem.message for problem in found] == [True]
-    assert "build: dkms" in found[0].hint
+    assert "build: dkms" in found[0].fix
 
 
 def test_export() -> None:

@@ -60,7 +60,7 @@ ROWS = [
     Row("packages are asked for", at("runfile_alone"), None, {}, "n/a", "from packages"),
     Row("packages are in the way", at("leftovers"), MINE, {}, "fail", "nvidia-kernel-dkms=535.261.03-1",
         "apt-get purge"),
-    Row("nothing in the way", at("leftovers"), MINE, {**NONE, **installed("550.163.01")}, "pass"),
+    Row("nothing interferes", at("leftovers"), MINE, {**NONE, **installed("550.163.01")}, "pass"),
     Row("a fresh host", at("resolvable"), MINE, NONE, "pass", "535.261.03 (proprietary",
         change="package NVIDIA's runfile:  -> 535.261.03"),
     Row("another version leaves", at("resolvable"), MINE, {**NONE, **installed("550.163.01")}, "pass", "535.261.03",
@@ -133,7 +133,7 @@ def test_every_other_question_stands_for_a_check() -> None:
 def rules(driver: NvidiaDriver, **beside: object) -> list[str]:
     host = HostSpec(name="gpu1", capabilities={"nvidia_driver": driver, **beside})  # type: ignore[dict-item]
     return [
-        f"{problem.message} -> {problem.hint}"
+        f"{problem.message} -> {problem.fix}"
         for problem in nvidia_driver.rules(host, driver)
         if problem.severity == "error"
     ]

@@ -36,7 +36,7 @@ ROWS = [
     Row("with the key", SECURE, None, {"secure_boot": ON, "dkms_key_enrolled": "enrolled|/var/lib/dkms/mok.pub\n"},
         "pass"),
     Row("a container loads no modules", SECURE, None, {"secure_boot": ON, **PODMAN}, "skip"),
-    Row("no certificate of the site's", ENROLLING, None, {"secure_boot": ON}, "n/a", "no certificate"),
+    Row("no site certificate", ENROLLING, None, {"secure_boot": ON}, "n/a", "no site certificate"),
     Row("no key is given", TOOL, None, {}, "n/a", "its own key"),
     Row("no key was ever given", SIGNED, None, {}, "n/a", "its own key"),
     Row("settings are left", SIGNED, None, {"module_signing": "written|1\n"}, "fail", "gpuprov.conf is left",
@@ -63,16 +63,16 @@ def test_with_secure_boot_on_the_next_kernels_modules_must_load() -> None:
     )
     bare = of_next(DKMS_KEY, f"module|{NEXT}|nvidia-current-uvm||")
     assert (bare.status, "nvidia-current-uvm is not signed" in bare.found) == ("fail", True)
-    assert "nvidia_driver.signing" in bare.hint
+    assert "nvidia_driver.signing" in bare.fix
     other = of_next(DKMS_KEY, enrolled="aa:bb\nserial 2d\n")
     assert (other.status, "DKMS module signing key (1b2c), and no enrolled" in other.found) == ("fail", True)
-    assert "mokutil --import" in other.hint
+    assert "mokutil --import" in other.fix
 
 
 def test_what_is_not_known_of_signatures_is_said_and_is_no_failure() -> None:
     for enrolled in ("", "2bb010e24d\n", "aa:bb\ncc:dd\nserial 2d\n"):
         found = of_next(DKMS_KEY, enrolled=enrolled)
-        assert (found.status, "mokutil does not tell" in found.found) == ("skip", True), enrolled
+        assert (found.status, "mokutil cannot say" in found.found) == ("skip", True), enrolled
     canonical = f"module|{NEXT}|nvidia|Canonical Ltd. Kernel Module Signing|77"
     assert of_next(canonical, driver=NvidiaDriver(build="precompiled")).status == "pass", (
         "the kernel's own key is not enrolled"
@@ -81,7 +81,7 @@ def test_what_is_not_known_of_signatures_is_said_and_is_no_failure() -> None:
                  module_signing=f"module|{NEXT}|nvidia|NVIDIA|77\n",
         enrolled_certificates="aa:bb\nserial 1b:2c\n",
         os_release='ID="rhel"\nVERSION_ID="9.5"\nPRETTY_NAME="RHEL 9.5"\n')  # fmt: skip
-    assert nvidia.status == "fail", "NVIDIA's own key is no distribution's"
+    assert nvidia.status == "fail", "NVIDIA's own key is not a distribution's"
     assert of_next("module|6.1.0-46-amd64|nvidia||", DKMS_KEY).status == "pass", "one that does not start next"
     assert ask(SIGNED, None, secure_boot=ON.text, module_signing=f"module|{NEXT}|nvidia||\n", **PODMAN).status == "n/a"
     assert ask(SIGNED, None, module_signing=f"module|{NEXT}|nvidia||\n").status == "n/a", "Secure Boot is off"
@@ -146,15 +146,15 @@ READY = "looked|1\nefi|1\nvariables|rw\ntool|1\n"
 def test_what_enrolment_waits_for(
     driver: NvidiaDriver, check: str, mok: str, found: str, fix: str, reboot: bool
 ) -> None:
-    """A certificate that waits for the console is no pass: an unanswered prompt drops the request."""
+    """A certificate that waits for the console is not a pass: an unanswered prompt drops the request."""
     mine = identity(driver)["fingerprint"]
     signing = msgspec.structs.replace(driver.signing, enroll="prepared")
     outcome = ask(check, NvidiaDriver(signing=signing), secure_boot=ON, mok_state=mok.replace("{mine}", mine))
     assert (outcome.status, bool(outcome.reboot)) == ("fail", reboot)
     assert found in outcome.found
-    assert fix in outcome.hint
+    assert fix in outcome.fix
     by_hand = ask(check, driver, secure_boot=ON, mok_state=mok.replace("{mine}", mine))
-    assert "gpuprov enroll" not in by_hand.hint
+    assert "gpuprov enroll" not in by_hand.fix
     assert ask(check, driver, secure_boot=ON, mok_state=mok, enrolled_certificates=f"{mine}\n").status == "pass"
 
 
@@ -164,7 +164,7 @@ def test_the_sites_certificate_is_not_trusted(driver: NvidiaDriver, enrolled: st
     found = ask(SECURE, driver, secure_boot=ON, enrolled_certificates=enrolled, dkms_key_enrolled="enrolled|/x\n")
     assert found.status == "fail"
     assert identity(driver)["fingerprint"] in found.found
-    assert f"mokutil --import {driver.signing.certificate_file}" in found.hint
+    assert f"mokutil --import {driver.signing.certificate_file}" in found.fix
 
 
 DKMS = "ii |dkms|{}|dkms\n"
@@ -187,7 +187,7 @@ def test_dkms_takes_the_key(driver: NvidiaDriver, name: str) -> None:
     installed, offered, status = TOOLS[name]
     found = ask(TOOL, driver, packages=installed, package_index=offered)
     assert found.status == status, found
-    assert found.status != "fail" or ("MOK.priv" in found.hint and "3.0.4" in found.expected)
+    assert found.status != "fail" or ("MOK.priv" in found.fix and "3.0.4" in found.expected)
 
 
 def host(driver: NvidiaDriver, **changed: str) -> str:
@@ -243,7 +243,7 @@ def test_what_is_not(driver: NvidiaDriver, name: str) -> None:
     found = signed(driver, **changed)
     assert found.status == "fail"
     assert reason in found.found, found
-    assert "gpuprov apply" in found.hint
+    assert "gpuprov apply" in found.fix
 
 
 def test_a_kernel_that_cannot_boot_does_not_count(driver: NvidiaDriver) -> None:
@@ -254,7 +254,7 @@ def test_without_openssl_the_pair_is_not_known(driver: NvidiaDriver) -> None:
     found = signed(driver, pair="pair|?")
     assert (
         found.status,
-        "without openssl nobody can tell" in found.found,
+        "without openssl it is unknown" in found.found,
         "apt-get install openssl" in found.found,
     ) == ("skip", True, True)
     assert signed(driver, pair="pair|?", old=OTHER).status == "fail", "what is wrong is still said"

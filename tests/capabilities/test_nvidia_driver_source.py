@@ -100,7 +100,7 @@ ROWS = [
         "nvidia-dkms-570-server-open"),
     Row("EL: half installed", PACKAGES, OPEN, {**ON_ROCKY, "packages": rpm(R580) + rpm(R580.replace("95", "99"))},
         "fail",
-        "not whole", "rpm --rebuilddb"),
+        "incomplete", "rpm --rebuilddb"),
     Row("EL: the flavour", FLAVOUR, OPEN, {**ON_ROCKY, "loaded_driver": ""}, "pass", "open"),
     Row("EL: locked as a set", HELD, OPEN, ON_ROCKY, "pass", "8 packages held"),
     Row("EL: nothing is locked", HELD, OPEN, {**ON_ROCKY, "packages": rpm(R580, locked=False)}, "fail",
@@ -143,7 +143,7 @@ ROWS = [
     Row("EL: another builder's", LEFTOVERS, OPEN, {"os_release": ROCKY,
                                                    "packages": rpm(R580, "xorg-x11-drv-nvidia-cuda")}, "fail",
         "xorg-x11-drv-nvidia-cuda", "dnf remove"),
-    Row("EL: nothing in the way", LEFTOVERS, OPEN, ON_ROCKY, "pass"),
+    Row("EL: nothing interferes", LEFTOVERS, OPEN, ON_ROCKY, "pass"),
     Row("NVIDIA's repository on Ubuntu, metapackages are its own", LEFTOVERS, NVIDIAS,
         {**ON_NVIDIAS, "packages": dpkg(N570, "nvidia", nvidia_open_570=N570, cuda_drivers_570=N570)}, "pass"),
     Row("Ubuntu: a change of branch", RESOLVABLE, NvidiaDriver(version="580"),
@@ -230,7 +230,7 @@ def test_a_source_that_is_not_there_is_an_error_of_the_other_checks() -> None:
 
 
 @run_each(
-    ("driver", "path", "message", "hint"),
+    ("driver", "path", "message", "fix"),
     [
         (NvidiaDriver(cuda="12.7"), "cuda", 'is "12.7": there is no such CUDA', 'the nearest is "12.6'),
         (NvidiaDriver(cuda="13.0", version="570"), "cuda",
@@ -244,12 +244,12 @@ def test_a_source_that_is_not_there_is_an_error_of_the_other_checks() -> None:
          "key_file"),
     ],
 )  # fmt: skip
-def test_what_is_refused_offline(driver: NvidiaDriver, path: str, message: str, hint: str) -> None:
+def test_what_is_refused_offline(driver: NvidiaDriver, path: str, message: str, fix: str) -> None:
     problems = [p for p in nvidia_driver.rules(HostSpec(name="gpu1"), driver) if p.severity == "error"]
     (problem,) = problems
     assert problem.path[:2] == ("nvidia_driver", path)
     assert message in problem.message
-    assert hint in problem.hint
+    assert fix in problem.fix
 
 
 @run_each(
@@ -272,14 +272,14 @@ def test_what_is_not_refused_offline(driver: NvidiaDriver) -> None:
 def test_a_cuda_that_runs_by_compatibility_is_a_warning(driver: NvidiaDriver, told: str) -> None:
     found = [p for p in nvidia_driver.rules(HostSpec(name="gpu1"), driver) if p.path[-1] == "cuda"]
     assert [p.severity for p in found] == ["warning"] * bool(told)
-    assert all(told in p.message and "a newer branch" in p.hint for p in found)
+    assert all(told in p.message and "a newer branch" in p.fix for p in found)
 
 
 @run_each("version", ["580", "any"])
 def test_no_branch_is_offered_that_the_gpu_cannot_run(version: str) -> None:
     host = HostSpec(name="gpu1", gpu=GpuSpec(model="V100-SXM2", count=8))
     [found] = nvidia_driver.rules(host, NvidiaDriver(version=version, cuda="13.2"))
-    assert (found.severity, found.hint) == (
+    assert (found.severity, found.fix) == (
         "warning",
         "an older CUDA: branch 580 is the last for V100-SXM2 (gpuprov catalog cuda)",
     )

@@ -66,7 +66,7 @@ LIST = "/etc/apt/sources.list.d/other.list"
 LIST_TEXT, REPO_TEXT = (sources.format_text(WANTED, family) for family in ("debian", "redhat"))
 ROWS: list[tuple[str, str, dict[str, str | None], tuple[str, ...], str]] = [
     ("no file", "debian", {PLACES["debian"]: None}, (), "gpuprov-cuda.sources is not there"),
-    ("changed", "debian", {PLACES["debian"]: LIST_TEXT + "Trusted: yes\n"}, (), "is not as gpuprov writes it"),
+    ("changed", "debian", {PLACES["debian"]: LIST_TEXT + "Trusted: yes\n"}, (), "differs from what gpuprov writes"),
     ("no key", "debian", {KEYS["debian"]: None}, (), "it is empty"),
     ("another key", "debian", {KEYS["debian"]: made.OTHER}, (),
      f"its fingerprint is {made.OTHER_FINGERPRINT}, expected is"),
@@ -76,7 +76,7 @@ ROWS: list[tuple[str, str, dict[str, str | None], tuple[str, ...], str]] = [
     ("no file for dnf", "redhat", {PLACES["redhat"]: None}, (), "gpuprov-cuda.repo is not there"),
     ("unknown to rpm", "redhat", {}, ("@machine x86_64",), f"rpm does not know the key {made.GOOD_FINGERPRINT}"),
     ("gpgcheck off", "redhat",
-     {PLACES["redhat"]: REPO_TEXT.replace("gpgcheck=1", "gpgcheck=0")}, (), "is not as gpuprov writes it"),
+     {PLACES["redhat"]: REPO_TEXT.replace("gpgcheck=1", "gpgcheck=0")}, (), "differs from what gpuprov writes"),
     ("twice for dnf", "redhat", {"/etc/yum.repos.d/o.repo": f"[o]\nbaseurl={URL}\n"}, (RPM_KEY,),
      f"o.repo has {URL}, without"),
 ]  # fmt: skip
@@ -87,7 +87,7 @@ def test_a_host_that_is_not(family: Family, changed: dict[str, str | None], more
     outcome = ask(family, host(family, changed, *more))
     assert outcome.status == "fail"
     assert found in outcome.found
-    assert outcome.hint
+    assert outcome.fix
     assert made.GOOD_FINGERPRINT in outcome.expected
 
 
@@ -110,7 +110,7 @@ def with_short_id_of_good(text: str) -> str:
 
 def test_rpm_has_a_key_with_the_same_last_digits_only() -> None:
     outcome = ask("redhat", host("redhat", None, with_short_id_of_good(made.OTHER)))
-    assert (outcome.status, outcome.hint) == ("fail", f"rpm --import {KEYS['redhat']}")
+    assert (outcome.status, outcome.fix) == ("fail", f"rpm --import {KEYS['redhat']}")
     assert ask("redhat", host("redhat", None, with_short_id_of_good(made.GOOD))).status == "pass"
 
 
@@ -152,7 +152,7 @@ def test_sources_of_nvidia_that_do_not(text: str, found: str) -> None:
     outcome = judge(text)
     assert outcome.status == "fail"
     assert found in outcome.found
-    assert "rpm -e" in outcome.hint
+    assert "rpm -e" in outcome.fix
 
 
 def test_other_peoples_sources_are_named_and_left_to_them() -> None:

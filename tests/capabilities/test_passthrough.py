@@ -45,10 +45,10 @@ ROWS = [
         said(function(HELD, of="10de:2684|030000"), function(HELD[:-1] + "1", "snd_hda_intel", of="10de:22ba|040300")),
         "pass", f"2 functions to lend: {HELD} {HELD[:-1]}1"),
     Row("another model", HARDWARE, Passthrough(gpus=("L40S",)), {}, "fail",
-        "not there: L40S; GPUs: 0000:19:00.0 (10de:2330)"),
-    Row("another address", HARDWARE, Passthrough(gpus=("0000:99:00.0",)), {}, "fail", "not there: 0000:99:00.0",
+        "missing: L40S; GPUs: 0000:19:00.0 (10de:2330)"),
+    Row("another address", HARDWARE, Passthrough(gpus=("0000:99:00.0",)), {}, "fail", "missing: 0000:99:00.0",
         "correct"),
-    Row("no GPU", HARDWARE, None, said("LoadState|not-found\n"), "fail", "not there: all; GPUs: none"),
+    Row("no GPU", HARDWARE, None, said("LoadState|not-found\n"), "fail", "missing: all; GPUs: none"),
     Row("no NVSwitch", HARDWARE, Passthrough(nvswitches=True), {}, "fail", "none", "B200"),
     Row("NVSwitches", HARDWARE, Passthrough(nvswitches=True), said(lent(HELD, "7"), function(SWITCH, **SWITCHES)),
         "pass", SWITCH),
@@ -116,9 +116,9 @@ SPECS: list[tuple[str, Passthrough, HostSpec, tuple[str, ...]]] = [
     ("another model", Passthrough(gpus=("L4",)), host("L40S", 4, nvidia_driver={}), ()),
     ("all, and MIG, MPS, cGPU", Passthrough(), host(mig={}, mps={}, cgpu={}),
      ("and mig needs", "and mps needs", "and cgpu needs")),
-    ("no address", Passthrough(gpus=("3b:00:0",)), host(), ("is no PCI address",)),
+    ("no address", Passthrough(gpus=("3b:00:0",)), host(), ("is not a PCI address",)),
     ("too much of an address", Passthrough(gpus=("3b:00:0:1",)), host(), ("is not in the catalogue",)),
-    ("no hexadecimal address", Passthrough(gpus=("0000:xx:00.0",)), host(), ("is no PCI address",)),
+    ("no hexadecimal address", Passthrough(gpus=("0000:xx:00.0",)), host(), ("is not a PCI address",)),
     ("an address without its domain", Passthrough(gpus=("3b:00.0",)), host(), ("without its domain",)),
     ("a UUID", Passthrough(gpus=("GPU-3f2a",)), host(), ("is a UUID",)),
     ("no model", Passthrough(gpus=("H100-SXM5-80G",)), host(), ("is not in the catalogue",)),
@@ -147,7 +147,7 @@ def test_the_spec(name: str, asked: Passthrough, spec: HostSpec, expected: tuple
     assert len(found) == len(expected), found
     for problem, text in zip(found, expected, strict=True):
         assert text in problem.message
-        assert problem.hint
+        assert problem.fix
 
 
 def test_the_kernel_starts_with_the_iommu_unless_pcie_says_how() -> None:

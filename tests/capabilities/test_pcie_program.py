@@ -109,7 +109,7 @@ def test_what_is_not_taken_is_found_by_reading_back(tmp_path: Path, setpci: str,
     ("settings", "said"),
     [
         ("# nothing\n", "has no settings"),
-        ("acs disabled now\n", "has lines that are no settings"),
+        ("acs disabled now\n", "has lines that are not settings"),
         ("max_read_request 4096\n", "there is no HCA"),
         ("affinity local\n", "there is no HCA"),
         ("gpu_max_read_request 4096\n", "there is no GPU and no HCA"),

@@ -103,7 +103,7 @@ def test_what_ubuntus_unit_lacks() -> None:
 
 
 @run_each(
-    ("ctx", "hint"),
+    ("ctx", "fix"),
     [
         (context("gpus|8\n", mode="daemon"), "enable contrib and non-free, or mode: auto"),
         (
@@ -113,10 +113,10 @@ def test_what_ubuntus_unit_lacks() -> None:
         (context("gpus|8\n", UBUNTU, mode="daemon"), "apply nvidia_driver too, whose packages bring it"),
     ],
 )
-def test_a_daemon_that_nobody_has_is_refused_before_anything_is_changed(ctx: Context[Persistence], hint: str) -> None:
+def test_a_daemon_that_nobody_has_is_refused_before_anything_is_changed(ctx: Context[Persistence], fix: str) -> None:
     outcome = offered.run(ctx)
     assert outcome.status == "fail"
-    assert hint in outcome.hint
+    assert fix in outcome.fix
 
 
 @run_each(("package", "offered_versions"), [("package|ii ", ()), ("package|un ", ("535.171.04-1~deb12u1",))])

@@ -101,7 +101,7 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
     ("as older drivers show it", "gpudirect", block(gpudirect=True), said(p2p="0"), "fail", "empty on", "rmmod efa"),
     ("the kernel's driver has none", "gpudirect", block(gpudirect=True), said(version=""), "fail", "no such file",
      "DMA-BUF"),
-    ("nothing set", "environment", ASKED, said(), "pass", "nothing in the way", ""),
+    ("nothing set", "environment", ASKED, said(), "pass", "nothing interferes", ""),
     ("what is right", "environment", ASKED, said("env|/etc/environment|FI_PROVIDER=efa"), "pass", "nothing", ""),
     ("TCP", "environment", ASKED, said("env|/etc/environment|FI_PROVIDER='tcp'"), "fail", "FI_PROVIDER=tcp",
      "/etc/environment"),
@@ -121,8 +121,8 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
 
 @run_each("row", [pytest.param(row, id=f"{row[1]}: {row[0]}") for row in ROWS])
 def test_efa(row: tuple[str, str, Rdma, str, str, str, str]) -> None:
-    _, check, wanted, text, status, found, hint = row
-    expect(ask(check, wanted, text), status, found, hint)
+    _, check, wanted, text, status, found, fix = row
+    expect(ask(check, wanted, text), status, found, fix)
 
 
 def test_a_held_driver_asks_for_a_reboot() -> None:

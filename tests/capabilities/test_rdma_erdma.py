@@ -119,7 +119,7 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
     ("no kernel", "function", block(installer="1.5.7"), said(kernels=()), "fail",
      "neither a kernel in /boot nor kernel headers",
      "the headers package of the machine's kernel"),
-    ("eRDMA's settings", "asked", COMPAT, said(), "pass", "go together", ""),
+    ("eRDMA's settings", "asked", COMPAT, said(), "pass", "are consistent", ""),
     ("no mode said", "asked", block(compat_mode=None), said(), "fail", "rdma.erdma.compat_mode is missing",
      "true: RoCE-like"),
     ("no MTU said", "asked", block(mtu=""), said(), "fail", "rdma.erdma.mtu is missing", "jumbo where"),
@@ -133,7 +133,7 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
      "fail", "the build must change, and python3 (4711)", "end them, then apply again"),
     ("a build without MAD, held", "users", COMPAT, said(*HELD, kernels=(f"{KERNEL}|1|1|{KO}|{PARAMETERS}|0",)),
      "fail", "the build must change", "end them"),
-    ("nobody", "users", COMPAT, said(parameters=N), "pass", "nobody", ""),
+    ("nobody", "users", COMPAT, said(parameters=N), "pass", "nothing uses", ""),
     ("held and right", "users", COMPAT, said(*HELD), "pass", "nothing must change", ""),
     ("held and wrong", "users", COMPAT, said(*HELD, parameters=N), "fail",
      "compat_mode must change, and python3 (4711)", "end them"),
@@ -151,16 +151,16 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
 
 @run_each("row", [pytest.param(row, id=f"{row[1]}: {row[0]}") for row in ROWS])
 def test_erdma(row: tuple[str, str, Rdma, str, str, str, str]) -> None:
-    _, check, wanted, text, status, found, hint = row
+    _, check, wanted, text, status, found, fix = row
     kind = "4: RNIC" if wanted.erdma.compat_mode is False else "1: CA"
-    expect(ask(check, wanted, text, devices(kind)), status, found, hint)
+    expect(ask(check, wanted, text, devices(kind)), status, found, fix)
 
 
 def test_a_held_driver_of_the_wrong_mode_asks_for_a_reboot() -> None:
     assert "python3" in ask("mode", COMPAT, said(*HELD, parameters=N)).reboot
     assert not ask("mode", COMPAT, said(parameters=N)).reboot
     outcome = ask("mode", COMPAT, said(*HELD, parameters=N, options=("compat_mode=N",)))
-    assert (outcome.reboot, "reboot" in outcome.hint) == ("", False), "a reboot would load it in the same mode again"
+    assert (outcome.reboot, "reboot" in outcome.fix) == ("", False), "a reboot would load it in the same mode again"
 
 
 def test_a_device_of_the_other_kind_than_the_parameter_tells() -> None:
@@ -175,7 +175,7 @@ def test_rxe_has_the_port_that_compat_mode_needs() -> None:
         outcome = ask(check, COMPAT, said(), devices() + soft)
         assert outcome.status == "fail", check
         assert "rxe0: rxe has UDP 4791" in outcome.found
-        assert "rdma link delete rxe0" in outcome.hint
+        assert "rdma link delete rxe0" in outcome.fix
 
 
 @run_each(

@@ -65,7 +65,7 @@ def test_an_installer_is_fetched_and_run_where_none_has() -> None:
     assert fetch["url"] == "http://mirrors.cloud.aliyuncs.com/erdma/erdma_installer-1.5.7.tar.gz"
     assert (fetch["file"], fetch["sha256"], fetch["public"]) == ("", SHA256, False)
     assert "inside Alibaba Cloud only" in fetch["unreachable"]
-    assert "what Alibaba publishes" in fetch["hint"]
+    assert "what Alibaba publishes" in fetch["fix"]
     software = answer["erdma"]
     assert (software["due"], software["run"], software["archive"]) == (True, True, fetch["path"])
     assert fetch["path"] == f"/var/cache/gpuprov/erdma/{SHA256}.tar.gz"

@@ -121,7 +121,7 @@ def ask(check: str, wanted: Rdma, conf: str, devices: str = host.devices()) -> O
 COMPAT, LEFT = host.block(), host.block(nccl=Nccl(manage=False))
 STALE = "NCCL_IB_HCA=erdma"
 ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
-    ("as it should be", "file", COMPAT, host.nccl(), "pass", "4 variables: NCCL_IB_HCA==rdmap0s6", ""),
+    ("no defect", "file", COMPAT, host.nccl(), "pass", "4 variables: NCCL_IB_HCA==rdmap0s6", ""),
     ("no file", "file", COMPAT, host.nccl(None), "fail", "does not exist", "apply"),
     ("an image's", "file", COMPAT, host.nccl((STALE,)), "fail", "says NCCL_IB_HCA=erdma", "apply"),
     ("a line more", "file", COMPAT, host.nccl((*host.CONF, "NCCL_IB_DISABLE=1")), "fail", "also says NCCL_IB_DISABLE=1",
@@ -190,8 +190,8 @@ ROWS: list[tuple[str, str, Rdma, str, str, str, str]] = [
 
 @run_each("row", [pytest.param(row, id=f"{row[1]}: {row[0]}") for row in ROWS])
 def test_nccl(row: tuple[str, str, Rdma, str, str, str, str]) -> None:
-    _, check, wanted, text, status, found, hint = row
-    expect(ask(check, wanted, text), status, found, hint)
+    _, check, wanted, text, status, found, fix = row
+    expect(ask(check, wanted, text), status, found, fix)
 
 
 def test_without_devices_the_file_cannot_be_right() -> None:

@@ -50,7 +50,7 @@ ROWS = [
      "fail",
      "OFED 24.10-2.1.8.0 without doca-ofed", "ofed_uninstall.sh --force, then gpuprov apply"),
     ("release", DOCA, {"ofed_packages": packages("iser-dkms") + "iF |iser-dkms|25.10|iser|all\n"}, "fail",
-     "not whole: iser-dkms",
+     "incomplete: iser-dkms",
      "dpkg --configure -a"),
     ("release", INBOX, {}, "n/a", "the stack is inbox", ""),
     ("held", DOCA, {}, "pass", "8 packages held", ""),
@@ -115,9 +115,9 @@ ROWS = [
 ]  # fmt: skip
 
 
-@run_each(("name", "block", "changed", "status", "found", "hint"), ROWS)
-def test_answers(name: str, block: Rdma, changed: dict[str, str], status: str, found: str, hint: str) -> None:
-    expect(ask(name, block, **changed), status, found, hint)
+@run_each(("name", "block", "changed", "status", "found", "fix"), ROWS)
+def test_answers(name: str, block: Rdma, changed: dict[str, str], status: str, found: str, fix: str) -> None:
+    expect(ask(name, block, **changed), status, found, fix)
 
 
 def test_openibd_is_not_restarted_under_what_uses_it() -> None:
@@ -174,7 +174,7 @@ def test_apply_builds_nvidia_fs_anew_where_the_spec_has_it() -> None:
             "ofed_packages": packages(),
             "os_release": UBUNTU,
         }
-        return contexts.answer("rdma.ofed_alone", contexts.spec(rdma=DOCA, **blocks), texts).hint
+        return contexts.answer("rdma.ofed_alone", contexts.spec(rdma=DOCA, **blocks), texts).fix
 
     assert fix("nvidia_fs", gds=Gds()) == "gpuprov apply"
     assert "dkms install it anew" in fix("nvidia_fs")

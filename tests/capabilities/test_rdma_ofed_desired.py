@@ -96,7 +96,7 @@ def test_packages(asked: dict[str, Any], texts: dict[str, str], install: list[st
 
 
 @run_each(
-    ("asked", "texts", "problem", "hint"),
+    ("asked", "texts", "problem", "fix"),
     [
         ({}, NONE | {"ofed_index": ""}, "the repositories of the host have no doca-ofed",
          "url and sha256 of the doca-host package"),
@@ -109,12 +109,12 @@ def test_packages(asked: dict[str, Any], texts: dict[str, str], install: list[st
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_before_anything_is_changed(
-    asked: dict[str, Any], texts: dict[str, str], problem: str, hint: str
+    asked: dict[str, Any], texts: dict[str, str], problem: str, fix: str
 ) -> None:
     outcome = resolvable.run(context(block(**asked), **texts))
     assert outcome.status == "fail"
     assert problem in outcome.found
-    assert hint in outcome.hint
+    assert fix in outcome.fix
 
 
 def test_the_release_that_would_come_must_build_here() -> None:
@@ -124,7 +124,7 @@ def test_the_release_that_would_come_must_build_here() -> None:
     headless = said(info="", memory=(), kernels=(kernel(KERNEL, own=True, headers=False),), dkms="", conf=None)
     bare = {"ofed": headless, "ofed_packages": "redhat|\n", "packages": "redhat|\n", "ofed_index": offered}
     outcome = resolvable.run(context(block(), os_release=ROCKY.format("9.8", "9.8"), **bare))
-    assert (outcome.status, outcome.hint) == ("fail", "a newer DOCA-OFED, or a kernel of EL 9.7")
+    assert (outcome.status, outcome.fix) == ("fail", "a newer DOCA-OFED, or a kernel of EL 9.7")
     assert "OFED 25.10-1.7.1 on Rocky Linux 9.8: EL 9.8's kernel has another DPLL callback" in outcome.found
     told = {"os_release": ROCKY.format("9.7", "9.7"), **bare}
     assert resolvable.run(context(block(), **told)).found == f"kernel-devel-{KERNEL} doca-ofed"
@@ -137,7 +137,7 @@ def test_the_named_package_is_fetched_and_what_follows_from_it_waits() -> None:
     assert answer["fetch"] == [{
         "of": "rdma.ofed", "url": URL, "file": "", "path": PLACE, "sha256": SHA.lower(), "most": 4 << 30,
         "public": True,
-        "hint": "the right file, and the sha256 that NVIDIA publishes for it",
+        "fix": "the right file, and the sha256 that NVIDIA publishes for it",
         "unreachable": "correct the url, the network, or the proxy of the host",
     }]  # fmt: skip
     assert (answer["ofed"]["source"], answer["ofed"]["named"], answer["install"]) == (PLACE, URL, [])

@@ -113,9 +113,9 @@ ROWS = [
 ]  # fmt: skip
 
 
-@run_each(("name", "block", "changed", "status", "found", "hint"), ROWS)
-def test_answers(name: str, block: Rdma, changed: dict[str, str], status: str, found: str, hint: str) -> None:
-    expect(ask(name, block, **changed), status, found, hint)
+@run_each(("name", "block", "changed", "status", "found", "fix"), ROWS)
+def test_answers(name: str, block: Rdma, changed: dict[str, str], status: str, found: str, fix: str) -> None:
+    expect(ask(name, block, **changed), status, found, fix)
 
 
 def test_plan_shows_each_setting() -> None:

@@ -74,7 +74,7 @@ def test_a_rate_that_no_slot_of_the_board_carries_is_a_warning(model: str, rate:
 
 
 @run_each(
-    ("values", "place", "hint"),
+    ("values", "place", "fix"),
     [
         ({"fabric": "infinband"}, 'rdma.fabric is "infinband"', "infiniband"),
         ({"stack": "mlnx-ofed"}, 'rdma.stack is "mlnx-ofed"', "doca-ofed"),
@@ -89,7 +89,7 @@ def test_a_rate_that_no_slot_of_the_board_carries_is_a_warning(model: str, rate:
         ({"fabric": "roce", "roce": {"pfc": [8]}}, "roce.pfc[0] is 8", ""),
         ({"fabric": "roce", "roce": {"pfc": 3}}, "roce.pfc is 3", ""),
         ({"fabric": "roce", "roce": {"dscp2prio": {"64": 3}}}, 'the key is "64"', ""),
-        ({"fabric": "roce", "roce": {"dscp2prio": {26: 3}}}, "the key 26 is no text", ""),
+        ({"fabric": "roce", "roce": {"dscp2prio": {26: 3}}}, "the key 26 is not text", ""),
         ({"fabric": "roce", "roce": {"dscp2prio": {"26": 8}}}, "roce.dscp2prio.26 is 8", ""),
         ({"fabric": "roce", "roce": {"tos": 256}}, "roce.tos is 256", ""),
         ({"fabric": "roce", "roce": {"traffic_class": -2}}, "roce.traffic_class is -2", ""),
@@ -115,10 +115,10 @@ def test_a_rate_that_no_slot_of_the_board_carries_is_a_warning(model: str, rate:
         ),
     ],
 )
-def test_values_that_no_model_takes(values: object, place: str, hint: str) -> None:
+def test_values_that_no_model_takes(values: object, place: str, fix: str) -> None:
     _, ((_, message, way),) = convert(values, Rdma, ("rdma",))
     assert place in message
-    assert hint in way
+    assert fix in way
 
 
 def together(whole: bool = True, **blocks: Rdma) -> list[str]:

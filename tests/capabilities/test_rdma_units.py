@@ -31,7 +31,7 @@ ROWS = [
         for row in (
             Row(f"{name} set at boot", ENABLED, block, {}, "pass", f"{part} enabled"),
             Row(f"{name} set now", ACTIVE, block, {}, "pass", f"{part} active"),
-            Row(f"{name} whole", FILES, block, {}, "pass", "files as gpuprov writes them"),
+            Row(f"{name} whole", FILES, block, {}, "pass", "files as written by gpuprov"),
             Row(
                 f"{name} switched off",
                 ENABLED,

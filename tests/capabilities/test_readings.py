@@ -52,7 +52,7 @@ ROWS = [
     Row("was switched off", TAKEN, None, {"readings": told("2026-11-20T09:00:00Z", up=120)}, "pass", "2026-11-20"),
     Row("daily is enough", TAKEN, Readings(every="daily"), {"readings": told("2026-11-23T01:00:00Z")}, "pass",
         "2026-11-23"),
-    Row("clock went back", TAKEN, None, {"readings": told("2027-01-01T00:00:00Z")}, "fail", "of the future",
+    Row("clock went back", TAKEN, None, {"readings": told("2027-01-01T00:00:00Z")}, "fail", "dated in the future",
         "set the clock"),
 ]  # fmt: skip
 

@@ -21,9 +21,9 @@ def spec(**changes: Any) -> dict[str, Any]:
 
 
 def warnings(values: dict[str, Any]) -> list[tuple[str, str]]:
-    """The message and the hint of each warning about the recipe."""
+    """The message and the fix of each warning about the recipe."""
     fleet = judge([RawHost(name="gpu01", values=values)])
-    return [(one.message, one.hint) for one in fleet.warnings if "recipe" in one.message]
+    return [(one.message, one.fix) for one in fleet.warnings if "recipe" in one.message]
 
 
 @run_each("version", ["580", "580.95.05", "580.178.04"])
@@ -33,12 +33,10 @@ def test_a_version_of_the_recipes_branch_follows_it(version: str) -> None:
 
 @run_each("version", ["any", "595", "595.71.05"])
 def test_another_branch_is_told_with_both_values_and_the_source(version: str) -> None:
-    ((message, hint),) = warnings(
-        spec(nvidia_driver={"version": version, "source": "nvidia", "kernel_modules": "open"})
-    )
+    ((message, fix),) = warnings(spec(nvidia_driver={"version": version, "source": "nvidia", "kernel_modules": "open"}))
     assert message == f'nvidia_driver.version is "{version}", and recipe aws-p5 has "580"'
-    assert hint.startswith("source: https://github.com/awslabs/amazon-eks-ami/")
-    assert ", read 2026-" in hint
+    assert fix.startswith("source: https://github.com/awslabs/amazon-eks-ami/")
+    assert ", read 2026-" in fix
 
 
 def test_a_block_with_other_fields_is_there_and_one_switched_off_is_not() -> None:
@@ -55,12 +53,12 @@ def test_keys_of_a_mapping_are_told_one_by_one() -> None:
 
 
 def test_other_gpus_are_told_with_the_recipes_for_them() -> None:
-    ((message, hint),) = warnings(spec(gpu={"model": "B200", "count": 8}))
+    ((message, fix),) = warnings(spec(gpu={"model": "B200", "count": 8}))
     assert message == "gpu is 8 x B200, and recipe aws-p5 is for 8 x H100-SXM5-80GB"
-    assert "aws-p6-b200" in hint
-    ((message, hint),) = warnings(spec(gpu={"model": "H100-SXM5-80GB", "count": 3}))
+    assert "aws-p6-b200" in fix
+    ((message, fix),) = warnings(spec(gpu={"model": "H100-SXM5-80GB", "count": 3}))
     assert message == "gpu is 3 x H100-SXM5-80GB, and recipe aws-p5 is for 8 x H100-SXM5-80GB"
-    assert hint == "no recipe is for these GPUs: leave recipe out"
+    assert fix == "no recipe is for these GPUs: leave recipe out"
 
 
 def test_an_instance_type_is_the_gpus_of_the_recipe() -> None:
@@ -72,15 +70,15 @@ def test_a_spec_without_a_recipe_is_compared_with_none() -> None:
     assert warnings(values) == []
 
 
-@run_each(("name", "hint"), [("aws-p50", '"aws-p5"'), ("", ""), ("qqqq", "gpuprov catalog recipes lists all")])
-def test_an_unknown_recipe_is_refused(name: str, hint: str) -> None:
+@run_each(("name", "fix"), [("aws-p50", '"aws-p5"'), ("", ""), ("qqqq", "gpuprov catalog recipes lists all")])
+def test_an_unknown_recipe_is_refused(name: str, fix: str) -> None:
     if not name:
         assert warnings(spec(recipe="")) == []
         return
     with pytest.raises(GpuprovError) as caught:
         judge([RawHost(name="gpu01", values=spec(recipe=name))])
     assert f'recipe "{name}" is not in the catalogue' in str(caught.value)
-    assert hint in str(caught.value)
+    assert fix in str(caught.value)
 
 
 def test_recipes_that_fit() -> None:

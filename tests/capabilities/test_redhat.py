@@ -101,4 +101,4 @@ def test_no_space_in_boot() -> None:
     host = HostSpec(name="gpu1", capabilities={"kernel": Kernel()})
     outcome = CHECKS["host.space"].run(Context(host, House(), told))
     assert (outcome.status, outcome.found) == ("fail", "50 MiB")
-    assert "dnf remove --oldinstallonly" in outcome.hint
+    assert "dnf remove --oldinstallonly" in outcome.fix

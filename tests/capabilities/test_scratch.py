@@ -52,20 +52,20 @@ def qemu(name: str, *more: str, transport: str = "pcie") -> str:
 
 
 def refused(
-    name: str, found: str, hint: str, *disks: str, block: Fragment | None = None, own: str = "", more: str = ""
+    name: str, found: str, fix: str, *disks: str, block: Fragment | None = None, own: str = "", more: str = ""
 ) -> Row:
-    return Row(name, DISKS, block, {"scratch": said(*disks, own=own, more=more)}, "fail", found, hint)
+    return Row(name, DISKS, block, {"scratch": said(*disks, own=own, more=more)}, "fail", found, fix)
 
 
-def holds(name: str, found: str, hint: str, *lines: str) -> Row:
+def holds(name: str, found: str, fix: str, *lines: str) -> Row:
     """A second disk that holds something, beside a blank one."""
-    return refused(name, found, hint, disk("nvme1n1"), disk("nvme2n1", *lines))
+    return refused(name, found, fix, disk("nvme1n1"), disk("nvme2n1", *lines))
 
 
 ROWS = [
     Row("blank disks", DISKS, None, {"scratch": BLANK}, "pass",
         "blank: /dev/nvme1n1 (3.49 TiB, Amazon EC2 NVMe Instance Storage, AWS24BBF51AF55097008), /dev/nvme2n1"),
-    Row("gpuprov's own array", DISKS, None, {}, "pass", "in use as asked for: /dev/nvme1n1"),
+    Row("gpuprov's own array", DISKS, None, {}, "pass", "in use as the spec says: /dev/nvme1n1"),
     Row("one blank disk by its name", DISKS, NAMED, {"scratch": said(qemu("nvme1n1"))}, "pass",
         "not formatted: /dev/nvme1n1"),
     Row("Azure's second generation", DISKS, None,

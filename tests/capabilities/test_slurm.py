@@ -60,7 +60,7 @@ ROWS = [
     Row("a slurmd with it", AUTODETECT, NVML, {"slurm": told(nvml=True)}, "pass", "gpu_nvml.so"),
     Row("its own file", OWN, None, {}, "pass"),
     Row("no file yet", OWN, None, {"slurm": told(lines=())}, "pass", "no /etc/slurm/gres.conf"),
-    Row("the site's file", OWN, None, {"slurm": told(header="# ours")}, "fail", "somebody else wrote", "gres: site"),
+    Row("the site's file", OWN, None, {"slurm": told(header="# ours")}, "fail", "by another tool", "gres: site"),
     Row("the site's file, as asked", OWN, Slurm(gres="site"), {"slurm": told(header="# ours")}, "n/a", "gres: site"),
     Row("no GPU at all", GRES, None, NO_GPU, "skip", "no NVIDIA GPU"),
     Row("a driver that lists none", GRES, None, {"mig": mig_host.state()}, "fail", "NVML lists no GPU",

@@ -43,7 +43,7 @@ def test_it_is_there_in_the_drivers_version() -> None:
     [
         ({"fabric_packages": FABRIC_MANAGER}, "0 NvSwitches", f"package {NAME}:  -> {VERSION}"),
         ({"fabric_packages": installed("535.309.01")}, "535.309.01", f"package {NAME}: 535.309.01-1 -> {VERSION}"),
-        ({"fabric_packages": installed(state="iU ")}, "not whole", ""),
+        ({"fabric_packages": installed(state="iU ")}, "incomplete", ""),
         ({"switch_libraries": ""}, "the dynamic linker finds no libnvidia-nscq.so", ""),
         ({"switch_libraries": FOUND.replace(VERSION, "525.85.12")}, "is of version 525.85.12", ""),
         ({"packages": "", "loaded_driver": ""}, "no driver", ""),
@@ -53,7 +53,7 @@ def test_what_is_wrong_is_told(changed: dict[str, Any], found: str, change: str)
     outcome = ask(LIBRARY, **changed)
     assert outcome.status == "fail", outcome
     assert found in outcome.found
-    assert outcome.hint
+    assert outcome.fix
     if change:
         assert change in [f"{c.kind} {c.name}: {c.before} -> {c.after}" for c in outcome.changes]
 
@@ -89,7 +89,7 @@ def test_it_is_held_with_the_rest() -> None:
 
 def test_the_drivers_set_has_it() -> None:
     outcome = ask("nvidia_driver.resolvable", package_index=str(good()["package_index"]))
-    assert "libnvidia-nscq-535" in f"{outcome.found} {outcome.hint} {outcome.changes}", (
+    assert "libnvidia-nscq-535" in f"{outcome.found} {outcome.fix} {outcome.changes}", (
         "no repository of that index has it"
     )
 
@@ -108,7 +108,7 @@ def test_what_dcgm_sees(number: str, bus: str, status: str) -> None:
     assert outcome.status == status, outcome
     if status == "fail":
         assert f"{number} NvSwitches" in outcome.found
-        assert "fabric_manager.query_library" in outcome.hint
+        assert "fabric_manager.query_library" in outcome.fix
 
 
 def test_dcgm_behind_bridges_sees_some() -> None:

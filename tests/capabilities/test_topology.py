@@ -102,7 +102,7 @@ ROWS = [
     Row("anywhere", HCA, Topology(gpu_hca="SYS"), on(far()), "pass", "at most SYS"),
     Row("no HCA", HCA, NEAR, on(silent()), "fail", "no HCA on the PCI bus; without an RDMA device: 0000:18:00.0",
         "rdma:"),
-    Row("software devices only", HCA, NEAR, on(silent()), "fail", "rxe0 is no PCI function", "rdma:"),
+    Row("software devices only", HCA, NEAR, on(silent()), "fail", "rxe0 is not a PCI function", "rdma:"),
     Row("no GPU to be near to", HCA, NEAR, BARE, "fail", "no NVIDIA GPU", "topology.visible"),
     Row("rails not asked for", RAILS, None, BARE, "n/a", "any"),
     Row("rails that match", RAILS, MATCHED, on(hgx_h100()), "pass", "8 GPUs with 8 HCAs"),
@@ -174,7 +174,7 @@ def test_a_vm_that_does_not_tell_sockets() -> None:
     outcome = CHECKS[SOCKET].run(Context(HostSpec(name="gpu1"), OWN, facts(**machine.texts)))
     assert outcome.status == "fail"
     assert "does not tell on which socket GPU0, GPU1" in outcome.found
-    assert "same_socket: false" in outcome.hint
+    assert "same_socket: false" in outcome.fix
 
 
 def test_links_that_are_not_told() -> None:

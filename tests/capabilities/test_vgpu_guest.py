@@ -139,7 +139,7 @@ def test_daemon(check: str, text: str, state: str, found: str, change: str) -> N
     outcome = vm.ask(check, PLAIN, gridd=text, contents=state)
     assert (outcome.status, found in outcome.found) == ("fail" if change else "pass", True), outcome
     assert [one.after for one in outcome.changes] == ([change] if change else [])
-    assert ("its .run brings a unit" in outcome.hint) == ("not-found" in outcome.found)
+    assert ("its .run brings a unit" in outcome.fix) == ("not-found" in outcome.found)
 
 
 def test_a_daemon_that_has_read_another_token() -> None:
@@ -153,7 +153,7 @@ WHOLE = VgpuGuest(feature_type="vcs")
 
 
 @run_each(
-    ("fragment", "changed", "status", "found", "hint"),
+    ("fragment", "changed", "status", "found", "fix"),
     [
         (PLAIN, {}, "pass", "0000:06:00.0 NVIDIA Virtual Compute Server: Licensed (Expiry: 2027-1-16 9:5:7 GMT)", ""),
         (PLAIN, {"vgpu_licences": vm.licence("Licensed (Expiry: N/A)")}, "pass", "N/A", ""),
@@ -179,9 +179,9 @@ WHOLE = VgpuGuest(feature_type="vcs")
             "NVIDIA-SMI has failed", "see"),
     ],
 )  # fmt: skip
-def test_licence(fragment: VgpuGuest, changed: dict[str, Output | str], status: str, found: str, hint: str) -> None:
+def test_licence(fragment: VgpuGuest, changed: dict[str, Output | str], status: str, found: str, fix: str) -> None:
     outcome = vm.ask(LICENSED, fragment, **changed)
-    assert (outcome.status, found in outcome.found, hint in outcome.hint) == (status, True, True), outcome
+    assert (outcome.status, found in outcome.found, fix in outcome.fix) == (status, True, True), outcome
 
 
 def test_export() -> None:

@@ -131,12 +131,12 @@ ROWS: list[tuple[str, VgpuGuest, dict[str, str], str, str, str]] = [
 ]  # fmt: skip
 
 
-@run_each(("check", "fragment", "changed", "status", "found", "hint"), ROWS)
+@run_each(("check", "fragment", "changed", "status", "found", "fix"), ROWS)
 def test_before_anything_is_changed(
-    check: str, fragment: VgpuGuest, changed: dict[str, str], status: str, found: str, hint: str
+    check: str, fragment: VgpuGuest, changed: dict[str, str], status: str, found: str, fix: str
 ) -> None:
     outcome = vm.ask(check, fragment, **changed)
-    assert (outcome.status, found in outcome.found, hint in outcome.hint) == (status, True, True), outcome
+    assert (outcome.status, found in outcome.found, fix in outcome.fix) == (status, True, True), outcome
 
 
 @run_each(
@@ -173,7 +173,7 @@ def test_the_controllers_token(tmp_path: Path) -> None:
 
 
 def told(block: VgpuGuest, spec: HostSpec | None = None) -> list[str]:
-    return [f"{one.severity} {one.message}; {one.hint}" for one in rules(spec or host(), block)]
+    return [f"{one.severity} {one.message}; {one.fix}" for one in rules(spec or host(), block)]
 
 
 @run_each(("seconds", "day"), [(1803859200, "2027-03-01"), (-(10**15), "1970-01-01"), (10**15, "9999-12-31")])

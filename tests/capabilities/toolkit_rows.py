@@ -31,11 +31,11 @@ def row(
     *told: str,
     change: str = "",
 ) -> Any:
-    """A row about the good container host; `told`: found, hint, change."""
+    """A row about the good container host; `told`: found, fix, change."""
     identifier = f"container_toolkit.{check}"
     base = {probe.name: GOOD[probe.name] for probe in CHECKS[identifier].probes if probe.name in GOOD}
-    found, hint, third = (*told, "", "", "")[:3]
-    asked = Row(name, identifier, fragment, {**base, **changed}, status, found, hint, change=change or third)
+    found, fix, third = (*told, "", "", "")[:3]
+    asked = Row(name, identifier, fragment, {**base, **changed}, status, found, fix, change=change or third)
     return pytest.param(asked, id=f"{check}: {name}")
 
 

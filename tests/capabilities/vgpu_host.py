@@ -127,7 +127,7 @@ def ask(check_id: str, fragment: Fragment, host: HostSpec | None = None, /, **ch
     assert outcome.found, "an answer without words"
     if outcome.status == "fail":
         assert outcome.expected
-        assert outcome.hint
+        assert outcome.fix
     return outcome
 
 

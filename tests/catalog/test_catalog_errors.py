@@ -33,7 +33,7 @@ def refusal(name: str, kind: Any, spoil: Callable[[Any], object]) -> str:
     spoil(changed)
     with pytest.raises(GpuprovError) as caught:
         reader.convert_to(changed, kind, PLACE)
-    assert caught.value.hint == "correct the file"
+    assert caught.value.fix == "correct the file"
     return str(caught.value.message)
 
 
@@ -97,12 +97,12 @@ def test_line_and_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     line = next(n for n, row in enumerate((reader._DATA / "gpus.yaml").read_text().splitlines(), 1) if "archh" in row)
     assert told == (
         f'gpuprov/catalog/data/gpus.yaml:{line}: unknown key "archh" in gpus[M40]; did you mean "arch"?\n'
-        "hint: a file of the installation is damaged: reinstall gpuprov"
+        "fix: a file of the installation is damaged: reinstall gpuprov"
     )
     (tmp_path / "pyproject.toml").touch()
     with pytest.raises(GpuprovError) as caught:
         reader.load("gpus", GpusFile)
-    assert caught.value.hint == "correct the file"
+    assert caught.value.fix == "correct the file"
 
 
 def test_a_key_twice_in_one_row(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -126,4 +126,4 @@ def test_a_run_of_tests_begins_with_every_file(monkeypatch: pytest.MonkeyPatch) 
 def test_a_file_that_is_no_yaml() -> None:
     with pytest.raises(GpuprovError, match=r"x\.yaml: ") as caught:
         reader.read_yaml("a: [", "x.yaml")
-    assert caught.value.hint == "correct the file"
+    assert caught.value.fix == "correct the file"

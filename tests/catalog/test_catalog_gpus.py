@@ -135,7 +135,7 @@ def test_nearest_gpu() -> None:
     ],
 )
 def test_a_gpu_that_is_not_here_is_not_another_one(name: str) -> None:
-    """A whole name or id of another GPU is no typing error: the hint would be of another architecture."""
+    """A whole name or id of another GPU is not a typing error: the fix would be of another architecture."""
     assert find_nearest(name) == []
 
 

@@ -42,7 +42,7 @@ def test_a_name_of_several_or_none_is_no_gpu(name: str) -> None:
 
 
 @run_each(
-    ("name", "what", "hint"),
+    ("name", "what", "fix"),
     [
         ("MI300X", "is AMD hardware", "gpuprov manages NVIDIA GPUs"),
         ("MTT S4000", "is Moore Threads hardware", "gpuprov manages NVIDIA GPUs"),
@@ -76,11 +76,11 @@ def test_a_name_of_several_or_none_is_no_gpu(name: str) -> None:
         ("Voodoo 5", "is not in the catalogue", "gpuprov catalog gpus lists all"),
     ],
 )
-def test_what_is_said_of_a_name_that_is_no_gpu_here(name: str, what: str, hint: str) -> None:
+def test_what_is_said_of_a_name_that_is_no_gpu_here(name: str, what: str, fix: str) -> None:
     assert find_gpu(name) is None
     told = explain_unknown(name)
     assert told[0] == what
-    assert hint in told[1]
+    assert fix in told[1]
 
 
 def test_the_table_is_consistent() -> None:

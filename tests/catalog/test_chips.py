@@ -136,9 +136,9 @@ def test_an_a800_has_eight_of_the_twelve_links_of_an_a100() -> None:
 
 def test_a_card_that_no_driver_knows_any_more_is_named_with_its_last_branch() -> None:
     for name in ("K80", "Tesla K80", "tesla-k80", "K40m", "NVIDIA Tesla K20X"):
-        message, hint = explain_unknown(name)
+        message, fix = explain_unknown(name)
         assert "(Kepler), and branch 470 is its last" in message
-        assert "leave gpu and nvidia_driver out" in hint
+        assert "leave gpu and nvidia_driver out" in fix
     assert find_old_card("P4000") is None
 
 

@@ -101,14 +101,14 @@ def test_at_the_oldest_one_there_is_nothing_to_go_back_to() -> None:
     one = back(found(*BOTH), receipt(OLD))
     assert isinstance(one, Refused)
     assert "the oldest checkpoint, one," in one.message
-    assert "two (2026-11-13 09:00 UTC, driver 535.309.01)" in one.hint
+    assert "two (2026-11-13 09:00 UTC, driver 535.309.01)" in one.fix
 
 
 def test_an_unknown_run_names_the_known_ones() -> None:
     one = back(found(*BOTH), receipt(NEW), "three")
     assert isinstance(one, Refused)
     assert one.message == 'no checkpoint "three"'
-    assert "one (2026-11-11 09:00 UTC, driver 535.261.03)" in one.hint
+    assert "one (2026-11-11 09:00 UTC, driver 535.261.03)" in one.fix
 
 
 def test_what_was_set_up_since_is_taken_away_and_the_rest_is_named() -> None:

@@ -132,7 +132,7 @@ def find_problems(row: Distribution) -> list[str]:
             if lacks[name] and name not in row.without
         ),
         *(
-            f"{row.key}: without names {name}, which is no table: {', '.join(TABLES)}"
+            f"{row.key}: without names {name}, which is not a table: {', '.join(TABLES)}"
             for name in {*row.without} - {*TABLES}
         ),
         *(
@@ -226,7 +226,7 @@ def test_what_the_message_says(add_row: Callable[..., Distribution]) -> None:
         f'debian99: build lacks dkms, kernel-headers: add it to {LISTS}{excuse}{{build: "..."}}',
         "debian99: simulated_host lacks host with debian 99: add it to gpuprov/simulate/distributions.py"
         f'{excuse}{{simulated_host: "..."}}',
-        f"debian99: without names dcoa, which is no table: {', '.join(TABLES)}",
+        f"debian99: without names dcoa, which is not a table: {', '.join(TABLES)}",
         "debian99: without names doca, which knows it: take it out",
     ]
 

@@ -34,10 +34,10 @@ def offered(problem: Problem) -> Iterator[tuple[str, Any]]:
     last = format_path(problem.path[-1:])
     named = f"{last} is " in problem.message or f'{last} "' in problem.message
     kind = "value" if named and "the key " not in problem.message else "key"
-    for names in _MEANT.findall(problem.hint):
+    for names in _MEANT.findall(problem.fix):
         yield from ((kind, name) for name in re.findall(r'"([^"]+)"', names))
-    yield from ((kind, typed) for typed in (*_QUOTED.findall(problem.hint), *_NEAREST.findall(problem.hint)))
-    if (written := _WRITE.search(problem.hint)) and not written["typed"].startswith(("{} for", "it ", "the ")):
+    yield from ((kind, typed) for typed in (*_QUOTED.findall(problem.fix), *_NEAREST.findall(problem.fix)))
+    if (written := _WRITE.search(problem.fix)) and not written["typed"].startswith(("{} for", "it ", "the ")):
         blocks = re.split(r"(?: \([^)]*\))? or ", written["typed"]) if unknown else [written["typed"]]
         yield from (("block" if unknown else "value", yaml.safe_load(block)) for block in blocks)
 
@@ -62,7 +62,7 @@ def typed(spec: Any, path: tuple[Any, ...], kind: str, fix: Any) -> Any:
 def place(problem: Problem, kind: str, fix: Any) -> tuple[Any, ...]:
     """Return the path of the applied fix."""
     if kind == "block":
-        inner = problem.hint.startswith(("it is a field of", "write")) and len(problem.path) > 1
+        inner = problem.fix.startswith(("it is a field of", "write")) and len(problem.path) > 1
         return (*problem.path[:-1], *fix) if inner else tuple(fix)
     return problem.path if kind == "value" else (*problem.path[:-1], fix)
 
@@ -80,5 +80,5 @@ def test_each_printed_fix_is_taken(tmp_path: Path) -> None:
                 path = tmp_path / "inventory.yaml"
                 path.write_text(yaml.safe_dump(whole), encoding="utf-8")
                 again = [str(other) for other in problems(path) if other.path == place(problem, kind, fix)]
-                assert not again, f"{name}: {problem.hint}: {fix!r}: {again}"
+                assert not again, f"{name}: {problem.fix}: {fix!r}: {again}"
     assert tried > 60

@@ -402,7 +402,7 @@ LINE_WAYS: dict[str, tuple[Callable[[Path, str], object], bool]] = {
     "with carriage returns": (lambda path, _key: changed(r"\n", r"\r\n")(path), True),
     "behind a form feed": (lambda path, key: changed(rf"(?m)^{key}=", f"OTHER=1\f{key}=")(path), True),
     "without the last line's end": (lambda path, _key: changed(r"\n\Z", "")(path), False),
-    "bytes that are no text": (lambda path, key: path.write_bytes(path.read_bytes() + b"\xff=1\n"), False),
+    "bytes that are not text": (lambda path, key: path.write_bytes(path.read_bytes() + b"\xff=1\n"), False),
     "more of the site's": (lambda path, _key: appended("SITE=1\n\n# theirs")(path), False),
     "writable for its group": (lambda path, _key: path.chmod(0o664), True),
     "read by root alone": (lambda path, _key: path.chmod(0o600), False),

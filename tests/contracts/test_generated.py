@@ -60,7 +60,7 @@ def test_the_modules_that_roles_may_use_are_those_that_there_are() -> None:
 
 @run_each("page", [*BY_NAME, "README", "commands", "distributions"])
 def test_no_row_of_a_table_is_broken(page: str, pages: dict[str, str]) -> None:
-    """A docstring of several lines, or a `|` in it, ends a row early, and what follows is no table any more."""
+    """A docstring of several lines, or a `|` in it, ends a row early, and what follows is not a table any more."""
     text = re.sub(r"^```.*?^```$", "", pages[f"{page}.md"], flags=re.MULTILINE | re.DOTALL)
     for block in re.split(r"\n{2,}", text):
         rows = block.strip().splitlines()

@@ -50,7 +50,7 @@ def test_syntax_and_names_are_those_of_the_oldest_python() -> None:
         ast.parse(text, str(path), feature_version=(3, 6) if path in FOR_DNF else FLOOR)
         postponed = "from __future__ import annotations" in text or not IMPORTS.search(text)
         assert postponed != (path in FOR_DNF), (
-            f"{path}: Python 3.6 has no annotations of the future, and list[str] needs them"
+            f"{path}: Python 3.6 has no annotations dated in the future, and list[str] needs them"
         )
         wrong += [f"{path}: {word}" for node in nodes(path) for word in _young(node)]
         wrong += [f"{path}: parenthesised with" for _ in re.finditer(r"^ *with \(\n", text, re.M)]

@@ -205,7 +205,7 @@ def test_it_passes_exactly_where_nothing_differs(name: str, group: Group) -> Non
         }
         assert outcome.status == "fail"
         assert outcome.found
-        assert outcome.hint
+        assert outcome.fix
         assert group.changed == "" or outcome.changes, outcome
         assert {one.reboot for one in found} <= {"", *outcome.reboot.split("; "), outcome.reboot}
 

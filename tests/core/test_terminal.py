@@ -110,7 +110,7 @@ def test_a_folder_that_was_removed_is_named(tmp_path: Path) -> None:
             ["bash", "-c", f"{command} {inventory}"], capture_output=True, text=True, check=False, env=where
         )
         assert done.returncode == 2, done.stderr
-        assert "error: the current folder is not there any more\nhint: go to another: cd\n" in done.stderr
+        assert "error: the current folder no longer exists\nfix: go to another: cd\n" in done.stderr
 
 
 def test_apply_refuses_where_it_cannot_ask(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_apply_refuses_where_it_cannot_ask(tmp_path: Path) -> None:
     done = gpuprov("apply", file)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "error: apply asks before it changes anything, and there is no terminal to ask on\nhint: --yes\n"
+        "error: apply asks before it changes anything, and there is no terminal to ask on\nfix: --yes\n"
     )
 
 
@@ -157,7 +157,7 @@ def test_where_no_locale_will_do_the_way_out_is_named(tmp_path: Path) -> None:
     latin = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     done = gpuprov("check", "--no-cache", file, env=latin)
     assert done.returncode == 2, "1 would say that a host differs from its spec"
-    assert done.stderr.endswith("hint: begin the command with LC_ALL=C.UTF-8\n")
+    assert done.stderr.endswith("fix: begin the command with LC_ALL=C.UTF-8\n")
 
 
 def test_lines_of_a_result_break_between_words_on_a_terminal_alone(

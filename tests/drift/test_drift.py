@@ -170,7 +170,7 @@ def test_json_has_counts_of_every_state() -> None:
 
 
 def noted(**changed: Any) -> str:
-    """A host's readings with one in which this changed; names with blanks for what is no Python."""
+    """A host's readings with one in which this changed; names with blanks for what is not a Python."""
     return readings_host.told("2026-11-24T11:05:00Z", 900000, "enabled", "active", {
         "from": "2026-11-17T13:00:00Z", "to": "2026-11-17T14:00:00Z", "changed": changed,
     })  # fmt: skip

@@ -34,7 +34,7 @@ END
 """
 HOOK = """\
 #!/bin/sh
-# /proc/driver/nvidia of a simulated host is no file of the kernel's, and not in the /proc of its containers.
+# /proc/driver/nvidia of a simulated host is not a file of the kernel's, and not in the /proc of its containers.
 case " $* " in *" disable-device-node-modification "*) exit 0;; esac
 exec "$0.real" "$@"
 """

@@ -138,7 +138,7 @@ def test_hosts_that_slurm_does_not_know_are_refused(cluster: Slurm, tmp_path: Pa
     done = cluster.gpuprov("drain", "all", tmp_path / "other.yaml", "--wait", "0")
     assert done.returncode == 3, done
     assert "nosuch: refused: Slurm knows no node nosuch" in done.stdout
-    assert "'gpu[1-4]' is no name of one node" in done.stdout
+    assert "'gpu[1-4]' is not a name of one node" in done.stdout
     assert cluster.show("gpu1").startswith("State=IDLE")
 
 

@@ -38,7 +38,7 @@ def test_what_somebody_did_is_told_with_its_time(lab: Lab, older: str, versions:
 
     machine.sh(OTHER)
     ran, host = drift(lab, machine, versions[1])
-    assert (ran.code, host["state"]) == (0, "as applied"), "a package that no check minds is no drift"
+    assert (ran.code, host["state"]) == (0, "as applied"), "a package that no check minds is not a drift"
     assert host["harmless"] >= 1, host
     assert host["next_boot"] == "right", host
 

@@ -62,7 +62,7 @@ def test_erdma(lab: Lab, site: Machine, tmp_path: Path) -> None:
     assert "compat_mode is N" in found["rdma.erdma_mode"]["found"]
     assert "compat_mode is N" in found["rdma.erdma_options"]["found"]
     assert "eth1 of erdma_0 has MTU 1500" in found["rdma.erdma_mtu"]["found"]
-    assert "LL128" in found["rdma.erdma_mtu"]["hint"]
+    assert "LL128" in found["rdma.erdma_mtu"]["fix"]
     assert "NCCL_IB_DISABLE=1" in found["rdma.nccl_file"]["expected"], "the device is iWARP now"
 
     # A process that holds a device is named, and nothing is changed.

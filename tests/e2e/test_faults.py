@@ -40,7 +40,7 @@ def test_faults_are_found_and_mended(lab: Lab, newest: str, versions: tuple[str,
             machine.sh(f"exec >/dev/null 2>&1\n{FAULTS[name][0]}")
         ran = lab.run("verify", folder, "--json")
         failed = ran.failed()
-        missed = [name for name in together if not failed.get(FAULTS[name][1], {}).get("hint")]
+        missed = [name for name in together if not failed.get(FAULTS[name][1], {}).get("fix")]
         assert (ran.code, missed) == (1, []), ran
     machine.sh(UNDONE)
     mended = lab.run("apply", folder, "--yes")

@@ -117,7 +117,7 @@ def test_a_boot_that_hangs_is_undone_once_somebody_has_pressed_reset(host: Boote
     assert (code, row["state"], row["rolled_back"]) == (4, "unreachable", ""), told
     assert row["task"] == "Reboot the host", row
     assert row["message"].startswith("Timed out waiting for last boot time check"), row
-    assert "gpuprov rollback" in row["hint"], row
+    assert "gpuprov rollback" in row["fix"], row
 
     machine.reset(NAME)
     assert "gpuprov.kept" in host.sh("cat /proc/cmdline")

@@ -113,7 +113,7 @@ def test_a_driver_that_was_built_before_ofed(lab: Lab, newest: str) -> None:
     assert "ib_core" not in machine.sh(DEPENDS)
     found = lab.run("verify", folder, "--json").failed("gpudirect_rdma")
     assert "it was built before OFED, without peer memory" in found["gpudirect_rdma.built"]["found"]
-    assert "by DKMS" in found["gpudirect_rdma.built"]["hint"]
+    assert "by DKMS" in found["gpudirect_rdma.built"]["fix"]
     done = lab.run("plan", folder)
     assert "built again" in done.text, done
 

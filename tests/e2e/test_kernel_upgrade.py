@@ -82,7 +82,7 @@ def test_a_kernel_is_held_and_one_whose_build_fails_is_told_of_before_the_boot(h
     code, told = host.gpuprov("apply", "--yes", **FOLLOW)
     assert code == 3, told
     assert f"kernel {host.new}" in str(told), told
-    start = found[NEXT]["hint"].partition("start, one time: ")[2]
+    start = found[NEXT]["fix"].partition("start, one time: ")[2]
     assert start == f"grub-reboot '{entry_of(host.machines, host.old)}'", found[NEXT]
     host.sh(start)
     assert host.reboot() == host.old

@@ -131,7 +131,7 @@ def test_modules_that_somebody_else_has_built(host: Upgraded, built: dict[str, b
     assert host.kernels() == {host.old, host.new}, said
     found = host.verify(**PRECOMPILED)
     assert found[NEXT]["found"].startswith(f"{host.new}, the next boot's, has none"), found[NEXT]
-    assert f"have {host.old} start, one time: grub-reboot 'gnulinux-advanced-" in found[NEXT]["hint"], found[NEXT]
+    assert f"have {host.old} start, one time: grub-reboot 'gnulinux-advanced-" in found[NEXT]["fix"], found[NEXT]
     assert found["nvidia_driver.precompiled"]["found"] == f"none for {host.new}"
     code, told = host.gpuprov("apply", "--yes", **PRECOMPILED)
     assert code == 3, told

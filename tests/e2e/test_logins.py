@@ -158,7 +158,7 @@ def test_a_fault_is_named_in_the_same_words_by_every_command(site: Site) -> None
     for user in UNREACHED:
         said, way = user.said
         assert said in rows[user.name]["found"], rows[user.name]
-        assert way in rows[user.name]["hint"], rows[user.name]
+        assert way in rows[user.name]["fix"], rows[user.name]
         for ran in others:
             assert said in ran.text, (user.name, ran)
             assert way in ran.text, (user.name, ran)

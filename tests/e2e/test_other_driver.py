@@ -54,7 +54,7 @@ def test_persistence_is_refused_with_the_names_and_nothing_is_changed(lab: Lab, 
         assert "the host's driver is of NVIDIA's runfile" in told
         assert [name for name in NAMES if name not in told] == []
         assert "asks whether to uninstall the host's" in told
-    assert blocked["hint"].startswith("persistence: {mode: legacy}, which needs no package; or ")
+    assert blocked["fix"].startswith("persistence: {mode: legacy}, which needs no package; or ")
     assert "persistence: {mode: legacy}" in applied.text
     assert runfile.state() == before
     assert runfile.sh("ls /var/lib/gpuprov/applying.json 2>/dev/null || :") == "", (

@@ -1,6 +1,6 @@
 """GPUs lent to virtual machines, on a machine with an IOMMU (QEMU's of Intel): bound to the kernel's own vfio-pci
-before udev loads a driver, one of a group that is not whole refused, one that a program has never moved, and given back
-to their driver.
+before udev loads a driver, one of a group that is incomplete refused, one that a program has never moved, and given
+back to their driver.
 
 The functions are QEMU's network cards, real to kernel and IOMMU; what sysfs says of their maker and class is NVIDIA's.
 """

@@ -25,7 +25,7 @@ OTHERS = {
     "topology": {"rails": "matched", "gpu_hca": "PXB", "same_socket": True, "hcas": 4, "nvlinks": "any"},
     "health": {"link_downed": 2, "transport_errors": 0},
 }
-PLANTED = {  # fault -> words of what its check found, and of the hint
+PLANTED = {  # fault -> words of what its check found, and of the fix
     "ib-port-down=0": ("ibP1p20s0 port 1 is DOWN (Polling)", "the cable, and the switch's port"),
     "ib-rate-low=1": ("ibP1p36s0 port 1: 100 Gb/s", "the cable, its seat"),
     "hca-misplaced=2": ("GPU2 has none", "the machine's manual"),
@@ -90,11 +90,11 @@ def test_planted_traps_are_found_and_healed_ones_are_gone(infiniband: Host) -> N
     for item in PLANTED:
         faults.plant(infiniband.name, item, hosts.run)
     after = infiniband.verify()
-    for item, (found, hint) in PLANTED.items():
+    for item, (found, fix) in PLANTED.items():
         row = after[caught[item]]
         assert row["status"] == "fail", (item, row)
         assert found in row["found"], row
-        assert hint in row["hint"], row
+        assert fix in row["fix"], row
     for item in PLANTED:
         faults.heal(infiniband.name, item.partition("=")[0], hosts.run)
     assert failing(infiniband.verify()) == failing(before)
@@ -150,6 +150,6 @@ def test_a_roce_port_that_lost_its_address(roce: Host) -> None:
     faults.plant(roce.name, "roce-gid-missing=3", hosts.run)
     row = roce.verify()["rdma.nccl_gid"]
     assert (row["status"], row["found"]) == ("fail", "none on roceP1p68s0 port 1")
-    assert "its network interface must be up" in row["hint"]
+    assert "its network interface must be up" in row["fix"]
     faults.heal(roce.name, "roce-gid-missing", hosts.run)
     assert failing(roce.verify()) == failing(before)

@@ -72,7 +72,7 @@ def test_faults(lab: Lab, site: Machine) -> None:
     found = failures(lab, folder)
     assert set(found) == {"rdma.roce_settings"}
     assert f"({first}) pfc is none" in found["rdma.roce_settings"]["found"]
-    assert "systemctl restart gpuprov-roce.service" in found["rdma.roce_settings"]["hint"]
+    assert "systemctl restart gpuprov-roce.service" in found["rdma.roce_settings"]["fix"]
     site.sh("systemctl restart gpuprov-roce")
     assert not failures(lab, folder)
 

@@ -65,7 +65,7 @@ def git(*words: str) -> bytes:
     except OSError as error:
         said = str(error)
     pytest.skip(
-        "the earlier gpuprov is in the repository's history, which is not here: "
+        "the earlier gpuprov is in the repository's history, which is missing here: "
         f"{said or f'no commit removes {SCRIPT}'}. "
         "Fix: run the test in a clone that is not shallow"
     )

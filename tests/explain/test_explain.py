@@ -284,7 +284,7 @@ def test_a_field_is_found_in_capitals() -> None:
 
 
 @run_each(
-    ("words", "hint"),
+    ("words", "fix"),
     [
         ("kernl", "did you mean kernel, rdma.kernel, kernel.files"),
         ("nvidia_driver.versio", "did you mean nvidia_driver.version,"),
@@ -301,12 +301,12 @@ def test_a_field_is_found_in_capitals() -> None:
         ("daemon persistence start failed", "paste the whole message as it was printed"),
     ],
 )
-def test_unknown_words(words: str, hint: str) -> None:
+def test_unknown_words(words: str, fix: str) -> None:
     with pytest.raises(GpuprovError) as caught:
         explain(words)
     assert caught.value.message == f'nothing is known of "{words}"'
-    assert caught.value.hint.startswith(hint)
-    named = caught.value.hint.removeprefix("did you mean ").removesuffix("?").split(", ")
+    assert caught.value.fix.startswith(fix)
+    named = caught.value.fix.removeprefix("did you mean ").removesuffix("?").split(", ")
     assert len(named) == len(set(named))
     assert caught.value.exit_code == 2
 

@@ -78,7 +78,7 @@ def test_each_answer_says_where_to_go_on() -> None:
 
 
 @run_each(
-    ("word", "hint"),
+    ("word", "fix"),
     [
         ("p4d.24xlarg", "did you mean p4d.24xlarge"),
         ("H10", "did you mean H100-SXM5-94GB?"),
@@ -87,7 +87,7 @@ def test_each_answer_says_where_to_go_on() -> None:
         ("2330", "capabilities: "),
     ],
 )
-def test_what_only_looks_like_hardware(word: str, hint: str) -> None:
+def test_what_only_looks_like_hardware(word: str, fix: str) -> None:
     with pytest.raises(GpuprovError) as caught:
         explain(word)
-    assert caught.value.hint.startswith(hint), caught.value.hint
+    assert caught.value.fix.startswith(fix), caught.value.fix

@@ -56,7 +56,7 @@ def test_a_line_is_explained_by_itself_and_in_a_log(line: str, key: str) -> None
 def test_it_has_the_advice_of_the_check_that_judges_it(line: str, check: str, key: str) -> None:
     outcome = ask(check, None, kernel_log=log(line, first=BOOT + 2, at=NOW - 3600))
     assert outcome.status == "fail"
-    assert outcome.hint == f"{find_symptom(line)[0].fix} gpuprov explain {key}"
+    assert outcome.fix == f"{find_symptom(line)[0].fix} gpuprov explain {key}"
 
 
 def test_a_gpu_off_the_bus_has_one_cure_with_an_xid_and_without() -> None:

@@ -191,7 +191,7 @@ def test_nothing_is_requested_where_another_run_works(
     judged = enroll.judge_answer(host, ask_for(tmp_path, mokutil))
     assert (judged.state, judged.outcome, judged.at_console) == ("locked", "locked", False), judged
     assert words in judged.message
-    assert "that run ends" in judged.hint
+    assert "that run ends" in judged.fix
     shutil.rmtree(lock)
     assert enroll.judge_answer(host, ask_for(tmp_path, mokutil)).state == "waiting"
 
@@ -210,7 +210,7 @@ def test_a_request_that_mokutil_does_not_make_is_no_success(tmp_path: Path, body
     host = enroll.Host(host="gpu1", state="not enrolled", requested=True,
                        certificate=driver(tmp_path).signing.certificate_file)  # fmt: skip
     judged = enroll.judge_answer(host, ask_for(tmp_path, body))
-    assert (judged.state, bool(judged.hint)) == ("failed", True)
+    assert (judged.state, bool(judged.fix)) == ("failed", True)
     assert words in judged.message
     assert not judged.at_console
 
@@ -449,7 +449,7 @@ def test_no_hash_goes_into_an_argument_list(
     monkeypatch.setattr(enroll, "gather_each", lambda hosts, note, **_: note("gpu1", host_facts()))
     (host,) = enroll.read_hosts([(raw, driver(tmp_path))], again=False, pace=Pace(0), timeout=1.0)
     assert (host.state, host.requested) == (("refused", False) if refused else ("not enrolled", True))
-    assert ("sudo without a password" in host.hint) == refused
+    assert ("sudo without a password" in host.fix) == refused
     if not refused:
         argv, stdin = remote_command(Settings(raw), "SECRET")
         assert (any("SECRET" in word for word in argv), stdin) == (False, b"SECRET")

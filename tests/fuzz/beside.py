@@ -161,7 +161,7 @@ def _judge_engine_file(text: str) -> None:
         if after == text:
             continue
         read = _read(after)
-        assert before is not None, "what is no TOML was changed"
+        assert before is not None, "what is not TOML was changed"
         assert read is not None, "what was TOML is none any more"
         assert engine_files.with_default(after, name, "runc") == after, "a second time it is changed again"
         lost = {line.rstrip() for line in text.splitlines() if line.lstrip().startswith("#")} - {

@@ -123,8 +123,8 @@ def _judge_said(case: tuple[str, str, str]) -> None:
         for secret, text in ((password, words.replace("{}", address)), (SECRET, words.replace("{}", SECRET))):
             assert secret not in sanitize.cleaned(text), "a secret is shown"
             assert sanitize.cleaned(sanitize.cleaned(text)) == sanitize.cleaned(text), "masked again it is another text"
-            (_, message, hint), *_ = convert(text, int, ("a",))[1]
-            assert secret not in message + hint, "a secret is in a message"
+            (_, message, fix), *_ = convert(text, int, ("a",))[1]
+            assert secret not in message + fix, "a secret is in a message"
         for name in PLACES:
             for place in (address, f"rsync:{address}"):
                 assert password not in find_misplacement(name, place), "a password is in a refusal"

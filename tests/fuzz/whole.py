@@ -88,7 +88,7 @@ def _judge_host(case: tuple[int, dict[str, Output]]) -> None:
     raw, spec = pairs()[case[0]]
     facts: Facts = HostFacts(case[1])
     results = evaluate(spec, facts, MOMENTS)
-    told = [one for one in results if DEFECT in one.hint]
+    told = [one for one in results if DEFECT in one.fix]
     if told:
         raise Defect(told[0].found)
     decision = decide((raw, spec), results, facts)

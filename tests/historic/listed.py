@@ -35,11 +35,11 @@ ALL: tuple[Moment, ...] = ("preflight", "now", "next-boot")
 
 
 class Caught(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A check that fails on the bug, and words of the hint it gives; `host`: the distribution whose hosts alone give
+    """A check that fails on the bug, and words of the fix it gives; `host`: the distribution whose hosts alone give
     it."""
 
     check: str
-    hint: str
+    fix: str
     host: Literal["", "Ubuntu", "EL"] = ""
 
 
@@ -130,21 +130,21 @@ def caught(
     on: str = "",
     **planted: Output | str,
 ) -> dict[str, Result]:
-    """Plant the bug: exactly `checks`, each with the hint that bugs.yaml has for it, and `along` must fail.
+    """Plant the bug: exactly `checks`, each with the fix that bugs.yaml has for it, and `along` must fail.
 
     The same host without the bug passes everything: the failures are the bug's and nothing else's. `base`: a host with
     NVSwitches, whose spec asks for fabric_manager; without it, the good host of tests/capabilities. `asked`: another
-    spec. `on`: the distribution of `base`, whose hints bugs.yaml may have on their own.
+    spec. `on`: the distribution of `base`, whose fixes bugs.yaml may have on their own.
     """
     fabric = base is not None
     host = dict(base or {})
     _assert_sound(asked or spec(fabric=fabric), host)
     failed = failing(judged(asked or spec(driver, gpu, fabric=fabric), **{**host, **planted}))
-    told = {name: (result.found, result.hint) for name, result in failed.items()}
+    told = {name: (result.found, result.fix) for name, result in failed.items()}
     assert set(failed) == {*checks, *along}, told
-    known = {entry.check: entry.hint for entry in bug(identifier).caught if not entry.host}
-    known |= {entry.check: entry.hint for entry in bug(identifier).caught if entry.host == on}
+    known = {entry.check: entry.fix for entry in bug(identifier).caught if not entry.host}
+    known |= {entry.check: entry.fix for entry in bug(identifier).caught if entry.host == on}
     for name in checks:
         assert failed[name].status == "fail", told
-        assert known[name] in failed[name].hint, told
+        assert known[name] in failed[name].fix, told
     return failed

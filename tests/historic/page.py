@@ -30,7 +30,7 @@ def _links(bug: Bug) -> str:
 
 
 def _catch(bug: Bug) -> str:
-    told = [f"`{entry.check}`{entry.host and f' on {entry.host}'}: “{entry.hint}”" for entry in bug.caught]
+    told = [f"`{entry.check}`{entry.host and f' on {entry.host}'}: “{entry.fix}”" for entry in bug.caught]
     planted = [f"planted on simulated GPU hosts by the fault `{name}`" for name in bug.faults]
     return "<br>".join([*told, *planted, *filter(None, (bug.how, bug.why))])
 
@@ -47,7 +47,7 @@ def text() -> str:
     counts = {state: sum(bug.state == state for bug in bugs) for state in ("covered", "later", "not ours")}
     told = ", ".join(f"{number} {state}" for state, number in counts.items() if number)
     rows = [f"| {bug.id} | {bug.what} | {_links(bug)} | {_state(bug)} | {_catch(bug)} |" for bug in bugs]
-    head = ["| | what happened | where | state | how gpuprov catches it: check and hint |", "|---|---|---|---|---|"]
+    head = ["| | what happened | where | state | how gpuprov catches it: check and fix |", "|---|---|---|---|---|"]
     later = [f"* `{name}`: {what}" for name, what in listed().later.items()]
     return (
         "\n".join([HEAD, f"{len(bugs)} entries: {told}.", "", *head, *rows, "", "What is still to come:", "", *later])

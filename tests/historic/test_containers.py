@@ -33,7 +33,7 @@ DOCKER, CONTAINERD = ContainerToolkit(runtimes=("docker",)), ContainerToolkit(ru
 
 
 def container_caught(identifier: str, fragment: ContainerToolkit, *checks: str, **planted: Any) -> None:
-    """Plant the bug on a container host that is right: exactly `checks` fail, with the hints that bugs.yaml has for
+    """Plant the bug on a container host that is right: exactly `checks` fail, with the fixes that bugs.yaml has for
     them."""
     host = HostSpec(name="gpu1", capabilities={"container_toolkit": fragment})
     caught(identifier, *checks, base=HOST, asked=host, **planted)

@@ -44,11 +44,11 @@ def test_an_entry_says_where_and_what() -> None:
 
 
 @run_each("bug", COVERED)
-def test_a_covered_bug_has_checks_hints_and_tests_that_exist(bug: Bug) -> None:
+def test_a_covered_bug_has_checks_fixes_and_tests_that_exist(bug: Bug) -> None:
     assert bug.caught
     assert bug.tests
     assert {entry.check for entry in bug.caught} <= CHECKS
-    assert all(entry.hint for entry in bug.caught)
+    assert all(entry.fix for entry in bug.caught)
     sources = []
     for place in bug.tests:
         file, _, name = place.partition("::")

@@ -130,11 +130,11 @@ def test_09_a_pinned_version_that_nobody_offers() -> None:
         driver=NvidiaDriver(version="470.82.01"),
     )
     assert '"470.82.01"' in told["nvidia_driver.resolvable"].found
-    assert NEWER.partition("-")[0] in told["nvidia_driver.resolvable"].hint
+    assert NEWER.partition("-")[0] in told["nvidia_driver.resolvable"].fix
     anolis = 'ID="anolis"\nVERSION_ID="8.9"\nPRETTY_NAME="Anolis OS 8.9"\n'
     refused = judged(spec(), os_release=anolis)["host.supported"]
     assert refused.status == "fail"
-    assert next(entry.hint for entry in bug("9").caught if entry.check == "host.supported") in refused.hint
+    assert next(entry.fix for entry in bug("9").caught if entry.check == "host.supported") in refused.fix
 
 
 def test_10_changing_the_branch_moves_everything_or_nothing() -> None:

@@ -90,7 +90,7 @@ def test_25_infiniband_without_ib_umad() -> None:
 
 
 def test_27_rdma_checks_know_the_platform() -> None:
-    """NVLink bridges are no HCAs, RoCE has no LID, ACS is a guest's host's, a card has no NVLinks of a board."""
+    """NVLink bridges are not HCAs, RoCE has no LID, ACS is a guest's host's, a card has no NVLinks of a board."""
     assert "NVLink bridges" in judged(HCAS)["rdma.devices"].found
     caught("27", "rdma.ports", base={}, asked=HCAS,
            rdma_devices=rdma_host.TWO.replace("|4: ACTIVE|", "|2: INIT|").replace("|0x1|0x2", "|0xffff|0x0"))  # fmt: skip
@@ -161,7 +161,7 @@ def test_39_the_recipe_overwrote_the_vendors_file() -> None:
         "39", "rdma.erdma_options", base=host, asked=compat, erdma=erdma_host.said(files=recipe, vendor=("vendor|",))
     )
     lost = failing(judged(compat, **{**host, "erdma": erdma_host.said(vendor=("vendor|",))}))
-    assert "softdep erdma pre: ib_uverbs" in lost["rdma.erdma_options"].hint
+    assert "softdep erdma pre: ib_uverbs" in lost["rdma.erdma_options"].fix
 
 
 def test_40_a_device_was_named_in_an_image() -> None:

@@ -52,7 +52,7 @@ def test_27_checks_know_the_platform() -> None:
     )
     right = judged(spec(gpu=GpuSpec(model="H100-SXM5-80GB", count=2)), nvidia_functions=with_switch, nvidia_smi=smi)
     for check in ("host.gpu", "nvidia_driver.user_space"):
-        assert right[check].status == "pass", f"an NVSwitch is no GPU that is missing: {right[check]}"
+        assert right[check].status == "pass", f"an NVSwitch is not a GPU that is missing: {right[check]}"
     told = caught(
         "27", "host.gpu", gpu=GpuSpec(model="H100-SXM5-80GB"), nvidia_functions=H100.replace("0x2330", "0x2331")
     )

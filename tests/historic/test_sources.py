@@ -123,14 +123,14 @@ def test_35_dcgm_does_not_know_the_drivers_cuda() -> None:
     assert "datacenter-gpu-manager-4-cuda13" in told["dcgm.version"].found
     three = judged(HostSpec(name="gpu1", capabilities={"dcgm": Dcgm(version="3")}), **plain, **moved)
     assert three["dcgm.driver"].status == "fail"
-    assert 'version: "4"' in three["dcgm.driver"].hint
+    assert 'version: "4"' in three["dcgm.driver"].fix
 
 
 def test_36_a_vgpu_needs_its_own_driver_and_a_licence() -> None:
     guest = {name: text for name, text in vgpu_host.GOOD.items() if name not in ("clock", "contents")}
     plain = judged(HostSpec(name="gpu1", capabilities={"nvidia_driver": NvidiaDriver()}), **guest)
     assert plain["nvidia_driver.machine_vgpu"].status == "fail", plain["nvidia_driver.machine_vgpu"]
-    assert "vgpu_guest" in plain["nvidia_driver.machine_vgpu"].hint
+    assert "vgpu_guest" in plain["nvidia_driver.machine_vgpu"].fix
     licensed = HostSpec(name="gpu1", capabilities={"vgpu_guest": VgpuGuest()})
     caught("36", "vgpu_guest.branch", base=guest, asked=licensed, driver_libraries="/usr/lib/libcuda.so.550.127.05\n")
     told = caught(

@@ -1,6 +1,6 @@
 """Historic bugs on a real host: Debian's own unattended-upgrades, apt and dpkg, on stand-ins for the driver's packages.
 
-Bugs are planted one after another on one host; each is healed by what its hint says.
+Bugs are planted one after another on one host; each is healed by what its fix says.
 """
 
 from __future__ import annotations
@@ -146,11 +146,11 @@ def test_a_hold_on_the_main_package_does_not_stop_the_others(host: Host, before:
     host.sh(f"apt-mark -qq unhold {' '.join(others)}")
     failed = host.failed()
     assert set(failed) - before == {"nvidia_driver.held"}
-    hint = failed["nvidia_driver.held"]["hint"]
-    assert shlex.split(hint) == ["apt-mark", "hold", *sorted(others)]
-    host.sh(hint)
+    fix = failed["nvidia_driver.held"]["fix"]
+    assert shlex.split(fix) == ["apt-mark", "hold", *sorted(others)]
+    host.sh(fix)
     host.upgrade()
-    assert set(host.versions().values()) == {VERSION}, "who does what the hint says is safe"
+    assert set(host.versions().values()) == {VERSION}, "who does what the fix says is safe"
     assert set(host.failed()) == before
     host.sh(f"apt-mark -qq unhold {' '.join(others)}")
     host.upgrade()
@@ -167,8 +167,8 @@ def test_a_package_that_is_stuck_half_way(host: Host, before: set[str]) -> None:
     )
     failed = host.failed()
     assert set(failed) - before == {"nvidia_driver.packages"}
-    assert failed["nvidia_driver.packages"]["found"] == "not whole: libcuda1"
-    way_out, _, rest = failed["nvidia_driver.packages"]["hint"].partition(";")
+    assert failed["nvidia_driver.packages"]["found"] == "incomplete: libcuda1"
+    way_out, _, rest = failed["nvidia_driver.packages"]["fix"].partition(";")
     assert "gpuprov apply" in rest
     read, _, command = way_out.rpartition("then ")
     assert "/var/lib/dpkg/info" in read, "a person looks first at what the scripts ask"

@@ -273,7 +273,7 @@ def test_a_source_that_is_to_leave_is_not_seen(debian: Host) -> None:
 def test_dnf_is_told_of_both_by_settings_of_the_hosts_own(
     keys: tuple[Key, Key], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What dnf would write into is no link to the host's: it writes through one. Here with a stand-in for it."""
+    """What dnf would write into is not a link to the host's: it writes through one. Here with a stand-in for it."""
     conf, repos, cache = tmp_path / "dnf.conf", tmp_path / "yum.repos.d", tmp_path / "cache"
     conf.write_text("[main]\nproxy=http://proxy\nproxy_password = 50%\ncachedir=/nowhere\n[inline]\nbaseurl=http://x\n")
     conf.write_text(conf.read_text().replace("/nowhere", str(cache)))

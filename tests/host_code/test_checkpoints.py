@@ -119,7 +119,7 @@ def test_a_second_operator_has_no_part_in_a_rollback(
 
 def test_a_name_is_no_way_out_of_the_folder(place: Path) -> None:
     for name in ("../x", "", ".", "a/b", 7):
-        with pytest.raises(ValueError, match="no name of a run"):
+        with pytest.raises(ValueError, match="not a name of a run"):
             begin(name)
 
 

@@ -124,7 +124,9 @@ def test_a_service_that_may_be_stopped_is_no_user(
     for unit, users in (("nvidia-mps@7.service", 0), ("gpuprov-persistence.service", 0), ("user.service", 1), ("", 1)):
         monkeypatch.setattr(clients, "find_unit", lambda pid, unit=unit: unit)
         assert len(ask("listed")["clients"]) == users, unit
-    assert len(clients.list_holders(["", "nvidia-dcgm.service"])) == 1, "an empty name is no name of what has no unit"
+    assert len(clients.list_holders(["", "nvidia-dcgm.service"])) == 1, (
+        "an empty name is not a name of what has no unit"
+    )
 
 
 def test_what_runs_is_stopped_in_order_and_started_in_reverse(place: Path, ask: Ask) -> None:

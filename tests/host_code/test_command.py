@@ -21,7 +21,7 @@ def test_it_is_run_and_in_check_mode_said(tmp_path: Path, capsys: pytest.Capture
 
 def test_a_failure_is_an_error_or_where_it_is_tolerated_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     argv = ["sh", "-c", "echo In use by a client; exit 3"]
-    failed = step(capsys, "command", argv=argv, hint="free it")
+    failed = step(capsys, "command", argv=argv, fix="free it")
     assert failed["failed"]
     assert failed["msg"].endswith(": In use by a client. Fix: free it")
     went_on = step(capsys, "command", argv=argv, tolerate="reboot the host")

@@ -197,7 +197,7 @@ def test_modules_of_an_installer_that_dkms_does_not_know_are_registered(host: Pa
 
 
 def test_an_installer_that_left_no_source_is_told(host: Path) -> None:
-    with pytest.raises(Failed, match=r"nvidia-999.1.2/dkms.conf is not there: DKMS has no source to build"):
+    with pytest.raises(Failed, match=r"nvidia-999.1.2/dkms.conf is missing: DKMS has no source to build"):
         in_place.register("999.1.2", "open", [KERNEL])
 
 

@@ -105,7 +105,7 @@ def test_an_archive_that_reaches_out_of_its_folder(
 
 
 def test_what_is_no_installer(tmp_path: Path, ask: Ask) -> None:
-    assert "it is no EFA installer" in ask(archive(tmp_path / "a.tar.gz", name="other/install.sh"))["msg"]
+    assert "it is not an EFA installer" in ask(archive(tmp_path / "a.tar.gz", name="other/install.sh"))["msg"]
     (tmp_path / "a.tar.gz").write_bytes(b"<html>not found")
     assert "cannot be unpacked" in ask(hashlib.sha256(b"<html>not found").hexdigest())["msg"]
 

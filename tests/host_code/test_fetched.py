@@ -100,7 +100,7 @@ def test_one_that_others_may_read(tmp_path: Path, ask: Ask) -> None:
 
 
 def test_another_file_is_refused_and_not_kept(tmp_path: Path, ask: Ask) -> None:
-    told = ask(sha256="0" * 64, hint="the one of AWS")["msg"]
+    told = ask(sha256="0" * 64, fix="the one of AWS")["msg"]
     assert told.endswith(
         f"/file: its SHA-256 is {DIGEST}, and the spec says {'0' * 64}; nothing was changed. Fix: the one of AWS"
     )
@@ -127,7 +127,7 @@ def test_what_was_there_stays_where_another_comes(tmp_path: Path, ask: Ask) -> N
 )
 def test_what_does_not_come(tmp_path: Path, ask: Ask, page: str, more: dict[str, Any], why: str) -> None:
     told = ask(page, unreachable="the proxy", **more)["msg"]
-    assert "did not come: " in told
+    assert "could not be fetched: " in told
     assert why in told
     assert told.endswith("nothing was changed. Fix: the proxy")
     assert left(tmp_path) == []
@@ -157,7 +157,7 @@ def test_a_file_beside_the_inventory_is_measured_before_a_host_gets_it(tmp_path:
     """Through Ansible, with its action."""
     (tmp_path / "beside.tar.gz").write_bytes(CONTENT)
     asked = {"of": "rdma.erdma", "file": "beside.tar.gz", "path": str(tmp_path / "in/it.tar.gz"), "sha256": DIGEST}
-    other = {**asked, "sha256": "0" * 64, "hint": "the one of Alibaba"}
+    other = {**asked, "sha256": "0" * 64, "fix": "the one of Alibaba"}
     tasks = [
         {"name": "Bring it", "gpuprov_step": {"name": "fetch", "arguments": asked}},
         {"name": "Bring it again", "gpuprov_step": {"name": "fetch", "arguments": asked}},

@@ -141,7 +141,7 @@ def test_keys_of_a_file_are_set_and_all_else_is_left(tmp_path: Path) -> None:
 
 def test_a_pipe_in_the_place_of_such_a_file_is_refused_unread(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(Refused, match="is no file"):
+    with pytest.raises(Refused, match="is not a file"):
         bring_about([merge_lines(str(tmp_path / "pipe"), {"A": "2"})])
 
 
@@ -156,7 +156,7 @@ def test_the_module_sets_lines_and_in_check_mode_says_so(tmp_path: Path, capsys:
     assert place.read_text() == "FABRIC_MODE=0\n"
     assert not ran(capsys, "gpuprov_files", lines=lines)["changed"]
     relative = [{"path": "daemon.cfg", "keys": {}}]
-    assert ran(capsys, "gpuprov_files", lines=relative)["msg"] == "daemon.cfg is no absolute path"
+    assert ran(capsys, "gpuprov_files", lines=relative)["msg"] == "daemon.cfg is not an absolute path"
 
 
 def test_a_unit_is_started_by_the_python_of_the_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -442,4 +442,4 @@ def test_the_judge_runs_as_the_program_that_the_unit_starts(host: Efi) -> None:
         text=True,
         check=False,
     )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "this is no first boot: somebody chose the entry\n", "")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "this is not a first boot: somebody chose the entry\n", "")

@@ -66,7 +66,7 @@ def without_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("without_lists")
 def test_each_transaction_has_its_own_answer() -> None:
     """What would be held, what cannot be installed, and what asks for nothing."""
-    impossible = {**TRIED, "install": ["no-such-package"], "hint": "name another"}
+    impossible = {**TRIED, "install": ["no-such-package"], "fix": "name another"}
     told = ask(transactions=[{**TRIED, "hold": ["bash"]}, impossible, TRIED])
     held, refused, nothing = told["transactions"]
     assert told["problem"] == ""
@@ -155,7 +155,7 @@ def test_nothing_is_left_where_it_is_ended(number: signal.Signals, room: Path) -
 
 
 def test_texts_are_those_of_short_files(tmp_path: Path) -> None:
-    """What is no file, or another's by a link, is none; nor does a pipe hold it up."""
+    """What is not a file, or another's by a link, is none; nor does a pipe hold it up."""
     places = {name: str(tmp_path / name) for name in ("text", "bytes", "long", "link", "folder", "pipe", "none")}
     Path(places["text"]).write_text("mode = cdi\n")
     Path(places["bytes"]).write_bytes(b"\x80\xff\n")

@@ -80,12 +80,12 @@ def test_the_package_source_of_an_rpm(host: Path, add: Ask) -> None:
 @pytest.mark.parametrize(
     ("end", "bodies", "there", "said"),
     [
-        ("deb", {"dpkg_deb": "exit 2"}, True, "it is no Debian package"),
+        ("deb", {"dpkg_deb": "exit 2"}, True, "it is not a Debian package"),
         ("deb", {"dpkg_deb": "echo hello"}, True, "it is hello, not doca-host"),
         ("deb", {"dpkg": "echo dpkg: error: locked; exit 2"}, True, "dpkg -i: dpkg: error: locked"),
         ("deb", {}, False, "it brought no package source for apt"),
         ("deb", {"apt_get": "echo no route >&2; exit 100"}, True, "apt-get update of "),
-        ("rpm", {"rpm": "exit 1"}, True, "it is no rpm package"),
+        ("rpm", {"rpm": "exit 1"}, True, "it is not an rpm package"),
         ("rpm", {"rpm": "echo hello"}, True, "it is hello, not doca-host"),
         ("rpm", {"rpm": "[ $1 = -qp ] && echo doca-host || { echo conflict; exit 1; }"}, True, "rpm -U: conflict"),
         ("rpm", {}, False, "it brought no package source for dnf"),

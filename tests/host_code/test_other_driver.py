@@ -125,7 +125,7 @@ def asked(*install: str, coming: dict[str, Any] | None = None, **more: Any) -> d
     told = {"names": group_patterns_by_family(), "coming": coming or {}}
     lists = dict.fromkeys(("remove", "may_remove", "hold", "release"), ())
     return {
-        **lists, "of": "what it needs", "install": install, "pin": {}, "refuse": {}, "stream": "", "hint": "correct it",
+        **lists, "of": "what it needs", "install": install, "pin": {}, "refuse": {}, "stream": "", "fix": "correct it",
         "driver": told, "instead": "", **more,
     }  # fmt: skip
 

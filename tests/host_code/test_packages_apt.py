@@ -177,7 +177,7 @@ def test_a_source_comes_with_its_lists_or_not_at_all(tmp_path: Path) -> None:
         "of": "Debian's",
         "source": "non-free",
         "sources": {str(place): "Types: deb\n"},
-        "hint": "try again",
+        "fix": "try again",
     }
     good, bad = Lists(), Lists("404 Not Found")
     assert actions.fetch(good, asked, True)["changed"]  # type: ignore[arg-type]

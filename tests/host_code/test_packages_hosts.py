@@ -50,7 +50,7 @@ except model.Refused as refused:
 """
 ASKED: dict[str, Any] = {
     "of": "it", "install": [], "remove": [], "may_remove": [], "pin": {}, "stream": "", "refuse": {},
-    "hint": "ask somebody",
+    "fix": "ask somebody",
     "hold": [], "release": [], "names": [], "related": "", "source": "", "sources": {}, "max_age": 86400,
 }  # fmt: skip
 DRIVER_OLD = [f"Inst gp-driver {OLD}-1", f"Inst gp-lib {OLD}-1"]
@@ -207,7 +207,7 @@ def test_what_would_go_is_refused_unless_it_may(host: Host) -> None:
 
 
 def test_anothers_packages_are_left_alone(host: Host) -> None:
-    refuse = {"patterns": ["gp-(lib|driver).*", "x"], "why": "they are mine", "hint": "ask me"}
+    refuse = {"patterns": ["gp-(lib|driver).*", "x"], "why": "they are mine", "fix": "ask me"}
     said = host.refused("try", install=["gp-user"], refuse=refuse)
     assert said == (
         f"with it {host.manager} would install, move or remove gp-driver, gp-lib; they are mine. Nothing was "

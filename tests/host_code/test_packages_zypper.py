@@ -180,7 +180,7 @@ class TestReal:
             "pin": {},
             "refuse": {},
         }
-        asked = {**settled, "stream": "", "hint": "", "hold": [], "release": []}
+        asked = {**settled, "stream": "", "fix": "", "hold": [], "release": []}
         answer = actions.settle(manager, asked, False)
         assert answer["changes"] == ["Inst gp-fails 1.0-1"]
         assert answer["warnings"][0].startswith("it: all packages are in place, but zypper says: ")

@@ -168,4 +168,4 @@ def test_counters_of_ports_are_kept_for_two_days(root: Path) -> None:
     file.write_text(file.read_text() + '{"at": 7}\n{"at": "2026-1\n[]\n')  # as a full disk and others leave it
     readings.take(90, "2026-11-26T01:30:00Z")
     assert [json.loads(line)["at"] for line in file.read_text().splitlines()] == [AT[2], "2026-11-26T01:30:00Z"]
-    assert "0 of" in readings.take(90, "2026-11-26T02:30:00Z"), "counters are no changes for drift"
+    assert "0 of" in readings.take(90, "2026-11-26T02:30:00Z"), "counters are not changes for drift"

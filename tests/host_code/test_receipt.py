@@ -74,7 +74,7 @@ def test_it_lists_what_each_capability_brought_with_the_sums_of_its_files(
 
     digest = hashlib.sha256(b"options nvidia\n").hexdigest()
     expected = [f"file {digest} {there}", "unit gpuprov-pcie.service", "hold cuda"]
-    assert listed() == expected, "what is no file of ours is not listed"
+    assert listed() == expected, "what is not a file of ours is not listed"
     ask("applied", ["kernel"], digests={"kernel": "2"})
     assert listed() == expected, "an apply that lists nothing forgets nothing"
     ask("applied", ["kernel"], digests={"kernel": "2"}, resources={"kernel": []})

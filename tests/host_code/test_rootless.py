@@ -101,7 +101,7 @@ def test_a_link_leads_root_nowhere(home: Path, capsys: pytest.CaptureFixture[str
 
 def test_what_is_no_file_and_who_is_no_user_are_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     as_user("mkdir", "-p", str(home / ".config" / "docker" / "daemon.json"))
-    assert "cannot be read as kim: it is no file. Fix: " in step(capsys, "own")["msg"]
+    assert "cannot be read as kim: it is not a file. Fix: " in step(capsys, "own")["msg"]
     assert "there is no user nobody-at-all" in step(capsys, "own", user="nobody-at-all")["msg"]
 
 

@@ -151,7 +151,7 @@ def test_an_option_answers_its_question_and_the_others_are_asked(tmp_path: Path)
             ("--hosts", "gpu1", "--gpu", "H100-SXM5-80GB", "--driver", "470"),
             "--driver: H100-SXM5-80GB (Hopper) is not known",
         ),
-        (("--hosts", "a b"), '--hosts: "a b" is no name of a host'),
+        (("--hosts", "a b"), '--hosts: "a b" is not a name of a host'),
         (("--hosts", "hgx[01-08]"), "write hgx[01:08]"),
         (("--hosts", "hgx[01-04,06]"), "write hgx[01:04],hgx06"),
         (("--hosts", "hgx{01..08}"), "write hgx[01:08]"),
@@ -176,7 +176,7 @@ def test_hosts_are_grouped_by_what_export_reads_of_them() -> None:
         "b": {"gpuprov": spec},
         "c": {"gpuprov": other},
     }
-    read = Exported({"all": {"hosts": entries}}, ("a: not exported: x",), ("d: ssh: refused\nhint: y",))
+    read = Exported({"all": {"hosts": entries}}, ("a: not exported: x",), ("d: ssh: refused\nfix: y",))
     draft = hosts.draft(read, ["a", "b", "c", "d"])
     assert {group.name: list(group.hosts) for group in draft.groups} == {"h100_sxm5_80gb": ["a", "b"], "l40s": ["c"]}
     assert draft.common["nvidia_driver"] == spec["nvidia_driver"]

@@ -72,8 +72,8 @@ def test_check_accepts_it_and_what_it_refuses_is_left_out(tmp_path: Path) -> Non
 @run_each(
     ("text", "why"),
     [
-        ("{}", "no list of nodes"),
-        ('{"items": [{"kind": "Pod"}]}', "no list of nodes"),
+        ("{}", "not a list of nodes"),
+        ('{"items": [{"kind": "Pod"}]}', "not a list of nodes"),
         ("[", "not JSON"),
         ('{"items": [{"kind": "Node", "metadata": {"name": "a"}}]}', "no node with a GPU"),
         ('{"items": [{"kind": "Node", "metadata": {"name": "{{ x }}"}}]}', "no node with a GPU"),

@@ -20,7 +20,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
     """The exit code, and what was printed; of an error its text."""
     done = CliRunner().invoke(cli, ["init", *arguments], standalone_mode=False)
     if isinstance(done.exception, GpuprovError):
-        return done.exception.exit_code, done.stdout, f"{done.exception} {done.exception.hint}"
+        return done.exception.exit_code, done.stdout, f"{done.exception} {done.exception.fix}"
     if isinstance(done.exception, click.ClickException):
         return done.exception.exit_code, done.stdout, done.exception.format_message()
     assert done.exception is None, done.exception
@@ -63,7 +63,7 @@ def test_the_list() -> None:
         (("--recipe", "zzzz", "--hosts", "a"), "gpuprov catalog recipes lists all"),
         (("--recipe", "aws-p5", "--hosts", "a", "--gpu", "H200-SXM"), "--recipe and --gpu: one of them"),
         (("--recipe", "aws-p5", "--from-hosts", "a"), "--recipe and --from-hosts: one of them"),
-        (("--recipe", "aws-p5", "--hosts", "a b"), "is no name of a host"),
+        (("--recipe", "aws-p5", "--hosts", "a b"), "is not a name of a host"),
         (("--recipe", "aws-p5"), "name them with --hosts"),
         (("--recipe", "aws-p50"), "did you mean aws-p5"),
         (("--recipe", "zzzz"), 'there is no recipe "zzzz"'),

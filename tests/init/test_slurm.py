@@ -57,7 +57,7 @@ def test_count_and_files_are_one_number() -> None:
 def test_a_file_for_every_node_needs_the_one_that_names_them(name: str, tmp_path: Path) -> None:
     with pytest.raises(GpuprovError) as refused:
         slurm.draft(files(name))
-    assert "give slurm.conf too" in refused.value.hint
+    assert "give slurm.conf too" in refused.value.fix
     nodes = tmp_path / "slurm.conf"
     nodes.write_text("NodeName=DEFAULT Gres=gpu:tesla_t4:8(S:0-1),mps:800\nNodeName=gpu[08-11],extra State=UNKNOWN\n")
     (group,) = slurm.draft([*files(name), nodes]).groups
@@ -106,7 +106,7 @@ def test_names_are_data(tmp_path: Path) -> None:
     file.write_text("NodeName={{lookup('pipe','id')}},good Gres=gpu:l40s:1\n")
     draft = slurm.draft([file])
     assert [list(group.hosts) for group in draft.groups] == [["good"]]
-    assert any("is no name of a host" in note for note in draft.notes)
+    assert any("is not a name of a host" in note for note in draft.notes)
     assert len(judged(draft)[1].pairs) == 1
 
 

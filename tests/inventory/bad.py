@@ -256,7 +256,7 @@ TEXT = [
         ":4:12: the quote that opens here is not closed in this line; end the value of b with '",
     ),
     yaml(
-        "a text of two lines, which is no mistake, before one",
+        "a text of two lines, which is not a mistake, before one",
         'all:\n  vars:\n    a: "b\n      c"\n    d: [e\n',
         ':3:8: the quote that opens here is not closed in this line; end the value of a with "',
     ),
@@ -281,7 +281,7 @@ TEXT = [
     Bad(
         "ini host",
         {"hosts": "[a]\ngpu01 x\n"},
-        ['hosts:2:7: "x" is no variable of a host; allowed: name=value'],
+        ['hosts:2:7: "x" is not a variable of a host; allowed: name=value'],
         "hosts",
     ),
     Bad(

@@ -116,7 +116,7 @@ VALUES = [
         "no vault text behind !vault",
         {"inventory.yaml": "all:\n  hosts:\n    gpu01:\n      ansible_password: !vault plain\n"},
         [
-            "inventory.yaml:4:25: ansible_password is marked !vault, and what follows is no ansible-vault text; "
+            "inventory.yaml:4:25: ansible_password is marked !vault, and what follows is not an ansible-vault text; "
             "ansible-vault encrypt_string makes one; leave !vault out of a plain value"
         ],
     ),
@@ -152,7 +152,7 @@ VALUES = [
         {"inventory.yaml": GOOD, "large": "x" * 1_100_000},
         [
             "/dev/zero: this is a device; allowed for a vault password: a file, a program, or a pipe",
-            "large: larger than 1024 KiB: this is no vault password",
+            "large: larger than 1024 KiB: this is not a vault password",
         ],
         arguments={"vault_password_files": ["/dev/zero", "large"]},
     ),

@@ -1,4 +1,4 @@
-"""Sources that are no inventory, scripts that do not end, no home, no terminal: one clear error, and nothing is run or
+"""Sources that are not inventory, scripts that do not end, no home, no terminal: one clear error, and nothing is run or
 left."""
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def test_a_log_of_ansible_that_cannot_be_opened(tmp_path: Path) -> None:
     (tmp_path / "inventory.yaml").write_text("all: {hosts: {gpu01: {}}, vars: {gpuprov: {nouveau: {}}}}\n")
     os.mkfifo(tmp_path / "pipe")
     done = gpuprov("check", "inventory.yaml", cwd=tmp_path, ANSIBLE_LOG_PATH=str(tmp_path / "pipe"))
-    assert (done.returncode, "pipe cannot be opened: it is no regular file" in done.stdout) == (2, True)
+    assert (done.returncode, "pipe cannot be opened: it is not a regular file" in done.stdout) == (2, True)
     done = gpuprov("check", "inventory.yaml", cwd=tmp_path, ANSIBLE_LOG_PATH="/proc/nowhere")
     assert done.returncode == 2
     assert done.stdout.startswith("Ansible cannot use its configuration: /proc/nowhere cannot be opened: No such file")
@@ -148,7 +148,7 @@ def test_a_vault_password_cannot_be_asked_without_a_terminal(tmp_path: Path) -> 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "error: the vault password is to be asked for, and there is no terminal to ask on\n"
-        "hint: give --vault-password-file FILE instead of --ask-vault-pass\n"
+        "fix: give --vault-password-file FILE instead of --ask-vault-pass\n"
     )
 
 

@@ -269,7 +269,7 @@ def test_default_sources(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     with pytest.raises(GpuprovError) as caught:
         find_default_sources()
     assert str(caught.value) == (
-        "no inventory was named\nhint: write its file at the end of the command, set GPUPROV_INVENTORY,"
+        "no inventory was named\nfix: write its file at the end of the command, set GPUPROV_INVENTORY,"
         " write ./inventory.yaml, or set `inventory` under [defaults] in ansible.cfg (or ANSIBLE_INVENTORY)"
     )
     lay({"ansible.cfg": "[defaults]\ninventory = prod/hosts, more ; both\n"})

@@ -70,14 +70,14 @@ ROWS: dict[str, tuple[str, str]] = {
         "spaces.yaml:2:60005: not valid YAML: mapping values are not allowed in this context",
     ),
     "number.json": ('{"all": {"vars": {"x": ' + "9" * 5000 + "}}}", "number.json:1:24: a number of 5000 characters"),
-    "half.json": ('{"all": {"vars": {"x": "\\ud800"}}}', r"half.json:1:26: \ud800 is no character"),
+    "half.json": ('{"all": {"vars": {"x": "\\ud800"}}}', r"half.json:1:26: \ud800 is not a character"),
     "key.yaml": (
         variables("5: x"),
-        'key.yaml:4:5: variables of group "all": the name 5 is no text; allowed: a name (quote it)',
+        'key.yaml:4:5: variables of group "all": the name 5 is not text; allowed: a name (quote it)',
     ),
     "true.yaml": (
         "all:\n  hosts:\n    a: {yes: x}\n",
-        'true.yaml:3:5: variables of host "a": the name true is no text; allowed: a name (quote it)',
+        'true.yaml:3:5: variables of host "a": the name true is not text; allowed: a name (quote it)',
     ),
     "deep.sh": ("#!/bin/sh\nyes '[' | head -50000\n", f"the inventory script printed what is not read: {DEEP}"),
     "flood.sh": ("#!/bin/sh\nyes\n", "the inventory script printed what is not read: too much output; allowed: 64 MiB"),
@@ -110,8 +110,8 @@ def test_files_of_variables_have_the_same_limits(tmp_path: Path, monkeypatch: py
     assert [str(problem) for problem in caught.value.problems] == [
         f"group_vars/all.yml:1:101: {DEEP}",
         "group_vars/training/x.yml:7:10: the aliases stand for too much; allowed: 1000000 values",
-        "host_vars/gpu01.yml:1:1: variables: the name 5 is no text; allowed: a name (quote it)",
-        "host_vars/gpu01.yml:2:1: variables: the name 6 is no text; allowed: a name (quote it)",
+        "host_vars/gpu01.yml:1:1: variables: the name 5 is not text; allowed: a name (quote it)",
+        "host_vars/gpu01.yml:2:1: variables: the name 6 is not text; allowed: a name (quote it)",
         "host_vars/gpu02: this is a pipe; allowed: a file",
     ]
     Path("group_vars/loop.yml").symlink_to("loop.yml")

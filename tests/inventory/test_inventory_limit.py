@@ -60,7 +60,7 @@ def test_a_number_of_too_many_digits(pattern: str, tmp_path: Path, monkeypatch: 
         load(["inventory.yaml"], limit=pattern.format("9" * 5000), cache=False)
     [problem] = caught.value.problems
     assert "has a number of too many digits" in problem.message
-    assert problem.hint == "allowed: 18 digits"
+    assert problem.fix == "allowed: 18 digits"
     assert len(problem.message) < 100
 
 
@@ -71,11 +71,11 @@ def test_a_file_that_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         load(["inventory.yaml"], limit="@", cache=False)
     [problem] = caught.value.problems
     assert problem.message == '--limit: no file is named after "@"'
-    assert problem.hint == "write @FILE, a file of hosts"
+    assert problem.fix == "write @FILE, a file of hosts"
 
 
 @pytest.mark.parametrize(
-    ("limit", "hint"),
+    ("limit", "fix"),
     [
         ("b[01-04]", "write b[01:04]"),
         ("b{1..4}", "write b[1:4]"),
@@ -85,13 +85,13 @@ def test_a_file_that_is_not_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_ranges_of_the_shell_and_of_slurm_are_told_as_they_are_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, hint: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, fix: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     lay({"inventory.yaml": TEXT})
     with pytest.raises(SpecError) as caught:
         load(["inventory.yaml"], limit=limit, cache=False)
-    assert [problem.hint for problem in caught.value.problems] == [hint]
+    assert [problem.fix for problem in caught.value.problems] == [fix]
 
 
 def test_remarks_in_a_file_of_hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Files that are no inventory in YAML, addresses that no host can have, and misspelled variables of Ansible's."""
+"""Files that are not inventories in YAML, addresses that no host can have, and misspelled variables of Ansible's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_groups_may_be_called_as_blocks(tmp_path: Path) -> None:
 
 
 @run_each(
-    ("text", "hint"),
+    ("text", "fix"),
     [
         ("https://192.0.2.1", "write 192.0.2.1"),
         ("192.0.2.1:22", "write ansible_host: 192.0.2.1 and ansible_port: 22"),
@@ -57,8 +57,8 @@ def test_groups_may_be_called_as_blocks(tmp_path: Path) -> None:
         ("gpu01.example.org", ""),
     ],
 )
-def test_an_address_that_no_host_can_have(text: str, hint: str) -> None:
-    assert correct_address(text, "ansible_host") == hint
+def test_an_address_that_no_host_can_have(text: str, fix: str) -> None:
+    assert correct_address(text, "ansible_host") == fix
 
 
 @run_each(
@@ -79,7 +79,7 @@ def test_a_misspelled_variable_of_a_connection(name: str, meant: str) -> None:
 
 
 def test_blocks_in_a_list_or_a_text_are_told_how_to_be_a_mapping(tmp_path: Path) -> None:
-    for value, hint in (
+    for value, fix in (
         ("[{mig: {}}]", "take the dashes out"),
         ("'mig: {}'", "take the quotes out, or the | before it"),
     ):
@@ -87,7 +87,7 @@ def test_blocks_in_a_list_or_a_text_are_told_how_to_be_a_mapping(tmp_path: Path)
         path.write_text(f"all: {{hosts: {{a: }}, vars: {{gpuprov: {value}}}}}", encoding="utf-8")
         with pytest.raises(SpecError) as error:
             load_fleet([str(path)], cache=False)
-        assert str(error.value).endswith(f"; {hint}")
+        assert str(error.value).endswith(f"; {fix}")
 
 
 def test_an_entry_of_mig_that_later_ones_hide_is_a_warning(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ FAILURE = Row(
     expected="580.95.05",
     found="535.183.01",
     evidence="dpkg -l",
-    hint="gpuprov apply",
+    fix="gpuprov apply",
 )
 SKIPPED = Row(check="dcgm.health", status="skip", found="dcgmi is not there")
 
@@ -22,5 +22,5 @@ SKIPPED = Row(check="dcgm.health", status="skip", found="dcgmi is not there")
 def result(host: str, **more: Any) -> HostResult:
     """A good end of verify, unless `more` says another."""
     told: dict[str, Any] = {"run": "r1", "job": "j" * 64, "fleet": "f" * 64, "act": "verify", "state": "verified"}
-    told |= {"verdict": "as wanted", "counts": {"pass": 30}, "started": TIME, "ended": TIME}
+    told |= {"verdict": "matches", "counts": {"pass": 30}, "started": TIME, "ended": TIME}
     return HostResult(**{**told, "host": host, **more})

@@ -58,7 +58,7 @@ def rows_of(host: str, number: int) -> list[Result]:
         passed,
         [*passed, row(host, "dcgm.health", "skip", "dcgmi is not there")],
         [row(host, "dcgm.health", "skip", "dcgmi is not there")],
-        [*passed, row(host, "nvidia_driver.version", "fail", f"535.{number}", hint="apply", evidence="dpkg -l")],
+        [*passed, row(host, "nvidia_driver.version", "fail", f"535.{number}", fix="apply", evidence="dpkg -l")],
         [*passed, row(host, "nvidia_driver.version", "fail", "535", reboot="the old one runs")],
         [
             *passed,
@@ -66,7 +66,7 @@ def rows_of(host: str, number: int) -> list[Result]:
             row(host, "persistence.mode", "fail", "off", follows="nvidia_driver.loaded"),
         ],
         [*passed, row(host, "kernel.next", "fail", "gone", moment="next-boot"), row(host, "rdma.ports", "error", "?")],
-        [row(host, "host.reachable", "unreachable", "timed out", evidence=f"ssh {host}", hint="see")],
+        [row(host, "host.reachable", "unreachable", "timed out", evidence=f"ssh {host}", fix="see")],
         [*passed, row(host, "topology.rails", "n/a")],
     ]
     return kinds[number % len(kinds)]
@@ -147,7 +147,7 @@ def test_junit_has_each_failure_and_what_passed_as_one(tmp_path: Path) -> None:
 
 
 def test_the_newest_result_of_a_host_counts_wherever_it_is(tmp_path: Path) -> None:
-    new = result("a", ended=LATER, state="unreachable", verdict="not as wanted", counts={"unreachable": 1})
+    new = result("a", ended=LATER, state="unreachable", verdict="differs", counts={"unreachable": 1})
     put(tmp_path / "one", result("a"), result("b"))
     put(tmp_path / "two" / "job-0001", new)
     for order in (["one", "two"], ["two", "one"]):
@@ -175,7 +175,7 @@ def test_hosts_of_the_fleet_without_a_result_are_told(tmp_path: Path) -> None:
 
 
 def hostile(folder: Path) -> dict[str, str]:
-    """A folder in which everything lies that may lie in one, and why each file is no result."""
+    """A folder in which everything lies that may lie in one, and why each file is not a result."""
     put(folder, result("good"))
     plain = json.loads((folder / "good.json").read_text())
     for name, change in (
@@ -203,19 +203,19 @@ def hostile(folder: Path) -> dict[str, str]:
     return {
         "newer": "format 2",
         "wrong": "it says that it is of 'good'",
-        "clock": "no result",
-        "state": "no result",
-        "counts": "no result",
-        "huge": "no result",
+        "clock": "not a result",
+        "state": "not a result",
+        "counts": "not a result",
+        "huge": "not a result",
         "%2E.%2F..%2Fup": "it says that it is of '../../up'",
-        "half": "no result",
+        "half": "not a result",
         "deep": "too deep",
-        "empty": "no result",
-        "bytes": "no result",
+        "empty": "not a result",
+        "bytes": "not a result",
         "giant": "4 MiB",
         "link": "a link, which is not followed",
         "loop": "a link, which is not followed",
-        "pipe": "this is no file",
+        "pipe": "this is not a file",
     }
 
 
@@ -236,7 +236,7 @@ def test_what_is_no_result_is_told_and_never_an_end(tmp_path: Path, monkeypatch:
 
 def test_hostile_texts_are_data_in_every_report(tmp_path: Path) -> None:
     evil = "\x1b[2J</script><script>alert(1)</script>\u202e{{ 7 * 7 }}"
-    put(tmp_path, result("a", verdict="not as wanted", counts={"fail": 1}, failures=(replace(FAILURE, found=evil),)))
+    put(tmp_path, result("a", verdict="differs", counts={"fail": 1}, failures=(replace(FAILURE, found=evil),)))
     out = {name: tmp_path / name for name in ("junit", "html", "prometheus")}
     words = [word for name, path in out.items() for word in (f"--{name}", str(path))]
     told = CliRunner().invoke(cli, ["fleet", "fold", str(tmp_path), *words])
@@ -338,5 +338,5 @@ def test_racks_are_seen_across_jobs(tmp_path: Path) -> None:
     assert "gpu1 reported a fatal NVLink error first" in (tmp_path / "page.html").read_text()
     document = json.loads("".join(lines(folded)))
     assert [entry["first"] for entry in document["racks"]] == [["gpu1"]]
-    hints = {one["host"]: one["hint"] for one in document["results"] if one["check"] == "health.xid"}
-    assert hints["gpu3"] == hints["gpu4"] == f"recover the IMEX domain of rack {rack.rack}, once for all of it"
+    fixes = {one["host"]: one["fix"] for one in document["results"] if one["check"] == "health.xid"}
+    assert fixes["gpu3"] == fixes["gpu4"] == f"recover the IMEX domain of rack {rack.rack}, once for all of it"

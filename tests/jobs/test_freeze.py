@@ -141,7 +141,7 @@ def test_a_variable_that_reaches_nothing_is_refused_in_a_job(tmp_path: Path) -> 
     fleet = frozen_fleet(tmp_path)
     for name in ("nvidia_driver_version", "ansible_become_password"):
         wrong = replace(fleet.hosts[0], connection={name: "{{ lookup('pipe', 'id') }}"})
-        with pytest.raises(GpuprovError, match=f"{name} is no variable"):
+        with pytest.raises(GpuprovError, match=f"{name} is not a variable"):
             frozen.raw_hosts([wrong], fleet.specs)
 
 
@@ -161,12 +161,12 @@ def test_what_cannot_be_sliced_by_is_told(tmp_path: Path) -> None:
     fleet = frozen_fleet(tmp_path)
     with pytest.raises(GpuprovError) as caught:
         cut.cut(fleet, 50, "shelf")
-    assert "racks" in caught.value.hint
-    assert "site" in caught.value.hint
-    assert "gpuprov fleet freeze --domain" in caught.value.hint
+    assert "racks" in caught.value.fix
+    assert "site" in caught.value.fix
+    assert "gpuprov fleet freeze --domain" in caught.value.fix
     with pytest.raises(GpuprovError, match="policy's domain: no group") as caught:
         cut.domains(fleet, "shelf", "the policy's domain")
-    assert "freeze" not in caught.value.hint, "rollout start freezes what its policy names"
+    assert "freeze" not in caught.value.fix, "rollout start freezes what its policy names"
     with pytest.raises(GpuprovError, match="gpu001 is in two groups of it: canary and racks"):
         cut.cut(fleet, 50, "all")
 

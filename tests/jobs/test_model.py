@@ -83,7 +83,7 @@ def test_what_is_not_the_job_that_was_written_is_refused(tmp_path: Path, change:
     with pytest.raises(GpuprovError, match=told) as caught:
         stored.load_job(path)
     assert caught.value.exit_code == 2
-    assert "gpuprov fleet slice" in caught.value.hint
+    assert "gpuprov fleet slice" in caught.value.fix
 
 
 def test_a_job_that_others_may_write_is_refused(tmp_path: Path) -> None:

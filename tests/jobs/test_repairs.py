@@ -54,7 +54,7 @@ def tickets(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_a_host_that_was_given_up_has_a_ticket(name: str, words: str) -> None:
     found, _ = repair({name: FakeHost(ends="")}, 1)
-    assert (found.refused[name].state, found.refused[name].hint.endswith(words)) == ("failed", True)
+    assert (found.refused[name].state, found.refused[name].fix.endswith(words)) == ("failed", True)
 
 
 def repair(hosts: dict[str, FakeHost], most: int, *before: str) -> tuple[Repairs, Known]:

@@ -72,10 +72,10 @@ def test_each_host_has_a_result_and_each_change_a_line(tmp_path: Path) -> None:
     assert worked(path, tmp_path / "r", lambda line: lines.append(json.loads(line))) == 4, "one was not reached"
     found = read(tmp_path / "r")
     assert {name: (one.state, one.verdict, one.green) for name, one in found.items()} == {
-        "gpu1": ("verified", "as wanted", True),
-        "gpu2": ("verified", "as wanted", True),
-        "bad1": ("verified", "not as wanted", False),
-        "gone1": ("unreachable", "not as wanted", False),
+        "gpu1": ("verified", "matches", True),
+        "gpu2": ("verified", "matches", True),
+        "bad1": ("verified", "differs", False),
+        "gone1": ("unreachable", "differs", False),
     }
     (failure,) = found["bad1"].failures
     assert (failure.check, failure.found) == ("nouveau.running", "loaded: nouveau")
@@ -287,7 +287,7 @@ def test_secrets_are_taken_again_from_an_inventory_of_the_worker(tmp_path: Path)
         GpuprovError, match="ansible_become_password is not in the job: it is a secret of gpu1"
     ) as caught:
         run.invoke(cli, words, standalone_mode=False, catch_exceptions=False)
-    assert "--secrets" in caught.value.hint
+    assert "--secrets" in caught.value.fix
     own = tmp_path / "own.yaml"
     own.write_text("all: {hosts: {gpu1: {ansible_become_password: hunter2-hunter2, ansible_user: mallory}}}")
     job = stored.load_job(path)
@@ -461,7 +461,7 @@ def test_hosts_come_to_the_same_one_by_one_as_together(statuses: dict[str, list[
 def test_exit_codes_are_those_of_apply(states: list[str], code: int) -> None:
     tally = Tally()
     for state in states:
-        tally.add(state, "as wanted" if state in ("changed", "unchanged") else "", {"pass": 1})
+        tally.add(state, "matches" if state in ("changed", "unchanged") else "", {"pass": 1})
     assert tally.exit_code == code
 
 
@@ -477,7 +477,7 @@ def test_that_a_roll_out_has_the_host_out_is_nothing_left_open() -> None:
         spec = HostSpec(name="a")
         note = Output(json.dumps({"by": "slurm", "run": run, "since": TIME}))
         found = in_service.run(Context(spec, House(), Facts({"drained": note})))
-        return Result(host="a", capability="host", check=in_service.id, status=found.status, hint=found.hint)
+        return Result(host="a", capability="host", check=in_service.id, status=found.status, fix=found.fix)
 
     told = outcome.Told(run="fri", job="j", fleet="f", act="verify", started=TIME)
     good = Result(host="a", capability="nouveau", check="nouveau.running", fields=("modules",), status="pass")

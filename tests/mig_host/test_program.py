@@ -126,10 +126,10 @@ def test_who_only_has_the_gpu_open_is_named(h100: Machine, monkeypatch: pytest.M
         (every({"3g.40gb": 3}), "GPU 0 (0001:10:00.0): 3 x 3g.40gb"),
         (every({"3g.20gb": 1}), "has no MIG profile 3g.20gb; it has: 1g.10gb"),
         (layout({"gpus": [5], "instances": {}}), "layout[0].gpus: no GPU here is 5"),
-        (layout({"gpus": "all", "instances": {"3x": 1}}), 'layout[0].instances: "3x" is no MIG profile'),
+        (layout({"gpus": "all", "instances": {"3x": 1}}), 'layout[0].instances: "3x" is not a MIG profile'),
         ({"version": 1}, "what is wanted lacks 'mode'"),
-        ([], "write it anew with gpuprov apply"),
-        ("{", "write it anew with gpuprov apply"),
+        ([], "gpuprov apply writes it again"),
+        ("{", "gpuprov apply writes it again"),
     ],
 )
 def test_what_cannot_be_is_one_line_and_changes_nothing(h100: Machine, wanted: object, text: str) -> None:

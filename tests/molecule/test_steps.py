@@ -89,8 +89,8 @@ def test_reboots_are_counted(stage: Stage, boots: str, code: int) -> None:
 GREEN: tuple[int, dict[str, object]] = (0, {"results": []})
 
 
-def fails(check: str, hint: str = "do this") -> tuple[int, dict[str, object]]:
-    return 1, {"results": [{"host": HOST, "check": check, "status": "fail", "found": "none", "hint": hint}]}
+def fails(check: str, fix: str = "do this") -> tuple[int, dict[str, object]]:
+    return 1, {"results": [{"host": HOST, "check": check, "status": "fail", "found": "none", "fix": fix}]}
 
 
 def test_a_fault_that_is_not_found_or_not_mended(stage: Stage) -> None:
@@ -99,19 +99,19 @@ def test_a_fault_that_is_not_found_or_not_mended(stage: Stage) -> None:
         "faults": (0, FAULTS),
         "verify green": [GREEN],
         "verify another-check": [GREEN, fails("nvidia_driver.loaded")],
-        "verify no-hint": [GREEN, fails(right, hint="")],
+        "verify no-fix": [GREEN, fails(right, fix="")],
         "verify not-fixed": [GREEN, fails(right), fails(right)],
         "verify failed-before": [fails(right)],
     }
-    names = ("green", "another-check", "no-hint", "not-fixed", "failed-before")
+    names = ("green", "another-check", "no-fix", "not-fixed", "failed-before")
     code, output = stage.run("side_effect.yml", says, hosts=names, simulated_faults=["gpu-lost"])
     assert code == 2, output
     recap = {row.split()[0]: row for row in output.partition("PLAY RECAP")[2].splitlines()[1:] if row.strip()}
     assert all("failed=1" in recap[name] for name in names), output
     task = {name: output[: output.index(f"[{name} -> localhost]: FAILED")].rpartition("TASK [")[2] for name in names}
     assert task["green"].startswith("Run gpuprov verify]")
-    assert task["another-check"].startswith("The right check fails, with a hint]")
-    assert task["no-hint"].startswith("The right check fails, with a hint]")
+    assert task["another-check"].startswith("The right check fails, with a fix]")
+    assert task["no-fix"].startswith("The right check fails, with a fix]")
     assert task["not-fixed"].startswith("Run gpuprov verify once more]")
     assert task["failed-before"].startswith(
         "It is one that verify must find, and nothing yet fails that is taken for it]"

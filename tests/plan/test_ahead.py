@@ -150,7 +150,7 @@ def test_where_the_index_cannot_be_had_the_plan_says_what_waits(
 @pytest.mark.parametrize(
     ("second", "answer"),
     [
-        (GpuprovError("the host could not be read to the end", "x"), SEEN),
+        (GpuprovError("reading the host was cut off", "x"), SEEN),
         (AssertionError("nothing was read"), msgspec.structs.replace(SEEN, printed="no base64")),
         (AssertionError("nothing was read"), msgspec.structs.replace(SEEN, printed="AAAA")),
         (AssertionError("nothing was read"), msgspec.structs.replace(SEEN, printed="")),

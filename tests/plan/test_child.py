@@ -37,7 +37,7 @@ from ansible.plugins.loader import filter_loader
 def main(arguments):
     before = len(filter_loader._cached_non_collection_wrappers)
     try:
-        WorkerProcess.start(None)  # what it starts is no process; the filters come before
+        WorkerProcess.start(None)  # what it starts is not a process; the filters come before
     except (AttributeError, TypeError):
         print(before, "quote" in filter_loader._cached_non_collection_wrappers)
 """

@@ -236,7 +236,7 @@ def test_a_machine_without_semaphores_is_told(away: Path, monkeypatch: pytest.Mo
         workspace([]),
     ):
         pass
-    assert "mount -t tmpfs -o mode=1777 tmpfs /dev/shm" in refused.value.hint
+    assert "mount -t tmpfs -o mode=1777 tmpfs /dev/shm" in refused.value.fix
     assert not list((away / "plain").iterdir())
 
 
@@ -250,7 +250,7 @@ def test_a_temporary_folder_that_fills_is_told(away: Path, monkeypatch: pytest.M
             patch.setattr(place, full)
             with pytest.raises(GpuprovError, match="No space left on device") as refused, workspace([]):
                 pass
-        assert "set TMPDIR" in refused.value.hint
+        assert "set TMPDIR" in refused.value.fix
         assert str(away / "plain") in str(refused.value)
         assert not list((away / "plain").iterdir())
 

@@ -108,7 +108,7 @@ def test_a_host_whose_act_failed_stays_failed_and_its_neighbour_goes_on(tmp_path
 
 @pytest.mark.install
 def test_an_act_that_cannot_be_undone_gives_the_lock_back_too(tmp_path: Path) -> None:
-    """The services are not to be started: gpuprov_services is no list."""
+    """The services are not to be started: gpuprov_services is not a list."""
     shutil.copytree(ROLES.parent / "playbooks" / "acts", tmp_path / "acts")
     site = yaml.safe_load((ROLES.parent / "playbooks" / "site.yml").read_text(encoding="utf-8"))
     act = next(task for task in site[2]["tasks"] if "rescue" in task)

@@ -75,7 +75,7 @@ def test_packages_of_another_driver_block_a_host_whatever_its_preflight_knows() 
     )
     foreseen = Foreseen(packages={"persistence": (Packages(of="nvidia-persistenced", judge=True),)})
     found = with_answer(PLAN, foreseen, Answer(transactions=(Transaction((), told, True),))).blocked
-    assert [(one.check, one.hint) for one in found] == [("persistence.offered", "leave it")]
+    assert [(one.check, one.fix) for one in found] == [("persistence.offered", "leave it")]
     assert "packages of another, libcuda1 1" in found[0].found
 
 

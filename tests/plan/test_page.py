@@ -127,7 +127,7 @@ EVIL = [
 
 @run_each("evil", EVIL)
 def test_texts_of_hosts_are_texts(evil: str) -> None:
-    job = replace(JOB, found=evil, hint=evil, expected=evil, evidence=evil)
+    job = replace(JOB, found=evil, fix=evil, expected=evil, evidence=evil)
     cut = replace(CUT, gpu=evil, model=evil, after=(Part(start=0, size=4, name=evil),))
     diff = Item(kind="file", name=evil, diff=f"+{evil}")
     change = Item(kind="package", name=evil, before=evil, after=evil)

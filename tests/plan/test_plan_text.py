@@ -277,7 +277,7 @@ def test_mixed_hosts_list_their_exact_versions() -> None:
 
 def test_blocked_and_unreachable_hosts() -> None:
     obstacle = Result(
-        host="b", capability="host", check="host.root", status="fail", expected="root", found="user id 1", hint="become"
+        host="b", capability="host", check="host.root", status="fail", expected="root", found="user id 1", fix="become"
     )
     plans = [
         HostPlan(host="a", unreachable="no route", unreachable_fix="see its power"),
@@ -358,7 +358,7 @@ def test_what_fails_although_nothing_is_to_do_is_named() -> None:
         status="fail",
         expected="root",
         found="user id 1",
-        hint="become",
+        fix="become",
         gate=True,
     )
     clock = msgspec.structs.replace(root, check="host.clock", moment="preflight", gate=False, found="9 s ahead")
@@ -386,17 +386,17 @@ def test_a_failure_without_a_change_says_what_is_wrong_and_what_mends_it() -> No
         check="persistence.enabled",
         status="fail",
         found="nvidia-persistenced.service is made idle by /etc/x.conf, whose ExecStart is /bin/true",
-        hint="systemctl cat nvidia-persistenced.service, and take that setting out",
+        fix="systemctl cat nvidia-persistenced.service, and take that setting out",
     )
     stopped = msgspec.structs.replace(
-        idle, check="persistence.mode_on", found="not Enabled: GPU 0", hint="gpuprov apply"
+        idle, check="persistence.mode_on", found="not Enabled: GPU 0", fix="gpuprov apply"
     )
     decision = Decision({"persistence": "fails: enabled, mode_on"}, {})
     planned = host_plan(HostSpec(name="b"), [idle, stopped], Facts({}), decision, NOW)
     assert planning.as_text([planned], width=0).splitlines()[2:7] == [
         "  persistence: fails: enabled, mode_on",
         f"    persistence.enabled: {idle.found}",
-        f"      apply has no change to make for it; fix: {idle.hint}",
+        f"      apply has no change to make for it; fix: {idle.fix}",
         "    persistence.mode_on: not Enabled: GPU 0",
         "      fix: gpuprov apply",
     ]

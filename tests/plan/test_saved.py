@@ -125,7 +125,7 @@ def test_a_plan_that_was_applied_says_by_which_run_and_when(
         saved.agree(plan, readings, {"new1": {"kernel": "fails"} if "to_run" in changed else {}}, find_none)
     assert expected in caught.value.message
     assert ("new1: kernel.state" in caught.value.message) == ({*changed} & {"applied", "digest"} != set())
-    assert caught.value.hint == (saved.AGAIN if "stale" in expected else saved.DONE)
+    assert caught.value.fix == (saved.AGAIN if "stale" in expected else saved.DONE)
 
 
 def other(pair: Pair, **spec: Any) -> Pair:
@@ -150,7 +150,7 @@ def test_what_the_inventory_says_now(state: Path) -> None:
         with pytest.raises(GpuprovError) as caught:
             saved.of_plan(plan, pairs)
         assert caught.value.message.splitlines()[1:] == [f"  {said}"]
-        assert "gpuprov plan -o" in caught.value.hint
+        assert "gpuprov plan -o" in caught.value.fix
 
 
 def test_hosts_that_the_plan_did_not_reach_are_left_out(state: Path) -> None:
@@ -204,7 +204,7 @@ def test_equal_hosts_share_what_was_said_of_them(state: Path) -> None:
     [
         ({"gpuprov_version": "0.0.1"}, "is a plan of gpuprov 0.0.1"),
         ({"gpuprov_plan": 99, "hosts": "in another way"}, "format 99"),
-        ({"hosts": 1}, "is no plan that gpuprov wrote"),
+        ({"hosts": 1}, "is not a plan that gpuprov wrote"),
     ],
 )
 def test_a_file_that_is_not_ours(change: dict[str, object], said: str, tmp_path: Path, state: Path) -> None:

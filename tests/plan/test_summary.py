@@ -92,7 +92,7 @@ def test_instances_are_told_as_gpus_that_are_cut_anew() -> None:
     assert sentence([plan]) == "1 host: MIG layout of 8 GPUs"
     told = planning.as_text([plan])
     assert "    ~ GPUs 0, 1, 2, 3, 4, 5, 6, 7: MIG disabled -> no instance\n" in told
-    assert "created" not in told, "56 instances are no list of 56 lines"
+    assert "created" not in told, "56 instances are not a list of 56 lines"
 
 
 def test_json_has_the_sentence_and_the_hosts_with_jobs() -> None:

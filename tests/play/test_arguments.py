@@ -15,7 +15,7 @@ from tests.rows import run_each
 NOWHERE = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 PACKAGES: dict[str, Any] = {
     "of": "the toolkit",
-    "hint": "another version",
+    "fix": "another version",
     "install": ["a=1"],
     "remove": [],
     "hold": ["a"],
@@ -36,7 +36,7 @@ PACKAGES: dict[str, Any] = {
     ],
 )
 def test_an_action_gets_its_part_of_the_transaction(action: str, options: dict[str, Any]) -> None:
-    every = {"of": "the toolkit", "hint": "another version", "pin": {"version": "535", "patterns": ["a*"]}}
+    every = {"of": "the toolkit", "fix": "another version", "pin": {"version": "535", "patterns": ["a*"]}}
     assert package_arguments(PACKAGES, action) == {**every, **options}
 
 
@@ -105,7 +105,7 @@ def test_a_task_that_is_not_needed_is_skipped_without_its_host(tmp_path: Path) -
     printed = done.stdout + done.stderr
     assert done.returncode == 0, printed
     assert "skipped=4" in printed
-    assert "it said 18" in printed, "a text of a host is no template"
+    assert "it said 18" in printed, "a text of a host is not a template"
     assert "ignored=1" in printed, "what the task itself gives comes before what is desired"
 
 

@@ -33,7 +33,7 @@ def new_key(folder: Path, name: str = "key") -> Path:
 
 
 def wheel(path: Path, files: Mapping[str, str | bytes], modes: Mapping[str, int] | None = None) -> Path:
-    """A wheel with these members; `modes`: of members that are no plain files."""
+    """A wheel with these members; `modes`: of members that are not plain files."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():
             member = zipfile.ZipInfo(name)

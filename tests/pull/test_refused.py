@@ -84,10 +84,10 @@ def member(name: str, kind: bytes, size: int = 0) -> Callable[[Site], None]:
 
 
 CASES: dict[str, tuple[Callable[[Site], None], str]] = {
-    "tampered": (tampered, "signature of the bundle does not hold"),
-    "wrong key": (wrong_key, "signature of the bundle does not hold"),
-    "another namespace": (another_namespace, "signature of the bundle does not hold"),
-    "truncated": (truncated, "signature of the bundle does not hold"),
+    "tampered": (tampered, "signature of the bundle is invalid"),
+    "wrong key": (wrong_key, "signature of the bundle is invalid"),
+    "another namespace": (another_namespace, "signature of the bundle is invalid"),
+    "truncated": (truncated, "signature of the bundle is invalid"),
     "unsigned": (unsigned, "does not begin with a signature"),
     "another host's": (another_hosts, "is of 'gpu2', and this is gpu1"),
     "a name taken": (renamed, "of a host with declared c3d4, and this one has a1b2"),
@@ -95,7 +95,7 @@ CASES: dict[str, tuple[Callable[[Site], None], str]] = {
     "a newer format": (lambda site: site.sign(site.packed(gpuprov_bundle=2)), "has format 2, kind pull; allowed: 1"),
     "another kind": (lambda site: site.sign(site.packed(kind="offline")), "kind offline"),
     "no manifest": (lambda site: site.sign(tar({"job.json": b"{}"})), "lacks manifest.json"),
-    "no archive": (lambda site: site.sign(b"x" * 2048), "is no archive"),
+    "no archive": (lambda site: site.sign(b"x" * 2048), "is not an archive"),
     "cut off, then signed": (lambda site: site.sign(site.archive()[:700]), "the bundle"),
     "../": (member("../../etc/cron.d/x", tarfile.REGTYPE), "holds '../../etc/cron.d/x'"),
     "absolute": (member("/etc/cron.d/x", tarfile.REGTYPE), "holds '/etc/cron.d/x'"),
@@ -116,7 +116,7 @@ def test_refused_before_anything_runs(site: Site, case: str, capsys: pytest.Capt
     plant, said = CASES[case]
     plant(site)
     code, result = site.pull()
-    assert (code, result["state"], result["verdict"]) == (2, "blocked", "not as wanted")
+    assert (code, result["state"], result["verdict"]) == (2, "blocked", "differs")
     assert said in result["message"], result["message"]
     assert said in capsys.readouterr().err
     assert site.untouched()
@@ -146,7 +146,7 @@ def test_an_old_serial_is_refused_and_the_same_is_not(site: Site) -> None:
     site.bundle.write_bytes(old)
     assert "has serial 7, and 8 was accepted before" in site.pull()[1]["message"]
     (site.state / "state.json").write_text("{")
-    assert "state.json is no JSON" in site.pull()[1]["message"], "what is damaged does not begin anew"
+    assert "state.json is not JSON" in site.pull()[1]["message"], "what is damaged does not begin anew"
 
 
 def test_files_that_others_may_write_say_nothing(site: Site) -> None:

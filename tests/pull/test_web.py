@@ -179,7 +179,7 @@ def test_a_token_that_is_none_is_refused_and_not_repeated(served: config.Config,
     with pytest.raises(Refused) as refused:
         web.get(served, "gpu1.bundle", 5000)
     assert told in refused.value.message
-    assert "CANARY" not in refused.value.message + refused.value.hint
+    assert "CANARY" not in refused.value.message + refused.value.fix
     assert refused.value.code == 2
     assert not SEEN
 

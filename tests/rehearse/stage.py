@@ -82,7 +82,7 @@ def result(host: str, check: str, status: ResultStatus, **more: Any) -> Result:
 
 def outcome(name: str, again: bool) -> HostOutcome:
     if "failing" in name:
-        return HostOutcome(host=name, state="failed", task="kernel: Write", message="no space", hint="make some")
+        return HostOutcome(host=name, state="failed", task="kernel: Write", message="no space", fix="make some")
     if "restless" in name or not again:
         return HostOutcome(host=name, state="changed", ran={"kernel": "never applied"}, changed=["kernel: Write"])
     return HostOutcome(host=name, state="unchanged")

@@ -51,16 +51,16 @@ def test_a_failed_apply_is_on_the_page_and_in_the_test_cases() -> None:
 def test_a_host_that_does_not_come_up_is_unreachable(name: str, check: str) -> None:
     told = list_results(rehearsed(name))
     assert [one.check for one in told if one.status == "unreachable"] == [check]
-    assert verdict(told) == "not as wanted"
+    assert verdict(told) == "differs"
 
 
 def test_what_cannot_be_simulated_and_what_was_interrupted_is_an_error() -> None:
-    impossible = Rehearsal(name="re-1", hosts=("gpu1",), problem="no such GPU", hint="another")
+    impossible = Rehearsal(name="re-1", hosts=("gpu1",), problem="no such GPU", fix="another")
     cut = Rehearsal(name="re-2", hosts=("gpu2",))
     for whole in (Rehearsed(run="r", rehearsals=[impossible]), Rehearsed(run="r", rehearsals=[cut], interrupted=True)):
         told = list_results(whole)
         assert {one.status for one in told} == {"error"}
-        assert verdict(told) == "not as wanted"
+        assert verdict(told) == "differs"
 
 
 def test_a_green_rehearsal_says_what_it_did_not_prove() -> None:
@@ -68,7 +68,7 @@ def test_a_green_rehearsal_says_what_it_did_not_prove() -> None:
     told = {one.check: one for one in list_results(whole)}
     assert [told[f"rehearsal.{act.replace(' ', '_')}"].status for act in ACTS] == ["pass"] * len(ACTS)
     assert "waived: the host was described without GPUs" in told["host.gpu"].found
-    assert verdict(told.values()) == "as wanted"
+    assert verdict(told.values()) == "matches"
     assert "gpu01: green, but 1 check is not proven here" in format_text(whole)
     assert "but 1 check is not proven" in html.render(list_results(whole))
 

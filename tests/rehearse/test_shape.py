@@ -143,7 +143,7 @@ def test_the_inventory_and_the_command_line_have_the_last_word() -> None:
 
 
 @run_each(
-    ("variable", "message", "hint"),
+    ("variable", "message", "fix"),
     [
         ({"hca": 8}, "gpu01: simulated_host: Object contains unknown field `hca`", "hcas"),
         ({"hcas": 99}, "gpu01: simulated_host: Expected `int` <= 16", "described by"),
@@ -158,11 +158,11 @@ def test_the_inventory_and_the_command_line_have_the_last_word() -> None:
         ("container", 'gpu01: simulated_host is "container"', "allowed: a mapping"),
     ],
 )
-def test_what_cannot_be_simulated_is_told(variable: object, message: str, hint: str) -> None:
+def test_what_cannot_be_simulated_is_told(variable: object, message: str, fix: str) -> None:
     shape = one(pair("gpu01", {"simulated_host": variable}))
     assert shape.description is None
     assert message in shape.problem
-    assert hint in shape.hint
+    assert fix in shape.fix
 
 
 def test_a_distribution_that_debian_stands_in_for_is_not_called_real() -> None:
@@ -208,7 +208,7 @@ def test_stand_ins_are_in_the_catalogue(model: str) -> None:
 def test_a_driver_that_no_stand_in_can_run_is_told() -> None:
     shape = one(pair("gpu01", capabilities={"nvidia_driver": NvidiaDriver(version="390", kernel_modules="open")}))
     assert "runs with driver 390" in shape.problem
-    assert "simulated_host" in shape.hint
+    assert "simulated_host" in shape.fix
 
 
 def test_what_no_simulated_host_has_is_left_out() -> None:

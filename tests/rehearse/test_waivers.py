@@ -39,7 +39,7 @@ KNOWN = (
 
 
 def row(check: str, status: str, found: str = "found") -> Row:
-    return Row(host="h", check=check, status=status, found=found, hint="fix it")  # type: ignore[arg-type]
+    return Row(host="h", check=check, status=status, found=found, fix="fix it")  # type: ignore[arg-type]
 
 
 @run_each(

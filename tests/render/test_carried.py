@@ -48,7 +48,7 @@ def test_an_installation_without_the_binding_is_one_clear_error(monkeypatch: pyt
         "find_spec",
         lambda name, real=importlib.util.find_spec: None if name == "pynvml" else real(name),
     )
-    with pytest.raises(GpuprovError, match=r"the Python module pynvml is missing\nhint: reinstall gpuprov"):
+    with pytest.raises(GpuprovError, match=r"the Python module pynvml is missing\nfix: reinstall gpuprov"):
         carried.carried("mig")
 
 

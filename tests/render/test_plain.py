@@ -122,7 +122,7 @@ def test_a_role_by_itself_is_refused_where_the_spec_leaves_it_out(tmp_path: Path
         GpuprovError, match=r"gpu2: the role mig is applied, .* has no mig \(it has: persistence\)"
     ) as caught:
         plain.read_host(inventory(tmp_path), play(tmp_path), "gpu2", {}, "mig")
-    assert "write mig: {} into its gpuprov" in caught.value.hint
+    assert "write mig: {} into its gpuprov" in caught.value.fix
 
 
 def ran(folder: Path, *arguments: str | Path, python: tuple[str, ...] = (sys.executable,)) -> tuple[int, str]:

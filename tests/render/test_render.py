@@ -146,7 +146,7 @@ def test_a_file_that_is_not_ours_is_replaced(tmp_path: Path) -> None:
 
 def test_a_file_in_the_way_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
-    with pytest.raises(GpuprovError, match=r"out is a file\nhint: name a folder with --out"):
+    with pytest.raises(GpuprovError, match=r"out is a file\nfix: name a folder with --out"):
         write(render(pairs()), tmp_path / "out")
 
 

@@ -114,8 +114,8 @@ def step(state: State, **more: Any) -> Step:
     return Step(host="gpu1", node="gpu1", state=state, **more)
 
 
-def others(message: str, *waits_for: str, hint: str = "") -> Step:
-    return step("refused", others=True, message=message, waits_for=waits_for, hint=hint)
+def others(message: str, *waits_for: str, fix: str = "") -> Step:
+    return step("refused", others=True, message=message, waits_for=waits_for, fix=fix)
 
 
 IN_USE = {"take": Answer(holders=("python3 (pid 7, kim)",))}
@@ -128,7 +128,7 @@ DRAINED: list[tuple[str, Step, FakeHost, str, list[str], str]] = [
      f"drained by this run: {UNDO}"),
     ("drained by us, and not set up", step("done"), FakeHost(after=(NOT_SET_UP,)), "differs", ["out"], UNDO),
     ("drained by others", others("root: Xid 79"), FakeHost(), "repaired", ["out"], "drained by others: root: Xid 79"),
-    ("drained by another run", others("run r2 has it", hint="gpuprov undrain --run r2"), FakeHost(), "repaired",
+    ("drained by another run", others("run r2 has it", fix="gpuprov undrain --run r2"), FakeHost(), "repaired",
      ["out"],
      "run r2 has it; gpuprov undrain --run r2"),
     ("jobs run, and others drained it", others("run r2 has it", "job 7"), FakeHost(), "refused", ["out"],

@@ -132,7 +132,7 @@ def test_a_budget_that_is_none_is_refused_before_a_host_is_read(option: str, val
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"by": "command"}, "--by command wants the site's command"),
+        ({"by": "command"}, "--by command needs the site's command"),
         ({"by": "slurm", "command": "true"}, "slurm takes no command"),
         ({"command": "true"}, "--command goes with --by command"),
         ({"by": "slurm", "context": "x"}, "--by slurm does not use kubectl"),

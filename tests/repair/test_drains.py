@@ -100,7 +100,7 @@ def test_only_the_schedulers_that_plans_need_must_be_here(monkeypatch: pytest.Mo
     drains.make({"gpu1": plan()}, raw, Options())
     with pytest.raises(GpuprovError, match="scontrol is not installed here"):
         drains.make({"gpu1": plan(drain="slurm")}, raw, Options())
-    with pytest.raises(GpuprovError, match="wants the site's command"):
+    with pytest.raises(GpuprovError, match="needs the site's command"):
         drains.make({"gpu1": plan(drain="command")}, raw, Options())
     chosen = drains.make({"gpu1": plan(drain="command")}, raw, Options(command="true"))
     assert isinstance(chosen._adapters["command"], Noted)

@@ -114,7 +114,7 @@ def test_the_steps_of_health() -> None:
             planned(asks(), asks("health.xid", action=action)) if action != "restart" else planned(asks(action=action))
         )
         assert plan.step == "ticket" or (action == "update" and plan.step == "reset"), action
-        assert plan.step == "reset" or fix in plan.hint
+        assert plan.step == "reset" or fix in plan.fix
     skip = Result(host="gpu1", capability="health", check="health.xid", status="skip", found="no log")
     assert planned(passed("gpu1"), skip).step == "not proven"
     gone = Result(host="gpu1", capability="host", check="host.reachable", status="unreachable", found="no route")
@@ -135,7 +135,7 @@ def test_mig_devices_that_nothing_brings_back_are_named() -> None:
 def test_a_reboot_needs_the_permission_of_the_spec_or_of_the_run() -> None:
     bare = Options()
     plan = planned(asks(action="reboot"), options=bare)
-    assert (plan.step, plan.hint) == ("ticket", "permit one: --reboot, or reboot: if-needed in the spec")
+    assert (plan.step, plan.fix) == ("ticket", "permit one: --reboot, or reboot: if-needed in the spec")
     assert planned(asks(), options=bare).reboot is False
     assert "none is permitted (--reboot" in format_plan(planned(asks(), options=bare))
     permitted = plan_host(
@@ -196,6 +196,6 @@ def test_the_plan_of_a_real_reading() -> None:
 
 
 def test_what_a_host_says_reaches_the_terminal_clean() -> None:
-    plan = HostPlan(host="gpu1", step="reset", findings=(finding("gpu1", hint="x\x1b[2J"),), sentence="a\x1b[31mb")
+    plan = HostPlan(host="gpu1", step="reset", findings=(finding("gpu1", fix="x\x1b[2J"),), sentence="a\x1b[31mb")
     plan.holders = ("evil\x1b[2J (pid 1, kim)",)
     assert "\x1b" not in format_plan(plan)

@@ -134,7 +134,7 @@ def test_a_span_goes_by_the_clock_of_the_host() -> None:
         (["--limit", "gpu1", "--reset-done", "soon"], 'error: --reset-done "soon"'),
         (["--limit", "gpu1", "--reset-done", "2999-01-01"], "in the future"),
         (["--limit", "gpu1", "--reset-done", "now", "--from", "."], "a record cannot be changed"),
-        (["--limit", "gpu1", "--reset-done", "now", "--reset-gpu", "x;rm"], "that is no PCI address"),
+        (["--limit", "gpu1", "--reset-done", "now", "--reset-gpu", "x;rm"], "that is not a PCI address"),
         (["--limit", "gpu1", "--reset-gpu", "0000:19:00.0"], "--reset-done, which is not given"),
     ],
     ids=["no host named", "no time", "future", "a record", "no address", "a GPU without a reset"],

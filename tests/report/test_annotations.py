@@ -15,7 +15,7 @@ from tests.commands import run_main
 from tests.rows import run_each
 
 PLACED = Problem(
-    path=("mig", "mode"), message='mig.mode is "100%\r\nx"', hint="allowed: a, b", origin=Origin("a,b:c.yaml", 3, 7)
+    path=("mig", "mode"), message='mig.mode is "100%\r\nx"', fix="allowed: a, b", origin=Origin("a,b:c.yaml", 3, 7)
 )
 BARE = Problem(message="no host has a spec", hosts=("h1", "h2"), severity="warning")
 

@@ -196,7 +196,7 @@ def test_buttons_copy_what_limit_and_a_shell_take(page: Browser) -> None:
 
 def test_hostile_texts_stay_texts(browser: Browser, tmp_path: Path) -> None:
     row = Result(host=EVIL, capability=EVIL, check=EVIL, fields=(EVIL,), status="fail", expected=EVIL, found=EVIL,
-                 evidence=EVIL, hint=EVIL, reboot=EVIL, version=EVIL)  # fmt: skip
+                 evidence=EVIL, fix=EVIL, reboot=EVIL, version=EVIL)  # fmt: skip
     known = {EVIL: Known(groups=(EVIL,), pictures=((EVIL, EVIL),), receipt=((EVIL, EVIL),), versions=((EVIL, EVIL),))}
     file = tmp_path / "evil.html"
     file.write_text(

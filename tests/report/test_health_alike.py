@@ -14,7 +14,7 @@ def result(host: str, found: str = "Xid 79 on 0000:19:00") -> Result:
         status="fail",
         action="reboot",
         found=found,
-        hint="restart it",
+        fix="restart it",
     )
 
 

@@ -17,8 +17,8 @@ def result(host: str, status: ResultStatus, check: str = "xid", **more: str) -> 
 
 
 GOOD = [result(f"gpu{number:03}", "pass") for number in range(1, 31)]
-RESET = [result(host, "fail", action="reset", hint="reset the GPU") for host in ("gpu031", "gpu032")]
-RETURN = [result("gpu033", "fail", "remapped_rows", action="return", hint="return the card")]
+RESET = [result(host, "fail", action="reset", fix="reset the GPU") for host in ("gpu031", "gpu032")]
+RETURN = [result("gpu033", "fail", "remapped_rows", action="return", fix="return the card")]
 OPEN = [result("gpu034", "skip", found="the journal begins late")]
 
 
@@ -78,8 +78,8 @@ def test_what_is_to_be_done_comes_first_the_most_severe_before_the_others() -> N
 
 def test_hosts_that_fail_alike_for_which_another_thing_is_to_be_done_stand_apart() -> None:
     """Two Xids are one check, and each has its own way out."""
-    hints = {"gpu1": "reseat the riser", "gpu2": "look at the NVLink bridge", "gpu3": "reseat the riser"}
-    page = health_page.render([result(host, "fail", action="drain", hint=hint) for host, hint in hints.items()])
+    fixes = {"gpu1": "reseat the riser", "gpu2": "look at the NVLink bridge", "gpu3": "reseat the riser"}
+    page = health_page.render([result(host, "fail", action="drain", fix=fix) for host, fix in fixes.items()])
     todo = page[page.index("What is to be done") :].split("</section>", 1)[0]
     assert todo.count("<article") == 2
     assert todo.count("reseat the riser") == todo.count("look at the NVLink bridge") == 1

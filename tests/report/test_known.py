@@ -142,15 +142,15 @@ def test_state_of_a_host(rows: list[Result], expected: str) -> None:
 
 def test_the_sentence_counts_hosts() -> None:
     boots = [NextBoot("right"), NextBoot("wrong", ("x",))]
-    told = headline("not as wanted", {"a": "fail", "b": "right"}, boots, 0)
+    told = headline("differs", {"a": "fail", "b": "right"}, boots, 0)
     assert (told.state, told.sentence) == ("fail", "1 of 2 hosts differs from its spec")
     assert told.more == "1 failed; 1 matches the spec. After the next boot: 1 right, 1 NOT right."
-    assert headline("as wanted", {"gpu1": "right"}, boots[:1], 0).sentence == "gpu1 matches its spec"
+    assert headline("matches", {"gpu1": "right"}, boots[:1], 0).sentence == "gpu1 matches its spec"
     assert headline(verdict([]), {}, [], 0).sentence == "Nothing was proven."
     bad: dict[str, State] = {"a": "fail", "b": "gone"}
-    assert headline("not as wanted", bad, [], 0).sentence == "Both hosts differ from their specs"
-    assert headline("not as wanted", bad | {"c": "fail"}, [], 0).sentence == "All 3 hosts differ from their specs"
-    assert headline("as wanted", {"a": "right", "b": "right"}, [], 0).sentence == "Both hosts match their specs"
+    assert headline("differs", bad, [], 0).sentence == "Both hosts differ from their specs"
+    assert headline("differs", bad | {"c": "fail"}, [], 0).sentence == "All 3 hosts differ from their specs"
+    assert headline("matches", {"a": "right", "b": "right"}, [], 0).sentence == "Both hosts match their specs"
 
 
 def test_one_check_is_one_cause_whatever_was_found_on_each_host() -> None:

@@ -113,7 +113,7 @@ def test_the_document_is_as_its_schema_says(verbose: bool) -> None:
 
 def test_the_document_says_it_all() -> None:
     told = documents.read_document(as_json.build_document(ROWS, TOOK, 61.0))
-    assert (told["verdict"], told["exit_code"], told["seconds"]) == ("not as wanted", 4, 61.0)
+    assert (told["verdict"], told["exit_code"], told["seconds"]) == ("differs", 4, 61.0)
     words = (
         "differs from the spec: 3 of 5 hosts, 1 unreachable; checks: 2 failed, 1 in error, 1 that follows, 1 "
         "skipped, 3 passed"
@@ -131,11 +131,11 @@ def test_the_document_says_it_all() -> None:
         "check": "nvidia_driver.loaded", "status": "fail", "found": "why", "hosts": ["bad"], "followers": ["mig.mode"],
     }  # fmt: skip
     assert {one["host"]: (one["verdict"], one["next_boot"]["verdict"], one["seconds"]) for one in told["hosts"]} == {
-        "good": ("as wanted", "right", 0.5),
-        "bad": ("not as wanted", "wrong", 1.25),
-        "gone": ("not as wanted", "unknown", 60.0),
+        "good": ("matches", "right", 0.5),
+        "bad": ("differs", "wrong", 1.25),
+        "gone": ("differs", "unknown", 60.0),
         "dark": ("not proven", "unknown", None),
-        ODD: ("not as wanted", "unknown", None),
+        ODD: ("differs", "unknown", None),
     }
     assert len(told["results"]) == len(ROWS) - 1
 

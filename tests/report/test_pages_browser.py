@@ -160,7 +160,7 @@ def test_hostile_texts_in_an_acceptance(browser: Browser, tmp_path: Path) -> Non
     names = {f"gpu{n + 1}": name for n, name in enumerate(outcome.hosts)}
     outcome.findings = [
         replace(
-            one, host=names[one.host], found=EVIL, expected=EVIL, hint=EVIL, evidence=EVIL, check=f"acceptance.{EVIL}",
+            one, host=names[one.host], found=EVIL, expected=EVIL, fix=EVIL, evidence=EVIL, check=f"acceptance.{EVIL}",
             measurement=one.measurement and replace(one.measurement, peer=names.get(one.measurement.peer, ""),
                                                     detail=EVIL),
         )
@@ -269,7 +269,7 @@ def test_a_plan_can_be_read(browser: Browser, tmp_path: Path, width: int, dark: 
 
 
 def test_hostile_texts_in_a_plan(browser: Browser, tmp_path: Path) -> None:
-    job = msgspec.structs.replace(JOB, found=EVIL, hint=EVIL, expected=EVIL, evidence=EVIL)
+    job = msgspec.structs.replace(JOB, found=EVIL, fix=EVIL, expected=EVIL, evidence=EVIL)
     cut = msgspec.structs.replace(CUT, gpu=EVIL, model=EVIL)
     plan = msgspec.structs.replace(
         FULL, host=EVIL, run={EVIL: EVIL}, mig=(cut,), reboot_reasons=(EVIL,), versions={EVIL: EVIL},
@@ -421,12 +421,12 @@ def applied(text: str = "") -> str:
             state="failed",
             task="kernel: Write",
             message=text or "no space left",
-            hint=text or "make some",
+            fix=text or "make some",
         )
     ]
     hosts += [
         outcome(f"{text}away", state="unreachable", message=text or "no route"),
-        outcome(f"{text}idle", green, skipped={"kernel": "as wanted"}),
+        outcome(f"{text}idle", green, skipped={"kernel": "matches"}),
     ]
     acts = [
         Lap(name="Act 1, preflight - lock, judge", hosts=11, seconds=3.2),

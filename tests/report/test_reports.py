@@ -44,7 +44,7 @@ def results(hosts: int = 3) -> list[Result]:
                 expected="2",
                 found="3",
                 evidence="cat /very/long/" + "x" * 150,
-                hint="paint it green",
+                fix="paint it green",
             ),
             Result(host=host, capability="b", check="b.boot", status="skip", found="no boot", moment="next-boot"),
         ]
@@ -56,7 +56,7 @@ def results(hosts: int = 3) -> list[Result]:
         expected=NASTY,
         found=NASTY,
         evidence=NASTY,
-        hint=NASTY,
+        fix=NASTY,
     )
     gone = Result(host="down", capability="host", check="host.reachable", status="unreachable", found="refused")
     return [*rows, nasty, gone]
@@ -64,7 +64,7 @@ def results(hosts: int = 3) -> list[Result]:
 
 def test_json_has_exactly_the_keys_and_the_given_order() -> None:
     rows = documents.read_document(as_json.build_document(results()))["results"]
-    keys = "host capability check fields status expected found evidence hint moment follows".split()
+    keys = "host capability check fields status expected found evidence fix moment follows".split()
     assert all(list(row) == keys for row in rows)
     assert [(row["host"], row["check"]) for row in rows] == [(one.host, one.check) for one in results()]
     assert rows[0]["fields"] == ["x"]
@@ -233,7 +233,7 @@ def test_whether_a_file_can_be_written_is_known_before(tmp_path: Path) -> None:
 def test_no_text_of_a_result_begins_a_line_of_its_own() -> None:
     forged = "x\ngpu2: as wanted"
     row = Result(
-        host="gpu1", capability=forged, check=forged, status="fail", expected=forged, found=forged, hint=forged,
+        host="gpu1", capability=forged, check=forged, status="fail", expected=forged, found=forged, fix=forged,
         evidence=forged,
     )  # fmt: skip
     assert not re.search(r"^gpu2", text.render([row], verbose=True), re.MULTILINE)
@@ -303,7 +303,7 @@ def test_no_name_is_broken_at_its_hyphens(width: int) -> None:
     packages = [f"libnvidia-{part}-pkcs11-openssl3" for part in ("cfg1", "compute", "decode", "encode", "extra", "gl")]
     told = f"not installed: {' '.join(packages)}"
     rows = [
-        Result(host="gpu1", capability="a", check="a.bad", status="fail", expected="2", found=told, hint=told),
+        Result(host="gpu1", capability="a", check="a.bad", status="fail", expected="2", found=told, fix=told),
         Result(host="gpu1", capability="a", check="a.skip", status="skip", found=told),
     ]
     shown = text.render(rows, width=width)
@@ -314,8 +314,8 @@ def test_no_name_is_broken_at_its_hyphens(width: int) -> None:
 def test_what_is_not_proven_has_its_way_out() -> None:
     """A host that is drained, for one: how it goes back stands where it is told."""
     out = Result(host="gpu1", capability="host", check="host.in_service", status="skip", found="drained")
-    rows = [replace(out, hint="gpuprov undrain gpu1")]
-    rows += [Result(host="gpu1", capability="a", check="a.ok", status="pass", found="1", hint="not shown")]
+    rows = [replace(out, fix="gpuprov undrain gpu1")]
+    rows += [Result(host="gpu1", capability="a", check="a.ok", status="pass", found="1", fix="not shown")]
     shown = text.render(rows, verbose=True)
     assert "skip  host.in_service  drained  [gpu1]\n  fix       gpuprov undrain gpu1\n" in shown
     assert "not shown" not in shown

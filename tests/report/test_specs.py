@@ -19,14 +19,14 @@ def test_one_mistake_at_many_places_is_folded() -> None:
 
 
 @run_each(
-    ("table", "word", "hint"),
+    ("table", "word", "fix"),
     [
         ("gpus", "H200x", 'did you mean "H200-SXM"'),
         ("mig", "L40S", "L40S has no MIG"),
         ("drivers", "999", "gpuprov catalog drivers lists all"),
     ],
 )
-def test_a_word_that_no_row_has(table: str, word: str, hint: str) -> None:
+def test_a_word_that_no_row_has(table: str, word: str, fix: str) -> None:
     with pytest.raises(GpuprovError) as caught:
         show_catalog(table, word, as_json=False)
-    assert hint in caught.value.hint
+    assert fix in caught.value.fix

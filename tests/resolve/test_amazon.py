@@ -77,8 +77,8 @@ def test_only_the_repository_of_nvidia_has_module_streams() -> None:
 def test_a_host_without_the_archive_is_told_how_to_have_it() -> None:
     lacking = decide(names("amzn", "2023"), "580")
     assert "none of kmod-nvidia-open-dkms" in lacking["problem"]
-    assert "dnf install nvidia-release" in lacking["hint"]
-    assert decide(names("amzn", "2023", "nvidia"), "580")["hint"] == resolve.NO_DRIVER
+    assert "dnf install nvidia-release" in lacking["fix"]
+    assert decide(names("amzn", "2023", "nvidia"), "580")["fix"] == resolve.NO_DRIVER
 
 
 def test_both_archives_have_one_set() -> None:

@@ -39,7 +39,7 @@ def test_proprietary_modules_on_azure_linux_are_refused_with_a_way_out() -> None
     ):
         answer = decide(azure, "580", index=offer(azure, A580), **given)
         assert answer["problem"].endswith("and this distribution's packages have no proprietary modules")
-        assert "source runfile" in answer["hint"]
+        assert "source runfile" in answer["fix"]
 
 
 def test_the_driver_of_microsoft_is_another() -> None:

@@ -198,7 +198,7 @@ def test_fabric_manager_is_missing_for_the_newest_driver() -> None:
     index = offer(EL9, R580, R570) | {"nvidia-fabric-manager": ["570.195.03-1"]}
     answer = decide(EL9, "580", index=index, beside=[FM])
     assert answer["problem"].endswith("no nvidia-fabricmanager 580.95.05")
-    assert answer["hint"] == "the nearest version with the whole set is 570.195.03; whole sets: 570.195.03"
+    assert answer["fix"] == "the nearest version with the whole set is 570.195.03; whole sets: 570.195.03"
     assert decide(EL9, "any", index=index, beside=[FM])["packages"]["nvidia-fabric-manager"] == "570.195.03-1"
 
 
@@ -234,13 +234,13 @@ def test_cuda_asks_for_a_driver_that_runs_it() -> None:
         lacking["problem"]
         == "the host's repositories have no driver 580.65.06 or newer, which the CUDA of the spec needs"
     )
-    assert lacking["hint"].endswith("whole sets: 570.195.03")
+    assert lacking["fix"].endswith("whole sets: 570.195.03")
 
 
 def test_a_branch_that_the_distribution_has_no_names_for() -> None:
     answer = decide(UBUNTU, "450", modules="proprietary", index=offer(UBUNTU, U570, flavours=("proprietary",)))
     assert answer["problem"] == 'no driver version matches "450" in the host\'s repositories'
-    assert "570.195.03" in answer["hint"]
+    assert "570.195.03" in answer["fix"]
     nothing = decide(UBUNTU, "any")
     assert "nvidia-dkms-BRANCH-server-open" in nothing["problem"]
 

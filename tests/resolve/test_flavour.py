@@ -74,7 +74,7 @@ def test_a_flavour_that_cannot_be_ends_the_decision() -> None:
         {},
     )
     assert (answer["version"], answer["packages"]) == ("", {})
-    assert "kernel_modules at auto" in answer["hint"]
+    assert "kernel_modules at auto" in answer["fix"]
 
 
 @run_each(

@@ -39,7 +39,7 @@ def test_the_newest_version_that_both_have() -> None:
 def test_no_repository_has_any() -> None:
     answer = decide("535", {})
     assert answer["problem"].endswith(f"no {FM} 535.309.01")
-    assert answer["hint"] == resolve.NO_FOLLOWER
+    assert answer["fix"] == resolve.NO_FOLLOWER
 
 
 def test_a_metapackage_or_another_branchs_package_is_no_fabric_manager() -> None:

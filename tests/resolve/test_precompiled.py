@@ -95,8 +95,8 @@ def test_a_kernel_without_modules_is_named_with_the_nearest_whole_version() -> N
     index = offer(UBUNTU, U580, U570)
     answer = decide(UBUNTU, "580", [K60, K61], built, index=index)
     assert f"no linux-modules-nvidia-580-server-open-{K61}" in answer["problem"]
-    assert "580.95.05 is not whole" in answer["problem"]
-    assert "nearest version with the whole set is 570.195.03" in answer["hint"]
+    assert "580.95.05 is incomplete" in answer["problem"]
+    assert "nearest version with the whole set is 570.195.03" in answer["fix"]
 
 
 def test_what_is_installed_is_kept() -> None:

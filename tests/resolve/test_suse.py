@@ -85,7 +85,7 @@ def test_what_the_repository_has_no_modules_for_by_dkms(wanted: str, modules: st
     """To 570 the packages compile by themselves when they are installed; open modules of 610 are SUSE's own."""
     found = decide(wanted, modules=modules)
     assert why in found["problem"], found
-    assert "whole sets: " in found["hint"]
+    assert "whole sets: " in found["fix"]
 
 
 def test_fabric_manager_has_a_revision_of_its_own() -> None:

@@ -104,10 +104,10 @@ def test_bookworm_has_the_open_modules_whole_only_at_261(wanted: str) -> None:
 def test_an_open_version_that_is_not_whole_says_what_is_missing_and_the_nearest() -> None:
     answer = decide("535.309.01", "open")
     assert answer["problem"] == (
-        "version 535.309.01 is not whole in the host's repositories: no nvidia-open-kernel-dkms, "
+        "version 535.309.01 is incomplete in the host's repositories: no nvidia-open-kernel-dkms, "
         "nvidia-open-kernel-support 535.309.01-0+deb12u1"
     )
-    assert answer["hint"] == "the nearest version with the whole set is 535.261.03; whole sets: 535.261.03"
+    assert answer["fix"] == "the nearest version with the whole set is 535.261.03; whole sets: 535.261.03"
     assert (answer["version"], answer["packages"]) == ("", {})
 
 
@@ -119,7 +119,7 @@ def test_a_version_that_nobody_offers_names_the_nearest(wanted: str, nearest: st
     answer = decide(wanted)
     assert answer["problem"] == f'no driver version matches "{wanted}" in the host\'s repositories'
     assert (
-        answer["hint"]
+        answer["fix"]
         == f"the nearest version with the whole set is {nearest}; whole sets: 535.309.01, 535.261.03, 535.216.03"
     )
 
@@ -129,7 +129,7 @@ def test_an_empty_index_names_the_components() -> None:
     assert answer["problem"].startswith(
         "the host's repositories have none of nvidia-kernel-dkms, nvidia-kernel-support,"
     )
-    assert answer["hint"] == resolve.NO_DRIVER
+    assert answer["fix"] == resolve.NO_DRIVER
 
 
 @run_each("wanted", ["any", "535", "535.261.03"])

@@ -59,7 +59,7 @@ def test_options(command: str, asked: in_play.Asked | None) -> None:
 def test_an_option_that_is_none_is_refused_with_those_that_are(word: str) -> None:
     with pytest.raises(GpuprovError, match=f"--drain kubernetes has no {word}") as problem:
         in_play.parse_options(f"kubernetes {word}", "fri")
-    assert "--delete-emptydir-data" in problem.value.hint
+    assert "--delete-emptydir-data" in problem.value.fix
 
 
 def test_a_run_that_a_cluster_cannot_name_is_refused() -> None:

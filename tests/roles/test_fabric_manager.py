@@ -52,7 +52,7 @@ def test_gpus_are_reset_when_it_was_decided(
     given = {
         "gpuprov_judged": {"desired": {"fabric_manager": {"tasks": handed}}},
         "gpuprov_services": ["*"],
-        "host_gpu_services": ["*"],  # whatever else on this machine holds a GPU is no user of it
+        "host_gpu_services": ["*"],  # whatever else on this machine holds a GPU is not a user of it
     }
     tasks = yaml.safe_load((here.ROLES / "fabric_manager/tasks/service.yml").read_text(encoding="utf-8"))
     start = tasks[[task["name"] for task in tasks].index("Start the daemon") :]

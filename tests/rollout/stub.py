@@ -17,15 +17,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 RESULTS: dict[str, dict[str, object]] = {
-    "green": {"state": "changed", "verdict": "as wanted"},
+    "green": {"state": "changed", "verdict": "matches"},
     "failed": {"state": "failed", "message": "nvidia_driver: Install the set: apt-get ended with 100"},
     "locked": {"state": "locked", "message": "locked by run 4711"},
     "unreachable": {"state": "unreachable", "message": "no route to host"},
     "unproven": {"state": "changed", "verdict": "not proven"},
-    "wrong": {"state": "changed", "verdict": "not as wanted"},
-    "repaired": {"state": "changed", "verdict": "as wanted", "repair": "done"},
+    "wrong": {"state": "changed", "verdict": "differs"},
+    "repaired": {"state": "changed", "verdict": "matches", "repair": "done"},
     "unrepaired": {"state": "blocked", "message": "no repair is left for it", "repair": "none left"},
-    "waits": {"state": "changed", "verdict": "not as wanted", "reboot": ["the running driver is 535"]},
+    "waits": {"state": "changed", "verdict": "differs", "reboot": ["the running driver is 535"]},
 }
 
 
@@ -62,7 +62,7 @@ def main() -> None:
         name = host["name"]
         target = given.results / f"{name}.json"
         known = json.loads(target.read_text()) if target.exists() else {}
-        if (known.get("run"), known.get("act"), known.get("verdict")) == (given.run, given.act, "as wanted"):
+        if (known.get("run"), known.get("act"), known.get("verdict")) == (given.run, given.act, "matches"):
             continue
         begun = stamp()
         note(stub, "begin", given.act, name, os.getpid())

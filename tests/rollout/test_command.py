@@ -192,7 +192,7 @@ def test_who_may_approve_does(site: Path, monkeypatch: pytest.MonkeyPatch, capsy
     thread.join()
     assert answers == [True]
     assert f'waits for the approval of "batches" by {getpass.getuser()}\n' in (err := capsys.readouterr().err)
-    assert 'hint: gpuprov rollout approve friday "batches"' in err
+    assert 'fix: gpuprov rollout approve friday "batches"' in err
 
 
 def test_who_may_not_approve_is_told_who_may(
@@ -324,11 +324,11 @@ def test_the_same_start_does_not_end_the_pause_of_a_colleague(
     assert ("the roll-out friday is paused by bob: storage is slow" in told) == (code == 2)
 
 
-def test_a_worker_that_ends_with_an_error_is_told_by_it_and_not_by_its_hint(tmp_path: Path) -> None:
+def test_a_worker_that_ends_with_an_error_is_told_by_it_and_not_by_its_fix(tmp_path: Path) -> None:
     job = Job(number=1, act="apply", hosts=("a",), left={"a"})
     worker = Worker(tmp_path, "friday", job, lambda _job: [sys.executable])
     worker._err.parent.mkdir(parents=True, exist_ok=True)
-    worker._err.write_text("reading\n\x1b[31mthe secrets are not here\nhint: --secrets INVENTORY reads them\n")
+    worker._err.write_text("reading\n\x1b[31mthe secrets are not here\nfix: --secrets INVENTORY reads them\n")
     assert worker.last_words() == "\x1b[31mthe secrets are not here", "made safe where it is shown"
 
 

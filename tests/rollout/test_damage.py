@@ -58,7 +58,7 @@ def test_no_damage_of_a_byte_is_more_than_an_error(file: Path) -> None:
             beside.unlink()
     assert len(told) > FLIPS / 10
     assert {error.exit_code for error in told} == {2}
-    assert all(error.hint for error in told)
+    assert all(error.fix for error in told)
 
 
 def test_a_page_that_is_zeroed_is_told(file: Path) -> None:
@@ -69,7 +69,7 @@ def test_a_page_that_is_zeroed_is_told(file: Path) -> None:
         with pytest.raises(GpuprovError, match=re.escape(str(file))) as refused:
             read(file.parent)
         assert "damaged" in refused.value.message
-        assert "backup" in refused.value.hint
+        assert "backup" in refused.value.fix
         for beside in file.parent.glob(f"{file.name}-*"):
             beside.unlink()
 

@@ -89,9 +89,9 @@ def test_what_needs_the_files_says_two_ways_out(
     said = capsys.readouterr().err
     assert said.startswith("error: the roll-out fri is damaged: ")
     assert "Errno" not in said
-    assert f"hint: put {place} back from a backup; or end it: gpuprov rollout abort fri\n" in said
+    assert f"fix: put {place} back from a backup; or end it: gpuprov rollout abort fri\n" in said
     if how == "folder":
-        assert f"its folder {place} is not there" in said
+        assert f"its folder {place} is missing" in said
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -159,7 +159,7 @@ def test_a_pipe_in_the_place_of_the_lock_is_refused(
 ) -> None:
     os.mkfifo(place / "engine.lock")
     assert gpuprov(monkeypatch, *words) == 2
-    assert f"error: {place}/engine.lock is no regular file\nhint: remove it" in capsys.readouterr().err
+    assert f"error: {place}/engine.lock is not a regular file\nfix: remove it" in capsys.readouterr().err
 
 
 def test_a_frozen_fleet_of_another_gpuprov_is_told_as_that(
@@ -170,7 +170,7 @@ def test_a_frozen_fleet_of_another_gpuprov_is_told_as_that(
     assert gpuprov(monkeypatch, "resume", "fri") == 2
     said = capsys.readouterr().err
     assert "is a frozen fleet of gpuprov" in said
-    assert "hint: go on with the gpuprov that began it; or end it: gpuprov rollout abort fri" in said
+    assert "fix: go on with the gpuprov that began it; or end it: gpuprov rollout abort fri" in said
 
 
 def test_a_store_that_is_missing_is_said_to_be_missing(place: Path) -> None:

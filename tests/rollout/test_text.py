@@ -48,8 +48,8 @@ def test_who_looks_is_told_what_to_say_next() -> None:
     assert awaited('waits for the approval of "the "big" rack" by night" by alice, bob') == 'the "big" rack" by night'
     assert awaited("outside the time windows") == awaited("waits for the approval of nobody") == ""
     for changed, said in (
-        ({"state": "running", "waits": [wait]}, 'hint: gpuprov rollout approve r "batch 3"'),
-        ({"state": "paused", "why": "by alice"}, "hint: gpuprov rollout resume r continues"),
+        ({"state": "running", "waits": [wait]}, 'fix: gpuprov rollout approve r "batch 3"'),
+        ({"state": "paused", "why": "by alice"}, "fix: gpuprov rollout resume r continues"),
     ):
         told = msgspec.structs.replace(status, id="r", **changed)
         assert as_text(told).splitlines()[-1] == said

@@ -45,7 +45,7 @@ def test_bridges_count_for_nothing() -> None:
         (written(version="2"), 'its version is "2"'),
         ("<graphs version='1'/>", "its root is <graphs>"),
         ("<system version='1'/>", "names no PCI function"),
-        (written(("GPU0", "GPU1")), "no PCI address"),
+        (written(("GPU0", "GPU1")), "not a PCI address"),
         ("<!DOCTYPE x [<!ENTITY a 'b'>]><system version='1'/>", "DOCTYPE"),
         (" " * (nccl_topology.MOST + 1), "longer than 1 MiB"),
     ],
@@ -106,7 +106,7 @@ def test_a_file_of_another_machine(found: str, told: str) -> None:
     outcome = ask(found)
     assert outcome.status == "fail"
     assert told in outcome.found
-    assert outcome.hint
+    assert outcome.fix
 
 
 def test_the_sites_own_file(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_the_script_starts_pythons_and_passes_over_what_does_not_start(shell: li
     refused = reach.no_python(ask(named), "2.19.3")
     assert refused
     assert refused.problem == f"does not start: {named}: pyenv: python3: command not found (exit status 127)"
-    assert refused.hint.startswith("ansible_python_interpreter: /")
+    assert refused.fix.startswith("ansible_python_interpreter: /")
     late = reach.no_python(ask(str(tmp_path / "hangs")), "2.19.3")
     assert late
     assert late.problem == f"does not start: {tmp_path}/hangs (exit status 124)"

@@ -112,7 +112,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 def test_what_no_host_has(values: object, said: str) -> None:
     with pytest.raises(GpuprovError, match=said) as caught:
         convert(values, "host.yaml")
-    assert caught.value.hint
+    assert caught.value.fix
 
 
 def test_efa_before_and_while_its_driver_is_loaded(make: Make) -> None:

@@ -42,7 +42,7 @@ def test_bad_descriptions(values: object, said: str) -> None:
     with pytest.raises(GpuprovError, match=said) as caught:
         convert(values, "host.yaml")
     assert str(caught.value).startswith("host.yaml: ")
-    assert caught.value.hint
+    assert caught.value.fix
 
 
 def test_file_that_is_no_yaml(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_an_engine_that_is_named_and_does_not_answer_is_one_clear_error(
     engine_choice.forget()
     with pytest.raises(GpuprovError, match="docker does not answer: Cannot connect") as caught:
         tools.require_engine()
-    assert "podman" in str(caught.value.hint)
+    assert "podman" in str(caught.value.fix)
 
 
 def test_an_unknown_engine_is_refused(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:

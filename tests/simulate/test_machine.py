@@ -135,6 +135,6 @@ def test_a_machine_of_another_version_is_listed_and_goes(content: str, distribut
     }
     with pytest.raises(GpuprovError, match="later was made by another version of gpuprov") as caught:
         machine.describe("later")
-    assert caught.value.hint == "gpuprov simulate down later"
+    assert caught.value.fix == "gpuprov simulate down later"
     assert machine.down("later")
     assert not folder.exists()

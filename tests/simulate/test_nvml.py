@@ -72,7 +72,7 @@ def test_numbers_of_another_model_are_said_to_be_its(model: str) -> None:
 def test_a_model_without_numbers_is_refused() -> None:
     with pytest.raises(GpuprovError, match=r'gpu\.model is "V100-PCIE".*it has: T4, A100') as caught:
         nvml.part("host", convert({"gpu": {"model": "V100-PCIE"}}, "test"))
-    assert "nvml_models" in (caught.value.hint or "")
+    assert "nvml_models" in (caught.value.fix or "")
 
 
 def test_a_host_without_gpu_gets_nothing() -> None:

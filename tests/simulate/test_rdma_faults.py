@@ -1,5 +1,5 @@
 """Each fault of HCAs, ports and PCIe links, planted in a simulated container's sysfs, fails the check that it names,
-with its hint."""
+with its fix."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
 
 FAULTS: dict[
     str, tuple[Description, str, str]
-] = {  # fault with its parameter -> host, words of what is found, words of the hint
+] = {  # fault with its parameter -> host, words of what is found, words of the fix
     "hca-missing=1": (INFINIBAND, "1: ibP1p20s0 (0001:14:00.0)", "a missing device: lspci, dmesg"),
     "hca-misplaced=1": (INFINIBAND, "GPU1 has none: ibP1p", "compare the HCAs' slots with the machine's manual"),
     "hca-link-layer=0": (INFINIBAND, "1: ibP1p36s0", "lspci, dmesg"),
@@ -153,14 +153,14 @@ def planted(asked: Asked, item: str) -> None:
 
 @pytest.mark.parametrize("item", FAULTS)
 def test_a_fault_fails_the_check_that_it_names(make: Make, item: str) -> None:
-    description, found, hint = FAULTS[item]
+    description, found, fix = FAULTS[item]
     asked = make(description)
     planted(asked, item)
     after = asked.ask(faults.find(item.partition("=")[0]).caught_by)
     assert after.status == "fail", after
     assert found in after.found
-    assert hint in after.hint
-    assert after.hint
+    assert fix in after.fix
+    assert after.fix
 
 
 def test_every_fault_of_the_table_is_planted() -> None:

@@ -68,7 +68,7 @@ def test_mirrors_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_unknown_distribution() -> None:
     with pytest.raises(GpuprovError, match='"debian11"') as caught:
         image.Recipe("debian11", MIRRORS).key  # noqa: B018
-    assert caught.value.hint.startswith("allowed: debian12, debian13")
+    assert caught.value.fix.startswith("allowed: debian12, debian13")
 
 
 def test_inventory_is_yaml_that_ansible_reads() -> None:

@@ -68,7 +68,7 @@ def test_an_unknown_model_is_refused_in_the_words_of_the_option() -> None:
     with pytest.raises(GpuprovError) as caught:
         program._with_gpus(Description(), "H10:8")
     assert caught.value.message == '--gpu H10:8: "H10" is not in the catalogue'
-    assert caught.value.hint == 'did you mean "H100-SXM5-94GB"?'
+    assert caught.value.fix == 'did you mean "H100-SXM5-94GB"?'
 
 
 @run_each("text", ["MI300X:8", "T4:0", "T4:9", "T4:99999999999", "nothing", ":3"])

@@ -146,7 +146,7 @@ def test_a_block_that_would_do_nothing_is_refused(tmp_path: Path, block: dict[st
     found = [one for one in caught.value.problems if told in str(one)]
     assert found, [str(one) for one in caught.value.problems]
     assert found[0].origin, "a problem without a place"
-    assert found[0].hint
+    assert found[0].fix
 
 
 DECIDING = [
@@ -176,7 +176,7 @@ def test_a_block_switched_off_is_no_choice_of_another(
     assert found.message == (
         f"{owner}.{name} is false, and nothing else says which {decided}: what is left would be {default}"
     )
-    assert found.hint == f"{owner}: false for none of it, or {decided}: {default} if that is meant"
+    assert found.fix == f"{owner}: false for none of it, or {decided}: {default} if that is meant"
     assert found.origin
     assert found.origin.line
     assert field(spec(tmp_path, above, {owner: {name: False, decided: default}}), f"{owner}.{decided}") == default

@@ -107,8 +107,8 @@ def test_numbers_as_people_write_them(value: object, kind: Any, fixed: object) -
 
 def test_a_unit_by_the_key_of_a_mapping() -> None:
     kind = Annotated[dict[str, int], describe("KiB for memlock; other numbers as they are")]
-    hints = [hint for *_, hint in list_mistakes({"memlock": "64G", "nofile": "64G"}, kind)]
-    assert hints == ["allowed: a whole number; write 67108864 (the unit is known)", "allowed: a whole number"]
+    fixes = [fix for *_, fix in list_mistakes({"memlock": "64G", "nofile": "64G"}, kind)]
+    assert fixes == ["allowed: a whole number; write 67108864 (the unit is known)", "allowed: a whole number"]
 
 
 def test_a_size_is_no_number_with_a_unit() -> None:

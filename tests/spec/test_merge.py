@@ -85,7 +85,7 @@ def test_values_that_must_agree(
 ) -> None:
     kernel, conflicts = merged(a=wanting(room, first), b=wanting(room, second), c=wanting(room, first))
     assert conflicts == [Conflict(setting, ("a", "b"), values)]
-    assert getattr(kernel, room) == first, "the first stands; a third that agrees with it is no conflict"
+    assert getattr(kernel, room) == first, "the first stands; a third that agrees with it is not a conflict"
 
 
 @run_each(

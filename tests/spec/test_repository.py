@@ -36,7 +36,7 @@ def key(tmp_path: Path) -> str:
 
 def told(**fields: Any) -> list[str]:
     return [
-        f"{format_path(p.path)}: {p.message} | {p.hint}"
+        f"{format_path(p.path)}: {p.message} | {p.fix}"
         for p in find_problems(Repository(**fields), ("dcgm", "repository"))
     ]
 

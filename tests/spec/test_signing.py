@@ -18,9 +18,7 @@ from tests.rows import run_each
 
 
 def told(block: Signing) -> list[str]:
-    return [
-        f"{format_path(p.path)}: {p.message} | {p.hint}" for p in find_problems(block, ("nvidia_driver", "signing"))
-    ]
+    return [f"{format_path(p.path)}: {p.message} | {p.fix}" for p in find_problems(block, ("nvidia_driver", "signing"))]
 
 
 def test_nothing_is_asked_by_default() -> None:
@@ -42,11 +40,16 @@ REFUSED = {
     "expired": (None, certificate(rsa_key(), begins=-9, ends=-2), "certificate_file", "site.crt expired 20"),
     "not yet valid": (None, certificate(rsa_key(), begins=2), "certificate_file", "is valid only from 20"),
     "a passphrase": (private(rsa_key(), b"secret"), None, "key_file", "has a passphrase"),
-    "no key": (b"nothing\n", None, "key_file", "is no private key in PEM"),
-    "the certificate as key": (certificate(rsa_key()), None, "key_file", "is no private key in PEM"),
-    "no certificate": (None, b"nothing\n", "certificate_file", "is no certificate: it is none"),
+    "no key": (b"nothing\n", None, "key_file", "is not a private key in PEM"),
+    "the certificate as key": (certificate(rsa_key()), None, "key_file", "is not a private key in PEM"),
+    "no certificate": (None, b"nothing\n", "certificate_file", "is not a certificate: it is none"),
     "the key as certificate": (None, private(rsa_key()), "certificate_file", "it holds a private key"),
-    "a damaged certificate": (None, b"\x30\x82\x00\x05\x30\x03\x02\x01\x05", "certificate_file", "is no certificate"),
+    "a damaged certificate": (
+        None,
+        b"\x30\x82\x00\x05\x30\x03\x02\x01\x05",
+        "certificate_file",
+        "is not a certificate",
+    ),
     "short": (
         private(rsa_key("short", 1024)),
         certificate(rsa_key("short", 1024)),

@@ -55,34 +55,34 @@ class Outer(Fragment, frozen=True):
 def test_findings(value: object, messages: list[str]) -> None:
     typed, findings = convert(value, Outer)
     assert typed is None
-    assert sorted(f"{message}; {hint}" for _, message, hint in findings) == sorted(messages)
+    assert sorted(f"{message}; {fix}" for _, message, fix in findings) == sorted(messages)
 
 
 def test_names_that_other_tools_have_for_a_field_are_known() -> None:
     """Somebody wrote nvidia_driver: {branch: 580, flavour: open}, and was shown thirteen allowed keys."""
     _, findings = convert({"branch": "580", "flavour": "open"}, NvidiaDriver)
-    assert [hint for _, _, hint in findings] == ['did you mean "version"?', 'did you mean "kernel_modules"?']
+    assert [fix for _, _, fix in findings] == ['did you mean "version"?', 'did you mean "kernel_modules"?']
     assert all(named(name) for name in MEANT.values())
 
 
 def test_a_key_that_switches_a_block_on_is_told_what_does_so_here() -> None:
     _, findings = convert({"enabled": True}, NvidiaDriver)
-    assert [hint.partition(":")[0] for _, _, hint in findings] == ["take it out"]
+    assert [fix.partition(":")[0] for _, _, fix in findings] == ["take it out"]
 
 
 def test_what_slurm_runs_containers_with_is_told_where_it_stands() -> None:
     """Somebody wrote slurm: {enroot: {}}, and read that gpuprov leaves it alone, when slurm.containers was there."""
     for key, words in {"enroot": "enroot: true", "pyxis": "enroot: true, pyxis: true"}.items():
-        _, message, hint = report_unknown_key(("slurm",), key, ["gres", "shards", "containers"])
-        assert (message, hint) == (f'unknown key "{key}" in slurm', f"write containers: {{{words}}}")
-    _, _, hint = report_unknown_key(("rdma",), "enroot", ["fabric", "stack"])
-    assert hint == "it is no field of rdma: write slurm: {containers: {enroot: true}}"
+        _, message, fix = report_unknown_key(("slurm",), key, ["gres", "shards", "containers"])
+        assert (message, fix) == (f'unknown key "{key}" in slurm', f"write containers: {{{words}}}")
+    _, _, fix = report_unknown_key(("rdma",), "enroot", ["fabric", "stack"])
+    assert fix == "it is not a field of rdma: write slurm: {containers: {enroot: true}}"
 
 
 def test_what_explain_knows_is_not_answered_with_a_list_of_blocks() -> None:
     for key in OUTSIDE:
-        _, _, hint = report_unknown_key((), key, ["mig", "mps"])
-        assert hint == f"it is no block of gpuprov's; gpuprov explain {key} says what it is"
+        _, _, fix = report_unknown_key((), key, ["mig", "mps"])
+        assert fix == f"it is not a block of gpuprov's; gpuprov explain {key} says what it is"
         assert find_term(key), key
 
 
@@ -149,9 +149,9 @@ def test_problems_are_sorted_by_place_and_told_once() -> None:
     late, early = Origin("a.yaml", 9, 1), Origin("a.yaml", 2, 5)
     problems = [
         Problem(message="late", origin=late, hosts=("a",)),
-        Problem(message="same", origin=early, hosts=("a",), hint="do so"),
-        Problem(message="same", origin=early, hosts=("b",), hint="do so"),
-        Problem(message="same", origin=early, hosts=("a",), hint="do so"),
+        Problem(message="same", origin=early, hosts=("a",), fix="do so"),
+        Problem(message="same", origin=early, hosts=("b",), fix="do so"),
+        Problem(message="same", origin=early, hosts=("a",), fix="do so"),
         Problem(message="nowhere", severity="warning"),
     ]
     found = collect(problems)

@@ -40,7 +40,7 @@ def nest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nest:
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str | Path) -> int:
-    """One command, in this process; an exception that is no message of gpuprov's comes through."""
+    """One command, in this process; an exception that is not a message of gpuprov's comes through."""
     monkeypatch.setattr(sys, "argv", ["gpuprov", *map(str, words)])
     with pytest.raises(SystemExit) as ended:
         main()

@@ -53,7 +53,7 @@ def specs(nest: Nest) -> Iterator[dict[str, Any]]:
 
 
 def script(file: Path, hosts: dict[str, dict[str, Any]], groups: list[str]) -> Path:
-    """An inventory script whose texts are no templates to Ansible."""
+    """An inventory script whose texts are not templates to Ansible."""
     answer: dict[str, Any] = {"_meta": {"hostvars": untrusted(hosts)}, "all": {"hosts": list(hosts)}}
     answer |= {group: {"hosts": list(hosts)[:1]} for group in groups}
     file.with_suffix(".json").write_text(json.dumps(answer))

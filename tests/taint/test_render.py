@@ -43,7 +43,7 @@ def nest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nest:
 
 
 def untrusted(value: Any) -> Any:
-    """As an inventory script says what is no template."""
+    """As an inventory script says what is not a template."""
     if isinstance(value, dict):
         return {key: untrusted(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -52,7 +52,7 @@ def untrusted(value: Any) -> Any:
 
 
 def script(folder: Path, variables: dict[str, Any]) -> Path:
-    """An inventory script with one host, whose strings are no templates to Ansible."""
+    """An inventory script with one host, whose strings are not templates to Ansible."""
     answer = {"_meta": {"hostvars": {"gpu01": untrusted(variables)}}, "gpus": {"hosts": ["gpu01"]}}
     file = folder / "cloud.sh"
     (folder / "cloud.json").write_text(json.dumps(answer))

@@ -113,10 +113,10 @@ def test_verify_plan_and_apply(plant: Any, monkeypatch: pytest.MonkeyPatch) -> N
     plant(monkeypatch)
     found = judged()
     results = verify(found.pairs)
-    mine = [one for one in results if DEFECT in one.hint]
+    mine = [one for one in results if DEFECT in one.fix]
     assert {(one.host, one.status) for one in mine} == {(BAD, "error")}
     assert all(WORDS.search(one.found) for one in mine), mine
-    assert all(re.search(r"report it with this line \(gpuprov \d.*, Python 3\..*, gpuprov\b", one.hint) for one in mine)
+    assert all(re.search(r"report it with this line \(gpuprov \d.*, Python 3\..*, gpuprov\b", one.fix) for one in mine)
     assert exit_code(results) == 1
     assert [one for one in results if one.host != BAD] == [one for one in before if one.host != BAD]
     assert len(results) in (len(before), len(before) + 1)
@@ -146,7 +146,7 @@ def test_a_broken_rule_across_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     planted(monkeypatch, fleet_rules=crash)
     found = judged()
     assert all(WORDS.search(spec.defects[0][0]) for _, spec in found.pairs)
-    assert {one.check for one in verify(found.pairs) if DEFECT in one.hint} == {JUDGED}
+    assert {one.check for one in verify(found.pairs) if DEFECT in one.fix} == {JUDGED}
 
 
 def test_apply_leaves_the_host_alone_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_accept(monkeypatch: pytest.MonkeyPatch) -> None:
     findings: list[Finding] = []
     found = prepare(judged().pairs, {name: facts(name) for name in NAMES}, findings)
     assert list(found) == [name for name in NAMES if name != BAD]
-    assert [(one.host, one.status, DEFECT in one.hint) for one in findings] == [(BAD, "error", True)]
+    assert [(one.host, one.status, DEFECT in one.fix) for one in findings] == [(BAD, "error", True)]
 
 
 def test_an_event_that_cannot_be_read_is_its_hosts_failure() -> None:
@@ -240,7 +240,7 @@ def test_what_breaks_before_or_after_a_host_is_read(monkeypatch: pytest.MonkeyPa
     )
     found = gather([*asked[:5], (strange, (probe,)), *asked[6:]])
     assert [name for name, one in found.items() if not isinstance(one, Facts)] == [BAD]
-    assert "the way to the host broke: TypeError: boom" in str(found[BAD])
+    assert "the connection to the host broke: TypeError: boom" in str(found[BAD])
 
 
 class Strange:

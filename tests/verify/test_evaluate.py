@@ -106,7 +106,7 @@ def test_a_pass_carries_fields_and_the_probes_evidence() -> None:
 def test_a_failure_carries_changes_and_reboot_and_own_evidence_wins() -> None:
     results = by_check(evaluate(SPEC, Facts({"colour": Output("red")}), registered=registered()))
     failed = results["paint.colour"]
-    assert (failed.status, failed.expected, failed.found, failed.hint) == ("fail", "green", "red", "paint it")
+    assert (failed.status, failed.expected, failed.found, failed.fix) == ("fail", "green", "red", "paint it")
     assert failed.changes == (Change(kind="file", name="/etc/colour"),)
     assert failed.reboot == "paint dries at boot"
     assert results["host.name"].evidence == "hostname"
@@ -119,14 +119,14 @@ def test_a_failure_carries_changes_and_reboot_and_own_evidence_wins() -> None:
 def test_a_probe_that_fails_is_an_error_and_never_a_pass(facts: Facts, found: str) -> None:
     result = by_check(evaluate(SPEC, facts, registered=registered()))["paint.colour"]
     assert (result.status, result.found) == ("error", found)
-    assert result.hint
+    assert result.fix
 
 
 def test_a_bug_in_a_check_is_an_error_that_names_it() -> None:
     result = by_check(evaluate(SPEC, FACTS, registered=registered()))["paint.broken"]
     assert result.status == "error"
     assert result.found.startswith("the check paint.broken broke: KeyError: 'brush' at verify/evaluate.py:")
-    assert result.hint.startswith("a defect of gpuprov, not of the host: report it with this line (gpuprov ")
+    assert result.fix.startswith("a defect of gpuprov, not of the host: report it with this line (gpuprov ")
 
 
 def test_probes_are_those_of_the_checks_each_once() -> None:

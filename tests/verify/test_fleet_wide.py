@@ -89,7 +89,7 @@ def test_most_hosts_with_the_same_board_decide(hosts: list[dict[str, str]], stat
     assert not any(result.firmware for result in results)
     for result in results:
         if result.status == "fail":
-            assert (result.action, bool(result.hint and result.expected)) == ("update", True)
+            assert (result.action, bool(result.fix and result.expected)) == ("update", True)
             assert str(fitness([result])[0]) == "not until driver and firmware are updated"
 
 

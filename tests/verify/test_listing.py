@@ -96,10 +96,10 @@ def test_every_file_of_every_capability_has_a_text(name: str) -> None:
 
 
 @run_each(
-    ("name", "path", "told", "hint"),
+    ("name", "path", "told", "fix"),
     [
-        ("readings", f"{SERVICE}s", "nothing that the specs ask for", f"did you mean {SERVICE}?"),
-        ("readings", "/etc/passwd", "nothing that the specs ask for", "without --file lists them"),
+        ("readings", f"{SERVICE}s", "the specs do not ask for", f"did you mean {SERVICE}?"),
+        ("readings", "/etc/passwd", "the specs do not ask for", "without --file lists them"),
         ("persistence", DROP_IN, "should not be there", "lists what should be"),
         ("persistence", DAEMON, "is a unit", "gpuprov plan"),
         ("kernel", "vm.swappiness", "is a setting", "gpuprov plan"),
@@ -107,11 +107,11 @@ def test_every_file_of_every_capability_has_a_text(name: str) -> None:
         ("fabric_manager", "/etc/nvidia-imex/config.cfg", "not of gpuprov's making alone", "gpuprov plan"),
     ],
 )
-def test_a_path_without_a_text_is_an_error(name: str, path: str, told: str, hint: str) -> None:
+def test_a_path_without_a_text_is_an_error(name: str, path: str, told: str, fix: str) -> None:
     with pytest.raises(GpuprovError) as raised:
         report.text_of([listed(name)], path)
     assert told in raised.value.message
-    assert hint in raised.value.hint
+    assert fix in raised.value.fix
 
 
 def test_a_file_that_hosts_have_differently_is_refused() -> None:
@@ -141,7 +141,7 @@ def test_what_nobody_can_say_is_told_and_is_not_right() -> None:
     assert text.endswith("gpu1: 0 resources, not known of persistence")
     assert report.show([found], {}, path=None, as_json=False, verbose=False) == 1
     with pytest.raises(
-        GpuprovError, match=r"whether .* is asked for is not known: persistence of gpu1 \(persistenced printed"
+        GpuprovError, match=r"whether the spec asks for .* is unknown: persistence of gpu1 \(persistenced printed"
     ):
         report.text_of([found], DROP_IN)
     assert report.show([found], {"gpu2": "gpu2: refused"}, path=DROP_IN, as_json=False, verbose=False) == 4

@@ -55,7 +55,7 @@ def test_apply_works_on_it_by_its_first_name(monkeypatch: pytest.MonkeyPatch, op
     assert worked == ["gpu1", "gpu2"]
     assert (found["gpu1-ib"].state, found["gpu1-ib"].ran, code) == ("blocked", {}, 3)
     assert found["gpu1-ib"].message == "the same machine as gpu1, by which name alone a run works on it"
-    assert "take all its names but one out of the inventory, or out of this run with --limit" in found["gpu1-ib"].hint
+    assert "take all its names but one out of the inventory, or out of this run with --limit" in found["gpu1-ib"].fix
 
 
 def test_a_machine_whose_boot_is_not_known_is_its_name(

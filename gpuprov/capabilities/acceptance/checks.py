@@ -50,7 +50,7 @@ def tools(ctx: Ctx) -> Outcome:
     kin = family(ctx.facts.get(system.OS_RELEASE)) or "debian"
     if missing:
         changes = move_packages(dict.fromkeys(catalogue.list_packages(missing, kin), "installed"))
-        return fail(", ".join(needed), f"not there: {', '.join(missing)}", APPLY, changes=changes)
+        return fail(", ".join(needed), f"missing: {', '.join(missing)}", APPLY, changes=changes)
     return ok(", ".join(needed))
 
 
@@ -70,8 +70,8 @@ def built(ctx: Ctx) -> Outcome:
         return fail(expected, f"not built: {', '.join(lacking)}", APPLY, changes=changes)
     for folder in folders:
         if lost := compiled[folder.rpartition("/")[2]]:
-            hint = "install the libraries (CUDA, NCCL) again; or remove the folder, then gpuprov apply builds it anew"
-            return fail(expected, f"{folder} does not find {', '.join(lost)}", hint)
+            fix = "install the libraries (CUDA, NCCL) again; or remove the folder, then gpuprov apply builds it anew"
+            return fail(expected, f"{folder} does not find {', '.join(lost)}", fix)
     return ok(expected)
 
 
@@ -85,11 +85,11 @@ def buildable(ctx: Ctx) -> Outcome:
         return not_asked("nothing is to be built")
     nvcc = ctx.facts.get(BUILD)
     if not nvcc and "cuda_toolkit" not in ctx.host.capabilities:
-        hint = "add cuda_toolkit to the spec, install a CUDA toolkit, or leave source out and install the tool yourself"
-        return fail(f"a CUDA compiler to build {' and '.join(unbuilt)} with", "no nvcc", hint)
+        fix = "add cuda_toolkit to the spec, install a CUDA toolkit, or leave source out and install the tool yourself"
+        return fail(f"a CUDA compiler to build {' and '.join(unbuilt)} with", "no nvcc", fix)
     if "nccl" in unbuilt and ctx.fragment.nccl.across and not ctx.facts.get(MPICC):
-        hint = "install MPI with its headers (Debian: libopenmpi-dev), or across: false"
-        return fail("an MPI compiler to build nccl with, which across asks for", "no mpicc in PATH", hint)
+        fix = "install MPI with its headers (Debian: libopenmpi-dev), or across: false"
+        return fail("an MPI compiler to build nccl with, which across asks for", "no mpicc in PATH", fix)
     return ok(f"{nvcc or 'the nvcc that cuda_toolkit installs'}, for {' and '.join(unbuilt)}")
 
 
@@ -110,13 +110,13 @@ def result(ctx: Ctx) -> Outcome:
     if bad:
         first, verdict = bad[0]
         more = f"; and {len(bad) - 1} more" if len(bad) > 1 else ""
-        hint = f"{verdict.hint}; then {ACCEPT}" if verdict.hint else ACCEPT
+        fix = f"{verdict.fix}; then {ACCEPT}" if verdict.fix else ACCEPT
         return fail(
-            verdict.expected, f"{first.test}: {describe_measurement(first)}, {_format_age(ctx, first)} ago{more}", hint
+            verdict.expected, f"{first.test}: {describe_measurement(first)}, {_format_age(ctx, first)} ago{more}", fix
         )
     figures = [measurement for measurement, verdict in verdicts if verdict.status == "pass"]
     if not figures:
-        return skip(f"the last acceptance measured nothing of what is asked for now: {ACCEPT}")
+        return skip(f"the last acceptance measured nothing that the spec now asks for: {ACCEPT}")
     oldest = min(figures, key=lambda measurement: measurement.at)
     return ok(f"{len(figures)} figure{'s' * (len(figures) != 1)}, the oldest {_format_age(ctx, oldest)} ago")
 

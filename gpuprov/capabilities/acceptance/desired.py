@@ -46,7 +46,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
     needed += catalogue.build_packages((str(build["name"]) for build in building), kin)
     return {
         "of": "the acceptance tools",
-        "hint": "perftest and rdma-core's tools are in every distribution; libnccl comes from NVIDIA's CUDA "
+        "fix": "perftest and rdma-core's tools are in every distribution; libnccl comes from NVIDIA's CUDA "
         "repository; or take the tests out of the spec",
         "install": [name for name in dict.fromkeys(needed) if name not in present],
         "absent": [OLD],

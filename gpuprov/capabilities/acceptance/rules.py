@@ -27,8 +27,8 @@ def _check_pairs(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
     rdma = block.rdma
     twice = sorted({test for test in rdma.tests if rdma.tests.count(test) > 1})
     if twice:
-        hint = f"each test once: {', '.join(dict.fromkeys(rdma.tests))}"
-        yield problem("rdma.tests", f"names {', '.join(twice)} twice", hint)
+        fix = f"each test once: {', '.join(dict.fromkeys(rdma.tests))}"
+        yield problem("rdma.tests", f"names {', '.join(twice)} twice", fix)
     if rdma.bandwidth and not any(test.endswith("_bw") for test in rdma.tests):
         yield _report_unjudged("rdma", "bandwidth", f"{rdma.bandwidth:g} Gb/s", "write_bw, read_bw or send_bw in tests")
     if rdma.latency and not any(test.endswith("_lat") or test == "pingpong" for test in rdma.tests):
@@ -67,7 +67,7 @@ def _check_nccl(host: HostSpec, block: Acceptance) -> Iterable[Problem]:
     if (nccl.busbw or nccl.across or nccl.loopback) and getattr(host.capabilities.get("mig"), "mode", "") == "enabled":
         message = "acceptance.nccl contradicts mig: GPUs in MIG mode have no peer-to-peer copies, which NCCL needs"
         yield Problem(
-            path=(HERE, "nccl", "test"), message=message, hint="nccl: {test: none}, or accept before MIG is set up"
+            path=(HERE, "nccl", "test"), message=message, fix="nccl: {test: none}, or accept before MIG is set up"
         )
 
 
@@ -94,8 +94,8 @@ def _check_copies(nvbandwidth: NvBandwidth) -> Iterable[Problem]:
     for case, value in nvbandwidth.bandwidth.items():
         if case not in nvbandwidth.tests:
             message = f"acceptance.nvbandwidth.bandwidth has {value:g} GB/s for {case}, which is not among its tests"
-            hint = f"add it to tests; these are: {', '.join(nvbandwidth.tests) or 'none'}"
-            yield Problem(path=(HERE, "nvbandwidth", "bandwidth", case), message=message, hint=hint)
+            fix = f"add it to tests; these are: {', '.join(nvbandwidth.tests) or 'none'}"
+            yield Problem(path=(HERE, "nvbandwidth", "bandwidth", case), message=message, fix=fix)
 
 
 def _check_stream(block: Acceptance) -> Iterable[Problem]:
@@ -111,20 +111,20 @@ def _check_source(place: Path, source: Source, folder: str) -> Iterable[Problem]
     name = ".".join(str(part) for part in place)
     given = source.url or source.file
     if source.url and source.file:
-        yield Problem(path=place, message=f"{name} has url and file", hint="one of the two")
+        yield Problem(path=place, message=f"{name} has url and file", fix="one of the two")
     if given and not source.sha256:
-        hint = "sha256sum of the archive that you have looked at: 64 hexadecimal digits"
-        yield Problem(path=place, message=f"{name} has no sha256", hint=hint)
+        fix = "sha256sum of the archive that you have looked at: 64 hexadecimal digits"
+        yield Problem(path=place, message=f"{name} has no sha256", fix=fix)
     if source.sha256 and not given:
-        yield Problem(path=place, message=f"{name} has a sha256 and no archive", hint="add url or file")
+        yield Problem(path=place, message=f"{name} has a sha256 and no archive", fix="add url or file")
     if given and folder:
         message = f"{name} is built, and {name.removesuffix('.source')}.path names programs that are there"
-        yield Problem(path=place, message=message, hint="one of the two: programs that gpuprov builds need no path")
+        yield Problem(path=place, message=message, fix="one of the two: programs that gpuprov builds need no path")
     if source.file and (why := named.explain_unusable(source.file, source.sha256)):
         message = f"{name}.file {source.file} {why}"
-        yield Problem(path=(*place, "file"), message=message, hint="put the archive there, or give its url")
+        yield Problem(path=(*place, "file"), message=message, fix="put the archive there, or give its url")
 
 
-def _report_unjudged(part: str, field: str, value: str, hint: str) -> Problem:
+def _report_unjudged(part: str, field: str, value: str, fix: str) -> Problem:
     message = f"acceptance.{part}.{field} is {value}, and no test is asked for that measures it"
-    return Problem(path=(HERE, part, field), message=message, hint=hint)
+    return Problem(path=(HERE, part, field), message=message, fix=fix)

@@ -38,8 +38,8 @@ def _check_driver(asked: str) -> Iterable[Problem]:
     past = "" if any(not end_of_life(branch).ended for branch in known.branches) else ", all out of support"
     branches = f"{', '.join(known.branches)}{past}"
     if why:
-        hint = f"a driver of {branches}; or {newer}"
-        yield problem("", f": nvidia_driver.version is {asked}, and {why}", hint, warning=True)
+        fix = f"a driver of {branches}; or {newer}"
+        yield problem("", f": nvidia_driver.version is {asked}, and {why}", fix, warning=True)
     elif past:
         message = f": cGPU {known.last}, the newest known, works with drivers of {branches}"
         yield problem("", message, f"stay on {asked}, or {newer}", warning=True)
@@ -54,10 +54,10 @@ def _check_values(host: HostSpec, block: Cgpu) -> Iterable[Problem]:
         place: Path = (HERE, "gpus", index)
         if count is not None and int(index) >= count:
             message = f'cgpu.gpus names GPU "{index}", and the host has {count}'
-            yield Problem(path=place, message=message, hint=f"allowed: 0 to {count - 1}")
+            yield Problem(path=place, message=message, fix=f"allowed: 0 to {count - 1}")
         if not values:
             message = f'cgpu.gpus: "{index}" says nothing'
-            yield Problem(path=place, message=message, hint=f"allowed: {', '.join(NODES)}")
+            yield Problem(path=place, message=message, fix=f"allowed: {', '.join(NODES)}")
         for key, value in values.items():
             yield from _check_bounds((*place, key), key, value, "")
 
@@ -67,7 +67,7 @@ def _check_bounds(place: Path, key: str, value: int, more: str) -> Iterable[Prob
     if not least <= value <= most:
         name = ".".join(str(part) for part in place)
         yield Problem(
-            path=place, message=f"{name} is {value}", hint=f"allowed: a whole number from {least} to {most}{more}"
+            path=place, message=f"{name} is {value}", fix=f"allowed: a whole number from {least} to {most}{more}"
         )
 
 

@@ -46,7 +46,7 @@ class Cgpu(Fragment, frozen=True):
 
 def general(block: Cgpu) -> dict[str, int]:
     """Return the settings that every GPU should have, in the order in which they are written; a 0 of max_inst and
-    prio_ratio is no request."""
+    prio_ratio is not a request."""
     fields = {"max_inst": block.max_inst, "policy": block.policy, "prio_ratio": block.prio_ratio}
     return {key: value for key, value in fields.items() if value or key == "policy"}
 

@@ -45,7 +45,7 @@ def rules(_host: HostSpec, block: ContainerToolkit) -> Iterable[Problem]:
         yield problem("cuda_pull", "is true, and no image is named", "name one in container_toolkit.cuda_image")
     if "root" in block.rootless:
         message = 'container_toolkit.rootless has "root", whose engines are those of runtimes'
-        yield Problem(path=(HERE, "rootless", block.rootless.index("root")), message=message, hint="take it out")
+        yield Problem(path=(HERE, "rootless", block.rootless.index("root")), message=message, fix="take it out")
 
 
 def doubled(name: str, values: tuple[str, ...]) -> Iterable[Problem]:
@@ -53,7 +53,7 @@ def doubled(name: str, values: tuple[str, ...]) -> Iterable[Problem]:
     for place, value in enumerate(values):
         if value in values[:place]:
             message = f'container_toolkit.{name} has "{value}" twice'
-            yield Problem(path=(HERE, name, place), message=message, hint="take one out")
+            yield Problem(path=(HERE, name, place), message=message, fix="take one out")
 
 
 def export(facts: Facts) -> Fragment | None:

@@ -53,7 +53,7 @@ def specification(ctx: Ctx) -> Outcome:
     devices, specifications = ctx.facts.get(DEVICES), ctx.facts.get(CDI)
     expected = f"{specification_file(ctx.fragment)} with {counted(len(devices.names), 'device')}"
     change = Change(kind="file", name=specification_file(ctx.fragment), after="made anew")
-    hint = f"{APPLY}, or nvidia-ctk cdi generate --output={specification_file(ctx.fragment)}"
+    fix = f"{APPLY}, or nvidia-ctk cdi generate --output={specification_file(ctx.fragment)}"
     kind = ctx.facts.get(system.CONTAINER)
     if devices.complaint and kind:
         return skip(f"{kind} container without a loaded driver of its machine's: {devices.complaint}")
@@ -61,7 +61,7 @@ def specification(ctx: Ctx) -> Outcome:
         return fail(expected, f"nvidia-smi: {devices.complaint}", "see nvidia_driver.loaded")
     own = next((candidate for candidate in specifications if candidate.path == specification_file(ctx.fragment)), None)
     if own is None:
-        return fail(expected, "no such file", hint, changes=[change])
+        return fail(expected, "no such file", fix, changes=[change])
     others = [other.path for other in specifications if other.path != own.path and other.kind == own.kind]
     if others:
         return _refuse_others(own, others)
@@ -71,13 +71,13 @@ def specification(ctx: Ctx) -> Outcome:
         or of_other_driver(own, ctx.facts.get(nvidia.LIBRARIES).get("libcuda", ""))
     )
     if wrong:
-        return fail(expected, wrong, hint, changes=[change])
+        return fail(expected, wrong, fix, changes=[change])
     if missed := _judge_place(ctx, own):
         return missed
     unreadable, newer = unread(ctx.fragment, ctx.facts, own)
     if unreadable:
         flags = needed_flags(ctx.fragment, ctx.facts, ctx.facts.get(TOOLKIT).version)
-        again = f"{hint}{''.join(f' --feature-flag={flag}' for flag in flags)}"
+        again = f"{fix}{''.join(f' --feature-flag={flag}' for flag in flags)}"
         return fail(f"{own.path}, which engines can read", unreadable, f"{again}; or {newer}", changes=[change])
     return ok(f"{own.path}: {' '.join(devices.names) or 'no device, as MIG mode without instances'}", expected)
 
@@ -147,17 +147,17 @@ def daemon_reload(ctx: Ctx) -> Outcome:
         change = Change(
             kind="setting", name="/dev/char", before=f"no link to {' '.join(toolkit.unlinked)}", after="linked"
         )
-        hint = "nvidia-ctk system create-dev-char-symlinks --create-all"
-        return fail(expected, f"without a link: {' '.join(toolkit.unlinked)}", hint, changes=[change])
+        fix = "nvidia-ctk system create-dev-char-symlinks --create-all"
+        return fail(expected, f"without a link: {' '.join(toolkit.unlinked)}", fix, changes=[change])
     engines = registrable(ctx.fragment, ctx.facts)
     systemd_driven = [name for name, engine in engines.items() if _is_managed_by_systemd(name, engine)]
     if how == "legacy" and systemd_driven:
         message = f"legacy mode, and {', '.join(systemd_driven)} leaves cgroups to systemd"
-        hint = (
+        fix = (
             "container_toolkit: {mode: cdi}; or cgroups by cgroupfs in the engine; gpuprov explain "
             "container-nvml-unknown"
         )
-        return fail(expected, message, hint)
+        return fail(expected, message, fix)
     return ok(f"mode {how}, {counted(len(toolkit.linked), 'device file')} linked in /dev/char")
 
 

@@ -90,10 +90,10 @@ def merge(results: dict[str, Outcome], expected: str) -> Outcome:
     for make, status in ((fail, "fail"), (skip, "skip")):
         if those := {name: one for name, one in results.items() if one.status == status}:
             message = "; ".join(dict.fromkeys(say(those)))
-            hint = "; ".join(dict.fromkeys(one.hint for one in those.values() if one.hint))
+            fix = "; ".join(dict.fromkeys(one.fix for one in those.values() if one.fix))
             if make is skip:
-                return skip(message, hint)
-            return fail(expected, message, hint, changes=[change for one in those.values() for change in one.changes])
+                return skip(message, fix)
+            return fail(expected, message, fix, changes=[change for one in those.values() for change in one.changes])
     return ok(f"CUDA runs on each device in {', '.join(results)}", expected)
 
 

@@ -30,7 +30,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     packages: dict[str, str] = {}
     # Why there is none.
     problem: str = ""
-    hint: str = ""
+    fix: str = ""
     # The site's repository, if apply is to add it first, and its content is not known yet.
     source: str = ""
 
@@ -45,11 +45,11 @@ def decide(ctx: Ctx) -> Decision:
     source = coming(ctx)
     if not resolution["problem"]:
         return Decision(version=resolution["version"], packages=resolution["packages"], source=source)
-    problem, hint = explain_excluded(index.excluded, needed)
+    problem, fix = explain_excluded(index.excluded, needed)
     if problem:
-        return Decision(problem=problem, hint=hint)
-    hint = resolution["hint"] if any(name in index for name in needed) else _suggest_repository(facts)
-    return Decision(problem=resolution["problem"].replace("driver version", "version"), hint=hint, source=source)
+        return Decision(problem=problem, fix=fix)
+    fix = resolution["fix"] if any(name in index for name in needed) else _suggest_repository(facts)
+    return Decision(problem=resolution["problem"].replace("driver version", "version"), fix=fix, source=source)
 
 
 def _suggest_repository(facts: Facts) -> str:

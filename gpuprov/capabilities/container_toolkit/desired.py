@@ -98,7 +98,7 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, Json]:
     moves = any(present.get(name) != version for name, version in decision.packages.items())
     return {
         "of": "the toolkit",
-        "hint": "another container_toolkit.version, or correct what it says",
+        "fix": "another container_toolkit.version, or correct what it says",
         "install": [f"{name}={version}" for name, version in decision.packages.items()] if moves else [],
         "hold": list(catalogue.PACKAGES) if ctx.fragment.hold else [],
         "release": [] if ctx.fragment.hold else list(catalogue.PACKAGES),
@@ -197,7 +197,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
         return {}
     message = f"container toolkit {ctx.fragment.version} is resolved when apply has added {decision.source}"
     problem = decision.problem or f"{decision.source} is not among the package sources"
-    return {"told": message, "problem": f"{problem}. Fix: {decision.hint or 'see what the host says of that source'}"}
+    return {"told": message, "problem": f"{problem}. Fix: {decision.fix or 'see what the host says of that source'}"}
 
 
 def make(ctx: Ctx) -> dict[str, Json]:
@@ -215,7 +215,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
         Step("daemons", {"names": names, **default}, names),
         Step("restart", default, names),
         Step("settings", {"argv": argv}, argv),
-        Step("pull", {"argv": pull(ctx), "hint": "pull it by hand, as a user that the registry knows"}, pull(ctx)),
+        Step("pull", {"argv": pull(ctx), "fix": "pull it by hand, as a user that the registry knows"}, pull(ctx)),
     ]
     return {
         "later": waiting(ctx, decision),

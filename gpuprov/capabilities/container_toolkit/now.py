@@ -52,15 +52,15 @@ def packages(ctx: Ctx) -> Outcome:
         return fail(expected, f"not installed: {' '.join(missing)}", APPLY)
     if broken := [name for name, package in present.items() if not package.whole]:
         repair = words(ctx.facts.get(system.OS_RELEASE)).repair
-        return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; then {APPLY}")
+        return fail(expected, f"incomplete: {' '.join(broken)}", f"{repair}; then {APPLY}")
     versions = {package.version for package in present.values()}
     wrong = sorted(f"{name} {package.version}" for name, package in present.items())
     if len(versions) > 1 or not resolve.satisfies(next(iter(versions)), requested):
         return fail(expected, "; ".join(wrong), APPLY)
     version, program = resolve.upstream(next(iter(versions))), ctx.facts.get(TOOLKIT).version
     if program != version:
-        hint = "command -v nvidia-ctk; another installation's program comes first, or a file is missing"
-        return fail(f"nvidia-ctk {version}", f"nvidia-ctk says {program or 'nothing'}", hint)
+        fix = "command -v nvidia-ctk; another installation's program comes first, or a file is missing"
+        return fail(f"nvidia-ctk {version}", f"nvidia-ctk says {program or 'nothing'}", fix)
     return ok(version, expected)
 
 
@@ -142,7 +142,7 @@ def registered(ctx: Ctx) -> Outcome:
     if not present:
         selected = engines(ctx.fragment, ctx.facts)
         if selected.keys() == {"podman"}:
-            return not_asked("podman has no daemon of root's, and takes GPUs by CDI alone")
+            return not_asked("podman has no root daemon, and takes GPUs through CDI only")
         absent = [name for name, engine in selected.items() if engine is None]
         return skip(f"not installed: {', '.join(absent)}" if absent else "no such engine")
     expected = f"{files.NAME} in force in {', '.join(present)}"
@@ -150,12 +150,12 @@ def registered(ctx: Ctx) -> Outcome:
         unit = files.get_unit(name, engine)
         if engine.active != "active":
             changes = restart_unit(unit, engine.active, "active")
-            hint = f"journalctl -u {unit} -n 20"
-            return fail(expected, f"{unit} is {engine.active or 'not there'}", hint, changes=changes)
+            fix = f"journalctl -u {unit} -n 20"
+            return fail(expected, f"{unit} is {engine.active or 'not there'}", fix, changes=changes)
         wrong = files.in_force(name, engine, ctx.fragment.default_runtime)
         if wrong:
-            hint = f"systemctl {'reload' if name == 'docker' else 'restart'} {unit} ({APPLY} does)"
-            return fail(expected, f"{name}: {wrong}", hint, changes=restart_unit(unit, wrong, RELOADED[name]))
+            fix = f"systemctl {'reload' if name == 'docker' else 'restart'} {unit} ({APPLY} does)"
+            return fail(expected, f"{name}: {wrong}", fix, changes=restart_unit(unit, wrong, RELOADED[name]))
     return ok(expected)
 
 

@@ -38,7 +38,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     if decision.problem and decision.source:
         return package_sources.later(f"container toolkit {requested}", decision.source)
     if decision.problem:
-        return fail(f"toolkit {requested}", decision.problem, decision.hint)
+        return fail(f"toolkit {requested}", decision.problem, decision.fix)
     have = {name: package.version for name, package in installed(ctx.facts).items()}
     changes = tuple(move_packages(decision.packages, have))
     return Outcome(status="pass", expected=requested, found=decision.version, changes=changes)
@@ -63,8 +63,8 @@ def present(ctx: Ctx) -> Outcome:
         )
     absent = [name for name, engine in by_name.items() if engine is None]
     if absent:
-        hint = "install it first, or take it out of container_toolkit.runtimes: gpuprov installs no container engine"
-        return fail(expected, f"not installed: {' '.join(absent)}", hint)
+        fix = "install it first, or take it out of container_toolkit.runtimes: gpuprov installs no container engine"
+        return fail(expected, f"not installed: {' '.join(absent)}", fix)
     podman = by_name.get("podman")
     if podman and not known.find_newest_cdi("podman", podman.version):
         needed = known.find_first_reader("podman", "0")
@@ -76,8 +76,8 @@ def present(ctx: Ctx) -> Outcome:
         if engine is None or name == "podman":
             continue
         if why := files.refused(name, engine) or refuse(name, engine, ctx.fragment.default_runtime):
-            hint = f"fix it{'' if name in RANCHER else f' in {files.get_main(name)}'}, or take {name} out of runtimes"
-            return fail("a configuration to register a runtime in", f"{name}: {why}", hint)
+            fix = f"fix it{'' if name in RANCHER else f' in {files.get_main(name)}'}, or take {name} out of runtimes"
+            return fail("a configuration to register a runtime in", f"{name}: {why}", fix)
     return ok(", ".join(f"{name} {engine.version}" for name, engine in by_name.items() if engine) or "rootless only")
 
 
@@ -92,23 +92,23 @@ def leftovers(ctx: Ctx) -> Outcome:
     docker's snap."""
     old = [name for name in catalogue.OLD_PACKAGES if name in ctx.facts.get(packages.PACKAGES)]
     if old:
-        hint = f"remove it first: {words(ctx.facts.get(system.OS_RELEASE)).purge} {' '.join(old)}"
-        return fail("the toolkit's present packages only", f"installed: {' '.join(old)}", hint)
+        fix = f"remove it first: {words(ctx.facts.get(system.OS_RELEASE)).purge} {' '.join(old)}"
+        return fail("only the toolkit's current packages", f"installed: {' '.join(old)}", fix)
     paths = ctx.facts.get(TOOLKIT).leftovers
     lists = [path for path in paths if path.endswith(".list")]
     if lists:
-        hint = f'apt says "Conflicting values set for option Signed-By" beside another list: rm {" ".join(lists)}'
-        return fail("one source list of the toolkit", f"old source lists: {' '.join(lists)}", hint)
+        fix = f'apt says "Conflicting values set for option Signed-By" beside another list: rm {" ".join(lists)}'
+        return fail("one source list of the toolkit", f"old source lists: {' '.join(lists)}", fix)
     if SNAP in paths:
         by_name = engines(ctx.fragment, ctx.facts)
         if "docker" in by_name or not by_name:
-            hint = "snap disable docker, or snap remove docker: its containers and images are its own; then docker's package"
-            return fail("docker from one source", f"docker's snap has its own daemon: {SNAP}", hint)
+            fix = "snap disable docker, or snap remove docker, which has its own containers; then docker's package"
+            return fail("docker from one source", f"docker's snap has its own daemon: {SNAP}", fix)
         paths = tuple(path for path in paths if path != SNAP)
     if paths:
-        hint = f"a container would get its GPUs by hook and by CDI: rm {' '.join(paths)}"
-        return fail("CDI alone for podman and cri-o", f"there is {' '.join(paths)}", hint)
-    return ok("nothing of an older installation")
+        fix = f"a container would get its GPUs by hook and by CDI: rm {' '.join(paths)}"
+        return fail("CDI only for podman and cri-o", f"there is {' '.join(paths)}", fix)
+    return ok("nothing left of an older installation")
 
 
 @check(
@@ -131,8 +131,8 @@ def rootless_users(ctx: Ctx) -> Outcome:
         return fail(expected, f"no entry in /etc/subuid: {' '.join(bare)}", f"{SUBORDINATE} {bare[0]}")
     version = decide(ctx).version
     if ctx.fragment.mode == "auto" and version and not modern(version):
-        hint = f"mode: cdi, or a toolkit of {catalogue.MODERN} or newer"
-        return fail("a mode without cgroups of root's", f"mode auto of toolkit {version} is legacy", hint)
+        fix = f"mode: cdi, or a toolkit of {catalogue.MODERN} or newer"
+        return fail("a mode without root's cgroups", f"mode auto of toolkit {version} is legacy", fix)
     return ok(expected)
 
 

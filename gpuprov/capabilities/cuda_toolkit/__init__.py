@@ -28,7 +28,7 @@ def rules(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
             message = (
                 f"cuda_toolkit.versions has {version} twice: one toolkit has one release, in {catalogue.LINK}-{version}"
             )
-            yield Problem(path=(HERE, "versions", place), message=message, hint="take one out")
+            yield Problem(path=(HERE, "versions", place), message=message, fix="take one out")
     if block.default and minors and block.default not in minors:
         yield problem("default", f'is "{block.default}", which is not in versions', f"one of: {', '.join(minors)}")
     if block.default and not minors:
@@ -56,14 +56,14 @@ def hardware_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
                 f"{gpu.compute_capability}): its libraries, and programs built with it, run there from PTX or not "
                 "at all"
             )
-            hint = f"a toolkit of {first} or newer"
-            yield Problem(path=(HERE, "versions", place), message=message, hint=hint, severity="warning")
+            fix = f"a toolkit of {first} or newer"
+            yield Problem(path=(HERE, "versions", place), message=message, fix=fix, severity="warning")
     useless = [version for version in block.versions if catalogue.is_dropped(version, gpu.arch)]
     for place, version in enumerate(block.versions):
         if version in useless:
             message = f"cuda_toolkit.versions: CUDA {version} compiles no more for {gpu.key} ({gpu.arch})"
             severity = "error" if len(useless) == len(block.versions) else "warning"
-            yield Problem(path=(HERE, "versions", place), message=message, hint="a toolkit of 12.x", severity=severity)  # type: ignore[arg-type]
+            yield Problem(path=(HERE, "versions", place), message=message, fix="a toolkit of 12.x", severity=severity)  # type: ignore[arg-type]
 
 
 def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
@@ -81,7 +81,7 @@ def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
             message = (
                 f'cuda_toolkit.versions has "{version}": CUDA {catalogue.take_minor(version)} is not in the catalogue'
             )
-            yield Problem(path=path, message=message, hint=f'the nearest is "{near}"; all: gpuprov catalog cuda')
+            yield Problem(path=path, message=message, fix=f'the nearest is "{near}"; all: gpuprov catalog cuda')
             continue
         support = cuda.check_support(driver, version) if driver else None
         if support is None or support.runs:
@@ -92,15 +92,15 @@ def driver_problems(host: HostSpec, block: CudaToolkit) -> Iterable[Problem]:
                 f"cuda_toolkit.versions: drivers that nvidia_driver.cuda allows, from {driver} on, may not "
                 f"run CUDA {version}"
             )
-            yield Problem(path=path, message=message, hint=f"{way}: {support.reason}", severity="warning")
+            yield Problem(path=path, message=message, fix=f"{way}: {support.reason}", severity="warning")
         elif support.runs is False:
             message = f"cuda_toolkit.versions: driver {driver} does not run CUDA {version}: {support.reason}"
-            yield Problem(path=path, message=message, hint=f"{way}, or an older toolkit; gpuprov catalog cuda")
+            yield Problem(path=path, message=message, fix=f"{way}, or an older toolkit; gpuprov catalog cuda")
         else:
             message = (
                 f"cuda_toolkit.versions: whether a driver of branch {driver} runs CUDA {version} depends on its release"
             )
-            yield Problem(path=path, message=message, hint=f"{way} takes {support.floor} or newer", severity="warning")
+            yield Problem(path=path, message=message, fix=f"{way} takes {support.floor} or newer", severity="warning")
 
 
 def export(facts: Facts) -> Fragment | None:

@@ -24,14 +24,14 @@ from gpuprov.rules import resolve
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """`releases`: package versions by toolkit (`12.4`). `packages`: exact versions by name, `remove`: packages to
-    remove; both empty if there is a `problem`, whose fix is `hint`."""
+    remove; both empty if there is a `problem`, whose fix is `fix`."""
 
     releases: dict[str, str]
     default: str
     packages: dict[str, str] = {}
     remove: tuple[str, ...] = ()
     problem: str = ""
-    hint: str = ""
+    fix: str = ""
 
 
 class There(NamedTuple):
@@ -45,9 +45,9 @@ class There(NamedTuple):
 
 
 class _Missing(Exception):
-    def __init__(self, problem: str, hint: str) -> None:
+    def __init__(self, problem: str, fix: str) -> None:
         super().__init__(problem)
-        self.problem, self.hint = problem, hint
+        self.problem, self.fix = problem, fix
 
 
 def decide(block: CudaToolkit, host_state: There) -> Decision:
@@ -68,7 +68,7 @@ def decide(block: CudaToolkit, host_state: There) -> Decision:
                 packages |= chosen
                 remove += leaving
     except _Missing as missing:
-        return Decision(releases=releases, default=default, problem=missing.problem, hint=missing.hint)
+        return Decision(releases=releases, default=default, problem=missing.problem, fix=missing.fix)
     if block.only:
         others = {name for name in host_state.installed if find_toolkit(name) and find_toolkit(name) not in releases}
         metapackages = (entry.pattern for entry in catalogue.read_toolkits_file().metapackages)
@@ -132,8 +132,8 @@ def _find_release(name: str, version: str, pattern: str, host_state: There) -> s
     if match:
         return match
     offered = ", ".join(dict.fromkeys(resolve.upstream(candidate) for candidate in host_state.offered.get(name, [])))
-    hint = f"there are: {offered}" if offered else _describe_others(pattern, host_state.offered)
-    raise _Missing(f"the host's repositories have no {name} {version}", hint)
+    fix = f"there are: {offered}" if offered else _describe_others(pattern, host_state.offered)
+    raise _Missing(f"the host's repositories have no {name} {version}", fix)
 
 
 def _choose_library(

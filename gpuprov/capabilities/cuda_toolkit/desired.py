@@ -21,7 +21,7 @@ export PATH="{catalogue.LINK}/bin${{PATH:+:$PATH}}"
 # The reason why no transaction of the toolkits may touch a driver's packages.
 OF_A_DRIVER = {
     "why": "the driver is nvidia_driver's alone, and no toolkit brings, moves or removes one",
-    "hint": "look on the host for what depends on it among the toolkit's packages (apt-cache rdepends, dnf "
+    "fix": "look on the host for what depends on it among the toolkit's packages (apt-cache rdepends, dnf "
     "repoquery --whatrequires); a site's own metapackage is removed, or rebuilt without it",
 }
 
@@ -45,7 +45,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     url = coming(ctx, decision)
     releases = ", ".join(ctx.fragment.versions) or "that the driver runs"
     message = f"CUDA toolkit {releases} is resolved when apply has added {url}"
-    return {"told": message, "problem": f"{decision.problem}. Fix: {decision.hint}"} if url else {}
+    return {"told": message, "problem": f"{decision.problem}. Fix: {decision.fix}"} if url else {}
 
 
 def default_commands(version: str, state: Toolkits) -> list[list[str]]:
@@ -87,7 +87,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
     state, packages = facts.get(TOOLKITS), sorted(find_installed(block, facts))
     return {
         "later": waiting(ctx, decision),
-        "hint": "name a release that the repositories have whole in cuda_toolkit.versions",
+        "fix": "name a release that the repositories have whole in cuda_toolkit.versions",
         "of": f"the CUDA toolkit {', '.join(decision.releases)}",
         "install": to_install(decision, facts),
         "remove": list(decision.remove),

@@ -49,7 +49,7 @@ def packages(ctx: Ctx) -> Outcome:
     broken = sorted(name for name, package in find_installed(block, ctx.facts).items() if not package.whole)
     if broken:
         repair = family.WORDS[find_family(ctx.facts)].repair
-        return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; then {APPLY}")
+        return fail(expected, f"incomplete: {' '.join(broken)}", f"{repair}; then {APPLY}")
     return ok(", ".join(resolve.upstream(version) for version in decision.releases.values()), expected)
 
 
@@ -66,14 +66,14 @@ def compilers(ctx: Ctx) -> Outcome:
     builds = []
     for version in list_minors(ctx.fragment, ctx.facts):
         kit, dashed = toolkits.get(version, Toolkit()), catalogue.format_dashed(version)
-        hint = f"{family.WORDS[find_family(ctx.facts)].reinstall} cuda-nvcc-{dashed} cuda-cudart-{dashed}"
+        fix = f"{family.WORDS[find_family(ctx.facts)].reinstall} cuda-nvcc-{dashed} cuda-cudart-{dashed}"
         cudart = packaged.get(f"cuda-cudart-{dashed}")
         library = resolve.upstream(cudart.version) if cudart else ""
         if not kit.cudart or (library and kit.cudart != library):
             expected = f"libcudart.so.{library or version} in {catalogue.LINK}-{version}"
-            return fail(expected, f"libcudart.so.{kit.cudart}" if kit.cudart else "no such file", hint)
+            return fail(expected, f"libcudart.so.{kit.cudart}" if kit.cudart else "no such file", fix)
         if catalogue.get_part(ctx.fragment.parts).nvcc and (wrong := wrong_compiler(ctx, version, kit)):
-            return fail(wrong[0], wrong[1], hint)
+            return fail(wrong[0], wrong[1], fix)
         builds.append(f"{version}: nvcc {kit.build}" if kit.build else f"{version}: libcudart {kit.cudart}")
     if not builds:
         return fail("a toolkit", "none is installed", APPLY)

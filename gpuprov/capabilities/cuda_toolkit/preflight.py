@@ -58,7 +58,7 @@ def resolvable(ctx: Ctx) -> Outcome:
         message = "another package manager is at work on the host, and its package lists cannot be read"
         return fail(expected, message, "wait until it has ended, then do it again")
     if decision.problem:
-        return fail(expected, decision.problem, decision.hint)
+        return fail(expected, decision.problem, decision.fix)
     changes = move_packages(decision.packages, have, decision.remove)
     message = ", ".join(f"{name} {version}" for name, version in decision.packages.items())
     shown = ", ".join(resolve.upstream(version) for version in decision.releases.values())
@@ -87,9 +87,9 @@ def judged(host: HostSpec, driver: str, releases: list[str]) -> Outcome:
         support = cuda.check_support(driver, release)
         if support.runs is False:
             older = cuda.find_max_cuda(catalogue.take_major(driver))
-            hint = f"{suggest_driver(host, release, support.floor)}, or an older toolkit"
-            hint += f": branch {catalogue.take_major(driver)} is of CUDA {older}" if older else ""
-            return fail(f"driver {support.floor} or newer for CUDA {release}", f"driver {driver}", hint)
+            fix = f"{suggest_driver(host, release, support.floor)}, or an older toolkit"
+            fix += f": branch {catalogue.take_major(driver)} is of CUDA {older}" if older else ""
+            return fail(f"driver {support.floor} or newer for CUDA {release}", f"driver {driver}", fix)
         if support.runs is None:
             return skip(
                 f"driver {driver}: its release decides whether it runs CUDA {release}, which needs {support.floor}"
@@ -120,9 +120,9 @@ def metapackages(ctx: Ctx) -> Outcome:
     purposes = {name: purpose for name in known if (purpose := catalogue.find_purpose(facts.metapackages, name))}
     if purposes and not ctx.fragment.only:
         message = "; ".join(f"{name} {what}" for name, what in sorted(purposes.items()))
-        hint = f"{remove} {' '.join(sorted(purposes))} (removes the metapackage alone), or cuda_toolkit: {{only: true}}"
-        return fail("toolkits by their own packages", message, hint)
-    return ok(f"removed by apply: {' '.join(sorted(purposes))}" if purposes else "no metapackage of NVIDIA's")
+        fix = f"{remove} {' '.join(sorted(purposes))} (removes the metapackage alone), or cuda_toolkit: {{only: true}}"
+        return fail("toolkits by their own packages", message, fix)
+    return ok(f"removed by apply: {' '.join(sorted(purposes))}" if purposes else "no NVIDIA metapackage")
 
 
 # The fix for what is in the place of the alternatives' link, by its kind; an apply leaves it.
@@ -164,8 +164,8 @@ def space(ctx: Ctx) -> Outcome:
     expected = f"{needs['installed']} MiB in /usr/local, {needs['archive']} MiB in /var"
     for folder, key in (("/usr/local", "installed"), ("/var", "archive")):
         if free.get(folder, 0) < needs[key]:
-            hint = f"make room in {folder}; or parts: minimal-build or libraries, or fewer versions"
-            return fail(expected, f"{free.get(folder, 0)} MiB free in {folder}", hint)
+            fix = f"make room in {folder}; or parts: minimal-build or libraries, or fewer versions"
+            return fail(expected, f"{free.get(folder, 0)} MiB free in {folder}", fix)
     return ok(f"{free.get('/usr/local')} MiB free in /usr/local, {free.get('/var')} MiB in /var", expected)
 
 

@@ -25,11 +25,11 @@ PORTS = range(1, 65536)
 
 def rules(host: HostSpec, block: Dcgm) -> Iterable[Problem]:
     """Yield every problem that the block has on any host."""
-    path, reason, hint = preflight.misfit(block.version, block.cuda, find_requested_branch(host))
+    path, reason, fix = preflight.misfit(block.version, block.cuda, find_requested_branch(host))
     if reason:
-        yield Problem(path=path, message=f"{'.'.join(path)}: {reason}", hint=hint)
-    for field, message, hint in preflight.clashes(block):
-        yield Problem(path=(HERE, field), message=message, hint=hint)
+        yield Problem(path=path, message=f"{'.'.join(path)}: {reason}", fix=fix)
+    for field, message, fix in preflight.clashes(block):
+        yield Problem(path=(HERE, field), message=message, fix=fix)
     if block.multinode and block.cuda not in ("auto", *catalogue.MULTINODE_CUDA):
         message = f": there is no build for CUDA {block.cuda}"
         yield problem("multinode", message, f"allowed: {', '.join(catalogue.MULTINODE_CUDA)}")

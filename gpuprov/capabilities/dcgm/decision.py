@@ -28,7 +28,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     replaced: tuple[str, ...] = ()
     # Why there is none.
     problem: str = ""
-    hint: str = ""
+    fix: str = ""
     # What of this spec must be installed first, so that the problem is none yet.
     later: str = ""
     # The package source in question.
@@ -59,12 +59,12 @@ def decide(fragment: Dcgm, branch: int, facts: Facts) -> Decision:
     line = catalogue.find_line(fragment.version, present, cuda)
     if line == "4" and not cuda:
         problem = f"driver branch {branch} is too old" if branch else "no driver says which CUDA build is needed"
-        hint = f"a driver of branch {catalogue.MIN_BRANCH} or newer: nvidia_driver, or say dcgm.cuda"
-        return Decision(line=line, problem=problem, hint=hint)
+        fix = f"a driver of branch {catalogue.MIN_BRANCH} or newer: nvidia_driver, or say dcgm.cuda"
+        return Decision(line=line, problem=problem, fix=fix)
     answer = resolve.resolve(fragment.version, catalogue.list_names(line, list_parts(fragment), cuda), index, present)
     if answer["problem"]:
-        hint = answer["hint"] if any(index.get(name) for name in catalogue.list_all_names()) else REPOSITORY
-        return Decision(line=line, cuda=cuda, problem=answer["problem"].replace("driver version", "version"), hint=hint)
+        fix = answer["fix"] if any(index.get(name) for name in catalogue.list_all_names()) else REPOSITORY
+        return Decision(line=line, cuda=cuda, problem=answer["problem"].replace("driver version", "version"), fix=fix)
     full = next(iter(answer["packages"].values()))
     along, gone = catalogue.follow(full, line, answer["packages"], index, present, cuda)
     if line == "3" and catalogue.EXPORTER in present:
@@ -88,5 +88,5 @@ def _add_exporter(decision: Decision, facts: Facts) -> Decision:
         return msgspec.structs.replace(decision, packages={**decision.packages, catalogue.EXPORTER: chosen})
     bound = catalogue.find_exporter_bound(decision.version) or catalogue.PAIRS[0][1]
     problem = f"no {catalogue.EXPORTER} {bound} or older: the repositories have none for DCGM {decision.version}"
-    hint = "another dcgm.version, or exporter: false" if offered else REPOSITORY
-    return msgspec.structs.replace(decision, problem=problem, hint=hint)
+    fix = "another dcgm.version, or exporter: false" if offered else REPOSITORY
+    return msgspec.structs.replace(decision, problem=problem, fix=fix)

@@ -92,7 +92,7 @@ def packages(ctx: Ctx, decision: Decision) -> dict[str, Json]:
     ]
     return {
         "of": "DCGM",
-        "hint": TRY_BY_HAND,
+        "fix": TRY_BY_HAND,
         "install": [f"{name}={version}" for name, version in decision.packages.items()] if moves else [],
         "remove": list(decision.replaced),
         "hold": every if ctx.fragment.hold else [],
@@ -104,7 +104,7 @@ def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     """Return what cannot be resolved before nvidia_driver has decided, or has added a package source, as the preflight
     takes it."""
     message = f"DCGM {ctx.fragment.version} is {decision.later}"
-    return {"told": message, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.later else {}
+    return {"told": message, "problem": f"{decision.problem}. Fix: {decision.fix}"} if decision.later else {}
 
 
 def make(ctx: Ctx) -> dict[str, Json]:

@@ -47,7 +47,7 @@ def version(ctx: Ctx) -> Outcome:
         return fail(expected, f"not installed: {', '.join(missing)}", "gpuprov apply")
     broken = [name for name, package in present.items() if not package.whole]
     if broken:
-        return fail(expected, f"not whole: {', '.join(broken)}", "fix the package database, then gpuprov apply")
+        return fail(expected, f"incomplete: {', '.join(broken)}", "fix the package database, then gpuprov apply")
     versions = {resolve.upstream(present[name].version) for name in names}
     core = resolve.upstream(present[names[0]].version)
     if len(versions) > 1 or not resolve.satisfies(core, ctx.fragment.version):
@@ -62,8 +62,8 @@ def version(ctx: Ctx) -> Outcome:
         return fail(f"all of DCGM in version {core}", ", ".join(astray), "gpuprov apply")
     program = ctx.facts.get(dcgm.DCGM).installed
     if program != core:
-        hint = f"another installation's program lies at {catalogue.PROGRAM}: remove it, then gpuprov apply"
-        return fail(f"nv-hostengine {core}", f"nv-hostengine says {program or 'nothing'}", hint)
+        fix = f"another installation's program lies at {catalogue.PROGRAM}: remove it, then gpuprov apply"
+        return fail(f"nv-hostengine {core}", f"nv-hostengine says {program or 'nothing'}", fix)
     return ok(f"{', '.join(names)} {present[names[0]].version}", expected)
 
 
@@ -139,7 +139,9 @@ def switches(ctx: Ctx) -> Outcome:
     block = ctx.host.capabilities.get(followers.FABRIC_MANAGER)
     setting = str(getattr(block, "query_library", "never"))
     if not followers.wants_library(setting, (followers.DCGM,)):
-        return not_asked("the spec wants no library that DCGM reads NVSwitches by (fabric_manager.query_library)")
+        return not_asked(
+            "the spec asks for no library through which DCGM reads NVSwitches (fabric_manager.query_library)"
+        )
     functions = [fact.identifier for fact in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
     on_bus, bridges = sum(function in board.list_switches() for function in functions), ctx.facts.get(fabric.BRIDGES)
     own_gpus = [fact for fact in ctx.facts.get(pci.NVIDIA_FUNCTIONS) if fact.is_gpu]
@@ -153,12 +155,12 @@ def switches(ctx: Ctx) -> Outcome:
     if reason := explain_absent_driver(ctx.facts):
         return skip(reason)
     expected = counted(on_bus, "NVSwitch") if on_bus else "the NVSwitches behind the board's bridges"
-    hint = f"see fabric_manager.query_library; then systemctl restart {UNIT}: the library is loaded once"
+    fix = f"see fabric_manager.query_library; then systemctl restart {UNIT}: the library is loaded once"
     if state.gpus is None or state.switches is None:
         return fail(expected, f"dcgmi: {state.complaint or 'no answer'}", JOURNAL)
     if (on_bus and state.switches != on_bus) or not state.switches:
         seen = f"{state.switches} NvSwitches"
-        return fail(expected, f"dcgmi discovery -l: {seen}", hint, changes=restart_unit(UNIT, seen))
+        return fail(expected, f"dcgmi discovery -l: {seen}", fix, changes=restart_unit(UNIT, seen))
     return ok(f"{state.switches} NVSwitches", expected)
 
 
@@ -199,13 +201,13 @@ def exporter(ctx: Ctx) -> Outcome:
         return fail(expected, f"{catalogue.EXPORTER} is not installed", "gpuprov apply")
     core = next((resolve.upstream(package.version) for package in find_installed(ctx.facts).values()), "")
     if core and not catalogue.is_fitting_exporter(current, core):
-        hint = "gpuprov apply takes the exporter that was released for it"
-        return fail(f"an exporter for DCGM {core}", f"{catalogue.EXPORTER} {current} is for a newer one", hint)
+        fix = "gpuprov apply takes the exporter that was released for it"
+        return fail(f"an exporter for DCGM {core}", f"{catalogue.EXPORTER} {current} is for a newer one", fix)
     if not state.counters:
         return fail(expected, f"no {counters}", "put the file there, or leave exporter_counters out")
     if state.metrics is None:
-        hint = f"tail /var/log/dcgm-exporter.log; ss -ltnp 'sport = :{port}'"
-        return fail(expected, f"no answer on port {port}", hint, changes=restart_unit(EXPORTER_UNIT, "silent"))
+        fix = f"tail /var/log/dcgm-exporter.log; ss -ltnp 'sport = :{port}'"
+        return fail(expected, f"no answer on port {port}", fix, changes=restart_unit(EXPORTER_UNIT, "silent"))
     return ok(f"{current}, {state.metrics} values on port {port}", expected)
 
 

@@ -38,13 +38,13 @@ def misfit(version: str, cuda: str, branch: int) -> tuple[tuple[str, str], str, 
         )
     major = "" if cuda == "auto" else cuda
     if major and branch and branch < catalogue.CUDA[major]:
-        hint = f"cuda: auto, or a driver of branch {catalogue.CUDA[major]} or newer"
-        return ("dcgm", "cuda"), f"the build for CUDA {major} does not work with driver branch {branch}", hint
+        fix = f"cuda: auto, or a driver of branch {catalogue.CUDA[major]} or newer"
+        return ("dcgm", "cuda"), f"the build for CUDA {major} does not work with driver branch {branch}", fix
     user_mode = major or (catalogue.find_cuda_major(branch) if branch else "")
     if version.partition(".")[0] == "3" and user_mode and int(user_mode) > catalogue.LAST_CUDA_OF_3:
         message = f"DCGM 3 does not work with CUDA {user_mode}" + (f" (driver branch {branch})" if branch else "")
-        hint = f'DCGM 3 knows CUDA up to {catalogue.LAST_CUDA_OF_3} ("Detected unsupported Cuda version"): version: "4"'
-        return ("dcgm", "version"), message, hint
+        fix = f'DCGM 3 knows CUDA up to {catalogue.LAST_CUDA_OF_3} ("Detected unsupported Cuda version"): version: "4"'
+        return ("dcgm", "version"), message, fix
     return ("dcgm", "version"), "", ""
 
 
@@ -52,21 +52,21 @@ def misfit(version: str, cuda: str, branch: int) -> tuple[tuple[str, str], str, 
 def together(ctx: Ctx) -> Outcome:
     """The settings of the block are consistent. `gpuprov check` proves this for an inventory; a play's variables may
     have changed since."""
-    for field, message, hint in clashes(ctx.fragment):
-        return fail(f"another dcgm.{field}", message, hint)
-    return ok("DCGM's settings go together")
+    for field, message, fix in clashes(ctx.fragment):
+        return fail(f"another dcgm.{field}", message, fix)
+    return ok("DCGM's settings are consistent")
 
 
 @check("dcgm.driver", *DRIVER_PROBES, moment="preflight", evidence="nvidia-smi; cat /proc/driver/nvidia/version")
 def driver(ctx: Ctx) -> Outcome:
     """This DCGM works with the driver, as installed or as the spec wants it."""
     branch = find_target_branch(ctx.host, ctx.facts)
-    _, problem, hint = misfit(ctx.fragment.version, ctx.fragment.cuda, branch)
+    _, problem, fix = misfit(ctx.fragment.version, ctx.fragment.cuda, branch)
     if problem:
-        return fail(f"a driver that DCGM {ctx.fragment.version} works with", problem, hint)
+        return fail(f"a driver that DCGM {ctx.fragment.version} works with", problem, fix)
     if not branch and "nvidia_driver" not in ctx.host.capabilities:
-        hint = "add nvidia_driver to the spec, or install a driver first"
-        return fail(f"a driver of branch {catalogue.MIN_BRANCH} or newer", "no NVIDIA driver", hint)
+        fix = "add nvidia_driver to the spec, or install a driver first"
+        return fail(f"a driver of branch {catalogue.MIN_BRANCH} or newer", "no NVIDIA driver", fix)
     return ok(f"branch {branch}" if branch else "the driver that nvidia_driver installs")
 
 
@@ -87,7 +87,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     if decision.later:
         return ok(decision.later, expected)
     if decision.problem:
-        return fail(expected, decision.problem, decision.hint)
+        return fail(expected, decision.problem, decision.fix)
     changes = move_packages(decision.packages, present, decision.replaced)
     summary = f"{decision.version}" + (
         f", build for CUDA {' and '.join(decision.cuda)}" if decision.line == "4" else ""
@@ -100,13 +100,13 @@ def counters(ctx: Ctx) -> Outcome:
     """The exporter's configured file of counters is on the host; its package brings the default one."""
     path = ctx.fragment.exporter_counters
     if not ctx.fragment.exporter or path == catalogue.COUNTERS:
-        return not_asked("no exporter with counters of the site's own in the spec")
+        return not_asked("the spec has no exporter with the site's own counters")
     exists = ctx.facts.get(dcgm.COUNTERS).get(path)
     if exists is None:
-        return skip(f"nobody has looked for {path}")
+        return skip(f"{path} was not looked for")
     if not exists:
-        hint = f"put it there first, or leave it out and take {catalogue.COUNTERS}"
-        return fail(path, f"dcgm.exporter_counters: {path} does not exist on {ctx.host.name}", hint)
+        fix = f"put it there first, or leave it out and take {catalogue.COUNTERS}"
+        return fail(path, f"dcgm.exporter_counters: {path} does not exist on {ctx.host.name}", fix)
     return ok(path)
 
 

@@ -35,8 +35,8 @@ def rules(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
         yield from hardware_problems(gpu, driver_wanted(host))
     yield from channel_problems(host, block)
     if not driver_wanted(host):
-        hint = "add nvidia_driver: {}; without it, an upgrade of the driver leaves Fabric Manager behind"
-        yield problem("", "follows the driver, and nvidia_driver is not in the spec", hint, warning=True)
+        fix = "add nvidia_driver: {}; without it, an upgrade of the driver leaves Fabric Manager behind"
+        yield problem("", "follows the driver, and nvidia_driver is not in the spec", fix, warning=True)
     yield from setting_problems(gpu, block)
 
 
@@ -46,8 +46,8 @@ def hardware_problems(gpu: Gpu, version: str) -> Iterable[Problem]:
     if why := catalogue.explain_absence(gpu):
         severity = "warning" if needed.confidence == "unconfirmed" else "error"
         message = f"fabric_manager has nothing to manage: {why}"
-        hint = "switch it off for these hosts: fabric_manager: false"
-        yield Problem(path=(HERE,), message=message, hint=hint, severity=severity)  # type: ignore[arg-type]
+        fix = "switch it off for these hosts: fabric_manager: false"
+        yield Problem(path=(HERE,), message=message, fix=fix, severity=severity)  # type: ignore[arg-type]
     elif version and version != "any" and needed.min_branch:
         branch = drivers.derive_branch(version)
         if int(branch) < int(needed.min_branch):
@@ -62,11 +62,11 @@ def channel_problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
         branch, since = drivers.derive_branch(version), catalogue.IMEX_PARAMETER_SINCE
         if int(branch) < since:
             message = f"fabric_manager.imex.channel0 needs a driver of branch {since} or newer, the driver is {branch}"
-            hint = (
+            fix = (
                 f'nvidia_driver: {{version: "580"}}, or channel0: false and {catalogue.IMEX_CHANNEL} made by '
                 "hand at each boot"
             )
-            yield Problem(path=(HERE, "imex"), message=message, hint=hint)
+            yield Problem(path=(HERE, "imex"), message=message, fix=fix)
 
 
 def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]:
@@ -79,27 +79,27 @@ def setting_problems(gpu: Gpu | None, block: FabricManager) -> Iterable[Problem]
         if key == "FABRIC_MODE":
             word = next((word for word, number in catalogue.MODES.items() if number == written(value)), "bare-metal")
             message = "fabric_manager.settings: FABRIC_MODE has a field of its own"
-            yield Problem(path=path, message=message, hint=f"fabric_manager: {{fabric_mode: {word}}}")
+            yield Problem(path=path, message=message, fix=f"fabric_manager: {{fabric_mode: {word}}}")
         elif entry is None:
-            _, message, hint = report_unknown_key((HERE, "settings"), key, ours)
-            yield Problem(path=path, message=message, hint=hint)
+            _, message, fix = report_unknown_key((HERE, "settings"), key, ours)
+            yield Problem(path=path, message=message, fix=fix)
         elif entry.kind == "unit":
             message = f"fabric_manager.settings: {key} is not to be set: {entry.note}"
-            yield Problem(path=path, message=message, hint="leave it out")
+            yield Problem(path=path, message=message, fix="leave it out")
         elif allowed := catalogue.explain_refusal(entry, written(value)):
             yield Problem(
-                path=path, message=f"fabric_manager.settings.{key} is {show(value)}", hint=f"allowed: {allowed}"
+                path=path, message=f"fabric_manager.settings.{key} is {show(value)}", fix=f"allowed: {allowed}"
             )
     if written(block.settings.get("FABRIC_MODE_RESTART", 0)) == "1" and block.fabric_mode == "bare-metal":
-        hint = "leave it out, or choose shared-nvswitch or vgpu"
+        fix = "leave it out, or choose shared-nvswitch or vgpu"
         message = "is 1, which has no effect in fabric_mode bare-metal"
-        yield problem("settings.FABRIC_MODE_RESTART", message, hint, warning=True)
+        yield problem("settings.FABRIC_MODE_RESTART", message, fix, warning=True)
     switch_gen = gpu.nvswitch.generation if gpu and gpu.nvswitch else None
     if "PARTITION_RAIL_POLICY" in block.settings and gpu and switch_gen and switch_gen < catalogue.BRIDGED_GENERATION:
         needed = catalogue.BRIDGED_GENERATION
         needs = f"PARTITION_RAIL_POLICY is for NVSwitches of generation {needed}, {gpu.key} has {switch_gen}"
         message = f"fabric_manager.settings: {needs}"
-        yield Problem(path=(HERE, "settings", "PARTITION_RAIL_POLICY"), message=message, hint="leave it out")
+        yield Problem(path=(HERE, "settings", "PARTITION_RAIL_POLICY"), message=message, fix="leave it out")
 
 
 def contribute(host: HostSpec, block: FabricManager) -> Kernel | None:

@@ -40,7 +40,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     replaced: tuple[str, ...] = ()
     subnet: tuple[str, ...] = ()
     problem: str = ""
-    hint: str = ""
+    fix: str = ""
     source: str = ""
 
 
@@ -86,7 +86,7 @@ def follow(ctx: Ctx, driver: str) -> Decision:
     """Return the packages in exactly the version of the installed driver."""
     if not driver:
         problem = f"{ctx.host.name} has no NVIDIA driver, whose version {what(ctx.fragment)} must have"
-        return Decision(problem=problem, hint="add nvidia_driver to the spec, or apply it too")
+        return Decision(problem=problem, fix="add nvidia_driver to the spec, or apply it too")
     release, present, index = ctx.facts.get(system.OS_RELEASE), installed(ctx.facts), ctx.facts.get(INDEX)
     functions = pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS))
     on_bus = [function.identifier for function in functions]
@@ -95,7 +95,7 @@ def follow(ctx: Ctx, driver: str) -> Decision:
     answers = [resolve.follow(driver, known, index, present) for known, _ in beside]
     if refused := [answer for answer in answers if answer["problem"]]:
         problem = "; ".join(answer["problem"] for answer in refused)
-        return Decision(problem=problem, hint=refused[0]["hint"])
+        return Decision(problem=problem, fix=refused[0]["fix"])
     first = answers[0]
     return Decision(
         packages={answer["name"]: answer["version"] for answer in answers},
@@ -118,6 +118,6 @@ def lacking_subnet(ctx: Ctx) -> Decision:
         lacks = f"the host's repositories have no {', '.join(nowhere)}"
         problem = f"NVSwitches of generation {switch_gen} need {', '.join(missing)}, and {lacks}"
         return Decision(
-            problem=problem, hint="add NVIDIA's repository, or a mirror of it, to the host's package sources"
+            problem=problem, fix="add NVIDIA's repository, or a mirror of it, to the host's package sources"
         )
     return Decision(subnet=missing)

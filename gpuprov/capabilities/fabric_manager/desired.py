@@ -239,7 +239,7 @@ def transaction(ctx: Ctx, decision: Decision) -> dict[str, Json]:
 def waiting(ctx: Ctx, decision: Decision) -> dict[str, str]:
     """Return what cannot be resolved before nvidia_driver has added a package source, as the preflight takes it."""
     message = f"what {what(ctx.fragment)} needs is resolved when apply has added {decision.source}"
-    return {"told": message, "problem": f"{decision.problem}. Fix: {decision.hint}"} if decision.source else {}
+    return {"told": message, "problem": f"{decision.problem}. Fix: {decision.fix}"} if decision.source else {}
 
 
 def make(ctx: Ctx) -> Mapping[str, Json]:
@@ -250,7 +250,7 @@ def make(ctx: Ctx) -> Mapping[str, Json]:
     # and with it every CUDA job (ABORT_CUDA_JOBS_ON_FM_EXIT).
     decision, service = decide(ctx), daemon(ctx)
     if decision.problem and not decision.source:
-        raise ProbeFailed(decision.problem, decision.hint)
+        raise ProbeFailed(decision.problem, decision.fix)
     missing_config(ctx, service, decision)
     values = role_values(desired(ctx), "files", "lines", "on", "off", "run")
     coming = Decision() if decision.problem else decision
@@ -258,7 +258,7 @@ def make(ctx: Ctx) -> Mapping[str, Json]:
     return {
         "later": waiting(ctx, decision),
         "of": what(ctx.fragment),
-        "hint": "name another driver's version, or correct what it reports",
+        "fix": "name another driver's version, or correct what it reports",
         **transaction(ctx, coming),
         "lines": values["lines"],
         "files": values["files"],

@@ -51,8 +51,8 @@ def trays(facts: Facts) -> list[str]:
 def hardware(ctx: Ctx) -> Outcome:
     """The host is a compute tray, and one of the members of its IMEX domain."""
     if not trays(ctx.facts):
-        hint = "take imex out of this host's spec: boards with NVSwitches have Fabric Manager, PCIe cards nothing"
-        return fail("GPUs of GB200 or GB300 racks", "none on the bus", hint)
+        fix = "take imex out of this host's spec: boards with NVSwitches have Fabric Manager, PCIe cards nothing"
+        return fail("GPUs of GB200 or GB300 racks", "none on the bus", fix)
     addresses = ctx.facts.get(IMEX).addresses
     if list_members(ctx.fragment) and addresses and not set(list_members(ctx.fragment)) & addresses:
         message = f"the host has {', '.join(sorted(addresses))}"
@@ -151,10 +151,10 @@ def domain(ctx: Ctx) -> Outcome:
     bad += [f"{node} is not told of" for node in members if node not in told_of]
     bad += [f"{host} is a member that the spec does not name" for host in sorted(told_of - set(members))]
     if bad or state.domain.status != "UP":
-        hint = (
+        fix = (
             "on these: systemctl status nvidia-imex, one version and one list of nodes, TCP ports 50000 and 50005 open"
         )
-        return fail(expected, f"{state.domain.status}: {'; '.join(bad) or 'no member says why'}", hint)
+        return fail(expected, f"{state.domain.status}: {'; '.join(bad) or 'no member says why'}", fix)
     return ok(f"UP, {counted(len(state.domain.members), 'member')}", expected)
 
 
@@ -181,8 +181,8 @@ def channel(ctx: Ctx) -> Outcome:
             f"{catalogue.IMEX_PARAMETER}=1", f"it is {state.parameter}", "reload the driver, or reboot", reboot=reason
         )
     if not state.channel:
-        hint = f"modinfo -p nvidia | grep {catalogue.IMEX_PARAMETER[7:]}; nvidia-modprobe"
-        return fail(catalogue.IMEX_CHANNEL, "there is no such device", hint)
+        fix = f"modinfo -p nvidia | grep {catalogue.IMEX_PARAMETER[7:]}; nvidia-modprobe"
+        return fail(catalogue.IMEX_CHANNEL, "there is no such device", fix)
     return ok(catalogue.IMEX_CHANNEL)
 
 
@@ -198,7 +198,7 @@ def in_fabric(ctx: Ctx) -> Outcome:
     functions = ctx.facts.get(pci.NVIDIA_FUNCTIONS)
     on_bus = sorted(gpu.address for gpu in pci.driven(functions))
     if pci.gpus(functions) and not on_bus:
-        return not_asked("all GPUs are with virtual machines")
+        return not_asked("all GPUs are lent to virtual machines")
     states = {gpu.bus: gpu for gpu in ctx.facts.get(fabric.STATE)}
     expected = f"{counted(len(on_bus), 'GPU')}: Completed, Success, in one clique of a cluster"
     if reason := explain_absent_driver(ctx.facts):
@@ -213,7 +213,7 @@ def in_fabric(ctx: Ctx) -> Outcome:
         return fail(expected, "; ".join(bad) or "no GPU on the bus", rules.RACK)
     cluster, clique = groups.pop()
     if not clique:
-        return skip(f"{counted(len(on_bus), 'GPU')} Completed, Success; this nvidia-smi does not tell in which clique")
+        return skip(f"{counted(len(on_bus), 'GPU')} Completed, Success; this nvidia-smi does not report their clique")
     return ok(f"{counted(len(on_bus), 'GPU')} attached, clique {clique} of {cluster}", expected)
 
 
@@ -230,12 +230,12 @@ def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
     members = list_members(block)
     if not of_tray(block):
         if gpu and gpu.fabric_manager.imex:
-            hint = (
+            fix = (
                 'fabric_manager: {imex: {nodes: ["192.0.2.1", ...]}} with all members of the domain, imex: '
                 "{service: disabled} under "
                 "Kubernetes; or fabric_manager: false"
             )
-            yield problem("", f"has nothing to manage: {catalogue.explain_absence(gpu)}", hint)
+            yield problem("", f"has nothing to manage: {catalogue.explain_absence(gpu)}", fix)
         return
     if gpu and not gpu.fabric_manager.imex:
         message = f"is for compute trays of GB200 and GB300 racks, and the host has {gpu.key}"
@@ -245,7 +245,7 @@ def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
             "fabric_manager.imex.nodes has no meaning where service is disabled: each ComputeDomain has "
             "members of its own"
         )
-        yield Problem(path=PLACE, message=message, hint="take nodes out, or service")
+        yield Problem(path=PLACE, message=message, fix="take nodes out, or service")
     if block.fabric_mode != "bare-metal" or block.settings:
         message = "is for hosts without Fabric Manager, whose fabric_mode and settings have no meaning there"
         yield problem("imex", message, "take fabric_mode and settings out")
@@ -256,12 +256,12 @@ def problems(host: HostSpec, block: FabricManager) -> Iterable[Problem]:
             spelled = ""
         if spelled != node:
             message = f'fabric_manager.imex.nodes[{number}] is "{node}"'
-            hint = f'write it as "{spelled}"' if spelled else "allowed: an IPv4 or IPv6 address"
-            yield Problem(path=(*PLACE, number), message=message, hint=hint)
+            fix = f'write it as "{spelled}"' if spelled else "allowed: an IPv4 or IPv6 address"
+            yield Problem(path=(*PLACE, number), message=message, fix=fix)
     twice = sorted({node for node in members if members.count(node) > 1})
     if twice:
         message = f"fabric_manager.imex.nodes names {', '.join(twice)} twice"
-        yield Problem(path=PLACE, message=message, hint="name each member once")
+        yield Problem(path=PLACE, message=message, fix="name each member once")
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
@@ -277,7 +277,7 @@ def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: 
                 f"fabric_manager.imex.nodes is another list than that of {known[0]}, its member: {here} here, "
                 f"{elsewhere} there"
             )
-            hint = "one list, in one order, for all members of a domain"
-            yield host.name, Problem(path=PLACE, message=message, hint=hint)
+            fix = "one list, in one order, for all members of a domain"
+            yield host.name, Problem(path=PLACE, message=message, fix=fix)
         for node in members:
             lists.setdefault(node, (host.name, members))

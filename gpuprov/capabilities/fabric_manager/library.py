@@ -47,8 +47,8 @@ def query_library(ctx: Ctx) -> Outcome:
         target = next(iter(resolve.fitting(rules(ctx.facts, part), driver)), name)
         message = f"no {name}: dcgmi discovery -l shows 0 NvSwitches"
         return fail(expected, message, "gpuprov apply", changes=move_packages({target: driver}))
-    hint = 'gpuprov apply; gpuprov explain "NvSwitch version mismatch"'
-    if wrong := judge_package(ctx.facts, own_package, driver, expected, hint):
+    fix = 'gpuprov apply; gpuprov explain "NvSwitch version mismatch"'
+    if wrong := judge_package(ctx.facts, own_package, driver, expected, fix):
         return wrong
     matches = [fact for fact in ctx.facts.get(dcgm.LIBRARIES) if fact.name == name]
     if not matches:
@@ -60,8 +60,8 @@ def query_library(ctx: Ctx) -> Outcome:
     first = matches[0]
     if first.version and first.version != driver:
         owner = words(ctx.facts.get(system.OS_RELEASE)).owner
-        hint = f"{owner} {first.path}; another installation's library lies before the package's"
-        return fail(expected, f"{first.path} is of version {first.version}", hint)
+        fix = f"{owner} {first.path}; another installation's library lies before the package's"
+        return fail(expected, f"{first.path} is of version {first.version}", fix)
     return ok(f"{own_package.name} {own_package.version}, {first.path}", expected)
 
 

@@ -34,7 +34,7 @@ def log(ctx: Ctx) -> Outcome:
         return fail("no complaint about versions", mismatch, 'gpuprov explain "fabric manager driver version mismatch"')
     if not daemon.log:
         return skip("the journal has nothing of the daemon's present or last run")
-    suffix = f"; told: {_find_last(daemon.errors)}" if daemon.errors else ""
+    suffix = f"; noted: {_find_last(daemon.errors)}" if daemon.errors else ""
     return ok(
         f"no complaint about versions in {counted(len(daemon.log), 'line')}{suffix}", "no complaint about versions"
     )

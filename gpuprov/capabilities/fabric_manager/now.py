@@ -49,10 +49,10 @@ def version(ctx: Ctx) -> Outcome:
     loaded, program = ctx.facts.get(nvidia.DRIVER).version, ctx.facts.get(fabric.DAEMON).version
     expected = f"Fabric Manager {driver}" if driver else "a driver, and Fabric Manager of its version"
     if own_package is None:
-        hint = "gpuprov apply"
+        fix = "gpuprov apply"
         if program:
-            hint = f"{catalogue.PROGRAM} {program} belongs to no package: remove it, then gpuprov apply"
-        return fail(expected, "no Fabric Manager package is installed", hint)
+            fix = f"{catalogue.PROGRAM} {program} belongs to no package: remove it, then gpuprov apply"
+        return fail(expected, "no Fabric Manager package is installed", fix)
     wrong = judge_package(ctx.facts, own_package, driver, expected) or judge_program(
         ctx.facts, catalogue.PROGRAM, program, driver, expected
     )
@@ -167,8 +167,8 @@ def subnet_manager(ctx: Ctx) -> Outcome:
             expected=f"{expected}, {', '.join(catalogue.SUBNET_MODULES)} loaded",
         )
         if absent := [difference.device for difference in needed.compare()]:
-            hint = f"modprobe -a {' '.join(absent)} (Ubuntu: linux-modules-extra has them); systemctl restart {UNIT}"
-            return judge(msgspec.structs.replace(needed, fix=hint))
+            fix = f"modprobe -a {' '.join(absent)} (Ubuntu: linux-modules-extra has them); systemctl restart {UNIT}"
+            return judge(msgspec.structs.replace(needed, fix=fix))
     process = ctx.facts.get(fabric.DAEMON).process("nvlsm")
     if process is None and (reason := explain_absent_driver(ctx.facts)):
         return skip(reason)

@@ -44,15 +44,15 @@ def hardware(ctx: Ctx) -> Outcome:
     """The host has NVSwitches, and its kernel has the modules through which they are reached."""
     switch_gen = generation(ctx.facts)
     if not switch_gen:
-        hint = "take fabric_manager out of this host's spec (fabric_manager: false)"
-        return fail("NVSwitches on the bus", useless(ctx.facts), hint)
+        fix = "take fabric_manager out of this host's spec (fabric_manager: false)"
+        return fail("NVSwitches on the bus", useless(ctx.facts), fix)
     if switch_gen >= catalogue.BRIDGED_GENERATION and (missing := lacking(ctx)):
-        hint = (
+        fix = (
             "install what has them: linux-modules-extra-$(uname -r) on Ubuntu, kernel-modules on EL, "
             "kernel-modules-extra on Amazon Linux, or another stack (rdma: {stack: doca-ofed})"
         )
         message = f"{ctx.facts.get(system.PLATFORM).kernel} has no {' '.join(missing)}"
-        return fail(f"{', '.join(catalogue.SUBNET_MODULES)} for NVSwitches of generation {switch_gen}", message, hint)
+        return fail(f"{', '.join(catalogue.SUBNET_MODULES)} for NVSwitches of generation {switch_gen}", message, fix)
     ids = [function.identifier for function in ctx.facts.get(pci.NVIDIA_FUNCTIONS)]
     count = sum(identifier in catalogue.list_switches() for identifier in ids)
     seen = (
@@ -95,8 +95,8 @@ def subnet_modules(ctx: Ctx) -> Outcome:
     loads = getattr(ctx.host.capabilities.get("kernel"), "modules_load", ())
     if "ib_umad" not in map(underscored, loads):
         message = f"NVSwitches of generation {switch_gen} are reached through ib_umad, which nothing loads at boot"
-        hint = "name the GPUs in the spec (gpu, with model and count), or kernel: {modules_load: [ib_umad]}"
-        return fail("kernel.modules_load with ib_umad", message, hint)
+        fix = "name the GPUs in the spec (gpu, with model and count), or kernel: {modules_load: [ib_umad]}"
+        return fail("kernel.modules_load with ib_umad", message, fix)
     return ok("kernel.modules_load has ib_umad")
 
 
@@ -115,7 +115,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     if decision.source:
         return package_sources.later(what(ctx.fragment), decision.source)
     if decision.problem:
-        return fail(expected if driver else "an installed driver", decision.problem, decision.hint)
+        return fail(expected if driver else "an installed driver", decision.problem, decision.fix)
     changes = move_packages(dict.fromkeys(decision.subnet, "newest"))
     if driver_wanted(ctx.host) and not decision.packages:  # it comes in the driver's own transaction, and stands there
         message = "resolved with the driver, as one version: nvidia_driver.resolvable"

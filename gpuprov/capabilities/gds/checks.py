@@ -79,7 +79,7 @@ def installed(ctx: Ctx) -> Outcome:
     if missing := find_missing(names, have):
         return missing
     if broken := [name for name in names if not have[name].whole]:
-        return fail(" ".join(names), f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
+        return fail(" ".join(names), f"incomplete: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
     versions = {have[name].version for name in catalogue.user_packages(release)}
     listed = ", ".join(f"{name} {have[name].version}" for name in names)
     if len(versions) > 1:
@@ -127,8 +127,8 @@ def configuration(ctx: Ctx) -> Group | Outcome:
     if not settings(ctx.host, ctx.fragment):
         return not_asked("the spec asks for no setting of cuFile")
     if actual == catalogue.LINK:
-        hint = f"take your settings over into gds.cufile, remove {catalogue.LINK}, then {APPLY}"
-        return fail(f"{catalogue.LINK} -> {expected}", f"{catalogue.LINK} is a file of its own", hint)
+        fix = f"take your settings over into gds.cufile, remove {catalogue.LINK}, then {APPLY}"
+        return fail(f"{catalogue.LINK} -> {expected}", f"{catalogue.LINK} is a file of its own", fix)
     link = Setting(kind=catalogue.LINK, value=expected, words="{before}", missing="absent", moment="next-boot")
     return Group((link,), {("", ""): actual} if actual else {}, expected=f"{catalogue.LINK} -> {expected}")
 

@@ -23,7 +23,7 @@ from gpuprov.spec.model import HostSpec
 OF_A_DRIVER = {
     "patterns": [rf"(?!nvidia-fs(-dkms)?$)({entry.pattern})" for entry in read_toolkits_file().driver_patterns],
     "why": "the driver is nvidia_driver's alone, and nvidia-fs brings, moves or removes none",
-    "hint": "nvidia_driver: {build: dkms}, whose packages nvidia-fs-dkms depends on",
+    "fix": "nvidia_driver: {build: dkms}, whose packages nvidia-fs-dkms depends on",
 }
 
 
@@ -72,7 +72,7 @@ def rebuild_commands(ctx: Ctx) -> list[list[str]]:
 
 
 def make(ctx: Ctx) -> dict[str, Json]:
-    """Return the role's values. The transaction: `of`, `hint`, `install`, `refuse`; `later`: what waits for a package
+    """Return the role's values. The transaction: `of`, `fix`, `install`, `refuse`; `later`: what waits for a package
     source; the values of its resources; `tasks`: for nvidia-fs beside OFED, for the link, and the modules that are
     loaded now. Raises ProbeFailed for packages that nobody offers."""
     decision, have, load = decide(ctx), ctx.facts.get(probe.PACKAGES), modules_to_load(ctx)
@@ -92,7 +92,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
     return {
         "later": pending if url else {},
         "of": "GPUDirect Storage",
-        "hint": TRY_BY_HAND,
+        "fix": TRY_BY_HAND,
         "install": [] if url else [f"{name}={version}" for name, version in differing.items()],
         "refuse": OF_A_DRIVER,
         **role_values(desired(ctx), "files", "absent", "lines"),

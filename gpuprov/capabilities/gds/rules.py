@@ -68,10 +68,10 @@ def _check_nvidia_fs(host: HostSpec, block: Gds) -> Iterable[Problem]:
             f"has {', '.join(patched)}, which nvidia-fs reaches only by the drivers of DOCA-OFED, and "
             "rdma.stack is not that"
         )
-        hint = "rdma: {stack: doca-ofed}, with mlnx-nvme-dkms or mlnx-nfsrdma-dkms" + "; or path: p2pdma" * (
+        fix = "rdma: {stack: doca-ofed}, with mlnx-nvme-dkms or mlnx-nfsrdma-dkms" + "; or path: p2pdma" * (
             patched == ["nvme"]
         )
-        yield problem("file_systems", message, hint, warning=True)
+        yield problem("file_systems", message, fix, warning=True)
 
 
 def _check_p2pdma(host: HostSpec, block: Gds) -> Iterable[Problem]:

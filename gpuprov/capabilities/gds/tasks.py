@@ -17,7 +17,7 @@ TASKS: Stages = {
                     "Build nvidia-fs anew where OFED's modules are newer",
                     "command",
                     "rebuild",
-                    {"hint": REBUILD_FIX},
+                    {"fix": REBUILD_FIX},
                     each="argv",
                 ),
             ),

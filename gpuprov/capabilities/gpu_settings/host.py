@@ -96,7 +96,7 @@ def list_requests(ctx: Ctx, name: str = "") -> list[Asked] | Outcome:
 
 
 def driverless(ctx: Ctx) -> str:
-    """Return why the GPUs cannot be read before apply, if that is no fault: the driver comes with the same apply."""
+    """Return why the GPUs cannot be read before apply, if that is not a fault: the driver comes with the same apply."""
     complaint = ctx.facts.get(probe.SETTINGS).complaint
     if complaint and "nvidia_driver" in ctx.host.capabilities and not ctx.facts.get(nvidia.DRIVER).version:
         return f"the driver is installed by the same apply ({complaint})"

@@ -94,8 +94,8 @@ def ecc(ctx: Ctx) -> Group | Outcome:
         later = f", {pending.actual} is pending" if pending.actual != now.actual else ""
         return Pair(now.expected, f"{now.actual}{later}")
 
-    hint = "reboot: a pending ECC mode waits for it" if other and waiting else f"{APPLY}, then a reboot"
-    return state_settings(ctx, selection, "ECC mode", compare, hint if reboot else APPLY, reboot)
+    fix = "reboot: a pending ECC mode waits for it" if other and waiting else f"{APPLY}, then a reboot"
+    return state_settings(ctx, selection, "ECC mode", compare, fix if reboot else APPLY, reboot)
 
 
 @compared(
@@ -206,12 +206,12 @@ def confidential_computing(ctx: Ctx) -> Group | Outcome:
         return answer
     state = ctx.facts.get(probe.CONFIDENTIAL)
     mode = Setting(kind="confidential computing", value=target, words="{before}")
-    hint = (
+    fix = (
         "set it where the GPU is given out: nvidia_gpu_tools.py --set-cc-mode on the hypervisor, with a reset of "
         "the GPU"
     )
     return Group(
-        (mode,), {("", ""): state.mode or state.complaint}, expected=target, right=state.mode, fix=hint, changed=""
+        (mode,), {("", ""): state.mode or state.complaint}, expected=target, right=state.mode, fix=fix, changed=""
     )
 
 
@@ -220,7 +220,7 @@ def persistence(ctx: Ctx) -> Group | Outcome:
     """Persistence mode is on if limits or clocks are requested: without it the driver forgets them with its last
     user."""
     if not any(asks(ctx.fragment, name) for name in VOLATILE):
-        return not_asked("nothing that the driver forgets is asked for")
+        return not_asked("no setting that the driver forgets")
     selection = list_requests(ctx)
     if isinstance(selection, Outcome):
         return selection

@@ -37,8 +37,8 @@ def fits(ctx: Ctx) -> Outcome:
         for text in refuse(gpu.state, gpu.settings, partial(listed.__getitem__, gpu.label))
     ]
     if wrong:
-        return fail("settings that these GPUs take", "; ".join(wrong), "correct gpu_settings in the spec")
-    return ok(f"what is asked for is supported by {counted(len(selection), 'GPU')}")
+        return fail("settings that these GPUs accept", "; ".join(wrong), "correct gpu_settings in the spec")
+    return ok(f"the settings are supported by {counted(len(selection), 'GPU')}")
 
 
 def _list_clocks(clocks: Mapping[int, Sequence[int]]) -> Clocks:
@@ -65,12 +65,12 @@ def clients(ctx: Ctx) -> Outcome:
     if busy:
         changes = [Change(kind="client", name=f"{name} on {gpu.label}", after="ended") for gpu, name in busy]
         listed = ", ".join(f"{name} on {gpu.label}" for gpu, name in busy)
-        hint = "stop or drain them first; to keep others out is felt by programs that start more processes"
-        return fail("nobody on a GPU whose compute mode changes", listed, hint, changes=changes)
+        fix = "stop or drain them first; to keep others out is felt by programs that start more processes"
+        return fail("no process on a GPU whose compute mode changes", listed, fix, changes=changes)
     return ok(
-        f"nobody on {counted(len(closing), 'GPU')} whose compute mode changes"
+        f"no process on {counted(len(closing), 'GPU')} whose compute mode changes"
         if closing
-        else "no compute mode shuts anybody out"
+        else "no compute mode excludes a process"
     )
 
 

@@ -30,10 +30,10 @@ def rules(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
     yield from confidential(host, block)
     if block == GpuSettings():
         message = f"{HERE} asks for nothing: all of it is keep"
-        yield Problem(path=(HERE,), message=message, hint="name a setting, or leave the block out", severity="warning")
+        yield Problem(path=(HERE,), message=message, fix="name a setting, or leave the block out", severity="warning")
     elif any(asks(block, name) for name in VOLATILE) and "persistence" not in host.capabilities:
         message = f"{HERE} without persistence: the driver forgets limits and clocks when nothing uses a GPU"
-        yield Problem(path=(HERE,), message=message, hint="add persistence: {}", severity="warning")
+        yield Problem(path=(HERE,), message=message, fix="add persistence: {}", severity="warning")
 
 
 def places(block: GpuSettings) -> Iterator[tuple[Path, Settings]]:
@@ -60,8 +60,8 @@ def selectors(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
             if normalize_name(name) in [normalize_name(name) for name in names[:place]]:
                 yield problem(path, f": {name} is named twice", "take one out")
             if isinstance(name, int) and count is not None and name >= count:
-                hint = f"allowed: 0 to {count - 1}, or correct gpu.count"
-                yield problem(path, f" is {name}, and the host has {count} GPU{'s' * (count != 1)}", hint)
+                fix = f"allowed: 0 to {count - 1}, or correct gpu.count"
+                yield problem(path, f" is {name}, and the host has {count} GPU{'s' * (count != 1)}", fix)
 
 
 def hidden_entries(block: GpuSettings) -> Iterable[Problem]:
@@ -74,8 +74,8 @@ def hidden_entries(block: GpuSettings) -> Iterable[Problem]:
             later = {gpu for n in covering for gpu in chosen[n]}
             if own and later and ("all" in later or own <= later):
                 message = f".{name} has no effect: later entries say it of the same GPUs, and the last one counts"
-                hint = "take it out, or put what is for single GPUs after what is for all"
-                yield problem((HERE, "per_gpu", number), message, hint, warning=True)
+                fix = "take it out, or put what is for single GPUs after what is for all"
+                yield problem((HERE, "per_gpu", number), message, fix, warning=True)
 
 
 def covers(later: Any, earlier: Any) -> bool:
@@ -91,8 +91,8 @@ def clocks(path: Path, entry: Settings) -> Iterable[Problem]:
     locks = requested.get("locked_clocks", {})
     for name, span in locks.items():
         if span != "default" and span[0] > span[1]:
-            hint = "write [least, most]"
-            yield problem((*path, "locked_clocks", name), f" is {span}: the least is above the most", hint)
+            fix = "write [least, most]"
+            yield problem((*path, "locked_clocks", name), f" is {span}: the least is above the most", fix)
     ranges = [name for name, span in locks.items() if span != "default"]
     if ranges and isinstance(requested.get("application_clocks"), dict):
         message = f" and locked_clocks.{ranges[0]} exclude each other: locked clocks supersede application clocks"
@@ -119,8 +119,8 @@ def _check_power(path: Path, limit: Any, gpu: Gpu | None) -> Iterable[Problem]:
     known = catalogue.find_power(gpu) if gpu else None
     if not isinstance(limit, int) or not gpu or not known or is_within(limit, (known.least, known.most)):
         return
-    hint = f"allowed: {known.least} to {known.most} W, or default, which is {known.default} W"
-    yield problem((*path, "power_limit"), f" is {limit} W, which a {gpu.key} does not take", hint)
+    fix = f"allowed: {known.least} to {known.most} W, or default, which is {known.default} W"
+    yield problem((*path, "power_limit"), f" is {limit} W, which a {gpu.key} does not take", fix)
 
 
 def others(path: Path, entry: Settings, host: HostSpec) -> Iterable[Problem]:
@@ -193,5 +193,5 @@ def confidential(host: HostSpec, block: GpuSettings) -> Iterable[Problem]:
     mode = block.confidential_computing
     if gpu and mode not in ("keep", "disabled") and gpu.arch in catalogue.BEFORE_CONFIDENTIAL:
         message = f" is {mode}, and {gpu.key} ({gpu.arch}) has no confidential computing"
-        hint = "take it out, or correct gpu.model; Hopper and newer have it"
-        yield problem((HERE, "confidential_computing"), message, hint)
+        fix = "take it out, or correct gpu.model; Hopper and newer have it"
+        yield problem((HERE, "confidential_computing"), message, fix)

@@ -31,7 +31,7 @@ def decided(ctx: Ctx) -> Decision:
 def undecided(decision: Decision) -> Outcome:
     """Return the outcome of a check if no method is possible, or none can be determined yet."""
     if decision.problem:
-        return fail("a method that this host can have", decision.problem, decision.hint)
+        return fail("a method that this host can have", decision.problem, decision.fix)
     return skip(f"{decision.reason}, and there are none yet")
 
 
@@ -54,9 +54,9 @@ def method(ctx: Ctx) -> Outcome:
         return undecided(decision)
     kernels = ctx.facts.get(GPUDIRECT).kernels
     if decision.method == "nv_peer_mem" and not any("nv_peer_mem" in kernel.modules for kernel in kernels):
-        hint = "method nvidia_peermem, which took its place; or install nvidia-peer-memory-dkms yourself"
+        fix = "method nvidia_peermem, which took its place; or install nvidia-peer-memory-dkms yourself"
         message = f"{ctx.host.name} has no module of that name, and gpuprov does not install it"
-        return fail("an installed nv_peer_mem", message, hint)
+        return fail("an installed nv_peer_mem", message, fix)
     message = f"{decision.method}: {decision.reason}"
     if kind := ctx.facts.get(system.CONTAINER):
         message += f"; a {kind} container has the modules of its machine"
@@ -188,8 +188,8 @@ def topology_check(ctx: Ctx) -> Outcome:
         return fail(expected, f"loaded with {running}", "reload the driver, or reboot", reboot=reason)
     platform, version = platforms.find_platform(ctx.host), ctx.facts.get(nvidia.DRIVER).version
     if platform and platform.required and (old := platforms.find_old_driver(platform, version)):
-        hint = f"a driver from {platform.first_driver} on and before {platform.gone_branch}; gpuprov check"
-        return fail(f"a driver with which {platform.key} works", f"{version} is loaded: {old}", hint)
+        fix = f"a driver from {platform.first_driver} on and before {platform.gone_branch}; gpuprov check"
+        return fail(f"a driver with which {platform.key} works", f"{version} is loaded: {old}", fix)
     return ok(f"{expected}{platforms.describe_path(ctx)}", expected)
 
 

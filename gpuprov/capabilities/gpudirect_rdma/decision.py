@@ -49,12 +49,12 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """`method` is empty if it cannot be determined, and if none works: then `problem` and `hint` give the reason."""
+    """`method` is empty if it cannot be determined, and if none works: then `problem` and `fix` give the reason."""
 
     method: Literal["", "dmabuf", "nvidia_peermem", "nv_peer_mem"] = ""
     reason: str = ""
     problem: str = ""
-    hint: str = ""
+    fix: str = ""
 
 
 def _list_unset(kernels: Iterable[KernelState], *, ofed: bool) -> list[str]:
@@ -180,36 +180,36 @@ def decide(base: Ground, block: GpudirectRdma) -> Decision:
     """Return the requested method, if it is possible; `auto` is dma-buf if that works, else nvidia_peermem."""
     if base.fabric == "soft":
         why = "software RDMA devices copy by the CPU and reach no GPU memory"
-        return Decision(problem=why, hint="gpudirect_rdma: false, or a rdma.fabric of real devices")
+        return Decision(problem=why, fix="gpudirect_rdma: false, or a rdma.fabric of real devices")
     if base.gpu and base.excluded:
         why = f"{base.gpu.key} has no GPUDirect RDMA: {base.excluded.text}"
-        return Decision(problem=why, hint="; ".join(filter(None, ("take gpudirect_rdma out", base.excluded.way))))
+        return Decision(problem=why, fix="; ".join(filter(None, ("take gpudirect_rdma out", base.excluded.way))))
     why, way = no_dmabuf(base)
     if base.fabric == "efa" and (why or block.method in ("nvidia_peermem", "nv_peer_mem")):
         message = (
             "EFA has no part in peer memory: its driver reaches GPU memory by dma-buf, or by NVIDIA's interface itself"
         )
-        return Decision(problem=f"{message}; {why}" if why else message, hint=_join_with_or(way, EFA))
+        return Decision(problem=f"{message}; {why}" if why else message, fix=_join_with_or(way, EFA))
     if block.method in ("nvidia_peermem", "nv_peer_mem"):
         other, out = no_peer(base, block.method)
         return Decision(
             method=block.method,
             reason="the spec asks for it",
             problem=other,
-            hint=_join_with_or(out, "" if why or "method" in out else "method dmabuf") if other else "",
+            fix=_join_with_or(out, "" if why or "method" in out else "method dmabuf") if other else "",
         )
     other, out = no_peer(base, "nvidia_peermem")
     if block.method == "dmabuf":
         module = "method nvidia_peermem" if base.stack == "doca-ofed" else f"{OFED}, and method nvidia_peermem"
         possible = not other or other == base.peer
-        hint = _join_with_or(way, module if possible else "") or out
-        return Decision(method="dmabuf", reason="the spec asks for it", problem=why, hint=hint if why else "")
+        fix = _join_with_or(way, module if possible else "") or out
+        return Decision(method="dmabuf", reason="the spec asks for it", problem=why, fix=fix if why else "")
     if not why and not base.flavour:
         return Decision(reason="the host's kernel modules decide")
     if not why:
         return Decision(method="dmabuf", reason=f"dma-buf is supported, which NVIDIA recommends: {base.describe()}")
     if other:
-        return Decision(problem=f"{why}; and {other}", hint=_join_with_or(way, out))
+        return Decision(problem=f"{why}; and {other}", fix=_join_with_or(way, out))
     return Decision(method="nvidia_peermem", reason=why)
 
 

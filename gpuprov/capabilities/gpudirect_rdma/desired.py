@@ -94,7 +94,7 @@ def peer(ctx: Ctx, name: str) -> dict[str, Json]:
 
 
 # Options of gpuprov_packages for gdrcopy.
-GDRCOPY = {"of": "gdrcopy", "hint": TRY_BY_HAND}
+GDRCOPY = {"of": "gdrcopy", "fix": TRY_BY_HAND}
 
 
 def copies(ctx: Ctx) -> dict[str, Json]:
@@ -128,7 +128,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
     """
     decision = decided(ctx)
     if decision.problem:
-        raise ProbeFailed(f"gpudirect_rdma.method {ctx.fragment.method}: {decision.problem}", decision.hint)
+        raise ProbeFailed(f"gpudirect_rdma.method {ctx.fragment.method}: {decision.problem}", decision.fix)
     name = loaded_module(decision)
     texts = files(ctx.facts.get(GPUDIRECT), name)
     yield from (File(path, text) for path, text in texts.items())

@@ -78,7 +78,7 @@ def gdrcopy(ctx: Ctx) -> Outcome:
         return missing
     broken = [name for name in list_packages(ctx) if not present[name].whole]
     if broken:
-        return fail(expected, f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
+        return fail(expected, f"incomplete: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
     if ctx.facts.get(system.CONTAINER):
         return ok(f"{' '.join(list_packages(ctx))}; a container has the modules and devices of its machine", expected)
     return find_device_fault(ctx, expected) or ok(f"gdrdrv loaded, /dev/gdrdrv {state.node}", expected)
@@ -125,8 +125,8 @@ def gdrcopy_boot(ctx: Ctx) -> Outcome:
     if bare or not state.kernels:
         message = f"none for {', '.join(bare)}" if bare else "no kernel found"
         is_installed = all(name in ctx.facts.get(probe.PACKAGES) for name in own.packages)
-        hint = f"dkms status gdrdrv; dkms autoinstall -k {bare[0]}" if is_installed and bare else APPLY
-        return fail("gdrdrv for every kernel", message, hint)
+        fix = f"dkms status gdrdrv; dkms autoinstall -k {bare[0]}" if is_installed and bare else APPLY
+        return fail("gdrdrv for every kernel", message, fix)
     return ok(f"gdrdrv for {' '.join(state.kernels)}")
 
 

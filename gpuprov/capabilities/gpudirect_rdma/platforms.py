@@ -54,12 +54,12 @@ def judge_platform(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
     wrong = find_old_driver(platform, requested) if requested else ""
     if wrong and platform.required:
         message = f"nvidia_driver.version is {requested}, and for {what} {wrong}: {platform.text}"
-        hint = f"a driver from {platform.first_driver} on and before {platform.gone_branch}"
-        yield Problem(path=("nvidia_driver", "version"), message=message, hint=hint)
+        fix = f"a driver from {platform.first_driver} on and before {platform.gone_branch}"
+        yield Problem(path=("nvidia_driver", "version"), message=message, fix=fix)
     elif not wrong and block.topology_check == "driver":
         message = f"is driver, and for {what}: {platform.text}"
-        hint = f"topology_check: {platform.topology_check}{'' if platform.required else ', on such machines'}"
-        yield problem("topology_check", message, hint, warning=not platform.required)
+        fix = f"topology_check: {platform.topology_check}{'' if platform.required else ', on such machines'}"
+        yield problem("topology_check", message, fix, warning=not platform.required)
     elif platform.required and block.topology_check not in ("driver", platform.topology_check):
         message = f"is {block.topology_check}, and for {what}: {platform.text}"
         yield problem("topology_check", message, f"topology_check: {platform.topology_check}")
@@ -84,11 +84,11 @@ def judge_bare_metal(host: HostSpec) -> Iterable[Problem]:
             ": on bare metal, PCIe ACS and an IOMMU that translates are in its way, and no pcie block says "
             "what they are to be"
         )
-        hint = (
+        fix = (
             f"pcie: {{acs: {acs}, iommu: passthrough}}; in a virtual machine they are its host's: this warning "
             "is not for it"
         )
-        yield problem("", message, hint, warning=True)
+        yield problem("", message, fix, warning=True)
 
 
 def describe_path(ctx: Context[GpudirectRdma]) -> str:
@@ -105,7 +105,7 @@ def describe_path(ctx: Context[GpudirectRdma]) -> str:
     obstacles = [*_describe_access(state)] if getattr(block, "acs", "keep") == "keep" else []
     obstacles += _describe_translation(state) if getattr(block, "iommu", "keep") == "keep" else []
     return (
-        f"; told: {'; '.join(obstacles)}, in the way of GPUDirect RDMA: see pcie.acs and pcie.iommu"
+        f"; noted: {'; '.join(obstacles)}, in the way of GPUDirect RDMA: see pcie.acs and pcie.iommu"
         if obstacles
         else ""
     )

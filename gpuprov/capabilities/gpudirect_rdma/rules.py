@@ -24,11 +24,11 @@ def rules(host: HostSpec, block: GpudirectRdma) -> Iterable[Problem]:
     path = (HERE, "method") if block.method != "auto" else (HERE,)
     if decision.problem:
         name = f"{HERE}.method {block.method}" if block.method != "auto" else HERE
-        yield Problem(path=path, message=f"{name}: {decision.problem}", hint=decision.hint)
+        yield Problem(path=path, message=f"{name}: {decision.problem}", fix=decision.fix)
     elif "rdma" not in host.capabilities:
-        hint = "add rdma: {fabric: ...}, or gpudirect_rdma: false"
+        fix = "add rdma: {fabric: ...}, or gpudirect_rdma: false"
         message = "without rdma: nothing says which devices are to reach the GPUs, or whose stack they have"
-        yield problem("", message, hint, warning=True)
+        yield problem("", message, fix, warning=True)
     yield from _check_stack(block, base.fabric, base.stack, decision.method, decision.reason)
     yield from _check_prebuilt_modules(host, decision.method)
     yield from _check_values(host, block, base.branch, decision.method)
@@ -45,9 +45,7 @@ def _check_stack(block: GpudirectRdma, fabric: str, stack: str, method: str, rea
     # https://github.com/NVIDIA/cloud-native-docs/blob/main/gpu-operator/gpu-operator-rdma.rst
     if block.method == "auto" and method == "nvidia_peermem":
         message = f"gpudirect_rdma.method auto is nvidia_peermem here: {reason}"
-        yield Problem(
-            path=(HERE,), message=message, hint="method: nvidia_peermem ends this warning", severity="warning"
-        )
+        yield Problem(path=(HERE,), message=message, fix="method: nvidia_peermem ends this warning", severity="warning")
     if method in ("nvidia_peermem", "nv_peer_mem") and stack and stack != "doca-ofed":
         what = (
             "OFED's headers when Alibaba's driver is built"
@@ -67,9 +65,9 @@ def _check_prebuilt_modules(host: HostSpec, method: str) -> Iterable[Problem]:
     """Yield a problem for modules that are rebuilt after OFED, as they are not packed for other hosts."""
     builder = getattr(host.capabilities.get("nvidia_driver"), "build_host", "")
     if method == "nvidia_peermem" and builder:
-        hint = f"{OFED} for {builder}, too, from its first apply on; or method dmabuf"
+        fix = f"{OFED} for {builder}, too, from its first apply on; or method dmabuf"
         message = f": nvidia_peermem comes from {builder}, and works only if OFED is there before the driver is built"
-        yield problem("", message, hint, warning=True)
+        yield problem("", message, fix, warning=True)
 
 
 def _check_values(host: HostSpec, block: GpudirectRdma, branch: int, method: str) -> Iterable[Problem]:
@@ -83,8 +81,8 @@ def _check_values(host: HostSpec, block: GpudirectRdma, branch: int, method: str
     first = catalogue.find_first_branch(OVERRIDE)
     if OVERRIDE in getattr(host.capabilities.get("nvidia_driver"), "module_parameters", {}):
         message = f"nvidia_driver.module_parameters has {OVERRIDE}, which is gpudirect_rdma.topology_check's to say"
-        hint = "topology_check: allow (1) or deny (2), and take it out of module_parameters"
-        yield Problem(path=("nvidia_driver", "module_parameters", OVERRIDE), message=message, hint=hint)
+        fix = "topology_check: allow (1) or deny (2), and take it out of module_parameters"
+        yield Problem(path=("nvidia_driver", "module_parameters", OVERRIDE), message=message, fix=fix)
     if block.topology_check != "driver" and branch and branch < first:
         message = f"is {block.topology_check}, and driver {branch} has no {OVERRIDE}"
         yield problem("topology_check", message, f"a driver from {first} on, or leave it out")
@@ -104,9 +102,9 @@ def _check_cuda(host: HostSpec, block: GpudirectRdma, method: str) -> Iterable[P
         if catalogue.parse_kernel_order(version) < catalogue.parse_kernel_order(first)
     ]
     if method == "dmabuf" and old:
-        hint = "method: nvidia_peermem for programs of that CUDA, or a newer toolkit"
+        fix = "method: nvidia_peermem for programs of that CUDA, or a newer toolkit"
         message = f": dma-buf is known to CUDA {first} and newer, and cuda_toolkit.versions has {', '.join(old)}"
-        yield problem("", message, hint, warning=True)
+        yield problem("", message, fix, warning=True)
 
 
 def contribute(_host: HostSpec, block: GpudirectRdma) -> Kernel | None:

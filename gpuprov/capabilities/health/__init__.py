@@ -38,7 +38,7 @@ def rules(_host: HostSpec, block: Health) -> Iterable[Problem]:
     except ValueError as error:
         message = f"health.since is {block.since}: {error}"
         yield Problem(
-            path=(HERE, "since"), message=message, hint="allowed: boot, 24h, 7d, 2026-11-20T14:02, not in the future"
+            path=(HERE, "since"), message=message, fix="allowed: boot, 24h, 7d, 2026-11-20T14:02, not in the future"
         )
 
 
@@ -51,8 +51,8 @@ def watched(spec: HostSpec, since: str | None = None) -> HostSpec:
         try:
             block = msgspec.convert(values, Health)
         except msgspec.ValidationError as error:
-            hint = "allowed: boot, a span (90m, 24h, 7d) or a time (2026-11-20T14:02)"
-            raise SpecError([Problem(path=(), message=f'--since is "{since}"', hint=hint)]) from error
+            fix = "allowed: boot, a span (90m, 24h, 7d) or a time (2026-11-20T14:02)"
+            raise SpecError([Problem(path=(), message=f'--since is "{since}"', fix=fix)]) from error
     changed = msgspec.structs.replace(spec, capabilities={**spec.capabilities, HERE: block})
     if since is not None and (wrong := list(rules(changed, block))):  # type: ignore[arg-type]
         problems = [

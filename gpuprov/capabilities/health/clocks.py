@@ -76,11 +76,11 @@ def clocks(ctx: Ctx) -> Outcome:
     ]
     expected = "one model, one set of clocks, and none far below the highest without a reason"
     if bad:
-        hint = (
+        fix = (
             "nvidia-smi -rgc -i ADDRESS takes a lock of clocks away, nvidia-smi -rac application clocks; "
             "gpu_settings in the spec sets them; if it stays slow, drain the host and run NVIDIA's field diagnostics"
         )
-        return fail(expected, describe_gpus(bad), hint, action="drain" if locked else "")
+        return fail(expected, describe_gpus(bad), fix, action="drain" if locked else "")
     most = max(gpu.clocks.most_graphics or 0 for gpu in relevant)
     return judge_rest(relevant, gpus, "one", f"; at most {most} MHz", expected)
 

@@ -63,7 +63,7 @@ def device_files(ctx: Ctx) -> Outcome:
     """Others than root may open the device files of GPUs: everybody, or a group, as NVreg_DeviceFileMode says."""
     files = ctx.facts.get(DEVICE_FILES)
     if not files:
-        return not_asked("there is no device file of a GPU: the driver makes them when it is asked first")
+        return not_asked("no GPU has a device file yet: the driver creates them on first use")
     expected = "device files of GPUs that users may open"
     if closed := [each for each in files if not each.mode & 0o066]:
         modes = f"{' '.join(each.path for each in closed)}: mode {closed[0].mode:04o} ({closed[0].owner}), root's alone"

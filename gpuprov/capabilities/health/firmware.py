@@ -51,10 +51,10 @@ def firmware(ctx: Ctx) -> Outcome:
                 each = ", ".join(f"{version} on {' '.join(where)}" for version, where in versions.items())
                 listed.append(f"{NAMES[kind]}: {each}")
     if listed:
-        hint = "bring the GPUs to one firmware with the vendor's tool"
-        return fail("one VBIOS and one InfoROM image", "; ".join(listed), hint)
+        fix = "bring the GPUs to one firmware with the vendor's tool"
+        return fail("one VBIOS and one InfoROM image", "; ".join(listed), fix)
     if not any(gpu.vbios for gpu in gpus):
-        return skip("no GPU tells its VBIOS") if gpus else not_asked("no NVIDIA GPU on the PCI bus")
+        return skip("no GPU reports its VBIOS") if gpus else not_asked("no NVIDIA GPU on the PCI bus")
     return ok(", ".join(dict.fromkeys(f"VBIOS {gpu.vbios}" for gpu in gpus)), "one VBIOS and one InfoROM image")
 
 
@@ -241,8 +241,8 @@ def _join(rows: Sequence[tuple[_Board, Outcome]]) -> Outcome:
     worst = next(status for status in ("fail", "skip", "pass") if any(row.status == status for _, row in rows))
     same = [(board, row) for board, row in rows if row.status == worst]
     text = "; ".join(row.found for _, row in same)
-    hint = _describe_update(board.kind for board, _ in same) if worst == "fail" else same[0][1].hint
-    return msgspec.structs.replace(same[0][1], found=text, hint=hint)
+    fix = _describe_update(board.kind for board, _ in same) if worst == "fail" else same[0][1].fix
+    return msgspec.structs.replace(same[0][1], found=text, fix=fix)
 
 
 CHECKS = (firmware, baseline)

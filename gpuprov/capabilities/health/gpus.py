@@ -140,7 +140,7 @@ def ecc_errors(ctx: Ctx) -> Outcome:
     if bad:
         return fail_gpus(expected, bad, reset_fix(), "reset")
     if silent := [gpu.address for gpu, count in counts if count is None]:
-        return skip(f"ECC is on, and the errors are not told: {' '.join(silent)}")
+        return skip(f"ECC is on, but its errors are not reported: {' '.join(silent)}")
     corrected = sum(gpu.volatile.corrected or 0 for gpu in relevant)
     off = sum(1 for gpu in gpus if gpu.ecc == "disabled")
     more = f"{f'; off in {off}' if off else ''}; {corrected} corrected"
@@ -218,12 +218,12 @@ def slowdown(ctx: Ctx) -> Outcome:
     bad = [(gpu, f"is slow: {', '.join(gpu.slow)}") for gpu in relevant if gpu.slow]
     if bad:
         brake = any("Power Brake" in words for _, words in bad)
-        hint = (
+        fix = (
             "the chassis's power supplies and their redundancy"
             if brake
             else "air flow, inlet temperature, fans, the card's seat"
         )
-        return fail("no GPU slowed down", describe_gpus(bad), f"drain the host; look at {hint}", action="drain")
+        return fail("no GPU slowed down", describe_gpus(bad), f"drain the host; look at {fix}", action="drain")
     return judge_rest(relevant, gpus, "a word of it", "", "no GPU slowed down", REASONS)
 
 

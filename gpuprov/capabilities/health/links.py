@@ -55,13 +55,13 @@ def nvlink_errors(ctx: Ctx) -> Outcome:
         return not_asked("no GPU has NVLinks")
     expected = f"at most {limit} replays and recoveries, or errors, of each GPU's NVLinks"
     if bad := [f"GPU {gpu.index} has {words}" for gpu in linked if (words := _describe_bad_links(gpu, limit))]:
-        hint = "reset the GPUs that the link joins; again on the same link: the vendor's support; gpuprov explain 74"
-        return fail(expected, "; ".join(bad), hint, action="reset")
+        fix = "reset the GPUs that the link joins; again on the same link: the vendor's support; gpuprov explain 74"
+        return fail(expected, "; ".join(bad), fix, action="reset")
     if silent := [str(gpu.index) for gpu in linked if not _describe_counters([gpu])]:
-        return skip(f"errors of NVLinks are not told of GPU {' '.join(silent)}")
+        return skip(f"NVLink errors are not reported by GPU {' '.join(silent)}")
     if unread := [f"GPU {gpu.index}, {words}" for gpu in linked for words in gpu.unread]:
         more = f"; and {len(unread) - 3} more" if len(unread) > 3 else ""
-        return skip(f"values that are no numbers: {'; '.join(unread[:3])}{more}")
+        return skip(f"values that are not numbers: {'; '.join(unread[:3])}{more}")
     lacking = dict.fromkeys(name for gpu in linked for name in gpu.uncounted)
     without = f"; not counted: {', '.join(lacking)}" if lacking else ""
     return ok(f"{counted(len(linked), 'GPU')}; {', '.join(_describe_counters(linked))}{without}", expected)
@@ -136,7 +136,7 @@ def pcie_replays(ctx: Ctx) -> Outcome:
             expected, "; ".join(bad), "drain the host; reseat the card, look at its slot and risers", action="drain"
         )
     if silent := [gpu.address for gpu in gpus if gpu.replays is None]:
-        return skip(f"replays are not told: {' '.join(silent)}")
+        return skip(f"replays are not reported: {' '.join(silent)}")
     return ok(f"{counted(len(gpus), 'GPU')}; at most {max(gpu.replays or 0 for gpu in gpus)}", expected)
 
 
@@ -195,9 +195,7 @@ def link_flaps(ctx: Ctx) -> Outcome:
     if not flaps.interfaces:
         return not_asked("no RDMA device has a network interface")
     if not flaps.journal:
-        return skip(
-            "there is no journal that can be read, which would tell when links went down", "or health: {link_flaps: 0}"
-        )
+        return skip("no readable journal, which would show when links went down", "or health: {link_flaps: 0}")
     begins = max(flaps.since, flaps.now - FLAPPING)
     bad, few = [], 0
     for interface in flaps.interfaces:

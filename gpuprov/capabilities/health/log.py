@@ -109,7 +109,7 @@ def reported(matched: Iterable[Finding]) -> str:
     those = [finding for finding in matched if finding.verdict.standing == "reported"]
     more = f"; and {len(those) - SHOWN} more" if len(those) > SHOWN else ""
     listed = "; ".join(f"{finding.verdict.key}: {finding}" for finding in those[:SHOWN])
-    return f"; told: {listed}{more}" if those else ""
+    return f"; noted: {listed}{more}" if those else ""
 
 
 def failed(expected: str, bad: Sequence[Finding], suffix: str = "") -> Outcome:
@@ -222,7 +222,7 @@ def _judge_xids(ctx: Ctx, log: KernelLog) -> Outcome:
     ignored, endings = ctx.fragment.ignored_xids, find_endings(log)
     own = {event.number for event in xids(keep(log, lambda place: endings.find(place) is None))}
     quiet = sorted(own | ({event.number for event in xids(log)} & set(ignored)))
-    suffix = f"; told and let pass: Xid {', '.join(map(str, quiet))}" if quiet else ""
+    suffix = f"; noted and let pass: Xid {', '.join(map(str, quiet))}" if quiet else ""
     past = describe_past(list_past(log, "xid", ignored))
     return ok(f"none {span(log)}{suffix}{past}", "no Xid that asks for it")
 
@@ -253,9 +253,9 @@ def programs(ctx: Ctx) -> Outcome:
     if not listing:
         return ok(f"none {span(log)}", expected)
     if ctx.fragment.program_errors == "tell":
-        return ok(f"told only: {listing}", expected, action="restart")
-    hint = fix_of(entries[0].verdict) if entries else "restart the program; its own log says more"
-    return fail(expected, listing, hint, action="restart")
+        return ok(f"reported only: {listing}", expected, action="restart")
+    fix = fix_of(entries[0].verdict) if entries else "restart the program; its own log says more"
+    return fail(expected, listing, fix, action="restart")
 
 
 @check("health.sxid", KERNEL_LOG, fields=("since",), evidence="journalctl -k -b | grep -E 'nvidia-nvswitch.*SXid'")
@@ -266,8 +266,8 @@ def sxid(ctx: Ctx) -> Outcome:
     entries = [judge(event) for event in sxids(keep(log, find_endings(log).stands))]
     bad = severe(entry for entry in entries if entry.action != "none")
     if bad:
-        hint = f"{bad[0].verdict.words}; /var/log/fabricmanager.log"
-        return fail(expected, listed(bad), hint, action=bad[0].action)
+        fix = f"{bad[0].verdict.words}; /var/log/fabricmanager.log"
+        return fail(expected, listed(bad), fix, action=bad[0].action)
     suffix = f"; {len(entries)} that ask for nothing" if entries else ""
     return ok(f"none {span(log)}{suffix}{describe_past(list_past(log, 'sxid'))}", expected)
 

@@ -82,7 +82,7 @@ def file_systems(ctx: Ctx) -> Outcome:
         return not_asked("mounts is not in the spec")
     files = ctx.facts.get(FILES)
     if not files.specified:
-        return skip("a capture does not hold file systems: it knows no spec that names them")
+        return skip("a capture holds no file systems, as no spec names them to it")
     block, by_path = ctx.fragment, {system.path: system for system in files.systems}
     least = {"space": block.free_space, "inodes": block.free_inodes}
     bad, away = [], False

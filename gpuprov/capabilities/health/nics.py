@@ -111,11 +111,11 @@ def rdma_counters(ctx: Ctx) -> Outcome:
     expected = "told" if most is None else f"at most {most} of each counter"
     over = _count_errors(ports, most or 0)
     if most is not None and over:
-        hint = (
+        fix = (
             "look at switches, cables, PFC and ECN on the way to the peers; a reload of the driver sets the "
             "counters to zero"
         )
-        outcome = fail(expected, over, hint)
+        outcome = fail(expected, over, fix)
     else:
         outcome = ok(f"{len(ports)} ports; {_count_errors(ports, 0) or 'none'}", expected)
     counters = tuple(

@@ -59,12 +59,12 @@ def processes(ctx: Ctx) -> Outcome:
         return not_asked(f"{container} container: the processes of the machine cannot be seen")
     seen, limit = ctx.facts.get(PROCESSES), ctx.fragment.stray_memory
     problems: list[str] = []
-    hints: list[str] = []
+    fixes: list[str] = []
     actions: list[Action] = []
 
-    def bad(words: str, hint: str, action: Action) -> None:
+    def bad(words: str, fix: str, action: Action) -> None:
         problems.append(words)
-        hints.extend([hint] * (hint not in hints))
+        fixes.extend([fix] * (fix not in fixes))
         actions.append(action)
 
     unproven = list[str]()
@@ -87,13 +87,11 @@ def processes(ctx: Ctx) -> Outcome:
         expected = "no process that is left, and no memory without a process"
         more = f"; and {len(problems) - SHOWN} more" if len(problems) > SHOWN else ""
         worst = catalogue.find_worst(tuple(actions))
-        return concern(fail(expected, "; ".join(problems[:SHOWN]) + more, "; ".join(hints), action=worst), lost)
+        return concern(fail(expected, "; ".join(problems[:SHOWN]) + more, "; ".join(fixes), action=worst), lost)
     if unproven:
-        return skip("; ".join(unproven[:SHOWN]), "have squeue -j JOB answer on this host")
+        return skip("; ".join(unproven[:SHOWN]), "make squeue -j JOB work on this host")
     if once:
-        return skip(
-            f"memory is in use, and no process is there; whether it still is could not be read: {' '.join(once)}"
-        )
+        return skip(f"memory is in use without a process; whether it still is could not be read: {' '.join(once)}")
     return ok(f"processes on GPUs: {len(seen.held)}, all there" if seen.held else "no process on a GPU")
 
 

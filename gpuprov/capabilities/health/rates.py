@@ -42,7 +42,7 @@ def link_error_rates(ctx: Ctx) -> Outcome:
     begin = find_begin(known, ctx.fragment.since)
     recent = [reading for reading in known.readings if reading.at >= begin]
     if not recent or known.clock - recent[0].at < SHORTEST:
-        return not_asked("the host has no readings of its counters yet, which `readings: {}` has it take")
+        return not_asked("the host has no readings of its counters yet; `readings: {}` takes them")
     expected = "errors of links within their limits"
     if bad := [words for port in ports for words in find_fast(port, recent, known.clock)]:
         return fail(expected, "; ".join(bad), f"{CABLE}; then health --since TIME")

@@ -39,7 +39,7 @@ def _judge_wiring(results: Iterable[Defect | Fault], expected: str, passed: str)
     bad = [defect for defect in every if not defect.unproven]
     noted = "; ".join(defect.message for defect in every if defect.unproven)
     if not bad:
-        return ok(f"{passed}; told: {noted}" if noted else passed, expected)
+        return ok(f"{passed}; noted: {noted}" if noted else passed, expected)
     action = find_worst(tuple(defect.action for defect in bad))
     fixes = dict.fromkeys(defect.fix for defect in bad if defect.action == action)
     outcome = fail(expected, "; ".join(defect.message for defect in bad), "; ".join(fixes), action=action)

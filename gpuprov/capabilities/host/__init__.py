@@ -31,7 +31,7 @@ from gpuprov.spec.problem import Problem
 
 # Distributions, by ID, whose packages change by transactional-update, into the snapshot that the next boot takes.
 SNAPSHOTS = ("sle-micro", "sl-micro", "sle-micro-rancher", "opensuse-microos", "opensuse-leap-micro")
-SNAPSHOTS_HINT = (
+SNAPSHOTS_FIX = (
     "gpuprov changes the running system: transactional-update pkg install on the host, or SLES 15 or "
     "Leap 15 in its place"
 )
@@ -94,8 +94,8 @@ def _judge_gpu(ctx: Ctx, *, needed: bool) -> Outcome:
     if gone := [
         f"{function.address} is on the bus, and does not answer (rev ff)" for function in on_bus if function.gone
     ]:
-        hint = "restart the host; a GPU that stays away: its seat, its riser, its vendor; gpuprov explain 79"
-        return fail("each GPU answers on the bus", "; ".join(gone), hint, action="reboot")
+        fix = "restart the host; a GPU that stays away: its seat, its riser, its vendor; gpuprov explain 79"
+        return fail("each GPU answers on the bus", "; ".join(gone), fix, action="reboot")
     if requested is None and not on_bus and not needed:
         return skip("no NVIDIA GPU on the PCI bus, and the spec asks for nothing that needs one")
     if requested is None:
@@ -156,8 +156,8 @@ def started_again(ctx: Ctx) -> Outcome:
                 f"{message}; it stays so until a newer kernel than {known.kernel} is gone, or comes up after an apply"
             )
         off = ", without the NVIDIA driver" if known.off else ""
-        hint = "see the console's log, then gpuprov rollback; or correct the spec, and gpuprov apply --reboot"
-        return fail(expected, f"{message}{off}", hint)
+        fix = "see the console's log, then gpuprov rollback; or correct the spec, and gpuprov apply --reboot"
+        return fail(expected, f"{message}{off}", fix)
     if ctx.fragment.on_failure != "rollback":
         return not_asked()
     if known.why_not:
@@ -178,18 +178,18 @@ def supported(ctx: Ctx) -> Outcome:
     if entry is None or f"{entry.id} {entry.version_id}" not in known:
         release_name = release.name or release.id
         if entry and entry.support == "read":
-            hint = f"{READ}, and verify judges it; for plan and apply: do-release-upgrade, or another image"
-            return fail(" or ".join(known), f"{release_name}, which gpuprov reads and does not change", hint)
+            fix = f"{READ}, and verify judges it; for plan and apply: do-release-upgrade, or another image"
+            return fail(" or ".join(known), f"{release_name}, which gpuprov reads but does not change", fix)
         if release.id in SNAPSHOTS:
             return fail(
-                " or ".join(known), f"{release_name}, whose root file system is a read-only snapshot", SNAPSHOTS_HINT
+                " or ".join(known), f"{release_name}, whose root file system is a read-only snapshot", SNAPSHOTS_FIX
             )
-        hint = f"this distribution is not supported; {READ}. For plan and apply: another image"
-        return fail(" or ".join(known), release_name, hint)
+        fix = f"this distribution is not supported; {READ}. For plan and apply: another image"
+        return fail(" or ".join(known), release_name, fix)
     if not release.is_text:
-        hint = "correct that byte (iconv -f UTF-8 /etc/os-release shows where it is): Ansible cannot read the file"
+        fix = "correct that byte (iconv -f UTF-8 /etc/os-release shows where it is): Ansible cannot read the file"
         return fail(
-            "/etc/os-release in UTF-8, as os-release(5) says", "/etc/os-release has a byte that is not UTF-8", hint
+            "/etc/os-release in UTF-8, as os-release(5) says", "/etc/os-release has a byte that is not UTF-8", fix
         )
     return ok(release.name)
 
@@ -213,9 +213,9 @@ def package_database(ctx: Ctx) -> Outcome:
     names = half_configured.parse_audit(complaint) if family(release) == "debian" else []
     if complaint and (not ctx.facts.get(house.MARKER) or half_configured.needs_answer(names)):
         message = half_configured.describe_packages(names) if names else " ".join(complaint.split())[:300]
-        hint = half_configured.describe_fix(names) if names else words(release).repair
-        return fail("a whole package database", message, hint)
-    return ok("left half-way by an apply, which will be completed" if complaint else "whole")
+        fix = half_configured.describe_fix(names) if names else words(release).repair
+        return fail("a whole package database", message, fix)
+    return ok("an apply was interrupted; the next one completes it" if complaint else "whole")
 
 
 @check("host.receipt", house.RECEIPT, moment="preflight")

@@ -28,15 +28,15 @@ def find_contradictions(host: HostSpec, driverless: Collection[str]) -> Iterable
     for name in host.capabilities:
         if name not in driverless:
             message = f"{name} needs NVIDIA's driver, and {HERE} removes it from this host"
-            yield Problem(path=(name,), message=message, hint=f"{name}: false for this host, or {HERE}: false")
+            yield Problem(path=(name,), message=message, fix=f"{name}: false for this host, or {HERE}: false")
     for path, harmless, value in DEMANDS:
         setting: Any = host.capabilities.get(str(path[0]))
         for field in path[1:]:
             setting = getattr(setting, str(field), harmless[0])
         if setting not in harmless:
             message = f"{format_path(path)} needs NVIDIA's driver, and {HERE} removes it from this host"
-            hint = f"{format_path(path)}: {value} for this host, or {HERE}: false"
-            yield Problem(path=path, message=message, hint=hint)
+            fix = f"{format_path(path)}: {value} for this host, or {HERE}: false"
+            yield Problem(path=path, message=message, fix=fix)
     kernel = host.capabilities.get("kernel")
     if isinstance(kernel, Kernel):
         yield from _find_modules(kernel)
@@ -53,8 +53,8 @@ def _find_modules(kernel: Kernel) -> Iterator[Problem]:
     for part, modules in parts.items():
         if named := sorted({name for name in modules if is_nvidias(name)}):
             message = f"kernel.{part} names {', '.join(named)}, and {HERE} removes NVIDIA's modules from this host"
-            hint = f"take {', '.join(named)} out of kernel.{part}, or {HERE}: false"
-            yield Problem(path=("kernel", part), message=message, hint=hint)
+            fix = f"take {', '.join(named)} out of kernel.{part}, or {HERE}: false"
+            yield Problem(path=("kernel", part), message=message, fix=fix)
 
 
 def is_nvidias(module: str) -> bool:

@@ -42,7 +42,7 @@ def systemd_runs(ctx: Ctx) -> Outcome:
     """systemd runs the host: after a boot, its units restore what gpuprov sets up."""
     init = ctx.facts.get(LOGIN).init
     if init in ("", "systemd"):
-        return ok("systemd") if init else skip("what runs as the first process is not known")
+        return ok("systemd") if init else skip("the first process is unknown")
     return fail(
         "systemd",
         f"{init} is the first process",
@@ -66,9 +66,9 @@ def boot_target(ctx: Ctx) -> Outcome:
     target = boot.name
     if boot.masked and not ctx.facts.get(CONTAINER):  # a container leaves these to its machine
         units = " ".join(boot.masked)
-        return fail("no unit of every boot masked", f"masked: {units}", f"systemctl unmask {units}")
+        return fail("no boot unit masked", f"masked: {units}", f"systemctl unmask {units}")
     if not target:
-        return skip("systemd does not say to which target a boot goes")
+        return skip("systemd does not report its default target")
     if target.removesuffix(".target") in NO_SERVICES:
         return fail(WORKS, target, f"systemctl set-default {WORKS}; nothing that a boot should start, starts without")
     return ok(target, WORKS)
@@ -95,7 +95,7 @@ def python(ctx: Ctx) -> Outcome:
 
 
 def _judge_unless(refused: reach.Refusal | None, good: str) -> Outcome:
-    return fail(refused.expected, refused.problem, refused.hint) if refused else ok(good)
+    return fail(refused.expected, refused.problem, refused.fix) if refused else ok(good)
 
 
 @cache

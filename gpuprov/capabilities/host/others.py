@@ -26,10 +26,10 @@ def programs(ctx: Ctx) -> Outcome:
     other program of the same name comes before one of them on the PATH of systemd or of a container engine."""
     known = ctx.facts.get(PROGRAMS)
     if not known.count:
-        return not_asked("no package of NVIDIA's or RDMA's brings a program or a unit here")
+        return not_asked("no NVIDIA or RDMA package installs a program or unit here")
     wrong = [f"{path}: not as its package brought it" for path in fold_paths(each.path for each in known.changed)]
     wrong += [f"{other} comes before {path}, and is another program" for path, other in known.shadows.items()]
-    expected = f"{counted(known.count, 'program')} and units as their packages brought them, none of them hidden"
+    expected = f"{counted(known.count, 'program')} and units match their packages, and none is shadowed"
     if not wrong:
         return ok(expected)
     packages = list(dict.fromkeys(each.package for each in known.changed))
@@ -42,7 +42,7 @@ def programs(ctx: Ctx) -> Outcome:
 def root_only(ctx: Ctx) -> Outcome:
     """Root alone can write the folders, and the files in them, that root runs or reads at a boot: systemd's units and
     drop-ins, settings of modules, rules of udev, /usr/local/bin. Who else can is root after the next boot."""
-    writable, expected = ctx.facts.get(HANDS), "units, settings of a boot and programs that root alone can write"
+    writable, expected = ctx.facts.get(HANDS), "only root can write units, boot settings and programs"
     if not writable:
         return ok(expected)
     described = [
@@ -134,7 +134,7 @@ def list_effects(host: HostSpec) -> Iterator[tuple[str, re.Pattern[str], str]]:
 def rivals(ctx: Ctx) -> Outcome:
     """Nothing that others have a boot or cron run (rc.local, crontabs, hooks of the network, udev rules, units of a
     site) changes what the spec sets on GPUs, of RoCE, PCIe or the kernel, or stops the units of its capabilities."""
-    expected = "no command of others against what the spec sets"
+    expected = "no other command overrides what the spec sets"
     effects = [*list_effects(ctx.host)]
     wrong = {
         f"{each.file} {what} ({capability}): {each.line[:120]}": each.file

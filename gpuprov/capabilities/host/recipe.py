@@ -24,8 +24,8 @@ def problems(host: HostSpec) -> Iterable[Problem]:
     match = catalogue.find_recipe(host.recipe)
     if match is None:
         near = ", ".join(f'"{key}"' for key in catalogue.nearest_recipes(host.recipe))
-        hint = f"did you mean {near}?" if near else "gpuprov catalog recipes lists all"
-        yield Problem(path=("recipe",), message=f"recipe {show(host.recipe)} is not in the catalogue", hint=hint)
+        fix = f"did you mean {near}?" if near else "gpuprov catalog recipes lists all"
+        yield Problem(path=("recipe",), message=f"recipe {show(host.recipe)} is not in the catalogue", fix=fix)
         return
     model = find_gpu(host.gpu.model) if host.gpu else None
     if host.gpu and model and (model.key, host.gpu.count or match.count) != (match.model, match.count):
@@ -34,16 +34,16 @@ def problems(host: HostSpec) -> Iterable[Problem]:
             f"{match.count} x {match.model}"
         )
         near = ", ".join(recipe.key for recipe in catalogue.fitting_recipes(model.key, host.gpu.count))
-        hint = f"recipes for these GPUs: {near}" if near else "no recipe is for these GPUs: leave recipe out"
-        yield Problem(path=("gpu",), message=message, hint=hint, severity="warning")
+        fix = f"recipes for these GPUs: {near}" if near else "no recipe is for these GPUs: leave recipe out"
+        yield Problem(path=("gpu",), message=message, fix=fix, severity="warning")
     for line in catalogue.lines_of(match):
         value = _get_value_at(host, line.at)
         if not _matches_recipe(value, line):
             actual = "is not in the spec" if value is MISSING else f"is {_format_value(value)}"
             expected = "has it" if line.value == {} else f"has {_format_value(line.value)}"
             message = f"{format_path(line.at)} {actual}, and recipe {match.key} {expected}"
-            hint = f"source: {catalogue.origin_of(line)}"
-            yield Problem(path=line.at, message=message, hint=hint, severity="warning")
+            fix = f"source: {catalogue.origin_of(line)}"
+            yield Problem(path=line.at, message=message, fix=fix, severity="warning")
 
 
 def _get_value_at(host: HostSpec, path: tuple[str, ...]) -> object:

@@ -36,16 +36,16 @@ def _judge_space(ctx: Context[Any], usual: Mapping[str, overrides.Room], install
     family = words(ctx.facts.get(system.OS_RELEASE))
     installs = any(name in installing for name in ctx.host.capabilities)
     if installs and (free := known.get("/tmp", TEMPORARY)) < TEMPORARY:
-        hint = (
+        fix = (
             "du -xhd1 /tmp, and remove what is not needed: without room there package scripts and module builds "
             "fail half-way"
         )
-        return fail(f"{TEMPORARY} MiB free in /tmp", f"{free} MiB", hint)
+        return fail(f"{TEMPORARY} MiB free in /tmp", f"{free} MiB", fix)
     for name, room in overrides.free_space(ctx.host.site, usual).items():
         free = known.get(room.path, 0)
         if name == "nvidia_driver" or name not in ctx.host.capabilities or free >= room.mib:
             continue  # nvidia_driver.space asks, where there is something to install
         boot = f"remove old kernels: {family.old_kernels}"
-        hint = boot if room.path == "/boot" else f"free space: {family.clean}; journalctl --vacuum-size=200M"
-        return fail(f"{room.mib} MiB free in {room.path} for {name}", f"{free} MiB", hint)
+        fix = boot if room.path == "/boot" else f"free space: {family.clean}; journalctl --vacuum-size=200M"
+        return fail(f"{room.mib} MiB free in {room.path} for {name}", f"{free} MiB", fix)
     return ok(", ".join(f"{known.get(folder, 0)} MiB free in {folder}" for folder in overrides.FOLDERS))

@@ -51,7 +51,7 @@ def fits(ctx: Ctx) -> Outcome:
         )
     if state.folder or state.foreign:
         place = catalogue.LINK if state.folder else f"/opt/{archive.folder}"
-        return fail("nothing of others in its place", f"{place} is there, and not gpuprov's", f"mv {place} ELSEWHERE")
+        return fail("nothing else in its place", f"{place} exists, and is not gpuprov's", f"mv {place} ELSEWHERE")
     return ok(archive.folder, expected)
 
 
@@ -82,18 +82,18 @@ def installed(ctx: Ctx) -> Outcome:
     if mixed := find_mixed(ctx.facts):
         remove = words(ctx.facts.get(system.OS_RELEASE)).remove
         others = [name for name in have if not is_in_step(have[name].version, choose_origin(ctx), "")]
-        return fail("Open MPI and UCX of one origin", mixed, f"{remove} {' '.join(others)}; then {APPLY}")
+        return fail("Open MPI and UCX from one source", mixed, f"{remove} {' '.join(others)}; then {APPLY}")
     if not names:
         return not_asked("HPC-X has its own")
     if missing := find_missing(names, have):
         return missing
     if broken := [name for name in names if not have[name].whole]:
-        return fail(" ".join(names), f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
+        return fail(" ".join(names), f"incomplete: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair)
     origin, level = choose_origin(ctx), read_level(ctx.facts)
     expected = f"{' '.join(names)} of {f'OFED {level}'.strip() if origin == 'doca-ofed' else 'the distribution'}"
     if strange := [name for name in names if not is_in_step(have[name].version, origin, level)]:
         listed = ", ".join(f"{name} {have[name].version}" for name in strange)
-        return fail(expected, f"of another origin or level: {listed}", APPLY)
+        return fail(expected, f"from another source or level: {listed}", APPLY)
     return ok(", ".join(f"{name} {have[name].version}" for name in names), expected)
 
 
@@ -102,7 +102,7 @@ def held(ctx: Ctx) -> Outcome:
     """Its packages are held, so that an upgrade does not move them away from the RDMA stack; or none is, if the spec
     asks for that."""
     if ctx.fragment.mpi == "hpcx":
-        return not_asked("HPC-X is no package")
+        return not_asked("HPC-X is not a package")
     own = {name: package for name, package in ctx.facts.get(probe.PACKAGES).items() if name in probe.NAMES}
     return answers.held(ctx.facts, own, "Open MPI", hold=ctx.fragment.hold)
 
@@ -120,9 +120,9 @@ def release(ctx: Ctx) -> Outcome:
         return not_asked("mpi is openmpi")
     state, archive = ctx.facts.get(probe.HPC), find_archive(ctx.fragment)
     if archive is None:
-        hint = f"name its archive in hpc.hpcx; or ln -s FOLDER {catalogue.LINK}, where FOLDER has one"
+        fix = f"name its archive in hpc.hpcx; or ln -s FOLDER {catalogue.LINK}, where FOLDER has one"
         link = state.link or catalogue.LINK * state.folder
-        return ok(link) if link else fail(f"{catalogue.LINK}, with HPC-X", "not there", hint)
+        return ok(link) if link else fail(f"{catalogue.LINK}, with HPC-X", "not there", fix)
     if why := explain_hpcx(ctx):
         moved = Difference(catalogue.LINK, state.link, f"/opt/{archive.folder}", kind="package")
         return fail(f"{catalogue.LINK} -> /opt/{archive.folder}", why, APPLY, changes=list_changes([moved]))
@@ -146,8 +146,8 @@ def mpi(ctx: Ctx) -> Outcome:
         )
     lacking = ["UCX"] * (not program.ucx) + ["CUDA"] * (ctx.fragment.cuda_aware and not program.cuda)
     if lacking:
-        hint = "mpi: hpcx, which is built with both" + "; or cuda_aware: false" * (lacking == ["CUDA"])
-        return fail(expected, f"{program.path}, {program.output}, without {' and '.join(lacking)}", hint)
+        fix = "mpi: hpcx, which is built with both" + "; or cuda_aware: false" * (lacking == ["CUDA"])
+        return fail(expected, f"{program.path}, {program.output}, without {' and '.join(lacking)}", fix)
     return ok(f"{program.path}, {program.output}{', with CUDA' * program.cuda}", expected)
 
 
@@ -162,17 +162,17 @@ def ucx(ctx: Ctx) -> Outcome:
     if not state.ucx:
         return fail(expected, state.ucx_output or "no ucx_info", f"see hpc.packages and hpc.hpcx; {by_hand}")
     if state.ucx_path and own != state.ucx_path.startswith((f"{catalogue.LINK}/", f"{state.link or catalogue.LINK}/")):
-        hint = "take the other folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d; ldconfig"
-        return fail(expected, f"UCX {state.ucx} of {state.ucx_path}: another one's", hint)
+        fix = "take the other folder out of LD_LIBRARY_PATH and /etc/ld.so.conf.d; ldconfig"
+        return fail(expected, f"UCX {state.ucx} of {state.ucx_path}: another one's", fix)
     adapters = [device for device in list_hcas(ctx.facts.get(DEVICES)) if not device.soft]
     active = [device.name for device in adapters if any(port.state == "ACTIVE" for port in device.ports)]
     if unseen := [name for name in active if name not in state.devices]:
-        hint = f"{RUN * own}ucx_info -d, on the host; /dev/infiniband and the provider of libibverbs for the device"
-        return fail(f"{expected} on {' '.join(active)}", f"UCX {state.ucx} does not list {' '.join(unseen)}", hint)
+        fix = f"{RUN * own}ucx_info -d, on the host; /dev/infiniband and the provider of libibverbs for the device"
+        return fail(f"{expected} on {' '.join(active)}", f"UCX {state.ucx} does not list {' '.join(unseen)}", fix)
     cuda = [name for name in state.transports if name.startswith(("cuda", "gdr_copy"))]
     if ctx.fragment.cuda_aware and "cuda_copy" not in cuda:
-        hint = "mpi: hpcx; or see nvidia_driver.loaded, without which UCX lists no GPU memory"
-        return fail(expected, f"UCX {state.ucx} has no transport cuda_copy", hint)
+        fix = "mpi: hpcx; or see nvidia_driver.loaded, without which UCX lists no GPU memory"
+        return fail(expected, f"UCX {state.ucx} has no transport cuda_copy", fix)
     return ok(f"UCX {state.ucx}: {' '.join([*state.devices, *cuda])}".rstrip(": "), expected)
 
 
@@ -187,14 +187,14 @@ def plugin(ctx: Ctx) -> Outcome:
     if not first:
         return fail(expected, f"the dynamic linker finds no {catalogue.PLUGIN}", APPLY)
     if not first.startswith((f"{catalogue.LINK}/", f"{state.link or catalogue.LINK}/")):
-        hint = f"take its folder out of /etc/ld.so.conf.d, or sort it behind {catalogue.LINKER}; ldconfig"
-        return fail(expected, f"{first} comes first", hint)
+        fix = f"take its folder out of /etc/ld.so.conf.d, or sort it behind {catalogue.LINKER}; ldconfig"
+        return fail(expected, f"{first} comes first", fix)
     if state.lost:
-        hint = (
+        fix = (
             "libcudart: the HPC-X of the installed CUDA; libsharp, libucp: see hpc.files and hpc.packages; then "
             "ldconfig"
         )
-        return fail(expected, f"{first} lacks {' '.join(state.lost)}", hint)
+        return fail(expected, f"{first} lacks {' '.join(state.lost)}", fix)
     listed = ", ".join(f"{name} {path}" for name, path in state.needs.items())
     return ok(f"{first}: {listed}" if listed else first, expected)
 

@@ -78,7 +78,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
     held = [] if ctx.fragment.mpi == "hpcx" else [name for name in probe.NAMES if name in installed]
     return {
         "of": "Open MPI",
-        "hint": TRY_BY_HAND,
+        "fix": TRY_BY_HAND,
         "install": [f"{name}={version}" for name, version in decision.install.items()],
         "held": {"hold": held if ctx.fragment.hold else [], "release": [] if ctx.fragment.hold else held},
         **role_values(desired(ctx), "files", "absent"),

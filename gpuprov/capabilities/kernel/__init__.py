@@ -30,12 +30,12 @@ def rules(_host: HostSpec, kernel: Kernel) -> Iterable[Problem]:
         place = ("kernel", "command_line", key)
         if re.search(r"[\s\"'\\$`;&|<>]", key + value):
             message = f'kernel.command_line: "{key}={value}" has a space, a quote or a shell character'
-            yield Problem(path=place, message=message, hint="give one parameter per key")
+            yield Problem(path=place, message=message, fix="give one parameter per key")
         elif not key or "=" in key:
             name, _, after = key.partition("=")
             message = f'kernel.command_line: the key is "{key}"'
             yield Problem(
-                path=place, message=message, hint=f'write the name as the key: {name or "NAME"}: "{after or value}"'
+                path=place, message=message, fix=f'write the name as the key: {name or "NAME"}: "{after or value}"'
             )
     both = {underscored(n) for n in kernel.blacklist} & {underscored(n) for n in kernel.modules_load}
     for name in sorted(both):
@@ -43,7 +43,7 @@ def rules(_host: HostSpec, kernel: Kernel) -> Iterable[Problem]:
         yield Problem(
             path=("kernel", "modules_load"),
             message=message,
-            hint="leave it out of kernel.modules_load, or of what keeps it out (kernel.blacklist, nouveau.modules)",
+            fix="leave it out of kernel.modules_load, or of what keeps it out (kernel.blacklist, nouveau.modules)",
         )
     size = kernel.command_line.get("default_hugepagesz", "2M")
     if "2M" in kernel.hugepages and size not in ("2M", "2048K"):
@@ -51,8 +51,8 @@ def rules(_host: HostSpec, kernel: Kernel) -> Iterable[Problem]:
             "kernel.hugepages asks for 2M, which sysctl sets in pages of the default size, and "
             f"default_hugepagesz is {size}"
         )
-        hint = "take default_hugepagesz out of kernel.command_line, or 2M out of kernel.hugepages"
-        yield Problem(path=("kernel", "hugepages", "2M"), message=message, hint=hint)
+        fix = "take default_hugepagesz out of kernel.command_line, or 2M out of kernel.hugepages"
+        yield Problem(path=("kernel", "hugepages", "2M"), message=message, fix=fix)
 
 
 def export(facts: Facts) -> Fragment | None:

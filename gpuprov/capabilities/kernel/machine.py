@@ -88,12 +88,12 @@ def governor(ctx: Ctx) -> Group | Outcome:
     if why := elsewhere(ctx):
         return skip(why)
     if not state.policies:
-        hint = "a frequency driver: intel_pstate, amd-pstate, cppc_cpufreq; the firmware may keep frequencies to itself"
-        return fail(f"governor {target}", "no CPU has a governor", hint)
+        fix = "a frequency driver: intel_pstate, amd-pstate, cppc_cpufreq; the firmware may keep frequencies to itself"
+        return fail(f"governor {target}", "no CPU has a governor", fix)
     unknown = sorted({name for policy in state.policies for name in policy.available if target not in policy.available})
     if unknown:
-        hint = f"kernel: {{cpu_governor: {unknown[0]}}}"
-        return fail(f"governor {target}", f"the driver has {', '.join(unknown)}", hint)
+        fix = f"kernel: {{cpu_governor: {unknown[0]}}}"
+        return fail(f"governor {target}", f"the driver has {', '.join(unknown)}", fix)
     wrong = select_differing(state.policies, target)
     message = f"{', '.join(sorted({policy.governor for policy in wrong}))} in {len(wrong)} of {len(state.policies)}"
     setting = Setting(kind="governor", name="governor", value=target, before=message)

@@ -140,8 +140,8 @@ def initramfs_current(ctx: Context[Kernel]) -> Outcome:
         names = [image.format(name) for name in without]
         changes = rebuild_images(names, "made")
         by_dracut = any(image.by_dracut for image in images)
-        hint = f"dracut {names[0]} {without[0]}" if by_dracut else f"update-initramfs -c -k {without[0]}"
-        return fail("an initramfs for every kernel", f"none for {' '.join(without)}", hint, changes=changes)
+        fix = f"dracut {names[0]} {without[0]}" if by_dracut else f"update-initramfs -c -k {without[0]}"
+        return fail("an initramfs for every kernel", f"none for {' '.join(without)}", fix, changes=changes)
     if unreadable := [image for image in images if not image.readable]:
         message = "not readable: " + " ".join(image.image for image in unreadable)
         return fail("readable images", message, f"run as root; {unreadable[0].listing}")

@@ -27,8 +27,8 @@ def bootloader(ctx: Ctx) -> Outcome:
     if absent:
         kind = ctx.facts.get(system.CONTAINER)
         where = " (a container has no command line of its own)" if kind else ""
-        hint = "take command_line out of the spec, and set it in the bootloader by hand"
-        return fail(f"GRUB, for {listed(ctx.fragment.command_line)}", f"no {', '.join(absent)}{where}", hint)
+        fix = "take command_line out of the spec, and set it in the bootloader by hand"
+        return fail(f"GRUB, for {listed(ctx.fragment.command_line)}", f"no {', '.join(absent)}{where}", fix)
     return ok("GRUB")
 
 
@@ -49,14 +49,14 @@ def sysctl_known(ctx: Ctx) -> Outcome:
     current, fixed = ctx.facts.get(boot.SYSCTL), ctx.facts.get(boot.SYSCTL_FIXED)
     names = ", ".join(ctx.fragment.sysctl)
     if (absent := [name for name in ctx.fragment.sysctl if name not in current and name not in fixed]) and not coming:
-        hint = "correct the name, or name its module in kernel.modules_load"
-        return fail(names, f"no {', '.join(absent)}, and no module is still to be loaded that could bring it", hint)
+        fix = "correct the name, or name its module in kernel.modules_load"
+        return fail(names, f"no {', '.join(absent)}, and no module is still to be loaded that could bring it", fix)
     expected = {name: " ".join(str(value).split()) for name, value in ctx.fragment.sysctl.items()}
     if stuck := [name for name, value in expected.items() if name in fixed and current.get(name) != value]:
         where = " (a container sees the settings of its machine, most of them read-only)" if container else ""
-        hint = "set it on the machine below" if container else "a kernel that has it writable"
+        fix = "set it on the machine below" if container else "a kernel that has it writable"
         return fail(
-            names, f"{', '.join(stuck)} cannot be set, not even by root{where}", f"{hint}, or take it out of the spec"
+            names, f"{', '.join(stuck)} cannot be set, not even by root{where}", f"{fix}, or take it out of the spec"
         )
     return ok(f"{counted(len(expected), 'sysctl')} can be set")
 

@@ -54,8 +54,8 @@ def dra_rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     imex = getattr(host.capabilities.get("fabric_manager"), "imex", None)
     if domains and imex is not None and (imex.nodes or imex.service == "enabled"):
         path: Path = (HERE, "dra", "compute_domains")
-        hint = "fabric_manager.imex: {service: disabled}"
-        yield problem(path, "is true, and the host runs an IMEX daemon of its own (fabric_manager.imex)", hint)
+        fix = "fabric_manager.imex: {service: disabled}"
+        yield problem(path, "is true, and the host runs an IMEX daemon of its own (fabric_manager.imex)", fix)
     yield from gate_rules(host, block)
 
 
@@ -66,8 +66,8 @@ def gate_rules(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     for name in block.dra.feature_gates:
         path: Path = (*GATES, name)
         if name not in known:
-            hint = f"known: {', '.join(known)}"
-            yield problem(path, "is no feature gate that is known of the DRA driver", hint, warning=True)
+            fix = f"known: {', '.join(known)}"
+            yield problem(path, "is not a feature gate that is known of the DRA driver", fix, warning=True)
             continue
         if name not in on:
             continue
@@ -104,15 +104,15 @@ def resource_slices(ctx: Ctx) -> Outcome:
     devices = list_devices(state)
     expected = f"ResourceSlices of {catalogue.DRA_DRIVER} with {counted(len(devices), 'device')}"
     if node.unasked:
-        return skip(f"the cluster was not asked for {expected}: {node.unasked}")
+        return skip(f"the cluster was not queried for {expected}: {node.unasked}")
     least = catalogue.read_kubernetes_file().dra_needs[0].kubernetes
     if node.kubelet and engines.number(node.kubelet) < engines.number(least):
         return fail(
             f"a kubelet of {least} or newer", f"{node.kubelet}", "upgrade Kubernetes, or allocation: device-plugin"
         )
     if node.slices is None:
-        hint = f"is {catalogue.DRA_VALUES} on the host, the API server reachable, and resource.k8s.io/v1 served?"
-        return fail(expected, node.slices_complaint or "the cluster was not asked", hint)
+        fix = f"is {catalogue.DRA_VALUES} on the host, the API server reachable, and resource.k8s.io/v1 served?"
+        return fail(expected, node.slices_complaint or "the cluster was not queried", fix)
     if block.dra.feature_gates.get(DYNAMIC_MIG) and node.slices and not node.slices_complaint:
         return ok(
             f"{counted(len(node.slices), 'device')}; with {DYNAMIC_MIG} they are all that could be made", expected
@@ -141,15 +141,15 @@ def compare_slices(node: kubernetes.Node, devices: dict[str, str], expected: str
     missing = [f"{name} ({uuid})" for uuid, name in devices.items() if uuid not in published]
     gone = [f"{name} ({uuid})" for uuid, name in published.items() if uuid not in devices]
     problems = [f"not published: {', '.join(missing)}"] if missing else []
-    problems += [f"published, and not there: {', '.join(gone)}"] if gone else []
+    problems += [f"published, and missing: {', '.join(gone)}"] if gone else []
     problems += [node.slices_complaint] if node.slices_complaint else []
     if not problems:
         return ok(f"{counted(len(published), 'device')} of node {node.name}", expected)
-    hint = (
+    fix = (
         "restart the DRA driver's kubelet plugin on this node: it reads GPUs and MIG devices when it starts; "
         "then see its log"
     )
-    return fail(expected, "; ".join(problems), hint)
+    return fail(expected, "; ".join(problems), fix)
 
 
 CHECKS = (resource_slices,)

@@ -31,7 +31,7 @@ def kubelet(ctx: Ctx) -> Outcome:
     """The kubelet is running, and starts at boot."""
     services = ctx.facts.get(kubernetes.NODE).services
     if not services:
-        return skip("no kubelet on this host: the node has not joined a cluster, or its kubelet is none of systemd's")
+        return skip("no kubelet on this host: the node has not joined a cluster, or systemd does not run its kubelet")
     live = [service for service in services if service.active == "active"]
     if not live and not ctx.facts.get(kubernetes.NODE).kubeconfig:
         return skip(f"{services[0].name} is {services[0].active}: the node has not joined a cluster")
@@ -40,8 +40,8 @@ def kubelet(ctx: Ctx) -> Outcome:
         changes = restart_unit(service.name, service.active, "active")
         return fail(f"{service.name} active", service.active, f"journalctl -u {service.name} -n 30", changes=changes)
     if live[0].file != "enabled":
-        hint = f"systemctl enable {live[0].name}"
-        return fail(f"{live[0].name} enabled", f"{live[0].name} is {live[0].file or 'not enabled'}", hint)
+        fix = f"systemctl enable {live[0].name}"
+        return fail(f"{live[0].name} enabled", f"{live[0].name} is {live[0].file or 'not enabled'}", fix)
     return ok(f"{live[0].name} active, enabled")
 
 
@@ -75,8 +75,8 @@ def runtime(ctx: Ctx) -> Outcome:
         except ValueError as error:
             return fail(expected, str(error), "fix it; see container_toolkit.configured")
         if registration.path not in engines.PROGRAMS and get_strategy(ctx.fragment) != "dra":
-            hint = f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
-            return fail(expected, f"{name} has no runtime {engines.NAME}", hint)
+            fix = f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
+            return fail(expected, f"{name} has no runtime {engines.NAME}", fix)
         if set(ways) & set(CDI) and (why := without_cdi(name, engine, registration.cdi)):
             fix = f"upgrade {name}" if name in RANCHER else f"container_toolkit: {{runtimes: [{name}]}}, then {APPLY}"
             return fail(expected, why, f"{fix}; or [envvar]")
@@ -181,13 +181,13 @@ def check_access(ctx: Ctx) -> Outcome:
     if not ctx.fragment.label_node:
         return not_asked("the site sets the labels")
     if node.unasked:
-        hint = "label_node: false until the node has joined; the site sets the labels"
-        return fail("kubectl and the kubelet's credentials", node.unasked, hint)
+        fix = "label_node: false until the node has joined; the site sets the labels"
+        return fail("kubectl and the kubelet's credentials", node.unasked, fix)
     if node.labels is None:
-        return fail("an answer of the cluster", node.complaint, f"kubectl --kubeconfig={node.kubeconfig} get node")
+        return fail("an answer from the cluster", node.complaint, f"kubectl --kubeconfig={node.kubeconfig} get node")
     if ctx.fragment.node not in ("", node.name):
-        hint = f'kubernetes.node: "{node.name}", or label_node: false'
-        return fail(f"node {ctx.fragment.node}", f"the kubelet of this host calls the node {node.name}", hint)
+        fix = f'kubernetes.node: "{node.name}", or label_node: false'
+        return fail(f"node {ctx.fragment.node}", f"the kubelet of this host calls the node {node.name}", fix)
     return ok(f"{node.kubectl}, as {node.name}")
 
 
@@ -202,11 +202,11 @@ def one_driver(ctx: Ctx) -> Outcome:
     if "nvidia_driver" not in ctx.host.capabilities:
         return not_asked("no nvidia_driver in the spec")
     if kubernetes.DRIVER in ctx.facts.get(kubernetes.NODE).managers:
-        hint = (
+        fix = (
             "helm upgrade the operator with driver.enabled=false and reboot the node; or take nvidia_driver out "
             "of the spec"
         )
-        return fail("the host's driver alone", f"the operator's driver container is at {kubernetes.DRIVER_ROOT}", hint)
+        return fail("the host's driver alone", f"the operator's driver container is at {kubernetes.DRIVER_ROOT}", fix)
     return ok("no driver of the operator")
 
 

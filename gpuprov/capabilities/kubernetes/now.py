@@ -70,7 +70,7 @@ def difference(text: str | None, expected: dict[str, Any] | None) -> str:
     except safe_parse.Unreadable:
         return "is not YAML"
     if not isinstance(read, dict):
-        return "is no mapping"
+        return "is not a mapping"
     # A spec that an export made says how many GPUs there are, and the one that it was applied by did not.
     if COUNTS not in read:
         expected = {key: value for key, value in expected.items() if key != COUNTS}
@@ -79,7 +79,7 @@ def difference(text: str | None, expected: dict[str, Any] | None) -> str:
 
 
 def gpus_of(ctx: Ctx) -> tuple[list[fit.Seen], Outcome | None]:
-    """Return the GPUs as NVML has them; or the outcome if that cannot be determined."""
+    """Return the GPUs that NVML lists; or the outcome if that cannot be determined."""
     state, container = ctx.facts.get(mig.STATE), ctx.facts.get(system.CONTAINER)
     if not pci.gpus(ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
         return [], skip("no NVIDIA GPU on the PCI bus")
@@ -99,9 +99,9 @@ def mig_strategy(ctx: Ctx) -> Outcome:
     own = {"nvidia": get_plugin(ctx.fragment).mig_strategy, "hami": ctx.fragment.hami.mig_strategy}
     plugin = get_strategy(ctx.fragment)
     expected = f"GPUs for {'DRA' if plugin == 'dra' else f'plugin {plugin}'}, strategy {own.get(plugin, 'none')}"
-    problem, hint = fit.misfit(ctx.fragment, gpus)
+    problem, fix = fit.misfit(ctx.fragment, gpus)
     if problem:
-        return fail(expected, problem, hint)
+        return fail(expected, problem, fix)
     return ok(f"{counted(len(gpus), 'GPU')}, {sum(on for on, _ in gpus)} in MIG mode", expected)
 
 
@@ -136,10 +136,10 @@ def allocatable(ctx: Ctx) -> Outcome:
     made = offered(block, gpus)
     plan = documents.summary(ctx.host, block).get(COUNTS) if get_strategy(block) == "nvidia" else None
     if plan is not None and plan != made:
-        hint = f"{catalogue.SUMMARY} is of the spec's GPUs and mig: see host.gpu and the checks of mig"
-        return fail(shown(plan), f"the host's GPUs amount to {shown(made)}", hint)
+        fix = f"{catalogue.SUMMARY} is of the spec's GPUs and mig: see host.gpu and the checks of mig"
+        return fail(shown(plan), f"the host's GPUs amount to {shown(made)}", fix)
     if node.unasked:
-        return skip(f"the GPUs amount to {shown(made)}; the cluster was not asked: {node.unasked}")
+        return skip(f"the GPUs amount to {shown(made)}; the cluster was not queried: {node.unasked}")
     if node.allocatable is None:
         return fail(shown(made), f"kubectl: {node.complaint}", "is the API server reachable, has the node joined?")
     if get_strategy(block) == "hami" and (block.hami.mode == "mig" or any(on for on, _ in gpus)):
@@ -156,11 +156,11 @@ def allocatable(ctx: Ctx) -> Outcome:
             if name.startswith((documents.GPU, "nvidia.com/mig-")) and name not in made and count != "0"
         ]
     if wrong:
-        hint = (
+        fix = (
             "is the plugin's pod on this node ready, and its configuration the one of node-labels.yaml? Then see "
             "its log"
         )
-        return fail(shown(made), f"node {node.name} has {', '.join(wrong)}", hint)
+        return fail(shown(made), f"node {node.name} has {', '.join(wrong)}", fix)
     return ok(shown(made))
 
 
@@ -181,10 +181,10 @@ def labels(ctx: Ctx) -> Group | Outcome:
     desired, node = documents.labels(ctx.host, ctx.fragment), ctx.facts.get(kubernetes.NODE)
     expected = ", ".join(f"{key}={value}" for key, value in desired.items())
     if node.unasked:
-        return skip(f"the cluster was not asked for {expected}: {node.unasked}")
+        return skip(f"the cluster was not queried for {expected}: {node.unasked}")
     if ctx.fragment.node and node.name != ctx.fragment.node:
-        hint = "name it so in kubernetes.node, or leave node out"
-        return fail(f"node {ctx.fragment.node}", f"the kubelet calls it {node.name}", hint)
+        fix = "name it so in kubernetes.node, or leave node out"
+        return fail(f"node {ctx.fragment.node}", f"the kubelet calls it {node.name}", fix)
     if node.labels is None:
         return fail(expected, f"kubectl: {node.complaint}", "is the API server reachable, has the node joined?")
     own = ctx.fragment.label_node

@@ -35,7 +35,7 @@ def export(facts: Facts) -> Fragment | None:
     try:
         return _build_block({name: safe_parse.parse_yaml(text) for name, text in facts.get(kubernetes.FILES).items()})
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        return None  # what somebody made of the files is no spec
+        return None  # what somebody made of the files is not a spec
 
 
 def _build_block(read: TreeView) -> Fragment | None:

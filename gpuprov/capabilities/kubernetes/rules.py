@@ -44,8 +44,8 @@ def cluster_configs(block: Kubernetes) -> Iterable[Problem]:
     """Yield problems of the node's choice of the cluster's configurations."""
     name = block.device_plugin.config
     if block.configs and get_strategy(block) == "nvidia" and name not in block.configs:
-        hint = f"one of {', '.join(sorted(block.configs))}, or add it to kubernetes.configs"
-        yield problem((HERE, "device_plugin", "config"), f'is "{name}", which kubernetes.configs does not have', hint)
+        fix = f"one of {', '.join(sorted(block.configs))}, or add it to kubernetes.configs"
+        yield problem((HERE, "device_plugin", "config"), f'is "{name}", which kubernetes.configs does not have', fix)
     if name in block.configs and block.device_plugin != DevicePlugin(config=name):
         message = f"has settings of its own beside the configuration {name} of kubernetes.configs, which would win"
         yield problem((HERE, "device_plugin"), message, f"move them to kubernetes.configs.{name}")
@@ -71,10 +71,10 @@ def find_problems(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     yield from dra_rules(host, block)
     yield from node_labels(host, block)
     gpus = layout.planned(host)
-    reason, hint = fit.misfit(block, layout.somewhere(host) if gpus is None else gpus)
+    reason, fix = fit.misfit(block, layout.somewhere(host) if gpus is None else gpus)
     if reason:
         path: Path = (HERE, "device_plugin", "mig_strategy") if get_strategy(block) == "nvidia" else (HERE, "plugin")
-        yield Problem(path=path, message=f"{format_path(path)}: by mig, {reason}", hint=hint)
+        yield Problem(path=path, message=f"{format_path(path)}: by mig, {reason}", fix=fix)
 
 
 def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: bool) -> Iterable[tuple[str, Problem]]:
@@ -90,15 +90,15 @@ def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: 
             whole_map = whole_map or (host.name, set(block.configs))
             if others := whole_map[1] ^ set(block.configs):
                 message = f"differs from that of {whole_map[0]} in {', '.join(sorted(others))}"
-                hint = "kubernetes.configs in the vars of the whole cluster; or they are of different clusters"
-                yield host.name, problem((HERE, "configs"), message, hint, warning=True)
+                fix = "kubernetes.configs in the vars of the whole cluster; or they are of different clusters"
+                yield host.name, problem((HERE, "configs"), message, fix, warning=True)
         path: Path = (HERE, "configs") if block.configs else (HERE, "device_plugin", "config")
         for name, text in documents.plugin_configs(block).items():
             other, theirs = first.setdefault(name, (host.name, text))
             if theirs != text:
                 message = f'has "{name}", and {other} has another configuration of that name'
-                hint = "a name of its own, or kubernetes.configs for all of them; unless they are in different clusters"
-                yield host.name, problem(path, message, hint, warning=True)
+                fix = "a name of its own, or kubernetes.configs for all of them; unless they are in different clusters"
+                yield host.name, problem(path, message, fix, warning=True)
 
 
 def plugins(block: Kubernetes) -> Iterable[Problem]:
@@ -144,8 +144,8 @@ def resources(
         if resource.name in names[:number]:
             yield problem((*here, "name"), f'is "{resource.name}" again', "name each resource once")
         if resource.replicas < catalogue.MIN_REPLICAS:
-            hint = f"allowed: {catalogue.MIN_REPLICAS} or more; without sharing leave the resource out"
-            yield problem((*here, "replicas"), f"is {resource.replicas}", hint)
+            fix = f"allowed: {catalogue.MIN_REPLICAS} or more; without sharing leave the resource out"
+            yield problem((*here, "replicas"), f"is {resource.replicas}", fix)
         if resource.devices != "all":
             message = "names devices, which the plugin ignores: it shares every GPU of the node alike"
             yield problem(
@@ -187,12 +187,12 @@ def beside(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     """Yield conflicts with other capabilities of the host."""
     own = block.device_plugin.sharing
     if "mps" in host.capabilities:
-        hint = "take mps out of the spec, or the sharing out of kubernetes"
+        fix = "take mps out of the spec, or the sharing out of kubernetes"
         if own.mps.resources:
-            yield problem((*SHARING, "mps"), "starts MPS daemons of its own beside the host's (mps)", hint)
+            yield problem((*SHARING, "mps"), "starts MPS daemons of its own beside the host's (mps)", fix)
         if own.time_slicing.resources:
             message = "lets pods take turns on GPUs that the host's MPS (mps) has in EXCLUSIVE_PROCESS"
-            yield problem((*SHARING, "time_slicing"), message, hint)
+            yield problem((*SHARING, "time_slicing"), message, fix)
         if get_strategy(block) not in ("nvidia", "dra"):
             yield problem(
                 (HERE, "plugin"),
@@ -232,9 +232,9 @@ def operator(host: HostSpec, block: Kubernetes) -> Iterable[Problem]:
     for name in enabled:
         capability, does = conflicts.get(name, ("", ""))
         if capability in host.capabilities:
-            hint = "dcgm.exporter: true in place of it" if name == "dcgm_exporter" else "leave it out"
+            fix = "dcgm.exporter: true in place of it" if name == "dcgm_exporter" else "leave it out"
             message = f"is true, and the host {does} ({capability})"
-            yield problem((*OPERATOR, name), message, f"{hint}, or take {capability} out of the spec")
+            yield problem((*OPERATOR, name), message, f"{fix}, or take {capability} out of the spec")
     for capability in ("persistence", "fabric_manager"):
         if own.driver and capability in host.capabilities:
             message = f"is true: its container runs a daemon of its own beside the host's ({capability})"

@@ -24,7 +24,7 @@ class Trouble(NamedTuple):
 
     field: str
     message: str
-    hint: str
+    fix: str
 
 
 class Selected(NamedTuple):
@@ -39,27 +39,27 @@ def read(path: str, label: str) -> Selected:
     try:
         loaded = read_parted(path)
     except OSError as error:
-        hint = "the path is one on this machine, where gpuprov runs"
-        return _refuse("config_file", f"{path} cannot be read here: {error.strerror}", hint)
+        fix = "the path is one on this machine, where gpuprov runs"
+        return _refuse("config_file", f"{path} cannot be read here: {error.strerror}", fix)
     except ValueError as error:
         return _refuse("config_file", f"{path} cannot be read: {error}", "correct the file")
     return _select(path, label, loaded)
 
 
-def _refuse(field: str, message: str, hint: str) -> Selected:
-    return Selected([], (Trouble(field, message, hint),))
+def _refuse(field: str, message: str, fix: str) -> Selected:
+    return Selected([], (Trouble(field, message, fix),))
 
 
 def _select(path: str, label: str, loaded: object) -> Selected:
     if not isinstance(loaded, Mapping):
-        return _refuse("config_file", f"{path} is no mig-parted file", "it has version: v1 and mig-configs")
+        return _refuse("config_file", f"{path} is not a mig-parted file", "it has version: v1 and mig-configs")
     if loaded.get("version") != "v1":
-        hint = 'write version: v1, and the configurations under "mig-configs"'
-        return _refuse("config_file", f"{path}: version is {show(loaded.get('version'))}, and not v1", hint)
+        fix = 'write version: v1, and the configurations under "mig-configs"'
+        return _refuse("config_file", f"{path}: version is {show(loaded.get('version'))}, and not v1", fix)
     for key in loaded:
         if key not in KEYS:
-            _, message, hint = report_unknown_key((), key, list(KEYS))
-            return _refuse("config_file", f"{path}: {message}", hint)
+            _, message, fix = report_unknown_key((), key, list(KEYS))
+            return _refuse("config_file", f"{path}: {message}", fix)
     configs = loaded.get("mig-configs")
     if not isinstance(configs, Mapping) or not configs:
         return _refuse("config_file", f"{path}: mig-configs has no configuration", "name one: all-disabled: [...]")
@@ -90,8 +90,8 @@ def _judge_selection(place: str, entries: object) -> Selected:
     for number, entry in enumerate(entries):
         strange = [key for key in entry if key not in ENTRY_KEYS] if isinstance(entry, Mapping) else []
         if strange:
-            _, message, hint = report_unknown_key((), strange[0], list(ENTRY_KEYS))
-            troubles.append(Trouble("config_file", f"{place}[{number}]: {message}", hint))
+            _, message, fix = report_unknown_key((), strange[0], list(ENTRY_KEYS))
+            troubles.append(Trouble("config_file", f"{place}[{number}]: {message}", fix))
             continue
         try:
             mig_layout.normalize_layout("enabled", [], [entry])

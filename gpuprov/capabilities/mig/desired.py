@@ -65,7 +65,7 @@ def make_request(block: Mig) -> dict[str, Json]:
     if block.config_file:
         config = config_file.read(block.config_file, block.selected)
         if config.troubles:
-            raise ProbeFailed(config.troubles[0].message, config.troubles[0].hint)
+            raise ProbeFailed(config.troubles[0].message, config.troubles[0].fix)
         parted = config.entries
     return {"version": 1, "mode": block.mode, "layout": plain_layout(block), "mig_parted": parted}
 
@@ -121,7 +121,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
     }
     plan = list_changes(ctx)
     if isinstance(plan, Outcome):
-        problem = f"mig: {plan.found}. Fix: {plan.hint}" if plan.status == "fail" and not made["later"] else ""
+        problem = f"mig: {plan.found}. Fix: {plan.fix}" if plan.status == "fail" and not made["later"] else ""
         nothing: dict[str, Json] = {"steps": [], "stop": [], "watching": []}
         return {**values, "tasks": hand_steps([*steps, Step("mig", {**made, "problem": problem, **nothing})], TASKS)}
     return {**values, "tasks": hand_steps([*steps, _build_step(ctx, plan, made)], TASKS)}

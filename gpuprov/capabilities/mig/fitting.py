@@ -83,20 +83,20 @@ def fit_problems(
     unknown = [name for name in dict.fromkeys(instance.profile for instance in instances) if name not in known]
     for name in unknown if known else ():
         message = f"{label}: {gpu.key} has no profile {name}"
-        yield Problem(path=(*path, name), message=message, hint=_suggest_profile(name, known))
+        yield Problem(path=(*path, name), message=message, fix=_suggest_profile(name, known))
     if unknown:
         return
     fit = judge(model, instances)
     if fit.reason:
         severity: Any = "warning" if model.grid is not None and model.sure == "unconfirmed" else "error"
         message = f"{label} does not fit on {gpu.key}: {fit.reason}"
-        yield Problem(path=path, message=message, hint=instead(model, instances, fit), severity=severity)
+        yield Problem(path=path, message=message, fix=instead(model, instances, fit), severity=severity)
         return
-    for message, hint in of_driver(model, instances, driver):
-        yield Problem(path=path, message=f"{label}: {message}", hint=hint)
+    for message, fix in of_driver(model, instances, driver):
+        yield Problem(path=path, message=f"{label}: {message}", fix=fix)
     if model.grid is None:
         message = f"{label}: where MIG instances can be on {gpu.key} is not known; the host decides"
-        yield Problem(path=path, message=message, hint="gpuprov plan asks the host", severity="warning")
+        yield Problem(path=path, message=message, fix="gpuprov plan asks the host", severity="warning")
 
 
 def _suggest_profile(name: str, known: list[str]) -> str:

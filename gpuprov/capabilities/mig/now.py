@@ -47,14 +47,14 @@ def list_changes(ctx: Ctx) -> list[host.Needs] | Outcome:
         targets = host.list_targets(ctx.fragment, state)
         needs = [host.needs(gpu, targets[gpu.index], theirs) for gpu in state.gpus if gpu.index in targets]
     except mig_layout.LayoutError as error:
-        hint = "correct mig in the spec; nvidia-smi -L lists the GPUs"
-        return fail("a layout for this host's GPUs", f"mig: {error}", hint)
+        fix = "correct mig in the spec; nvidia-smi -L lists the GPUs"
+        return fail("a layout for this host's GPUs", f"mig: {error}", fix)
     if not needs and not host.enables(ctx.fragment):
         return not_asked("no GPU here has MIG, and the spec has none")
     if not needs:
         listed = ", ".join(f"{gpu.label} {gpu.name}" for gpu in state.gpus) or "no GPU"
-        hint = "mig: false for this host, or an entry whose gpus are here"
-        return fail("a GPU with MIG that the layout names", f"the host has {listed}", hint)
+        fix = "mig: false for this host, or an entry whose gpus are here"
+        return fail("a GPU with MIG that the layout names", f"the host has {listed}", fix)
     return needs
 
 
@@ -86,11 +86,11 @@ def mode(ctx: Ctx) -> Outcome:
     reboot = ""
     if any(host.resets(need.gpu) for need in pending) and not ctx.facts.get(system.CONTAINER):
         reboot = reset_by_reboot(ctx.facts.get(MACHINE), ctx.facts.get(FUNCTIONS))
-    hint = f"MIG mode waits for a reset of the GPU; reboot the VM: {reboot}" if reboot else _describe_way(ctx, pending)
+    fix = f"MIG mode waits for a reset of the GPU; reboot the VM: {reboot}" if reboot else _describe_way(ctx, pending)
     return fail(
         expected,
         describe_gpus((need.gpu, _describe_mode(need.gpu)) for need in bad),
-        hint,
+        fix,
         changes=changes,
         reboot=reboot,
     )
@@ -179,11 +179,11 @@ def devices(ctx: Ctx) -> Outcome:
     if missing:
         folder = getattr(ctx.host.capabilities["container_toolkit"], "cdi_directory", "/var/run/cdi")
         change = Change(kind="file", name=f"{folder}/{SPECIFICATION}", after="made anew")
-        hint = "systemctl restart nvidia-cdi-refresh.service, or gpuprov-cdi-refresh.service with a toolkit before 1.18"
+        fix = "systemctl restart nvidia-cdi-refresh.service, or gpuprov-cdi-refresh.service with a toolkit before 1.18"
         return fail(
             f"{counted(len(parts), 'MIG device')} in the CDI specification",
             f"not in it: {' '.join(missing)}",
-            hint,
+            fix,
             changes=[change],
         )
     return ok(f"{counted(len(parts), 'MIG device')} in the CDI specification")
@@ -215,12 +215,12 @@ def capabilities(ctx: Ctx) -> Outcome:
     ]
     expected = f"{counted(len(paths), 'device file')} that everyone may read"
     if untold:
-        hint = "see nvidia_driver.loaded; the driver makes a file for each instance"
-        return fail(expected, f"not in /proc/driver/nvidia/capabilities: {' '.join(untold)}", hint)
+        fix = "see nvidia_driver.loaded; the driver makes a file for each instance"
+        return fail(expected, f"not in /proc/driver/nvidia/capabilities: {' '.join(untold)}", fix)
     if absent:
         changes = [Change(kind="file", name=node, after="made") for node in absent]
-        hint = f"{APPLY}; nvidia-modprobe -f /proc/driver/nvidia/capabilities/... makes one"
-        return fail(expected, f"not there: {' '.join(absent)}", hint, changes=changes)
+        fix = f"{APPLY}; nvidia-modprobe -f /proc/driver/nvidia/capabilities/... makes one"
+        return fail(expected, f"missing: {' '.join(absent)}", fix, changes=changes)
     if closed:
         listed = ", ".join(f"{capability.node} {capability.mode} {capability.owner}" for capability in closed)
         return fail(expected, listed, f"chmod o+r {' '.join(capability.node for capability in closed)}")

@@ -14,7 +14,7 @@ Ctx = Context[Mig]
 
 
 def driverless(ctx: Ctx) -> str:
-    """Return why the GPUs cannot be read before apply, if that is no fault: the driver comes with the same apply."""
+    """Return why the GPUs cannot be read before apply, if that is not a fault: the driver comes with the same apply."""
     state = ctx.facts.get(mig.STATE)
     if not state.complaint:
         return ""
@@ -75,9 +75,9 @@ def clients(ctx: Ctx) -> Outcome:
     changes += [Change(kind="client", name=str(holder), after="stopped") for holder in met]
     theirs = [holder for holder in met if not host.is_service(holder.unit, ctx.host)]
     if theirs:
-        hint = "stop or drain them first, or give apply a drain command: --drain COMMAND"
+        fix = "stop or drain them first, or give apply a drain command: --drain COMMAND"
         listed = ", ".join(str(holder) for holder in theirs)
-        return fail("no process of a user on what must go", listed, hint, changes=changes)
+        return fail("no process of a user on what must go", listed, fix, changes=changes)
     message = f"stopped for it: {counted(len(met), 'service')}" if met else "nothing that must be removed is in use"
     return Outcome(status="pass", expected="services only", found=message, changes=tuple(changes))
 
@@ -114,8 +114,8 @@ def manager(ctx: Ctx) -> Outcome:
     from it."""
     unit = ctx.facts.get(mig.UNITS)[mig.MANAGER]
     if unit.file.startswith("enabled"):
-        hint = f"systemctl disable --now {mig.MANAGER}; mig.config_file takes its configurations as they are"
-        return fail(f"{mig.MANAGER} disabled", f"{mig.MANAGER} is {unit.file}, and applies its own layout", hint)
+        fix = f"systemctl disable --now {mig.MANAGER}; mig.config_file takes its configurations as they are"
+        return fail(f"{mig.MANAGER} disabled", f"{mig.MANAGER} is {unit.file}, and applies its own layout", fix)
     return ok(f"{mig.MANAGER} is {unit.file or unit.load}")
 
 

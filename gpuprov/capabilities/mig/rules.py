@@ -44,22 +44,22 @@ def rules(host_spec: HostSpec, block: Mig) -> Iterable[Problem]:
 def contradictions(block: Mig) -> Iterable[Problem]:
     if block.layout and block.config_file:
         message = "mig.layout and mig.config_file exclude each other: one of them says how GPUs are cut up"
-        yield Problem(path=(HERE, "config_file"), message=message, hint="take one of them out")
+        yield Problem(path=(HERE, "config_file"), message=message, fix="take one of them out")
     if block.selected and not block.config_file:
         message = f'mig.selected is "{block.selected}", and there is no mig.config_file that it could be a label of'
         yield Problem(
-            path=(HERE, "selected"), message=message, hint="config_file: /path/of/config.yaml, or take selected out"
+            path=(HERE, "selected"), message=message, fix="config_file: /path/of/config.yaml, or take selected out"
         )
     if block.mode == "disabled" and (block.layout or block.config_file):
         other = "layout" if block.layout else "config_file"
         message = f"mig.mode is disabled, and mig.{other} asks for something"
         yield Problem(
-            path=(HERE, "mode"), message=message, hint=f"take mode out, or {other}; an entry has a mode of its own"
+            path=(HERE, "mode"), message=message, fix=f"take mode out, or {other}; an entry has a mode of its own"
         )
     if block.mode == "enabled" and not block.layout and not block.config_file:
         message = "mig asks for MIG mode without instances: no CUDA program finds a GPU then"
-        hint = "layout: [{gpus: all, instances: {PROFILE: COUNT}}]; gpuprov catalog mig lists profiles"
-        yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
+        fix = "layout: [{gpus: all, instances: {PROFILE: COUNT}}]; gpuprov catalog mig lists profiles"
+        yield Problem(path=(HERE,), message=message, fix=fix, severity="warning")
 
 
 def hidden_entries(block: Mig) -> Iterable[Problem]:
@@ -71,8 +71,8 @@ def hidden_entries(block: Mig) -> Iterable[Problem]:
             message = (
                 f"mig.layout[{number}] has no effect: later entries name its GPUs, and the last that names one wins"
             )
-            hint = "take it out, or put what is for single GPUs after what is for all"
-            yield Problem(path=(HERE, "layout", number), message=message, hint=hint, severity="warning")
+            fix = "take it out, or put what is for single GPUs after what is for all"
+            yield Problem(path=(HERE, "layout", number), message=message, fix=fix, severity="warning")
 
 
 def shape_problems(block: Mig, gpu: Gpu | None) -> Iterable[Problem]:
@@ -89,22 +89,22 @@ def shape_problems(block: Mig, gpu: Gpu | None) -> Iterable[Problem]:
             try:
                 mig_layout.parse_profile(name)
             except mig_layout.LayoutError as error:
-                hint = "gpuprov catalog mig lists profiles"
-                problems.append(((*path, "instances"), f"mig.layout[{number}].instances: {error}", hint))
-        yield from (Problem(path=where, message=message, hint=hint) for where, message, hint in problems)
+                fix = "gpuprov catalog mig lists profiles"
+                problems.append(((*path, "instances"), f"mig.layout[{number}].instances: {error}", fix))
+        yield from (Problem(path=where, message=message, fix=fix) for where, message, fix in problems)
         if not entry.gpus:
-            hint = "gpus: all, or a list of indexes, PCI addresses, UUIDs and models"
-            yield Problem(path=(*path, "gpus"), message=f"mig.layout[{number}].gpus is an empty list", hint=hint)
+            fix = "gpus: all, or a list of indexes, PCI addresses, UUIDs and models"
+            yield Problem(path=(*path, "gpus"), message=f"mig.layout[{number}].gpus is an empty list", fix=fix)
         elif not problems:
             try:
                 mig_layout.normalize_layout("enabled", [plain_entry(entry)])
             except mig_layout.LayoutError as error:
                 text = str(error).replace("layout[0]", f"mig.layout[{number}]", 1)
-                yield Problem(path=path, message=text, hint="gpuprov explain mig.layout")
+                yield Problem(path=path, message=text, fix="gpuprov explain mig.layout")
     if block.config_file:
         for trouble in config_file.read(block.config_file, block.selected).troubles:
             yield Problem(
-                path=(HERE, trouble.field), message=f"mig.{trouble.field}: {trouble.message}", hint=trouble.hint
+                path=(HERE, trouble.field), message=f"mig.{trouble.field}: {trouble.message}", fix=trouble.fix
             )
 
 
@@ -143,11 +143,11 @@ def hardware_problems(gpu: Gpu, driver: str) -> Iterable[Problem]:
     if not gpu.mig.capable:
         severity = "warning" if gpu.mig.confidence == "unconfirmed" else "error"
         message = f"mig: {gpu.key} has no MIG"
-        yield Problem(path=(HERE,), message=message, hint=OFF, severity=severity)  # type: ignore[arg-type]
+        yield Problem(path=(HERE,), message=message, fix=OFF, severity=severity)  # type: ignore[arg-type]
     sure = gpu.mig.confidence == "confirmed"
-    for message, hint in of_model(model_of(gpu), driver) if gpu.mig.capable else ():
+    for message, fix in of_model(model_of(gpu), driver) if gpu.mig.capable else ():
         text = message if sure else f"{message}; that minimum is published for another machine with this GPU"
-        yield Problem(path=(HERE,), message=f"mig: {text}", hint=hint, severity="error" if sure else "warning")
+        yield Problem(path=(HERE,), message=f"mig: {text}", fix=fix, severity="error" if sure else "warning")
 
 
 def fabric_problems(spec: HostSpec, gpu: Gpu) -> Iterable[Problem]:
@@ -160,8 +160,8 @@ def fabric_problems(spec: HostSpec, gpu: Gpu) -> Iterable[Problem]:
             f"mig: with fabric_manager.fabric_mode {mode}, partitions of several {gpu.key} cannot be "
             "activated in MIG mode"
         )
-        hint = "fabric_mode: bare-metal, or MIG on GPUs that are given out alone"
-        yield Problem(path=(HERE,), message=message, hint=hint, severity="warning")
+        fix = "fabric_mode: bare-metal, or MIG on GPUs that are given out alone"
+        yield Problem(path=(HERE,), message=message, fix=fix, severity="warning")
 
 
 def selector_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[Problem]:
@@ -172,11 +172,11 @@ def selector_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[P
             path: Path = (HERE, "layout", number, "gpus", place)
             label = f"mig.layout[{number}].gpus[{place}]"
             if name in entry.gpus[:place]:
-                yield Problem(path=path, message=f"{label}: {name} is named twice", hint="take one out")
+                yield Problem(path=path, message=f"{label}: {name} is named twice", fix="take one out")
             elif isinstance(name, int):
                 if count is not None and name >= count:
                     message = f"{label} is {name}, and the host has {count} GPU{'s' * (count != 1)}"
-                    yield Problem(path=path, message=message, hint=f"allowed: 0 to {count - 1}, or correct gpu.count")
+                    yield Problem(path=path, message=message, fix=f"allowed: 0 to {count - 1}, or correct gpu.count")
             elif not _is_hardware(name):
                 yield from _check_model(path, label, name, gpu)
     for number, chosen in parted_indexes(block):
@@ -184,8 +184,8 @@ def selector_problems(spec: HostSpec, gpu: Gpu | None, block: Mig) -> Iterable[P
             message = (
                 f"mig.selected: entry {number} names GPU {far[0]}, and the host has {count} GPU{'s' * (count != 1)}"
             )
-            hint = f"allowed: 0 to {count - 1}; mig-parted passes over others"
-            yield Problem(path=(HERE, "selected"), message=message, hint=hint, severity="warning")
+            fix = f"allowed: 0 to {count - 1}; mig-parted passes over others"
+            yield Problem(path=(HERE, "selected"), message=message, fix=fix, severity="warning")
 
 
 def parted_indexes(block: Mig) -> Iterator[tuple[int, list[int]]]:
@@ -214,20 +214,20 @@ def _explain_list(name: str) -> str:
 def _check_model(path: Path, label: str, name: str, gpu: Gpu | None) -> Iterable[Problem]:
     known = gpus.find_gpu(name)
     if name.upper().startswith(("GPU-", "MIG-")) or _UUID.fullmatch(f"GPU-{name}"):
-        message, hint = f'{label} is "{name}", which is no UUID of a GPU', "a whole one, as nvidia-smi -L prints it"
+        message, fix = f'{label} is "{name}", which is not a UUID of a GPU', "a whole one, as nvidia-smi -L prints it"
         if _UUID.fullmatch(f"GPU-{name}"):
-            hint = f'write "GPU-{name.lower()}"'
-        yield Problem(path=path, message=message, hint=hint)
+            fix = f'write "GPU-{name.lower()}"'
+        yield Problem(path=path, message=message, fix=fix)
     elif known is None:
         near = gpus.find_nearest(name)
-        hint = (
+        fix = (
             _explain_list(name)
             or (near and f'did you mean "{near[0]}"?')
             or "an index, 0000:3b:00.0, GPU-<uuid>, or a model of gpuprov catalog gpus"
         )
         yield Problem(
-            path=path, message=f'{label} is "{name}", which is no PCI address, UUID or known model', hint=hint
+            path=path, message=f'{label} is "{name}", which is not a PCI address, UUID or known model', fix=fix
         )
     elif gpu and known.key != gpu.key:
         message = f'{label} is "{name}", and the GPUs of the host are {gpu.key}'
-        yield Problem(path=path, message=message, hint="correct it, or gpu.model")
+        yield Problem(path=path, message=message, fix="correct it, or gpu.model")

@@ -5,7 +5,9 @@ from gpuprov.capabilities.tasks import Block, Stages, drain, files, judge, start
 TASKS: Stages = {
     "configure": (
         files(
-            "Restore MIG at boot by a unit", shows=False, why="Not shown: what gpuprov knows of models is no setting."
+            "Restore MIG at boot by a unit",
+            shows=False,
+            why="Not shown: what gpuprov knows of models is not a setting.",
         ),
     ),
     "service": (

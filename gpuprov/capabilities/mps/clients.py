@@ -42,7 +42,7 @@ def instances(ctx: Ctx) -> list[str]:
 
 @check("mps.units", mps.MPS, fields=("units",), moment="next-boot", evidence=f"cat {drop_in('*')}")
 def units(ctx: Ctx) -> Outcome:
-    """No service that is no client has a drop-in of gpuprov's. mps.files compares those of the clients."""
+    """No service that is not a client has a drop-in of gpuprov's. mps.files compares those of the clients."""
     paths = list_left(ctx)
     expected = ", ".join(f"{unit}: {name}" for unit, name in ctx.fragment.units.items()) or "no client"
     if not paths:
@@ -76,7 +76,7 @@ def environment(ctx: Ctx) -> Outcome:
     missing = [path for given in paths.values() for path in given if path not in state.files]
     if missing:
         changes = [Change(kind="file", name=path, after="written") for path in missing]
-        return fail(expected, f"not there: {' '.join(missing)}", f"{APPLY}, or restart the units", changes=changes)
+        return fail(expected, f"missing: {' '.join(missing)}", f"{APPLY}, or restart the units", changes=changes)
     for daemon in state.daemons:
         name = daemon.unit.removeprefix("gpuprov-mps@").removesuffix(".service")
         for path in paths.get(name, ()):

@@ -27,7 +27,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     why: str = ""
     # Why there is none.
     problem: str = ""
-    hint: str = ""
+    fix: str = ""
 
     @property
     def install(self) -> list[str]:
@@ -44,7 +44,7 @@ def decide(ctx: Ctx) -> Decision:
         return Decision(why="it comes with nvidia_driver")
     branch = find_current_branch(ctx.facts)
     if not branch:
-        return Decision(problem="no NVIDIA driver", hint="add nvidia_driver to the spec, or install a driver first")
+        return Decision(problem="no NVIDIA driver", fix="add nvidia_driver to the spec, or install a driver first")
     driver = ctx.facts.get(nvidia.LIBRARIES).get("libcuda", "") or ctx.facts.get(nvidia.DRIVER).version
     index = ctx.facts.get(mps.INDEX)
     names = catalogue.list_program_packages(family(ctx.facts.get(system.OS_RELEASE)) or "debian", branch)
@@ -54,5 +54,5 @@ def decide(ctx: Ctx) -> Decision:
                 return Decision(package=name, version=offered)
     return Decision(
         problem=f"the repositories have no {' or '.join(names)} in the driver's version, {driver}",
-        hint="the package source that the driver came from, or nvidia_driver in the spec",
+        fix="the package source that the driver came from, or nvidia_driver in the spec",
     )

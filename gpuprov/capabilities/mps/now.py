@@ -84,8 +84,8 @@ def daemons(ctx: Ctx) -> Outcome:
         shown_as = ", ".join(
             f"pid {other.pid} ({other.unit or 'of no unit'}, {other.pipe or catalogue.PIPES['v2']})" for other in others
         )
-        hint = f"{APPLY} stops gpuprov's; end others: echo quit | CUDA_MPS_PIPE_DIRECTORY=... {catalogue.CONTROL}"
-        return fail(expected, f"daemons that are not wanted: {shown_as}", hint)
+        fix = f"{APPLY} stops gpuprov's; end others: echo quit | CUDA_MPS_PIPE_DIRECTORY=... {catalogue.CONTROL}"
+        return fail(expected, f"unwanted daemons: {shown_as}", fix)
     for target, daemon in running:
         restart = restart_unit(unit(called(target, daemon)), "running")
         if daemon.complaint:
@@ -261,8 +261,8 @@ def servers(ctx: Ctx) -> Outcome:
     served = {name for name, server in rows if server.uid == number}
     strangers = [f"{name}: uid {server.uid}" for name, server in rows if server.uid != number]
     if strangers:
-        hint = f"end the other user's clients; {user} waits until they are gone"
-        return fail(f"servers of {user} only", ", ".join(strangers), hint)
+        fix = f"end the other user's clients; {user} waits until they are gone"
+        return fail(f"servers of {user} only", ", ".join(strangers), fix)
     missing = [called(target, daemon) for target, daemon in pairs(ctx) if called(target, daemon) not in served]
     if missing or not served:
         log = f"see control.log in {catalogue.LOGS}"

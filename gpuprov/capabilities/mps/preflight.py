@@ -30,7 +30,7 @@ def programs(ctx: Ctx) -> Outcome:
     version."""
     decision = decide(ctx)
     if decision.problem:
-        return fail(catalogue.CONTROL, decision.problem, decision.hint)
+        return fail(catalogue.CONTROL, decision.problem, decision.fix)
     if decision.why:
         return ok(decision.why, catalogue.CONTROL)
     return Outcome(
@@ -83,24 +83,22 @@ def devices(ctx: Ctx) -> Outcome:
     for MIG devices."""
     state = ctx.facts.get(mps.MPS)
     if not state.gpus:
-        return skip(f"judged when a driver is there: {state.complaint or 'nvidia-smi lists no GPU'}")
+        return skip(f"judged once a driver is installed: {state.complaint or 'nvidia-smi lists no GPU'}")
     if ctx.applies("mig"):
-        return skip("judged when mig has been applied, which comes before")
+        return skip("judged once mig, which comes first, is applied")
     targets, problem = list_daemons(ctx.fragment, state)
     if problem:
-        hint = (
+        fix = (
             "correct mps.groups; gpuprov export shows what there is"
             if ctx.fragment.groups
             else "scope: mig, or mig.mode: disabled"
         )
-        return fail("a daemon for each", problem, hint)
+        return fail("a daemon for each", problem, fix)
     limits = [key for key in ctx.fragment.pinned_memory_limit if key != "all"]
     strange = [key for key in limits if not any(selects(key, gpu) for gpu in state.gpus)]
     if strange and targets:
-        hint = "correct mps.pinned_memory_limit; nvidia-smi -L shows what there is"
-        return fail(
-            "a GPU for each memory limit", f"no GPU is {' or '.join(strange)}; there are: {listed(state)}", hint
-        )
+        fix = "correct mps.pinned_memory_limit; nvidia-smi -L shows what there is"
+        return fail("a GPU for each memory limit", f"no GPU is {' or '.join(strange)}; there are: {listed(state)}", fix)
     return ok(counted(len(targets), "daemon"))
 
 

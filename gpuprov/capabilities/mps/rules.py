@@ -67,8 +67,8 @@ def beside_mig(host: HostSpec, block: Mps) -> Iterable[Problem]:
             message = "is mig, and the host has no MIG devices by its spec"
             yield problem("scope", message, "add mig with a layout, or scope: gpu")
         if block.compute_mode == "exclusive_process":
-            hint = "leave compute_mode out: it is default there"
-            yield problem(("compute_mode",), " is exclusive_process, which a GPU in MIG mode cannot be in", hint)
+            fix = "leave compute_mode out: it is default there"
+            yield problem(("compute_mode",), " is exclusive_process, which a GPU in MIG mode cannot be in", fix)
         for key in block.pinned_memory_limit:
             if key != "all":
                 reason = f" names GPU {key}, and daemons of scope mig have MIG devices"
@@ -76,9 +76,9 @@ def beside_mig(host: HostSpec, block: Mps) -> Iterable[Problem]:
         return
     taken = mig_indexes(host)
     if block.scope in ("host", "gpu") and taken:
-        hint = "scope: mig for a daemon on each MIG device, or scope: groups with the GPUs that are left"
+        fix = "scope: mig for a daemon on each MIG device, or scope: groups with the GPUs that are left"
         message = f"is {block.scope}, and mig puts {('every GPU' if 'all' in taken else 'GPUs')} into MIG mode"
-        yield problem("scope", message, hint)
+        yield problem("scope", message, fix)
     for number, group in enumerate(block.groups if block.scope == "groups" else ()):
         for place, selector in enumerate(group.gpus):
             if "all" in taken or canonical(selector) in taken:
@@ -153,14 +153,14 @@ def limits(host: HostSpec, block: Mps) -> Iterable[Problem]:
     if block.clients > limit:
         known = [f"driver branch {branch}"] if branch else []
         what = " and ".join([*known, *([f"a {gpu.key}"] if gpu else [])]) or "any driver"
-        hint = f"allowed: {limit} or fewer" + (", 60 from branch 590 on" if limit == 48 else "")
-        yield problem(("clients",), f" is {block.clients}, and a device takes {limit} with {what}", hint)
+        fix = f"allowed: {limit} or fewer" + (", 60 from branch 590 on" if limit == 48 else "")
+        yield problem(("clients",), f" is {block.clients}, and a device takes {limit} with {what}", fix)
     if block.scope == "mig" and block.clients and (slices := smallest(host)):
         share = catalogue.compute_mig_share(limit, slices)
         if share < block.clients <= limit:
-            hint = "fewer clients, or larger MIG devices; NVIDIA gives no table of it"
+            fix = "fewer clients, or larger MIG devices; NVIDIA gives no table of it"
             message = f"is {block.clients}, and MIG devices of {slices} compute slices take about {share} of {limit}"
-            yield problem("clients", message, hint, warning=True)
+            yield problem("clients", message, fix, warning=True)
 
 
 def smallest(host: HostSpec) -> int:

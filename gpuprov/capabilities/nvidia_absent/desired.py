@@ -25,7 +25,7 @@ from gpuprov.resources import Absent, Resource, role_values
 from gpuprov.spec.model import HostSpec
 
 BACK = "they would bring NVIDIA's software back, for a package that depends on it"
-HINT = "remove by hand what stands in the way, as the package manager names it, then apply again"
+FIX = "remove by hand what stands in the way, as the package manager names it, then apply again"
 
 
 def _list_paths(kind: Family) -> Iterator[str]:
@@ -50,8 +50,8 @@ def make(ctx: Ctx) -> dict[str, Json]:
     held = [name for name in going if (package := known.get(name)) and package.held]
     return {
         "of": "the removal of NVIDIA's software",
-        "hint": HINT,
-        "refuse": {"patterns": [build_software_pattern(kind).pattern], "why": BACK, "hint": HINT} if going else {},
+        "fix": FIX,
+        "refuse": {"patterns": [build_software_pattern(kind).pattern], "why": BACK, "fix": FIX} if going else {},
         "remove": list(going),
         "may_remove": list(list_beside()) if going else [],
         "release": [*held, *kernels],

@@ -46,9 +46,9 @@ def packages(ctx: Ctx) -> Outcome:
     architecture."""
     installed = list_software(ctx.facts)
     if not installed:
-        return ok("no package of NVIDIA's software")
+        return ok("no NVIDIA package")
     return fail(
-        "no package of NVIDIA's software",
+        "no NVIDIA package",
         " ".join(f"{name}={version}" for name, version in installed.items()),
         APPLY,
         changes=move_packages({}, installed, installed),
@@ -86,9 +86,9 @@ def built(ctx: Ctx) -> Outcome:
     """No kernel has a module of NVIDIA's driver on disk."""
     versions = {kernel.release: kernel.nvidia for kernel in ctx.facts.get(modules.KERNELS) if kernel.nvidia}
     if not versions:
-        return ok("no module of NVIDIA's for any kernel")
+        return ok("no NVIDIA module for any kernel")
     return fail(
-        "no module of NVIDIA's for any kernel",
+        "no NVIDIA module for any kernel",
         "; ".join(f"{version} for {release}" for release, version in versions.items()),
         _fix(ctx, f"$(modinfo -k {next(iter(versions))} -n nvidia)"),
         changes=build_modules("nvidia", versions, "removed"),
@@ -109,14 +109,14 @@ def units(ctx: Ctx) -> Outcome:
     """No unit of NVIDIA's software is there, nor runs, nor one of gpuprov's that needs the driver."""
     left = [unit for unit in ctx.facts.get(UNITS).values() if unit.load not in GONE or unit.active == "active"]
     if not left:
-        return ok("no unit of NVIDIA's software")
+        return ok("no NVIDIA unit")
     changes = [
         Change(kind="service", name=unit.name, before=unit.active, after="removed")
         for unit in left
         if unit.active == "active"
     ]
     fix = _fix(ctx, f"$(systemctl show -p FragmentPath --value {left[0].name})")
-    return fail("no unit of NVIDIA's", ", ".join(f"{u.name} ({u.active})" for u in left), fix, changes=changes)
+    return fail("no NVIDIA unit", ", ".join(f"{u.name} ({u.active})" for u in left), fix, changes=changes)
 
 
 @check("nvidia_absent.initramfs", initramfs.INITRAMFS, moment="next-boot")
@@ -161,8 +161,8 @@ def removable(ctx: Ctx) -> Outcome:
         return ok("no runfile installation")
     if not current.programs:
         version = current.version
-        hint = f"sh NVIDIA-Linux-$(uname -m)-{version}.run --uninstall, with the file that it was installed from"
-        return fail("its uninstaller", f"driver {version} of a runfile, whose nvidia-uninstall is gone", hint)
+        fix = f"sh NVIDIA-Linux-$(uname -m)-{version}.run --uninstall, with the file that it was installed from"
+        return fail("its uninstaller", f"driver {version} of a runfile, whose nvidia-uninstall is gone", fix)
     return ok(current.programs[0])
 
 

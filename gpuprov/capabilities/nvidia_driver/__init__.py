@@ -52,8 +52,8 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
         message = f'is "{driver.version}", and the release is {" or ".join(whole)}'
         yield problem("version", message, f'version: "{whole[-1]}", or the branch: "{branch}"')
     elif branch and (life := drivers.end_of_life(branch)).ended:
-        hint = "gpuprov catalog drivers lists the branches that are supported"
-        yield Problem(path=(HERE, "version"), message=life.text, hint=hint, severity="warning")
+        fix = "gpuprov catalog drivers lists the branches that are supported"
+        yield Problem(path=(HERE, "version"), message=life.text, fix=fix, severity="warning")
     gpu = gpus.find_gpu(host.gpu.model) if host.gpu else None
     if gpu is None and branch in known and (lacking := without_flavour(branch, driver.kernel_modules)):
         yield problem("kernel_modules", f": {lacking}", "gpuprov catalog drivers")
@@ -76,10 +76,10 @@ def rules(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     for name in driver.module_parameters:
         if not name.startswith("NVreg_"):
             message = f'nvidia_driver.module_parameters: the nvidia module has no parameter "{name}"'
-            hint = f'its parameters begin with NVreg_ ("NVreg_{name}"); for another module: kernel.module_options'
+            fix = f'its parameters begin with NVreg_ ("NVreg_{name}"); for another module: kernel.module_options'
             if name.casefold().startswith("nvreg_"):
-                hint = "capital letters count: write it as `modinfo -p nvidia` prints it, such as NVreg_EnableMSI"
-            yield Problem(path=(HERE, "module_parameters", name), message=message, hint=hint)
+                fix = "capital letters count: write it as `modinfo -p nvidia` prints it, such as NVreg_EnableMSI"
+            yield Problem(path=(HERE, "module_parameters", name), message=message, fix=fix)
 
 
 def coherent_problems(host: HostSpec, driver: NvidiaDriver, gpu: gpus.Gpu | None, branch: str) -> Iterable[Problem]:
@@ -90,21 +90,21 @@ def coherent_problems(host: HostSpec, driver: NvidiaDriver, gpu: gpus.Gpu | None
     since = known.min_branch
     if given is not None and str(given) not in known.choices:
         message = f'nvidia_driver.module_parameters.{known.key} is "{given}"'
-        hint = f"allowed: {' or '.join(known.choices)}"
-        yield Problem(path=(HERE, "module_parameters", known.key), message=message, hint=hint)
+        fix = f"allowed: {' or '.join(known.choices)}"
+        yield Problem(path=(HERE, "module_parameters", known.key), message=message, fix=fix)
     elif given is not None and branch and int(branch) < int(since):
         message = (
             f"nvidia_driver.module_parameters.{known.key} is known from branch {since} on, and the branch is {branch}"
         )
-        yield Problem(path=(HERE, "module_parameters", known.key), message=message, hint=f'version: "{since}" or newer')
+        yield Problem(path=(HERE, "module_parameters", known.key), message=message, fix=f'version: "{since}" or newer')
     coherent = gpu is not None and gpu.superchip
     if given is None and gpu and coherent and "kubernetes" in host.capabilities and int(branch or since) >= int(since):
         message = (
             f"{gpu.key} under Kubernetes: without {known.key}=driver its memory is a NUMA node, which pods "
             "without a GPU use too"
         )
-        hint = f"nvidia_driver: {{module_parameters: {{{known.key}: driver}}}}"
-        yield Problem(path=(HERE, "module_parameters"), message=message, hint=hint, severity="warning")
+        fix = f"nvidia_driver: {{module_parameters: {{{known.key}: driver}}}}"
+        yield Problem(path=(HERE, "module_parameters"), message=message, fix=fix, severity="warning")
 
 
 def cuda_problems(driver: NvidiaDriver, gpu: gpus.Gpu | None) -> Iterable[Problem]:
@@ -128,23 +128,23 @@ def cuda_problems(driver: NvidiaDriver, gpu: gpus.Gpu | None) -> Iterable[Proble
     needed = cuda.find_floor(driver.cuda) if support.runs is False else support.full_driver
     branch = drivers.derive_branch(needed)
     if gpu and last and int(branch) > int(last):
-        hint = f"an older CUDA: branch {last} is the last for {gpu.key} (gpuprov catalog cuda)"
+        fix = f"an older CUDA: branch {last} is the last for {gpu.key} (gpuprov catalog cuda)"
     elif support.runs is False:
-        hint = f'version: "{branch}" or a newer branch, or an older CUDA (gpuprov catalog cuda)'
+        fix = f'version: "{branch}" or a newer branch, or an older CUDA (gpuprov catalog cuda)'
     else:
-        hint = f'version: "{branch}" or a newer branch, or leave version out'
+        fix = f'version: "{branch}" or a newer branch, or leave version out'
     if support.runs is False:
         stands = (
             f"nvidia_driver.version is {driver.version}" if driver.version == version else f"{last} is the GPU's last"
         )
         message = f"nvidia_driver.cuda {driver.cuda} runs from driver {needed} on, and {stands}"
-        yield Problem(path=(HERE, "cuda"), message=message, hint=hint)
+        yield Problem(path=(HERE, "cuda"), message=message, fix=fix)
     elif support.full is False:
         message = (
             f"nvidia_driver.cuda {driver.cuda} runs with driver {version} by minor-version compatibility: "
             f"all features of CUDA {driver.cuda} from driver {needed} on"
         )
-        yield Problem(path=(HERE, "cuda"), message=message, hint=hint, severity="warning")
+        yield Problem(path=(HERE, "cuda"), message=message, fix=fix, severity="warning")
 
 
 def source_problems(driver: NvidiaDriver) -> Iterable[Problem]:
@@ -152,11 +152,11 @@ def source_problems(driver: NvidiaDriver) -> Iterable[Problem]:
     itself."""
     given = driver.repository.url
     if driver.source == "mirror" and not given:
-        hint = "repository: {url: https://..., key_file: ...}, or source: nvidia"
-        yield problem("source", "is mirror, and there is no repository", hint)
+        fix = "repository: {url: https://..., key_file: ...}, or source: nvidia"
+        yield problem("source", "is mirror, and there is no repository", fix)
     elif driver.source in ("auto", "distribution") and given:
-        hint = "source: mirror (the site's copy of NVIDIA's repository), or leave the repository out"
-        yield problem("repository", f"is not used by source {driver.source}", hint)
+        fix = "source: mirror (the site's copy of NVIDIA's repository), or leave the repository out"
+        yield problem("repository", f"is not used by source {driver.source}", fix)
     yield from repository.find_problems(driver.repository, (HERE, "repository"))
 
 

@@ -77,20 +77,20 @@ def modules_built(ctx: Ctx) -> Outcome:
         for kernel in lacking
     ]
     if wrong:
-        hint = f"{repair(ctx)}dkms status; ls /var/lib/dkms/*/*/build/make.log lists the logs of failed builds"
+        fix = f"{repair(ctx)}dkms status; ls /var/lib/dkms/*/*/build/make.log lists the logs of failed builds"
         if ctx.fragment.build == "precompiled":
-            hint = "gpuprov apply, where precompiled modules of that kernel are offered; else remove the kernel"
-        hint += before_the_boot(ctx, {kernel.release for kernel in lacking})
-        return fail(f"{version} for every kernel", "; ".join(wrong), hint)
+            fix = "gpuprov apply, where precompiled modules of that kernel are offered; else remove the kernel"
+        fix += before_the_boot(ctx, {kernel.release for kernel in lacking})
+        return fail(f"{version} for every kernel", "; ".join(wrong), fix)
     if strays := [f"{kernel.release}: {stray}" for kernel in targets for stray in kernel.strays]:
-        hint = (
+        fix = (
             "dkms status; find /lib/modules -name 'nvidia*.ko*', and remove what an earlier installation has "
             "left; gpuprov apply"
         )
-        return fail(f"every module of the set in {version}", "; ".join(strays), hint)
+        return fail(f"every module of the set in {version}", "; ".join(strays), fix)
     if alien := [f"{kernel.release}: {kernel.nvidia} is for {kernel.built}" for kernel in targets if kernel.alien]:
-        hint = "gpuprov apply builds it anew; this kernel refuses it, and boots without a driver"
-        return fail(f"{version}, built for the kernel that it lies with", "; ".join(alien), hint)
+        fix = "gpuprov apply builds it anew; this kernel refuses it, and boots without a driver"
+        return fail(f"{version}, built for the kernel that it lies with", "; ".join(alien), fix)
     return ok(f"{version} for {' '.join(kernel.release for kernel in targets)}{without(ctx)}")
 
 

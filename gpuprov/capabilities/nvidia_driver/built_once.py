@@ -26,8 +26,8 @@ def build_family(ctx: Ctx) -> Outcome:
     kind = family(ctx.facts.get(system.OS_RELEASE))
     if not ctx.fragment.build_host or kind in (None, "debian"):
         return not_asked(f"modules come from {ctx.fragment.build_host}") if ctx.fragment.build_host else not_asked()
-    hint = "no build_host for this host, which builds its own"
-    return fail("a host of the Debian family", f"the {NAMES[kind]} family: rpmbuild is not on its hosts", hint)
+    fix = "no build_host for this host, which builds its own"
+    return fail("a host of the Debian family", f"the {NAMES[kind]} family: rpmbuild is not on its hosts", fix)
 
 
 @check(
@@ -43,8 +43,8 @@ def built_once(ctx: Ctx) -> Outcome:
     prebuilt = ctx.facts.get(PREBUILT)
     if not served(ctx.host, ctx.fragment):
         if prebuilt:
-            hint = "gpuprov apply puts the DKMS package in its place"
-            return fail("modules that the host builds", f"{prebuilt[0].package} is installed", hint)
+            fix = "gpuprov apply puts the DKMS package in its place"
+            return fail("modules that the host builds", f"{prebuilt[0].package} is installed", fix)
         return not_asked("the host builds its modules itself")
     expected = f"the modules of {ctx.fragment.build_host}, whole"
     if len(prebuilt) != 1:
@@ -63,8 +63,8 @@ def built_once(ctx: Ctx) -> Outcome:
         return fail(expected, f"not as packed: {' '.join(damaged)}", again)
     targets = [kernel.release for kernel in build_targets(ctx.facts)]
     if lacking := [kernel for kernel in targets if kernel not in first.kernels()]:
-        hint = f"install that kernel on {ctx.fragment.build_host}, apply it, then this host"
-        return fail(expected, f"{first.package} has none for {' '.join(lacking)}", hint)
+        fix = f"install that kernel on {ctx.fragment.build_host}, apply it, then this host"
+        return fail(expected, f"{first.package} has none for {' '.join(lacking)}", fix)
     installed = ctx.facts.get(PACKAGES)
     loose = [name for name in installed if name.startswith("linux-image-") and not installed[name].held]
     if loose and ctx.fragment.hold:
@@ -84,27 +84,27 @@ def fleet_rules(hosts: Sequence[HostSpec], unmanaged: Sequence[str], *, whole: b
         builder = driver.build_host
         if not builder or builder == name:
             continue
-        message, hint = "", ""
+        message, fix = "", ""
         other = drivers.get(builder)
         if other is None:
             known = builder in unmanaged or any(host.name == builder for host in hosts)
             if not known and not whole:
                 continue
-            message = "has no nvidia_driver of its own" if known else "is no host of the inventory"
-            hint = "name a host that has the same driver"
+            message = "has no nvidia_driver of its own" if known else "is not a host of the inventory"
+            fix = "name a host that has the same driver"
         elif other.build_host != builder:
             message = f"builds for itself only: its own build_host is {other.build_host or 'not set'}"
-            hint = f"build_host: {builder} on that host, too: it packs what it builds"
+            fix = f"build_host: {builder} on that host, too: it packs what it builds"
         elif differing := [field for field in SAME if getattr(driver, field) != getattr(other, field)]:
             field = differing[0]
             message = (
                 f"has another driver: {field} {getattr(other, field) or 'not set'}, here "
                 f"{getattr(driver, field) or 'not set'}"
             )
-            hint = f"the same {', '.join(SAME)} for both"
+            fix = f"the same {', '.join(SAME)} for both"
         if message:
             text = f"nvidia_driver.build_host {builder} {message}"
-            yield name, Problem(path=(HERE, "build_host"), message=text, hint=hint)
+            yield name, Problem(path=(HERE, "build_host"), message=text, fix=fix)
 
 
 CHECKS = (built_once,)

@@ -76,14 +76,14 @@ def decided(ctx: Ctx) -> Decision:
     """Return the driver that this host should have, out of its package index."""
     built = ctx.facts.get(PRECOMPILED) if ctx.fragment.build == "precompiled" else None
     decision = decide(ctx.fragment, ctx.facts, seen(ctx.fragment, ctx.facts), followers(ctx.host, ctx.facts), built)
-    problem, hint = find_hidden(ctx) if decision.problem else ("", "")
+    problem, fix = find_hidden(ctx) if decision.problem else ("", "")
     if problem:
-        return msgspec.structs.replace(decision, problem=problem, hint=hint)
+        return msgspec.structs.replace(decision, problem=problem, fix=fix)
     return decision
 
 
 def find_hidden(ctx: Ctx) -> tuple[str, str]:
-    """Return the problem and the hint where the site keeps packages of the set out of dnf's sight; empty if none is."""
+    """Return the problem and the fix where the site keeps packages of the set out of dnf's sight; empty if none is."""
     rules = [rule for each in package_names(ctx.fragment, ctx.facts).sets.values() for rule in each]
     return explain_excluded(ctx.facts.get(INDEX).excluded, dict.fromkeys(rule["name"] for rule in rules))
 

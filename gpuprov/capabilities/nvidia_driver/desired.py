@@ -19,7 +19,7 @@ from gpuprov.host_code.json_members import Json
 from gpuprov.resources.packages import Packages, packages_of
 
 Ctx = Context[NvidiaDriver]
-HINT = (
+FIX = (
     "remove what stands in the way, or release it where it is held; of headers of a kernel that no repository has "
     "any more, remove that kernel; else name another version"
 )
@@ -37,9 +37,9 @@ def make(ctx: Ctx) -> dict[str, Json]:
     decision = deciding.decided(ctx)
     waits = deciding.waits_for(ctx, decision)
     if decision.problem and not waits:
-        raise ProbeFailed(f"nvidia_driver.version {ctx.fragment.version}: {decision.problem}", decision.hint)
+        raise ProbeFailed(f"nvidia_driver.version {ctx.fragment.version}: {decision.problem}", decision.fix)
     message = f"driver {ctx.fragment.version} is resolved when apply has {waits}"
-    problem = f"nvidia_driver.version {ctx.fragment.version}: {decision.problem}. Fix: {decision.hint}"
+    problem = f"nvidia_driver.version {ctx.fragment.version}: {decision.problem}. Fix: {decision.fix}"
     of_packages = ctx.fragment.source != "runfile"
     components = deciding.components(ctx, ctx.facts.get(ARCHIVES)) if of_packages else {}
     values: dict[str, Any] = {
@@ -80,7 +80,7 @@ def _make_decided(ctx: Ctx, decision: Decision, leaving: list[str]) -> dict[str,
         "remove": list(moves.remove),
         "pin": {"version": decision.version, "patterns": list(names.pin)} if names.pin and own_packages else {},
         "stream": names.streams.get(decision.flavour, "").replace("{branch}", decision.branch) if own_packages else "",
-        "hint": HINT,
+        "fix": FIX,
         "builds": moves.builds,
         **holding(ctx, moves, module),
         "leave": {"repository": gone if leaving else {}},

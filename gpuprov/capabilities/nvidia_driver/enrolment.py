@@ -105,7 +105,7 @@ def enrolled(ctx: Ctx) -> Outcome:
     """With Secure Boot on, the firmware trusts the site's certificate; one that waits for the console is not enrolled
     yet."""
     if not ctx.fragment.signing.certificate_file:
-        return not_asked("no certificate of the site's")
+        return not_asked("no site certificate")
     if ctx.facts.get(system.CONTAINER):
         return not_asked("the machine's kernel loads modules, not this container")
     if not ctx.facts.get(house.SECURE_BOOT):

@@ -129,7 +129,7 @@ class Decision(msgspec.Struct, frozen=True):
     packages: dict[str, str]
     kept: bool
     problem: str
-    hint: str
+    fix: str
     replaced: tuple[str, ...] = ()
 
 
@@ -225,10 +225,10 @@ def _decide(
     )
     answer["packages"] = package_lists.real_versions(answer["packages"], built.exact if built else {})
     if names.precompiled and not answer["problem"] and answer["flavour"] not in names.precompiled:
-        answer |= {"problem": NO_FLAVOUR.format(answer["flavour"]), "hint": BUILD_IT}
+        answer |= {"problem": NO_FLAVOUR.format(answer["flavour"]), "fix": BUILD_IT}
     elif names.precompiled and answer["problem"]:
-        near = "remove the kernel that has none" if answer["hint"] == resolve.NO_DRIVER else answer["hint"]
-        answer["hint"] = f"{near}; or nvidia_driver: {{build: dkms}}, which builds for any kernel that has headers"
+        near = "remove the kernel that has none" if answer["fix"] == resolve.NO_DRIVER else answer["fix"]
+        answer["fix"] = f"{near}; or nvidia_driver: {{build: dkms}}, which builds for any kernel that has headers"
     return msgspec.convert(answer, Decision)
 
 
@@ -241,7 +241,7 @@ def _decide_for_runfile(driver: NvidiaDriver, on_bus: list[str]) -> Decision:
         "branch": branch,
         "packages": {},
         "kept": False,
-        "hint": resolve.FLAVOURS,
+        "fix": resolve.FLAVOURS,
     }
     return msgspec.convert(answer, Decision)
 

@@ -41,4 +41,4 @@ def problems(driver: NvidiaDriver, gpu: Gpu | None, branch: str) -> Iterable[Pro
         flavour = drivers.choose_kernel_modules(gpu, branch or drivers.list_branches()[-1].branch)
     if switched_off(driver) and flavour == "open":
         message = f"nvidia_driver.module_parameters.{KEY} switches GSP firmware off, without effect: {WHY}"
-        yield Problem(path=("nvidia_driver", "module_parameters", KEY), message=message, hint=WITHOUT)
+        yield Problem(path=("nvidia_driver", "module_parameters", KEY), message=message, fix=WITHOUT)

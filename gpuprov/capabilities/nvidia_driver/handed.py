@@ -61,7 +61,7 @@ def _make_judging_steps(ctx: Ctx, decision: Decision, moves: Transaction, values
     trial = {"install": [*moves.before, *moves.install], "remove": list(moves.remove)}
     spare = _describe_headerless_kernels(deciding.spare(ctx))
     yield Step("spare", {"msg": spare}, spare)
-    yield Step("try", {**select_values(values, "of", "pin", "stream", "hint"), **trial}, needed)
+    yield Step("try", {**select_values(values, "of", "pin", "stream", "fix"), **trial}, needed)
     if deciding.installs_runfile(ctx, decision):
         yield Step("fetch", installer.fetch(ctx.fragment))
         yield Step("runfile", installer.judge(ctx.fragment))
@@ -136,7 +136,7 @@ def _make_builder_steps(ctx: Ctx, decision: Decision, moves: Transaction, values
     yield Step("pack", given, builder == ctx.host.name)
     yield Step("judged", given, elsewhere)
     yield Step("brought", given, elsewhere)
-    yield Step("copy", {"of": f"nvidia_driver.build_host {builder}", "hint": fix}, elsewhere)
+    yield Step("copy", {"of": f"nvidia_driver.build_host {builder}", "fix": fix}, elsewhere)
     yield Step("from_build_host", select_values(values, *MOVED), elsewhere)
 
 

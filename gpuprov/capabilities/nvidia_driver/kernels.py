@@ -31,15 +31,15 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
     path, prefix = (HERE, FIELD), f"nvidia_driver.{FIELD} is {driver.kernel_upgrades}"
     elsewhere = served(host, driver) or driver.build == "precompiled"
     if driver.kernel_upgrades == "hold" and not driver.hold:
-        yield Problem(path=path, message=f"{prefix}, and nvidia_driver.hold is false", hint="hold: true, or follow")
+        yield Problem(path=path, message=f"{prefix}, and nvidia_driver.hold is false", fix="hold: true, or follow")
     if driver.kernel_upgrades == "hold" and driver.source == "runfile":
         message = f"{prefix}, and of a driver from a runfile gpuprov holds no package"
         yield Problem(
-            path=path, message=message, hint="alert; or hold the kernel by hand (apt-mark hold, dnf versionlock)"
+            path=path, message=message, fix="alert; or hold the kernel by hand (apt-mark hold, dnf versionlock)"
         )
     if driver.kernel_upgrades in ("follow", "alert") and elsewhere and driver.hold:
         message = f"{prefix}, and nothing on the host builds modules for a new kernel: it would boot without a driver"
-        yield Problem(path=path, message=message, hint="kernel_upgrades: auto, which holds the kernels; or build: dkms")
+        yield Problem(path=path, message=message, fix="kernel_upgrades: auto, which holds the kernels; or build: dkms")
 
 
 @check(
@@ -77,8 +77,8 @@ def of_next_boot(ctx: Ctx) -> Outcome:
         return ok(f"{kernel.release} has {version}{suffix}; held: {' '.join(sorted(known))}", expected)
     if policy == "alert" and (others := [kernel.release for kernel in ahead.each if kernel.release != running]):
         message = f"the next boot starts {kernel.release}, running is {running}{suffix}"
-        hint = f"plan a reboot and verify after it; or remove {others[0]}, or kernel_upgrades: follow"
-        return fail(f"{running} at the next boot, too", message, hint)
+        fix = f"plan a reboot and verify after it; or remove {others[0]}, or kernel_upgrades: follow"
+        return fail(f"{running} at the next boot, too", message, fix)
     runs = ", and runs" if kernel.release == running else f"; running is {running}"
     return ok(f"{kernel.release} has {version}{runs}{suffix}")
 
@@ -95,8 +95,8 @@ def _find_lacking(ctx: Ctx, ahead: Coming, kernel_modules: KernelModules, versio
             f"{kernel_modules.release}, {which}, has no modules here: it was removed, or is an entry for a "
             f"rescue{suffix}"
         )
-        hint = f"have the bootloader start a kernel that is installed{_suggest_kernel(ctx, kernel_modules, running)}"
-        return fail(f"an installed kernel with {version or 'a driver'}", message, hint)
+        fix = f"have the bootloader start a kernel that is installed{_suggest_kernel(ctx, kernel_modules, running)}"
+        return fail(f"an installed kernel with {version or 'a driver'}", message, fix)
     if kernel_modules.nvidia != version or not version or kernel_modules.alien:
         has = (
             f"{kernel_modules.nvidia} for {kernel_modules.built}"
@@ -108,7 +108,7 @@ def _find_lacking(ctx: Ctx, ahead: Coming, kernel_modules: KernelModules, versio
             f" has {has}{why(ctx, kernel_modules)}{'; and no initramfs' * bare}{suffix}"
         )
         return fail(
-            f"{kernel_modules.release} with {version or 'a driver'}", message, _make_hint(ctx, kernel_modules, running)
+            f"{kernel_modules.release} with {version or 'a driver'}", message, _make_fix(ctx, kernel_modules, running)
         )
     if bare:
         made = words(ctx.facts.get(system.OS_RELEASE)).make_initramfs.format(kernel_modules.release)
@@ -133,7 +133,7 @@ def why(ctx: Ctx, kernel: KernelModules) -> str:
     return ""
 
 
-def _make_hint(ctx: Ctx, kernel: KernelModules, running: str) -> str:
+def _make_fix(ctx: Ctx, kernel: KernelModules, running: str) -> str:
     return f"{repair(ctx)}gpuprov apply, which builds for every kernel{_suggest_kernel(ctx, kernel, running)}"
 
 
@@ -192,8 +192,8 @@ def holdable(ctx: Ctx) -> Outcome:
     if coming(ctx.facts) is None:
         return none_boots(ctx.facts)
     if not images(ctx.facts):
-        hint = f"kernel_upgrades: alert, and hold the kernel by hand ({words(ctx.facts.get(system.OS_RELEASE)).hold})"
-        return fail("packages of kernels that can be held", "none that gpuprov knows", hint)
+        fix = f"kernel_upgrades: alert, and hold the kernel by hand ({words(ctx.facts.get(system.OS_RELEASE)).hold})"
+        return fail("packages of kernels that can be held", "none that gpuprov knows", fix)
     return ok(" ".join(sorted(images(ctx.facts))))
 
 

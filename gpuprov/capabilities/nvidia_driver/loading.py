@@ -47,8 +47,8 @@ def in_initramfs(ctx: Ctx) -> Outcome:
         message = (
             f"older than the driver's modules, and with NVIDIA modules inside: {' '.join(image.image for image in old)}"
         )
-        hint = f"{old[0].rebuild}; without, the next boot ends in Driver/library version mismatch"
-        return fail("no older NVIDIA module in any image", message, hint, changes=changes)
+        fix = f"{old[0].rebuild}; without, the next boot ends in Driver/library version mismatch"
+        return fail("no older NVIDIA module in any image", message, fix, changes=changes)
     return ok(f"no older NVIDIA module in {counted(len(images), 'image')}")
 
 
@@ -80,7 +80,7 @@ def kept_away(ctx: Ctx) -> Outcome:
     ids = ctx.facts.get(modules.MODPROBE).options.get(VFIO, {}).get("ids", "")
     if any(_is_true_for_all(ids, gpu.identifier) for gpu in _list_gpus(ctx)):
         suffix += f"; vfio-pci ids={ids} would take GPUs, and nothing loads vfio-pci early"
-    return ok(f"nothing does{suffix}", expected)
+    return ok(f"nothing keeps it away{suffix}", expected)
 
 
 def _list_next_entries(ctx: Ctx) -> list[BootEntry]:

@@ -153,8 +153,8 @@ def reset(ctx: Ctx) -> Outcome:
     why = reset_by_reboot(machine, ctx.facts.get(FUNCTIONS))
     needs = [name for name in ("mig",) if name in ctx.host.capabilities]
     if why and needs and ctx.host.reboot == "never":
-        hint = "gpuprov.reboot: if-needed, which lets apply reboot this VM once"
-        return fail(f"a reset for {' '.join(needs)}, or leave to reboot", f"{why}; reboot: never", hint)
+        fix = "gpuprov.reboot: if-needed, which lets apply reboot this VM once"
+        return fail(f"a reset for {' '.join(needs)}, or leave to reboot", f"{why}; reboot: never", fix)
     return ok(
         f"{why}: changes that need a reset come with a reboot" if why else f"GPUs can be reset; {described(machine)}"
     )

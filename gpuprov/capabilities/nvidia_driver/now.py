@@ -36,22 +36,22 @@ def packages(ctx: Ctx) -> Outcome:
     own_packages = installed_set(ctx.fragment, ctx.facts)
     present = sorted({resolve.upstream(package.version) for package in own_packages.values()})
     expected = f"{ctx.fragment.version} ({decision.flavour}), {counted(len(names), 'package')} at one version"
-    hint = "gpuprov apply; gpuprov plan shows each package"
+    fix = "gpuprov apply; gpuprov plan shows each package"
     if missing:
-        return fail(expected, f"not installed: {' '.join(missing)}", hint)
+        return fail(expected, f"not installed: {' '.join(missing)}", fix)
     if broken:
         return fail(
             expected,
-            f"not whole: {' '.join(broken)}",
+            f"incomplete: {' '.join(broken)}",
             f"{words(ctx.facts.get(system.OS_RELEASE)).repair}; gpuprov apply",
         )
     if len(present) > 1:
         listed = " ".join(
             f"{p.name}={resolve.upstream(p.version)}" for p in sorted(own_packages.values(), key=lambda p: p.name)
         )
-        return fail(expected, f"mixed versions: {listed}", hint)
+        return fail(expected, f"mixed versions: {listed}", fix)
     if not resolve.satisfies(present[0], ctx.fragment.version):
-        return fail(expected, present[0], hint)
+        return fail(expected, present[0], fix)
     return ok(f"{present[0]}, {counted(len(own_packages), 'package')}", expected)
 
 
@@ -80,8 +80,8 @@ def flavour(ctx: Ctx) -> Outcome:
     if present != [decision.flavour]:
         return fail(expected, " and ".join(present) or "none installed", "gpuprov apply switches in one transaction")
     if loaded.version and running != decision.flavour and not ctx.facts.get(system.CONTAINER):
-        hint = "the module on disk is right: reload it or reboot"
-        return fail(expected, f"loaded: {running}", hint, reboot="the other flavour is loaded")
+        fix = "the module on disk is right: reload it or reboot"
+        return fail(expected, f"loaded: {running}", fix, reboot="the other flavour is loaded")
     return ok(decision.flavour, expected)
 
 
@@ -109,7 +109,7 @@ def held(ctx: Ctx) -> Outcome:
 def loaded(ctx: Ctx) -> Outcome:
     """The loaded kernel module has the version of its package: a mismatch breaks every newly started program."""
     if not pci.served(functions := ctx.facts.get(pci.NVIDIA_FUNCTIONS)):
-        lent = "all GPUs are with virtual machines" if pci.gpus(functions) else "no NVIDIA GPU on the PCI bus"
+        lent = "all GPUs are lent to virtual machines" if pci.gpus(functions) else "no NVIDIA GPU on the PCI bus"
         return skip(f"{lent}: the module cannot load")
     if container := ctx.facts.get(system.CONTAINER):
         return skip(f"{container} container: the loaded module is the machine's, not this host's")
@@ -154,12 +154,12 @@ def user_space(ctx: Ctx) -> Outcome:
     newest = max(present, key=resolve.order, default="")
     absent = [name for name in ("libcuda", "libnvidia-ml") if name not in libraries]
     if absent:
-        hint = "gpuprov apply; ldconfig -p | grep nvidia"
-        return fail(f"libcuda and libnvidia-ml {newest}".strip(), f"not found: {' '.join(absent)}", hint)
+        fix = "gpuprov apply; ldconfig -p | grep nvidia"
+        return fail(f"libcuda and libnvidia-ml {newest}".strip(), f"not found: {' '.join(absent)}", fix)
     listed = " ".join(f"{name} {version}" for name, version in sorted(libraries.items()))
     if not newest:
-        hint = "these libraries came from elsewhere: " + nvidia.LIBRARIES.evidence
-        return fail("libraries from driver packages", f"no driver package is installed, yet {listed} is", hint)
+        fix = "these libraries came from elsewhere: " + nvidia.LIBRARIES.evidence
+        return fail("libraries from driver packages", f"no driver package is installed, yet {listed} is", fix)
     wrong = [f"{name} {version}" for name, version in libraries.items() if version != newest]
     if wrong:
         elsewhere = "another installation's libraries win: " + nvidia.LIBRARIES.evidence
@@ -177,22 +177,20 @@ def _judge_answer(ctx: Ctx, version: str) -> Outcome | None:
     if not on_bus or (kind and (not running or "communicate" in smi.complaint)):
         return None  # a container without device files has no GPU, however many its machine has
     if kind and running != version:
-        hint = f"a container needs the user space of the machine's driver: {running}"
-        return fail(running, f"user space {version}, and the machine's loaded module is {running}", hint)
+        fix = f"a container needs the user space of the machine's driver: {running}"
+        return fail(running, f"user space {version}, and the machine's loaded module is {running}", fix)
     if smi.complaint:
         reason = "user space and kernel module differ" if "mismatch" in smi.complaint else ""
         return fail(
             f"nvidia-smi answers ({version})", smi.complaint, f'gpuprov explain "{smi.complaint[:60]}"', reboot=reason
         )
-    hint = "the driver does not run it: dmesg | grep -E 'NVRM|Xid'; gpuprov explain 79"
+    fix = "the driver does not run it: dmesg | grep -E 'NVRM|Xid'; gpuprov explain 79"
     if kind:  # it sees the machine's whole bus, and has the GPUs that it was given
         count = (ctx.host.gpu.count if ctx.host.gpu else None) or 1
-        return (
-            None if len(smi.gpus) >= count else fail(counted(count, "GPU"), f"nvidia-smi lists {len(smi.gpus)}", hint)
-        )
+        return None if len(smi.gpus) >= count else fail(counted(count, "GPU"), f"nvidia-smi lists {len(smi.gpus)}", fix)
     lost = sorted(on_bus - {gpu.bus for gpu in smi.gpus})
     return (
-        fail(f"nvidia-smi lists all {counted(len(on_bus), 'GPU')} on the bus", f"not listed: {' '.join(lost)}", hint)
+        fail(f"nvidia-smi lists all {counted(len(on_bus), 'GPU')} on the bus", f"not listed: {' '.join(lost)}", fix)
         if lost
         else None
     )
@@ -225,13 +223,13 @@ def module_parameters(ctx: Ctx) -> Outcome:
     if wrong:
         change = Change(kind="file", name="/etc/modprobe.d/gpuprov.conf", before=" ".join(wrong), after=listed)
         others = ctx.facts.get(modules.MODPROBE).list_moves({module: parameters})
-        hint = "; ".join([*others, "gpuprov apply", "modprobe -c | grep nvidia"])
-        return fail(listed, f"configured: {' '.join(wrong)}", hint, changes=[change])
+        fix = "; ".join([*others, "gpuprov apply", "modprobe -c | grep nvidia"])
+        return fail(listed, f"configured: {' '.join(wrong)}", fix, changes=[change])
     effective = {} if ctx.facts.get(system.CONTAINER) else ctx.facts.get(nvidia.PARAMETERS)
     unknown = [key for key in parameters if effective and key not in effective]
     if unknown:
-        hint = f"a misspelled name, or of another branch: modinfo -p {module} | grep NVreg_"
-        return fail(listed, f"the loaded module does not know {' '.join(unknown)}", hint)
+        fix = f"a misspelled name, or of another branch: modinfo -p {module} | grep NVreg_"
+        return fail(listed, f"the loaded module does not know {' '.join(unknown)}", fix)
     late = [
         f"{k}={effective[k]}"
         for k, v in parameters.items()

@@ -58,10 +58,8 @@ def source(ctx: Ctx) -> Outcome:
     foreign = [n for n, p in installed.items() if n not in known and (n in theirs or names.foreign(n, p.source))]
     wrong = [f"{name} {present[name]}" for name in (*sorted({*own_names} - fits), *foreign)]
     if wrong:
-        hint = (
-            "gpuprov apply" if not foreign else f"{words(ctx.facts.get(system.OS_RELEASE)).purge} {' '.join(foreign)}"
-        )
-        return fail(f"{target}: {counted(len(own_names), 'package')}", f"of another source: {', '.join(wrong)}", hint)
+        fix = "gpuprov apply" if not foreign else f"{words(ctx.facts.get(system.OS_RELEASE)).purge} {' '.join(foreign)}"
+        return fail(f"{target}: {counted(len(own_names), 'package')}", f"of another source: {', '.join(wrong)}", fix)
     return ok(f"{target}: {counted(len(own_names), 'package')}", target)
 
 
@@ -88,7 +86,7 @@ def repository(ctx: Ctx) -> Outcome:
         if named or sources.find_others(repo_state, requested, kind):
             return ok(f"provided by the host's own sources: {', '.join(named) or requested['url']}")
         return skip(
-            "no source of the host is NVIDIA's by its name: whether one has the set, apply sees, and adds NVIDIA's"
+            "no source of the host is NVIDIA's by its name: apply looks whether one has the set, and else adds NVIDIA's"
         )
     return package_sources.judge(repo_state, requested, kind)
 
@@ -110,22 +108,22 @@ def source_offered(ctx: Ctx) -> Outcome:
         return fail("a distribution whose driver gpuprov manages", distro, "see host.supported")
     if offered(ctx.fragment, ctx.facts) is None:
         if ctx.fragment.build == "precompiled" and find_packages(release.id, release.version, ctx.fragment.source):
-            hint = "nvidia_driver: {build: dkms}; Ubuntu's archive has them, and NVIDIA's repository for EL 8 and 9"
-            return fail(f"precompiled modules of source {ctx.fragment.source}", f"{distro} has none", hint)
+            fix = "nvidia_driver: {build: dkms}; Ubuntu's archive has them, and NVIDIA's repository for EL 8 and 9"
+            return fail(f"precompiled modules of source {ctx.fragment.source}", f"{distro} has none", fix)
         bare = ctx.fragment.source == "distribution" or pick_source(distribution) == "runfile"
-        hint = (bare and distribution.no_driver) or ", ".join(known_sources(distribution))
-        return fail(f"source {ctx.fragment.source}", f"{distro} has no such source", hint)
+        fix = (bare and distribution.no_driver) or ", ".join(known_sources(distribution))
+        return fail(f"source {ctx.fragment.source}", f"{distro} has no such source", fix)
     requested = package_sources.driver_block(ctx.fragment, ctx.facts)
     if requested is None and chosen(ctx.fragment, ctx.facts) == "nvidia":
-        hint = "source: mirror with a repository that has packages for it"
-        return fail(f"NVIDIA's repository for {distro} on {machine}", "NVIDIA has none", hint)
+        fix = "source: mirror with a repository that has packages for it"
+        return fail(f"NVIDIA's repository for {distro} on {machine}", "NVIDIA has none", fix)
     kind = family(release)
     is_offered = bool(requested and kind and sources.find_others(ctx.facts.get(REPOSITORIES), requested, kind))
     if not is_offered and not ctx.fragment.repository.url:
         is_offered = bool(resolve.kernel_versions(package_names(ctx.fragment, ctx.facts).sets, ctx.facts.get(INDEX)))
     if requested and not (requested["fingerprint"] or requested["key_file"] or is_offered):
-        hint = "repository: {url, key_file or key_url, fingerprint}, the last compared with NVIDIA's own page"
-        return fail("a key with a known fingerprint", f"gpuprov knows none for {requested['url']}", hint)
+        fix = "repository: {url, key_file or key_url, fingerprint}, the last compared with NVIDIA's own page"
+        return fail("a key with a known fingerprint", f"gpuprov knows none for {requested['url']}", fix)
     return ok(requested["url"] if requested else f"{distro}'s own archive", ctx.fragment.source)
 
 

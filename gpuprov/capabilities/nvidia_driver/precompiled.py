@@ -33,12 +33,12 @@ def problems(driver: NvidiaDriver) -> Iterable[Problem]:
     path, prefix = (HERE, "build"), "nvidia_driver.build is precompiled"
     if driver.signing.key_file:
         message = f"{prefix}: whoever built the modules has signed them, nvidia_driver.signing would sign none"
-        yield Problem(path=path, message=message, hint="no signing; or build: dkms, whose modules the site's key signs")
+        yield Problem(path=path, message=message, fix="no signing; or build: dkms, whose modules the site's key signs")
     if driver.build_host:
         message = f"{prefix}: nothing is built, and nvidia_driver.build_host is {driver.build_host}"
-        yield Problem(path=path, message=message, hint="no build_host; or build: dkms")
+        yield Problem(path=path, message=message, fix="no build_host; or build: dkms")
     if driver.source == "runfile":
-        yield Problem(path=path, message=f"{prefix}, and a runfile has its modules built by DKMS", hint="build: dkms")
+        yield Problem(path=path, message=f"{prefix}, and a runfile has its modules built by DKMS", fix="build: dkms")
 
 
 def of_kernel(ctx: Ctx, flavour: str, kernel: str) -> list[str]:
@@ -63,12 +63,12 @@ def precompiled(ctx: Ctx) -> Outcome:
     beside = names.built_otherwise(present)
     if ctx.fragment.build == "dkms":
         if beside:
-            return fail("modules that DKMS builds", f"precompiled: {' '.join(beside)}", "gpuprov apply takes them away")
+            return fail("modules that DKMS builds", f"precompiled: {' '.join(beside)}", "gpuprov apply removes them")
         return not_asked("DKMS builds the modules")
     expected = "precompiled modules for every kernel that can boot, held with the kernels"
     if beside:
-        hint = "gpuprov apply takes it away: what DKMS has built is loaded before what was precompiled"
-        return fail(expected, f"installed beside them: {' '.join(beside)}", hint)
+        fix = "gpuprov apply removes it: what DKMS has built is loaded before what was precompiled"
+        return fail(expected, f"installed beside them: {' '.join(beside)}", fix)
     flavour = decide(ctx.fragment, ctx.facts).flavour
     by_kernel = {kernel.release: of_kernel(ctx, flavour, kernel.release) for kernel in build_targets(ctx.facts)}
     lacking = [
@@ -76,15 +76,15 @@ def precompiled(ctx: Ctx) -> Outcome:
     ]
     if lacking or not by_kernel:
         changes = [Change(kind="package", name=f"modules of {kernel}", after="installed") for kernel in lacking]
-        hint = (
+        fix = (
             "gpuprov apply installs them where they are offered; else remove that kernel, or nvidia_driver: "
             "{build: dkms}"
         )
-        return fail(expected, f"none for {' '.join(lacking)}" if lacking else "no kernel found", hint, changes=changes)
+        return fail(expected, f"none for {' '.join(lacking)}" if lacking else "no kernel found", fix, changes=changes)
     own_names = [name for names_of in by_kernel.values() for name in names_of]
     if broken := [name for name in own_names if not installed[name].whole]:
         repair = words(ctx.facts.get(system.OS_RELEASE)).repair
-        return fail(expected, f"not whole: {' '.join(broken)}", f"{repair}; gpuprov apply")
+        return fail(expected, f"incomplete: {' '.join(broken)}", f"{repair}; gpuprov apply")
     kernels = [name for name, package in installed.items() if name == package.name and re.fullmatch(BOOTING, name)]
     loose = [name for name in (*own_names, *kernels) if not installed[name].held]
     if loose and ctx.fragment.hold:

@@ -65,19 +65,19 @@ def resolvable(ctx: Ctx) -> Outcome:
     if decision.problem:
         fetch = words(ctx.facts.get(system.OS_RELEASE)).fetch
         message = f"{decision.problem}{ended(decision.problem, index)}"
-        return fail(expected, message, decision.hint.replace("fetch the package lists", fetch))
+        return fail(expected, message, decision.fix.replace("fetch the package lists", fetch))
     refused = refusals(ctx.facts, decision)
     if refused:
         return fail(expected, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
     moves = transaction(ctx, decision)
     if moves.unmovable:
         purge = words(ctx.facts.get(system.OS_RELEASE)).purge
-        hint = f"{purge} {' '.join(moves.unmovable)}, then apply again; or another version"
+        fix = f"{purge} {' '.join(moves.unmovable)}, then apply again; or another version"
         message = (
             f"{', '.join(moves.unmovable)} (installed, of the driver's source) is not offered in it, and "
             "would be left behind"
         )
-        return fail(expected, message, hint)
+        return fail(expected, message, fix)
     return Outcome(
         status="pass",
         expected=expected,
@@ -131,8 +131,8 @@ def leftovers(ctx: Ctx) -> Outcome:
     """No other driver is in the way: a runfile installation, another repository's packages, a `cuda` metapackage."""
     programs = ctx.facts.get(house.LEFTOVERS)
     if programs:
-        hint = f"remove it first: {programs[0]} --uninstall (or sh NVIDIA-Linux-*.run --uninstall)"
-        return fail("packages only", f"a runfile installation: {' '.join(programs)}", hint)
+        fix = f"remove it first: {programs[0]} --uninstall (or sh NVIDIA-Linux-*.run --uninstall)"
+        return fail("packages only", f"a runfile installation: {' '.join(programs)}", fix)
     names = package_names(ctx.fragment, ctx.facts)
     # The set of another source that gpuprov knows leaves in the one transaction.
     leaving = resolve.of_another(names.others, versions(ctx.facts))
@@ -144,14 +144,14 @@ def leftovers(ctx: Ctx) -> Outcome:
     if foreign:
         listed = " ".join(f"{package.name}={package.version}" for package in foreign)
         purge = words(ctx.facts.get(system.OS_RELEASE)).purge
-        hint = f"remove it first: {purge} {' '.join(package.name for package in foreign)}"
-        return fail("the driver of one source only", f"packages that bring another driver: {listed}", hint)
+        fix = f"remove it first: {purge} {' '.join(package.name for package in foreign)}"
+        return fail("the driver of one source only", f"packages that bring another driver: {listed}", fix)
     if theirs := made_by_nvidia(ctx, decided(ctx)):
         purge = words(ctx.facts.get(system.OS_RELEASE)).purge
         listed = " ".join(f"{row.name}={row.version}" for row in theirs)
         message = f"packages of the same names that {theirs[0].vendor} made: {listed}"
-        hint = f"remove it first: {purge} {' '.join(row.name for row in theirs)}"
-        return fail("the driver of one source only", message, hint)
+        fix = f"remove it first: {purge} {' '.join(row.name for row in theirs)}"
+        return fail("the driver of one source only", message, fix)
     return ok("no other driver")
 
 
@@ -165,11 +165,11 @@ def leftovers(ctx: Ctx) -> Outcome:
 def build_tools(ctx: Ctx) -> Outcome:
     """There is a kernel to install modules for, and DKMS and compilers are installed or offered, if they build them."""
     if not kernels(ctx):
-        hint = "install a kernel, or, in a container, the headers package of the machine's kernel"
+        fix = "install a kernel, or, in a container, the headers package of the machine's kernel"
         return fail(
             "a kernel",
             "neither a kernel in /boot nor kernel headers in /lib/modules: there is nothing to build for",
-            hint,
+            fix,
         )
     decision, names = decided(ctx), package_names(ctx.fragment, ctx.facts)
     if decision.problem:
@@ -196,10 +196,10 @@ def holdable(ctx: Ctx) -> Outcome:
     if not ctx.fragment.hold or ctx.fragment.source == "runfile":
         return not_asked("nothing is held")
     if complaint and complaint != NO_LOCK_PLUGIN and family(ctx.facts.get(system.OS_RELEASE)) != "debian":
-        hint = "plugins=1 in /etc/dnf/dnf.conf, enabled = 1 in /etc/dnf/plugins/versionlock.conf"
+        fix = "plugins=1 in /etc/dnf/dnf.conf, enabled = 1 in /etc/dnf/plugins/versionlock.conf"
         if family(ctx.facts.get(system.OS_RELEASE)) == "suse":
-            hint = "locksfile.apply = yes there: grep -rn locksfile.apply /etc/zypp"
-        return fail("locks that are heeded", complaint, f"{hint}; or hold: false")
+            fix = "locksfile.apply = yes there: grep -rn locksfile.apply /etc/zypp"
+        return fail("locks that are heeded", complaint, f"{fix}; or hold: false")
     return not_asked("no setting switches its locks off")
 
 
@@ -214,8 +214,8 @@ def space(ctx: Ctx) -> Outcome:
     free = ctx.facts.get(system.SPACE).get(room.path, 0)
     if free < room.mib:
         clean = words(ctx.facts.get(system.OS_RELEASE)).clean
-        hint = f"free space in {room.path} ({clean}; journalctl --vacuum-size=200M), then run again"
-        return fail(f"{room.mib} MiB free in {room.path}", f"{free} MiB", hint)
+        fix = f"free space in {room.path} ({clean}; journalctl --vacuum-size=200M), then run again"
+        return fail(f"{room.mib} MiB free in {room.path}", f"{free} MiB", fix)
     return ok(f"{free} MiB free in {room.path}")
 
 

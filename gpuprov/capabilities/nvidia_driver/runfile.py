@@ -51,22 +51,22 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
         yield problem("version", message, 'that one, like version: "580.95.05"')
     if bool(given.url) == bool(given.file):
         fault = "both a url and a file" if given.url else "neither a url nor a file"
-        hint = (
+        fix = (
             "runfile: {url: https://.../NVIDIA-Linux-x86_64-VERSION.run, sha256: ...}, or file: one beside the "
             "inventory"
         )
-        yield Problem(path=path, message=f"nvidia_driver.runfile has {fault}", hint=hint)
+        yield Problem(path=path, message=f"nvidia_driver.runfile has {fault}", fix=fix)
     elif given.file and (why := named.explain_unusable(given.file, given.sha256)):
         message = f"nvidia_driver.runfile.file {given.file} {why}"
-        yield Problem(path=(*path, "file"), message=message, hint="put it there, or name its url")
+        yield Problem(path=(*path, "file"), message=message, fix="put it there, or name its url")
     name = NAMED.search(given.url or given.file)
     if name and EXACT.fullmatch(driver.version) and name[1] != driver.version:
         message = f"nvidia_driver.runfile is named {name[0]}, and version is {driver.version}"
-        yield Problem(path=path, message=message, hint=f'the file of that version, or version: "{name[1]}"')
+        yield Problem(path=path, message=message, fix=f'the file of that version, or version: "{name[1]}"')
     if not given.sha256:
         message = "nvidia_driver.runfile has no sha256: root would run whatever is in the file"
         yield Problem(
-            path=path, message=message, hint="sha256: what sha256sum says of it, compared with NVIDIA's own page"
+            path=path, message=message, fix="sha256: what sha256sum says of it, compared with NVIDIA's own page"
         )
     if driver.build_host:
         message = f"is {driver.build_host}, and a runfile's modules are built on each host"
@@ -75,8 +75,8 @@ def problems(host: HostSpec, driver: NvidiaDriver) -> Iterable[Problem]:
         yield problem("repository", "is not used by source runfile", "leave it out")
     if "fabric_manager" in host.capabilities:
         message = "fabric_manager follows the driver's packages, and nvidia_driver.source is runfile, which has none"
-        hint = "source: nvidia, whose repository has both in one version; or fabric_manager: false"
-        yield Problem(path=(HERE, "source"), message=message, hint=hint)
+        fix = "source: nvidia, whose repository has both in one version; or fabric_manager: false"
+        yield Problem(path=(HERE, "source"), message=message, fix=fix)
 
 
 def exported(facts: Facts) -> NvidiaDriver | None:
@@ -128,7 +128,7 @@ def resolvable(ctx: Ctx) -> Outcome:
     decision, current = decide(ctx.fragment, ctx.facts), ctx.facts.get(runfile.RUNFILE)
     expected = f"{decision.version} ({decision.flavour}) of a runfile"
     if decision.problem:
-        return fail(expected, decision.problem, decision.hint)
+        return fail(expected, decision.problem, decision.fix)
     if refused := refusals(ctx.facts, decision):
         return fail(expected, "; ".join(refused), "gpuprov catalog gpus MODEL says which branches know a GPU")
     held = any(fact.driver in IN_TREE for fact in ctx.facts.get(pci.NVIDIA_FUNCTIONS))
@@ -182,8 +182,8 @@ def flavour(ctx: Ctx) -> Outcome:
         return fail(expected, f"{other} for {' '.join(wrong)}", "gpuprov apply installs the other flavour")
     running = "open" if loaded.open else "proprietary"
     if loaded.version and running != decision.flavour and not ctx.facts.get(system.CONTAINER):
-        hint = "the module on disk is right: reload it or reboot"
-        return fail(expected, f"loaded: {running}", hint, reboot="the other flavour is loaded")
+        fix = "the module on disk is right: reload it or reboot"
+        return fail(expected, f"loaded: {running}", fix, reboot="the other flavour is loaded")
     return ok(decision.flavour, expected)
 
 

@@ -48,17 +48,17 @@ def secure_boot(ctx: Ctx) -> Outcome:
         return enrolment.judge_preflight(ctx)
     if ctx.fragment.source == "runfile":
         message = "Secure Boot is on, and NVIDIA's installer does not sign its modules with DKMS's key"
-        hint = "nvidia_driver.signing with an enrolled certificate; a source of packages; or switch Secure Boot off"
-        return fail("Secure Boot off, or modules signed with the site's key", message, hint)
+        fix = "nvidia_driver.signing with an enrolled certificate; a source of packages; or switch Secure Boot off"
+        return fail("Secure Boot off, or modules signed with the site's key", message, fix)
     key = ctx.facts.get(house.DKMS_KEY_ENROLLED)
     if key:
         return ok(f"Secure Boot is on and the DKMS key is enrolled ({key.certificate})")
     file = key.certificate or "/var/lib/dkms/mok.pub"
-    hint = (
+    fix = (
         f"enrol the DKMS key (mokutil --import {file}, reboot, confirm at the console), give the site's own "
         "(nvidia_driver.signing), or switch Secure Boot off"
     )
-    return fail("Secure Boot off, or the DKMS key enrolled", "Secure Boot is on, the DKMS key is not enrolled", hint)
+    return fail("Secure Boot off, or the DKMS key enrolled", "Secure Boot is on, the DKMS key is not enrolled", fix)
 
 
 def _judge_precompiled(ctx: Ctx) -> Outcome:
@@ -67,9 +67,9 @@ def _judge_precompiled(ctx: Ctx) -> Outcome:
     # https://github.com/NVIDIA/yum-packaging-precompiled-kmod/issues/67
     if family(ctx.facts.get(system.OS_RELEASE)) == "debian":
         return ok("Secure Boot is on, and precompiled modules are signed by Canonical, as the kernel is")
-    hint = "build: dkms, with nvidia_driver.signing and an enrolled certificate; or switch Secure Boot off"
+    fix = "build: dkms, with nvidia_driver.signing and an enrolled certificate; or switch Secure Boot off"
     message = "Secure Boot is on, and NVIDIA has signed its precompiled modules with a key of its own"
-    return fail("Secure Boot off, or modules signed with an enrolled key", message, hint)
+    return fail("Secure Boot off, or modules signed with an enrolled key", message, fix)
 
 
 @check(
@@ -91,8 +91,8 @@ def signing_tool(ctx: Ctx) -> Outcome:
     if not version:
         return skip("the host's package lists have no DKMS: apply refuses a host without")
     if resolve.order(resolve.upstream(version)) < resolve.order(DKMS_SINCE):
-        hint = "no signing for this host: its DKMS signs with /var/lib/shim-signed/mok/MOK.priv where that is"
-        return fail(expected, f"DKMS {version}, which takes no other key than its own", hint)
+        fix = "no signing for this host: its DKMS signs with /var/lib/shim-signed/mok/MOK.priv where that is"
+        return fail(expected, f"DKMS {version}, which accepts no key but its own", fix)
     return ok(f"DKMS {version}", expected)
 
 
@@ -124,7 +124,7 @@ def signed(ctx: Ctx) -> Outcome:
     if not signing.key_file or (elsewhere and (state.written or state.key)):
         if state.written or state.key:
             left = SETTINGS_FILE if state.written else KEY_FILE
-            return fail("no key of the site's here", f"{left} is left of one", "gpuprov apply takes it away")
+            return fail("no site key here", f"{left} is left of one", "gpuprov apply removes it")
         return _judge_without_key(ctx, state.modules)
     certificate = certificates.of_file(signing.certificate_file)
     expected = f"signed with the certificate {certificate['serial']} ({signing.certificate_file})"
@@ -141,8 +141,8 @@ def signed(ctx: Ctx) -> Outcome:
         if state.settings.get(name) != settings[name]
     ]
     if wrong and not elsewhere:
-        hint = "gpuprov apply; another file of /etc/dkms/framework.conf.d that is read later wins: remove its line"
-        return fail(f"DKMS signs with {KEY_FILE}", "; ".join(wrong), hint)
+        fix = "gpuprov apply; another file of /etc/dkms/framework.conf.d that is read later wins: remove its line"
+        return fail(f"DKMS signs with {KEY_FILE}", "; ".join(wrong), fix)
     targets = [kernel.release for kernel in built_here(ctx.fragment, ctx.facts)]
     bad = list(_list_unsigned(targets, state.modules, certificate["serial"]))
     if bad or not targets:
@@ -150,7 +150,7 @@ def signed(ctx: Ctx) -> Outcome:
         return fail(expected, "; ".join(bad) or "no kernel found", "gpuprov apply signs them", changes=changes)
     if not elsewhere and state.pair is None:
         way = f"{words(ctx.facts.get(system.OS_RELEASE)).install} openssl"
-        return skip(f"without openssl nobody can tell whether {KEY_FILE} is the key of {CERTIFICATE_FILE}; {way}")
+        return skip(f"without openssl it is unknown whether {KEY_FILE} is the key of {CERTIFICATE_FILE}; {way}")
     return ok(f"{counted(len(state.modules), 'module')} of {' '.join(targets)}", expected)
 
 
@@ -165,11 +165,11 @@ def _judge_without_key(ctx: Ctx, signatures: Iterable[Signature]) -> Outcome:
     relevant = [signature for signature in signatures if signature.kernel in next_ones]
     if not relevant:
         return skip(f"no NVIDIA module of {' '.join(sorted(next_ones))}")
-    hint = "nvidia_driver.signing, with a certificate that is enrolled; or switch Secure Boot off"
+    fix = "nvidia_driver.signing, with a certificate that is enrolled; or switch Secure Boot off"
     if unsigned := [
         f"{signature.kernel}: {signature.module} is not signed" for signature in relevant if not signature.serial
     ]:
-        return fail(expected, f"{'; '.join(unsigned)}: this kernel refuses it", hint)
+        return fail(expected, f"{'; '.join(unsigned)}: this kernel refuses it", fix)
     by = sorted({(signature.signer, signature.serial) for signature in relevant})
     named = ", ".join(f"{signer} ({serial})" for signer, serial in by)
     if ctx.fragment.build == "precompiled" and family(ctx.facts.get(system.OS_RELEASE)) == "debian":
@@ -178,8 +178,8 @@ def _judge_without_key(ctx: Ctx, signatures: Iterable[Signature]) -> Outcome:
     if {serial for _, serial in by} <= enrolled.serials:
         return ok(f"{counted(len(relevant), 'module')}, signed by {named}, whose certificate is enrolled", expected)
     if not enrolled.whole:
-        return skip(f"signed by {named}: mokutil does not tell here whether that certificate is enrolled")
-    known = f"enrol its certificate (mokutil --import FILE, reboot, confirm at the console); or {hint}"
+        return skip(f"signed by {named}: mokutil cannot say here whether that certificate is enrolled")
+    known = f"enrol its certificate (mokutil --import FILE, reboot, confirm at the console); or {fix}"
     return fail(expected, f"signed by {named}, and no enrolled certificate has that serial number", known)
 
 

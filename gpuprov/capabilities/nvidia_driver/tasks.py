@@ -199,7 +199,7 @@ TASKS: Stages = {
             "Enable contrib, non-free and non-free-firmware",
             "fetch",
             key="components",
-            options={"of": f"nvidia_driver: {COMPONENTS}", "source": "non-free", "hint": COMPONENTS_FIX},
+            options={"of": f"nvidia_driver: {COMPONENTS}", "source": "non-free", "fix": COMPONENTS_FIX},
             why="Beside a repository, the one thing that act 1 writes: without these components of Debian there is "
             "no index to resolve from.",
         ),

@@ -42,10 +42,10 @@ def hardware(ctx: Ctx) -> Outcome:
     absent = [name for name, values in named(block) if not onhost.select(state, onhost.Config(values))]
     if absent:
         present = ", ".join(f"{each.address} ({each.identifier})" for each in state.functions if each.is_gpu) or "none"
-        return fail("each GPU of passthrough.gpus", f"not there: {', '.join(absent)}; GPUs: {present}", "correct gpus")
+        return fail("each GPU of passthrough.gpus", f"missing: {', '.join(absent)}; GPUs: {present}", "correct gpus")
     if block.nvswitches and not any(function.is_switch for function in state.functions):
-        hint = "nvswitches: false; those of B200 and B300 are no PCI functions"
-        return fail("NVSwitches on the bus", "none", hint)
+        fix = "nvswitches: false; those of B200 and B300 are not PCI functions"
+        return fail("NVSwitches on the bus", "none", fix)
     chosen = [each.address for each in list_lent(ctx)]
     return ok(f"{counted(len(chosen), 'function')} to lend: {' '.join(chosen)}") if chosen else not_asked(NONE)
 
@@ -63,8 +63,8 @@ def group(ctx: Ctx) -> Outcome:
     """Each IOMMU group with a lent GPU is wholly lent: no other device of it has a driver of this host."""
     others = onhost.list_neighbours(ctx.facts.get(PASSTHROUGH).state, parse_block(ctx.fragment))
     if message := "; ".join(f"group {on.group}: {on.address} ({on.identifier}) has {on.driver}" for on in others):
-        hint = "lend it too if it is a GPU; else another slot, or ACS in the firmware (lspci -vvv | grep ACSCap)"
-        return fail("groups with lent devices only", message, hint)
+        fix = "lend it too if it is a GPU; else another slot, or ACS in the firmware (lspci -vvv | grep ACSCap)"
+        return fail("groups with lent devices only", message, fix)
     groups = {each.group for each in list_lent(ctx)} - {""}
     return ok(f"{counted(len(groups), 'group')} wholly lent") if groups else not_asked("no group with a lent GPU yet")
 
@@ -83,8 +83,8 @@ def iommu(ctx: Ctx) -> Outcome:
                 f"the kernel should be started with {' '.join(f'{key}={value}' for key, value in parameters.items())}"
             )
             return fail("IOMMU groups", f"none of {without}", f"{APPLY}, then a reboot", reboot=reason)
-        hint = "switch the IOMMU on in the firmware: VT-d, AMD-Vi or SMMU"
-        return fail("IOMMU groups", f"none of {without}", hint)
+        fix = "switch the IOMMU on in the firmware: VT-d, AMD-Vi or SMMU"
+        return fail("IOMMU groups", f"none of {without}", fix)
     return ok(f"{counted(len(lent), 'lent function')} in IOMMU groups")
 
 

@@ -62,8 +62,8 @@ def rules(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
     shared = OF_SWITCHES if _find_mode(host) == "shared-nvswitch" else ()
     for name in NEED_A_GPU if lends_all(host, block) else ():
         if name in host.capabilities and name not in shared:
-            hint = f"{name}: false for these hosts, or lend some of the GPUs only"
-            yield problem("gpus", f"are all GPUs of the host, and {name} needs one that stays", hint)
+            fix = f"{name}: false for these hosts, or lend some of the GPUs only"
+            yield problem("gpus", f"are all GPUs of the host, and {name} needs one that stays", fix)
     if "vgpu_guest" in host.capabilities:
         yield problem("", "contradicts vgpu_guest, which is for a guest", "vgpu_guest: false")
 
@@ -72,8 +72,8 @@ def _check_selectors(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
     named = () if block.gpus == "all" else block.gpus
     for index, text in enumerate(named):
         if not (ADDRESS.fullmatch(text) if is_address(text) else gpus.find_gpu(text)):
-            what, hint = _explain_selector(text)
-            yield problem(("gpus", index), f'is "{text}", which {what}', hint)
+            what, fix = _explain_selector(text)
+            yield problem(("gpus", index), f'is "{text}", which {what}', fix)
         if text in named[:index]:
             yield problem(("gpus", index), f"names {text} a second time", "once is enough")
     count = len(list_addresses(block))
@@ -90,7 +90,7 @@ def _explain_selector(text: str) -> tuple[str, str]:
     if is_whole(text):
         return "is an index: another GPU may have it after a boot", 'write the address: "0000:3b:00.0", or a model'
     if is_address(text):
-        return "is no PCI address", 'as lspci -D prints it: "0000:3b:00.0"'
+        return "is not a PCI address", 'as lspci -D prints it: "0000:3b:00.0"'
     return gpus.explain_unknown(text)
 
 
@@ -130,8 +130,8 @@ def _check_switches(host: HostSpec, block: Passthrough) -> Iterable[Problem]:
         )
     elif not (block.nvswitches or mode) and _is_board(host):
         message = "lends GPUs that NVSwitches join: without them CUDA ends with error 802 in the virtual machine"
-        hint = "nvswitches: true, with gpus: all; or fabric_manager: {fabric_mode: shared-nvswitch}"
-        yield problem("", message, hint, warning=True)
+        fix = "nvswitches: true, with gpus: all; or fabric_manager: {fabric_mode: shared-nvswitch}"
+        yield problem("", message, fix, warning=True)
 
 
 def _is_board(host: HostSpec) -> bool:

@@ -37,7 +37,7 @@ def rules(host: HostSpec, block: Pcie) -> Iterable[Problem]:
         yield problem("acs", message, "acs: rdma_topo, with rdma-core 61 or later; or acs: keep")
     if block.acs == "rdma_topo" and block.iommu == "disabled":
         message = "pcie.acs is rdma_topo, whose masks the kernel sets only with an IOMMU, and pcie.iommu is disabled"
-        yield Problem(path=(HERE, "iommu"), message=message, hint="iommu: keep, or acs: keep")
+        yield Problem(path=(HERE, "iommu"), message=message, fix="iommu: keep, or acs: keep")
     if block == Pcie():
         message = "asks for nothing: all of it is keep or 0"
         yield problem("", message, "name a setting, or leave the block out", warning=True)

@@ -79,8 +79,8 @@ def iommu(ctx: Ctx) -> Outcome:
     functions = (*state.of("gpu"), *hcas(ctx))
     grouped = [function.address for function in functions if function.group]
     if mode == "disabled":
-        hint = "another parameter may switch it on: cat /proc/cmdline"
-        return fail("no IOMMU groups", f"in IOMMU groups: {' '.join(grouped)}", hint) if grouped else ok("no IOMMU")
+        fix = "another parameter may switch it on: cat /proc/cmdline"
+        return fail("no IOMMU groups", f"in IOMMU groups: {' '.join(grouped)}", fix) if grouped else ok("no IOMMU")
     if functions and not grouped:
         if unseen := virtualization.hidden(ctx.facts.get(virtualization.MACHINE).kind, "iommu"):
             return skip(unseen)
@@ -99,7 +99,7 @@ def iommu(ctx: Ctx) -> Outcome:
         )
     silent = any(function.group and not function.domain for function in functions)
     return ok(
-        f"{listed}{'; this kernel does not tell the types of groups' if silent else ', ' + counted(len(grouped), 'function')}"
+        f"{listed}{'; this kernel does not report group types' if silent else ', ' + counted(len(grouped), 'function')}"
     )
 
 
@@ -144,18 +144,18 @@ def acs(ctx: Ctx) -> Group | Outcome:
 def _judge_computed(state: State) -> Outcome:
     expected = "ACS as rdma_topo computes it"
     if not state.topo:
-        return fail(expected, "no rdma_topo", "a rdma-core of version 61 or later")
+        return fail(expected, "no rdma_topo", "rdma-core 61 or later")
     if state.topo_status:
         message = "; ".join(state.topo_wrong) or f"rdma_topo check ends with {state.topo_status}"
         if state.topo_started:
-            hint = "dmesg | grep -i acs: a kernel that does not know pci=config_acs needs a newer one; or acs: keep"
-            return fail(expected, f"{message}, with its masks on the command line", hint)
+            fix = "dmesg | grep -i acs: a kernel that does not know pci=config_acs needs a newer one; or acs: keep"
+            return fail(expected, f"{message}, with its masks on the command line", fix)
         reason = REASON if state.topo_grub == "same" else ""
         computed = Setting(kind="ACS", value=expected, shown="as rdma_topo computes it", missing=message)
         changes = list_changes(filter(None, [computed.compare({})]))
-        hint = f"{APPLY}, then a reboot; rdma_topo check"
-        return fail(expected, message, hint, changes=changes, reboot=reason)
-    return ok("rdma_topo check: all is as it should be")
+        fix = f"{APPLY}, then a reboot; rdma_topo check"
+        return fail(expected, message, fix, changes=changes, reboot=reason)
+    return ok("rdma_topo check: no defect")
 
 
 @compared(
@@ -195,10 +195,10 @@ def _list_gpus(ctx: Ctx) -> tuple[Function, ...]:
     return tuple(ctx.facts.get(PCIE).of("gpu"))
 
 
-def _judge_control(functions: tuple[Function, ...], expected: str, none: str, hint: str) -> Outcome | None:
+def _judge_control(functions: tuple[Function, ...], expected: str, none: str, fix: str) -> Outcome | None:
     """Return the outcome where DevCtl of these functions cannot be compared."""
     if not functions:
-        return fail(expected, none, hint)
+        return fail(expected, none, fix)
     if hidden := unreadable(functions):
         return fail(expected, f"not readable: {' '.join(hidden)}", ROOT)
     if without := conventional(functions):
@@ -244,8 +244,8 @@ def affinity(ctx: Ctx) -> Group | Outcome:
     if group.compare():
         return group
     if state.balancer and (problem := explain_policy(state.irqbalance, needed=True)):
-        hint = f"{APPLY}; systemctl restart {catalogue.BALANCER}"
-        return fail(f"irqbalance with {catalogue.POLICY}", problem, hint)
+        fix = f"{APPLY}; systemctl restart {catalogue.BALANCER}"
+        return fail(f"irqbalance with {catalogue.POLICY}", problem, fix)
     if not sum(len(function.interrupts) for function in functions):
         return fail(expected, "none", "the driver has none yet: bring the ports up, and verify again")
     return group

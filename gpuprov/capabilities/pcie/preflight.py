@@ -29,13 +29,13 @@ VENDORS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "amd"
 )
 def hardware(ctx: Ctx) -> Outcome:
     """The spec asks for nothing that this machine does not support, or that would harm it."""
-    for expected, problem, hint in (
+    for expected, problem, fix in (
         *_refuse_acs(ctx),
         *_refuse_registers(ctx),
         *_refuse_devices(ctx),
         *_refuse_processor(ctx),
     ):
-        return fail(expected, problem, hint)
+        return fail(expected, problem, fix)
     setting_lines = lines(ctx.fragment)
     return ok("; ".join(setting_lines)) if setting_lines else not_asked()
 
@@ -54,20 +54,20 @@ def _refuse_acs(ctx: Ctx) -> Refusal:
         return
     kin = family(ctx.facts.get(system.OS_RELEASE))
     if not state.topo:
-        yield "rdma_topo", "no rdma_topo", f"a rdma-core of version 61 or later; or {KEEP}"
+        yield "rdma_topo", "no rdma_topo", f"rdma-core 61 or later; or {KEEP}"
     elif not state.topo_grub:
         message = "; ".join(state.topo_wrong) or "it does not say which masks"
         yield "a topology that rdma_topo knows", message, KEEP
     elif kin in TO:
-        hint = f"rdma_topo write-grub-acs --dry-run, and give to {TO[kin]} what it prints; {KEEP}"
-        yield "GRUB with drop-ins, which rdma_topo writes", f"a host of the {NAMES[kin]} family", hint
+        fix = f"rdma_topo write-grub-acs --dry-run, and give to {TO[kin]} what it prints; {KEEP}"
+        yield "GRUB with drop-ins, which rdma_topo writes", f"a host of the {NAMES[kin]} family", fix
 
 
 def _refuse_zeros(state: State) -> Refusal:
     computed = dict.fromkeys(name for other in state.others if (name := catalogue.find_acs_kind(other)))
     if computed:
-        hint = f"pcie: {{acs: rdma_topo}}, with rdma-core 61 or later; or {KEEP}"
-        yield "ACS that may be off everywhere", f"{', '.join(computed)}: each port needs a mask of its own", hint
+        fix = f"pcie: {{acs: rdma_topo}}, with rdma-core 61 or later; or {KEEP}"
+        yield "ACS that may be off everywhere", f"{', '.join(computed)}: each port needs a mask of its own", fix
     lent = [function for function in state.path() if is_lent(function.driver)]
     if lent:
         drivers = ", ".join(dict.fromkeys(function.driver for function in lent))
@@ -80,8 +80,8 @@ def _refuse_registers(ctx: Ctx) -> Refusal:
     state, block = ctx.facts.get(PCIE), ctx.fragment
     written = any((block.acs == "disabled", block.max_read_request, block.gpu_max_read_request))
     if (written or block.relaxed_ordering != "keep") and state.lockdown not in ("", "none"):
-        hint = "set it in the firmware, switch Secure Boot off, or take it out of the spec"
-        yield "a kernel that lets root write configuration space", f"lockdown {state.lockdown}, by Secure Boot", hint
+        fix = "set it in the firmware, switch Secure Boot off, or take it out of the spec"
+        yield "a kernel that lets root write configuration space", f"lockdown {state.lockdown}, by Secure Boot", fix
     broken = [
         f"{bridge.address} ({name})"
         for bridge in state.of("bridge")
@@ -100,8 +100,8 @@ def _refuse_devices(ctx: Ctx) -> Refusal:
             yield "an HCA", "no HCA in /sys/class/infiniband", "add rdma to the spec, or take out what is set of HCAs"
     own = re.search(r"(?:--policyscript[= ]|-l )(\S+)", state.irqbalance)
     if block.affinity == "local" and own and own[1] != catalogue.POLICY:
-        hint = "have it print ban=true for HCAs, with affinity: keep; or remove it"
-        yield "irqbalance without a policy script of its own", f"irqbalance runs with {own[1]}", hint
+        fix = "have it print ban=true for HCAs, with affinity: keep; or remove it"
+        yield "irqbalance without a policy script of its own", f"irqbalance runs with {own[1]}", fix
 
 
 def _refuse_processor(ctx: Ctx) -> Refusal:

@@ -73,14 +73,14 @@ def offered(ctx: Ctx) -> Outcome:
     """The host has nvidia-persistenced, or gets it, if the spec wants the daemon."""
     if not by_daemon(ctx) or available(ctx):
         return ok(f"{DAEMON if by_daemon(ctx) else LEGACY}")
-    hint = (
+    fix = (
         "a unit of your own for the nvidia-persistenced of the .run file"
         if runfile(ctx)
         else "enable contrib and non-free"
         if own(ctx)
         else "apply nvidia_driver too, whose packages bring it"
     )
-    return fail(DAEMON, "neither a unit of it, nor a package in the host's repositories", f"{hint}, or mode: auto")
+    return fail(DAEMON, "neither a unit of it, nor a package in the host's repositories", f"{fix}, or mode: auto")
 
 
 def drop_in(unit: tuple[str, ...]) -> str:

@@ -75,7 +75,7 @@ def desired(ctx: Ctx) -> Iterator[Resource]:
 
 def decide(ctx: Ctx) -> dict[str, Any]:
     """Return the decisions of all parts. `later`: what waits for a package source. `fetch`: files that the spec names,
-    as step fetch takes them. `install`: packages, `of` what they are, `hint` the fix if they cannot be installed. The
+    as step fetch takes them. `install`: packages, `of` what they are, `fix` the fix if they cannot be installed. The
     values of `configured`. `unit`: the unit that configures devices at boot, and whether it has to run `now`.
     `initramfs`: images may be older than the files in modprobe.d. `ofed`, `erdma`, `efa` (loaded from disk:
     `efa_loads`), `opensm`, `limits`, `nccl`: see there."""
@@ -104,7 +104,7 @@ def make(ctx: Ctx) -> dict[str, Json]:
     packages, `ofed_pin`: what keeps apt from its dkms, `ofed_conf`: openibd's settings. `limits`: the limits of
     services."""
     decided = decide(ctx)
-    own = ("later", "of", "install", "hint", "files", "units", "program", "absent", "off")
+    own = ("later", "of", "install", "fix", "files", "units", "program", "absent", "off")
     ofed_ = decided["ofed"]
     return {
         **{name: decided[name] for name in own},
@@ -119,19 +119,19 @@ def make(ctx: Ctx) -> dict[str, Json]:
 def packages(ctx: Ctx) -> dict[str, Json]:
     """Return the transaction of the requested stack."""
     if ctx.fragment.own_stack == "doca-ofed":
-        hint = "remove what it names, or have it from DOCA's repository alone"
-        advice = f"doca-ofed depends on its own openmpi, ucx and rdma-core in exact versions: {hint}"
-        return {"of": "DOCA-OFED", "install": list(ofed.decided(ctx).install), "hint": advice}
+        fix = "remove what it names, or have it from DOCA's repository alone"
+        advice = f"doca-ofed depends on its own openmpi, ucx and rdma-core in exact versions: {fix}"
+        return {"of": "DOCA-OFED", "install": list(ofed.decided(ctx).install), "fix": advice}
     if ctx.fragment.own_stack == "erdma-vendor":
-        hint = "on EL DKMS comes from EPEL; a kernel whose headers no repository has any more is removed"
+        fix = "on EL DKMS comes from EPEL; a kernel whose headers no repository has any more is removed"
         install = erdma_decision.decide(ctx.fragment, ctx.facts).install
-        return {"of": "the eRDMA driver", "install": list(install), "hint": f"correct what it says; {hint}"}
+        return {"of": "the eRDMA driver", "install": list(install), "fix": f"correct what it says; {fix}"}
     present = ctx.facts.get(PACKAGES)
     advice = (
         "where a package is unknown, add the distribution's own repositories, or a mirror of them; packages of "
         "DOCA-OFED and the distribution's do not go together"
     )
-    return {"of": "RDMA", "install": [name for name in wanted_packages(ctx) if name not in present], "hint": advice}
+    return {"of": "RDMA", "install": [name for name in wanted_packages(ctx) if name not in present], "fix": advice}
 
 
 PROBES = (

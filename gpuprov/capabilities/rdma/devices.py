@@ -49,13 +49,13 @@ def devices(ctx: Ctx) -> Outcome:
         )
     problems = ", ".join(f"{device.name} ({device.address or ' '.join(device.netdevs)})" for device in selected)
     if block.count and len(selected) != block.count:
-        hint = f"a missing device: lspci, dmesg; one too many: name them in rdma.devices by pci; {SHOW}"
-        return fail(expected, f"{len(selected)}: {problems}{beside}", hint)
+        fix = f"a missing device: lspci, dmesg; one too many: name them in rdma.devices by pci; {SHOW}"
+        return fail(expected, f"{len(selected)}: {problems}{beside}", fix)
     if dead := silent(block, ctx.facts.get(HOST)):
         named = ", ".join(f"{function.address} [{function.identifier}]" for function in dead)
-        hint = f"dmesg | grep {dead[0].address}; if it is not to have one: rdma.count, or rdma.devices by pci"
+        fix = f"dmesg | grep {dead[0].address}; if it is not to have one: rdma.count, or rdma.devices by pci"
         return fail(
-            f"{expected}, all that are on the PCI bus", f"{problems}; without an RDMA device: {named}{beside}", hint
+            f"{expected}, all that are on the PCI bus", f"{problems}; without an RDMA device: {named}{beside}", fix
         )
     return ok(problems + beside, expected)
 
@@ -89,19 +89,19 @@ def ports(ctx: Ctx) -> Outcome:
     selected = select_devices(ctx.fragment, ctx.facts.get(DEVICES))
     if not selected:
         return fail("active ports", "no such device: see rdma.devices", SHOW)
-    problems, hints = [], []
+    problems, fixes = [], []
     for device in selected:
         for port in device.ports:
             if complaint := _find_port_fault(device, port):
                 problems.append(f"{device.name} port {port.number} {complaint[0]}")
-                hints.append(complaint[1])
+                fixes.append(complaint[1])
         problems += [f"{device.name}: {leg}" for leg in device.legs]
-        hints += [f"ethtool {leg.partition(' ')[0]}: link detected; cat /proc/net/bonding/*" for leg in device.legs[:1]]
+        fixes += [f"ethtool {leg.partition(' ')[0]}: link detected; cat /proc/net/bonding/*" for leg in device.legs[:1]]
     if none := [device.name for device in selected if not device.ports]:
         problems.append(f"{' '.join(none)}: no port")
-        hints.append("dmesg")
+        fixes.append("dmesg")
     if problems:
-        return fail("ACTIVE ports", "; ".join(problems), "; ".join(dict.fromkeys(hints)))
+        return fail("ACTIVE ports", "; ".join(problems), "; ".join(dict.fromkeys(fixes)))
     slow = [] if ctx.fragment.rate else [f"; {port}" for port in slow_ports(selected)]
     return ok(f"{counted(sum(len(device.ports) for device in selected), 'port')} ACTIVE{''.join(slow)}")
 
@@ -120,8 +120,8 @@ def rate(ctx: Ctx) -> Outcome:
     slow = [f"{device.name} port {port.number}: {port.rate:g} Gb/s" for device, port in rows if port.rate < speed]
     if slow:
         look = "mlxlink -d DEVICE shows lanes and errors"
-        hint = f"the cable, its seat, and the switch's port, which gpuprov topology may name; {look}"
-        return fail(f"{speed} Gb/s or more", "; ".join(slow), hint)
+        fix = f"the cable, its seat, and the switch's port, which gpuprov topology may name; {look}"
+        return fail(f"{speed} Gb/s or more", "; ".join(slow), fix)
     return ok(f"{min(port.rate for _, port in rows):g} Gb/s", f"{speed} Gb/s or more")
 
 
@@ -214,8 +214,8 @@ def kept_away(ctx: Ctx) -> Outcome:
         elif modules.loads_nothing(known.install.get(name, "")):
             wrong.append(f"install {name} {known.install[name]} ({known.show_places('install', name)})")
     if wrong:
-        hint = "grep -rnE 'blacklist|install' /etc/modprobe.d /run/modprobe.d /usr/lib/modprobe.d, and take it out"
-        return fail("nothing that keeps the drivers out", "; ".join(wrong), hint)
+        fix = "grep -rnE 'blacklist|install' /etc/modprobe.d /run/modprobe.d /usr/lib/modprobe.d, and take it out"
+        return fail("nothing that keeps the drivers out", "; ".join(wrong), fix)
     if not drivers:
         return not_asked("no such device: see rdma.devices")
     return ok(f"nothing keeps {', '.join(drivers)} out")

@@ -107,11 +107,11 @@ def opensm(ctx: Ctx) -> Outcome:
         return not_asked("opensm runs, and the spec does not mention it" if count else "not in the spec")
     if count and not managed(ctx):
         where = ", ".join(manager.hosts) or "another subnet manager's fabric"
-        hint = (
+        fix = (
             f"systemctl disable --now {OPENSM_UNIT} ({APPLY} does); what still runs was not started by it: pgrep "
             "-a opensm"
         )
-        return fail(f"no opensm here, but on {where}", counted(count, "opensm process"), hint)
+        return fail(f"no opensm here, but on {where}", counted(count, "opensm process"), fix)
     return ok(f"{counted(count, 'opensm process')}, where it is wanted" if count else "no opensm process")
 
 

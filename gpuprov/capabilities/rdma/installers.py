@@ -39,8 +39,8 @@ def unchecked(say: Say, source: Asked, where: str) -> Iterable[Problem]:
     """Yield a problem for an archive without a checksum; `where`: the place where that is published."""
     if (source.url or source.file) and not source.sha256:
         key = "url" if source.url else "file"
-        hint = f"sha256sum FILE, compared with {where}"
-        yield say("sha256", f"is missing: {key} names a program that is run as root", hint)
+        fix = f"sha256sum FILE, compared with {where}"
+        yield say("sha256", f"is missing: {key} names a program that is run as root", fix)
 
 
 def problems(say: Say, source: Asked, known: Published, *, archive: str, by: str, listed: str) -> Iterable[Problem]:
@@ -48,8 +48,8 @@ def problems(say: Say, source: Asked, known: Published, *, archive: str, by: str
     versions."""
     published = known.find(source.installer)
     if source.installer and published is None:
-        hint = f"allowed: {listed}; or url or file with sha256"
-        yield say("installer", f'is "{source.installer}", whose checksum gpuprov does not know', hint)
+        fix = f"allowed: {listed}; or url or file with sha256"
+        yield say("installer", f'is "{source.installer}", whose checksum gpuprov does not know', fix)
     if published and source.sha256 and source.sha256.lower() != published.sha256:
         message = f"is not the one that {by} publishes of {source.installer}"
         yield say("sha256", message, "leave it out: installer brings its own")
@@ -68,6 +68,6 @@ class Fetch(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     sha256: str
     most: int
-    hint: str
+    fix: str
     public: bool = False
     unreachable: str = "correct the url, the network, or the proxy of the host"

@@ -78,21 +78,21 @@ def memlock(ctx: Ctx) -> Outcome:
     limit = ctx.fragment.memlock
     if not limit:
         return not_asked()
-    texts, hints = list[str](), list[str]()
+    texts, fixes = list[str](), list[str]()
     logins = ctx.facts.get(boot.LOGIN_LIMITS)
     login = logins.get("memlock", "unset")
     if lower := logins.list_lower("memlock", limit):
         texts.append(f"login of {', '.join(lower)}")
-        hints.append("take memlock of a single user or group out of that file: it goes before that of everyone")
+        fixes.append("take memlock of a single user or group out of that file: it goes before that of everyone")
     if not all(enough(part, limit, unit=1024) for part in login.split(":")):
         texts.append(f"login sessions: {login}")
         later = logins.find_later("memlock")
         written = f"{APPLY} writes /etc/security/limits.d, which counts from the next login on"
-        hints.append(f"take memlock of * out of {later}" if later else written)
+        fixes.append(f"take memlock of * out of {later}" if later else written)
     default = ctx.facts.get(systemd.DEFAULT_LIMITS).get("memlock", "unset")
     if not enough(default, limit):
         texts.append(f"services: {default} bytes")
-        hints.append(f"{APPLY} sets DefaultLimitMEMLOCK: limits.conf counts for login sessions only")
+        fixes.append(f"{APPLY} sets DefaultLimitMEMLOCK: limits.conf counts for login sessions only")
     host = ctx.facts.get(HOST)
     low = [daemon for daemon in host.daemons if not enough(daemon.now, limit)]
     if low and host.bound and not texts:
@@ -101,10 +101,10 @@ def memlock(ctx: Ctx) -> Outcome:
     if not host.bound:
         for daemon in low:
             texts.append(f"{daemon.unit} now: {daemon.now} bytes")
-            hints.append(f"{APPLY} raises it with prlimit; a service keeps the limit that it was started with")
+            fixes.append(f"{APPLY} raises it with prlimit; a service keeps the limit that it was started with")
     if texts:
         changes = [] if host.bound else list_changes(daemon_limits(host, limit).compare())
-        return fail(limit, "; ".join(texts), "; ".join(dict.fromkeys(hints)), changes=changes)
+        return fail(limit, "; ".join(texts), "; ".join(dict.fromkeys(fixes)), changes=changes)
     return ok(limit)
 
 

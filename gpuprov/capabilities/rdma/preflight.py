@@ -67,15 +67,13 @@ def kernel(ctx: Ctx) -> Outcome:
     expected = f"{' '.join(needed) or 'no module'} in kernel {release}"
     if kind := ctx.facts.get(system.CONTAINER):
         if absent and ctx.fragment.fabric == "soft":
-            hint = "software RDMA needs a kernel of its own: a machine, not a container; or load it on the machine"
-            return fail(expected, f"{kind} container: {' '.join(absent)} not loaded on the machine", hint)
+            fix = "software RDMA needs a kernel of its own: a machine, not a container; or load it on the machine"
+            return fail(expected, f"{kind} container: {' '.join(absent)} not loaded on the machine", fix)
         return skip(f"{kind} container: the modules are the machine's")
     if absent:
         known = (catalogue.explain_absence(name, distribution.id, release) for name in absent)
-        hint = next(
-            (hint for hint in known if hint), f"{words(distribution).install} a kernel that has {' '.join(absent)}"
-        )
-        return fail(expected, f"{release} has no {' '.join(absent)}", hint)
+        fix = next((fix for fix in known if fix), f"{words(distribution).install} a kernel that has {' '.join(absent)}")
+        return fail(expected, f"{release} has no {' '.join(absent)}", fix)
     return ok(expected)
 
 
@@ -99,8 +97,8 @@ def netdevs(ctx: Ctx) -> Outcome:
         )
     vlans = [netdev.name for netdev in selected.values() if netdev and netdev.vlan]
     if vlans and ctx.fragment.soft.driver == "rxe":
-        hint = "name the interface below it: rxe serves its VLANs, too"
-        return fail("an interface that is no VLAN", f"{' '.join(vlans)} is a VLAN, which rxe refuses", hint)
+        fix = "name the interface below it: rxe serves its VLANs, too"
+        return fail("an interface that is not a VLAN", f"{' '.join(vlans)} is a VLAN, which rxe refuses", fix)
     return ok(" ".join(names))
 
 
@@ -114,8 +112,8 @@ def port(ctx: Ctx) -> Outcome:
         holders = ", ".join(
             "the kernel (eRDMA in compat mode?)" if user == "kernel" else user for user in host.port_users
         )
-        hint = "end that program; or rmmod erdma, or soft: {driver: siw}"
-        return fail(f"UDP port {catalogue.ROCE_PORT} free", f"held by {holders}", hint)
+        fix = "end that program; or rmmod erdma, or soft: {driver: siw}"
+        return fail(f"UDP port {catalogue.ROCE_PORT} free", f"held by {holders}", fix)
     return ok("rxe has it" if host.port_users else "free")
 
 

@@ -112,8 +112,8 @@ def fleet_rules(hosts: Sequence[HostSpec], _unmanaged: Sequence[str], *, whole: 
             message = (
                 " names no host, and rdma.opensm.elsewhere is false: without a subnet manager every port stays INIT"
             )
-            hint = "opensm: {hosts: [NAME]}; or opensm: {elsewhere: true} where a managed switch or UFM does it"
-            yield name, problem(("opensm",), message, hint, warning=True)
+            fix = "opensm: {hosts: [NAME]}; or opensm: {elsewhere: true} where a managed switch or UFM does it"
+            yield name, problem(("opensm",), message, fix, warning=True)
         for number, manager in enumerate(block.opensm.hosts):
             path: Path = ("opensm", "hosts", number)
             other = blocks.get(manager)

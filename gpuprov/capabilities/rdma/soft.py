@@ -72,7 +72,7 @@ def soft(ctx: Ctx) -> Group | Outcome:
             values[netdev.name, ""] = block.soft.driver
     expected = f"{block.soft.driver} on {', '.join(netdevs)}"
     return Group(
-        tuple(links), values, expected=expected, right=", ".join(good), fix=_make_hint(ctx, module), beside=absent
+        tuple(links), values, expected=expected, right=", ".join(good), fix=_make_fix(ctx, module), beside=absent
     )
 
 
@@ -105,7 +105,7 @@ def at_boot(ctx: Ctx) -> AtBoot | None:
     )
 
 
-def _make_hint(ctx: Ctx, module: str) -> str:
+def _make_fix(ctx: Ctx, module: str) -> str:
     host = ctx.facts.get(HOST)
     if host.modules.get(module) == "absent":
         return f"this kernel has no module {module}"

@@ -57,9 +57,7 @@ TASKS: Stages = {
                     "now",
                     "Before the modules of others are built: nvidia-fs, and the driver's for peer memory.",
                 ),
-                step(
-                    "Build OFED's modules for every kernel", "command", "ofed_build", {"hint": BUILD_FIX}, each="argv"
-                ),
+                step("Build OFED's modules for every kernel", "command", "ofed_build", {"fix": BUILD_FIX}, each="argv"),
             ),
             key="ofed",
         ),

@@ -40,7 +40,7 @@ def disks(ctx: Ctx) -> Outcome:
             "; ".join(reasons),
             "; ".join(dict.fromkeys(way for _, way in decision.obstacles)),
         )
-    return ok(f"{STEPS.get(decision.action, 'in use as asked for')}: {', '.join(map(str, decision.disks))}")
+    return ok(f"{STEPS.get(decision.action, 'in use as the spec says')}: {', '.join(map(str, decision.disks))}")
 
 
 @check(

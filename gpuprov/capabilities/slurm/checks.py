@@ -35,11 +35,11 @@ def node(ctx: Ctx) -> Outcome:
             "install your cluster's version of it (Debian, Ubuntu: slurmd); or slurm: false",
         )
     if state.settings is None:
-        hint = (
+        fix = (
             "put the cluster's slurm.conf there; for a configless node set GPUs in slurmctld's gres.conf, and "
             "slurm: false"
         )
-        return fail(expected, f"{state.slurmd}, and no {CONF}", hint)
+        return fail(expected, f"{state.slurmd}, and no {CONF}", fix)
     return ok(f"{state.version or state.slurmd}, {CONF}")
 
 
@@ -50,24 +50,24 @@ def autodetect(ctx: Ctx) -> Outcome:
         return not_asked(f"gres: {ctx.fragment.gres}")
     state = ctx.facts.get(SLURM)
     if not state.nvml:
-        hint = "gres: auto or files; or a slurmd that was built where NVML's header is (slurm's --with-nvml)"
+        fix = "gres: auto or files; or a slurmd that was built where NVML's header is (slurm's --with-nvml)"
         return fail(
-            "a slurmd with gpu_nvml.so", f"{state.version or 'slurmd'} without gpu_nvml.so in its PluginDir", hint
+            "a slurmd with gpu_nvml.so", f"{state.version or 'slurmd'} without gpu_nvml.so in its PluginDir", fix
         )
     return ok(f"{state.version} with gpu_nvml.so")
 
 
 @check("slurm.own", SLURM, fields=("gres",), moment="preflight", evidence=f"head -n 1 {onhost.GRES}")
 def own(ctx: Ctx) -> Outcome:
-    """gres.conf is gpuprov's, or does not exist: one that somebody else wrote is not overwritten."""
+    """gres.conf is gpuprov's, or does not exist: one written by another tool is not overwritten."""
     if ctx.fragment.gres == "site":
         return not_asked("gres: site")
     if not ctx.facts.get(SLURM).slurmd:
         return skip("slurmd is not installed: see slurm.node")
     text = ctx.facts.get(SLURM).gres_conf
     if text and not text.startswith(onhost.MARK):
-        hint = f"mv {onhost.GRES} {onhost.GRES}.before, if gpuprov should write it; else gres: site"
-        return fail(f"{onhost.GRES} of gpuprov's, or none", "one that somebody else wrote", hint)
+        fix = f"mv {onhost.GRES} {onhost.GRES}.before, if gpuprov should write it; else gres: site"
+        return fail(f"{onhost.GRES} of gpuprov's, or none", "one written by another tool", fix)
     return ok(f"{onhost.GRES} of gpuprov's" if text else f"no {onhost.GRES} yet")
 
 
@@ -88,7 +88,7 @@ def gres(ctx: Ctx) -> Outcome:
     if reason := explain_absent_driver(ctx.facts):
         return skip(reason)
     if state.complaint or not state.gpus:
-        return fail("the GPUs as NVML has them", state.complaint or "NVML lists no GPU", "see nvidia_driver.loaded")
+        return fail("the GPUs that NVML lists", state.complaint or "NVML lists no GPU", "see nvidia_driver.loaded")
     options = make_request(ctx)
     try:
         here = devices(ctx, options)
@@ -116,14 +116,14 @@ def _compare_gres(slurm: Slurm, here: Sequence[onhost.Device], options: onhost.C
         return ok(expected)
     if any(len(gre.files) == 1 and "/nvidia-caps/" in gre.files[0] for gre in slurm.gres):
         message = "slurmd takes each device file of a MIG device for a GPU of its own"
-        hint = f"take shard and mps out of GresTypes in {CONF} of the cluster, as Slurm 22.05 needs it"
-        return fail(expected, message, hint)
+        fix = f"take shard and mps out of GresTypes in {CONF} of the cluster, as Slurm 22.05 needs it"
+        return fail(expected, message, fix)
     more = f" and {sum(shards.values())} shards" * bool(options["shards"])
     message = "; ".join(slurm.complaints[-2:]) or f"slurmd finds {counted(has.total(), 'GPU')}{more}"
     types = "GresTypes=gpu,shard" if options["shards"] else "GresTypes=gpu"
     printed = "" if typed else ", with the types that slurmd -G prints"
-    hint = f"in {CONF} of the cluster: {types}, and Gres={expected} for this node{printed}"
-    return fail(expected, message[:300], f"{hint}; then scontrol reconfigure")
+    fix = f"in {CONF} of the cluster: {types}, and Gres={expected} for this node{printed}"
+    return fail(expected, message[:300], f"{fix}; then scontrol reconfigure")
 
 
 @check(
@@ -170,7 +170,7 @@ def health_check(ctx: Ctx) -> Outcome:
         return skip(reason)
     if judged.status:
         return fail(
-            "GPUs that are fit for work",
+            "GPUs fit for work",
             judged.output or f"the health check ended with {judged.status}",
             "gpuprov health",
         )
@@ -183,10 +183,10 @@ def health_check(ctx: Ctx) -> Outcome:
     program, interval = settings.get("healthcheckprogram", ""), settings.get("healthcheckinterval", "0")
     if program != HEALTH or interval == "0":
         message = f"HealthCheckProgram={program or 'none'}, HealthCheckInterval={interval}"
-        hint = (
+        fix = (
             f"in {CONF} of the cluster: HealthCheckProgram={HEALTH}, HealthCheckInterval=300; then scontrol reconfigure"
         )
-        return fail(f"HealthCheckProgram={HEALTH}", message, hint)
+        return fail(f"HealthCheckProgram={HEALTH}", message, fix)
     return ok(f"every {interval} s, in {judged.milliseconds} ms")
 
 

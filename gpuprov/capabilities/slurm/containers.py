@@ -93,16 +93,16 @@ def enroot(ctx: Ctx) -> Outcome:
         return not_asked(OFF)
     facts, expected = ctx.facts.get(CONTAINERS), "enroot 3.4 or newer, and enroot+caps"
     if facts.enroot is None:
-        hint = f"install NVIDIA's packages enroot and enroot+caps, which no distribution has: {PACKAGES}"
-        return fail(expected, "enroot is not installed", hint)
+        fix = f"install NVIDIA's packages enroot and enroot+caps, which no distribution has: {PACKAGES}"
+        return fail(expected, "enroot is not installed", fix)
     numbers = facts.enroot.split(".")[:2]
     if all(map(is_whole, numbers)) and tuple(map(int, numbers)) < OLDEST:
         return fail(
             expected, f"enroot {facts.enroot}, which reads no enroot.conf.d", f"install a newer one: {PACKAGES}"
         )
     if not facts.importing:
-        hint = f"install the package enroot+caps (enroot-hardened+caps beside enroot-hardened): {PACKAGES}"
-        return fail(expected, f"enroot {facts.enroot}, whose programs lack their capabilities", hint)
+        fix = f"install the package enroot+caps (enroot-hardened+caps beside enroot-hardened): {PACKAGES}"
+        return fail(expected, f"enroot {facts.enroot}, whose programs lack their capabilities", fix)
     return ok(f"enroot {facts.enroot}, enroot+caps")
 
 
@@ -121,8 +121,8 @@ def pyxis_plugin(ctx: Ctx) -> Outcome:
     if facts.plugin or facts.plugged:
         return ok(facts.plugin or ", ".join(facts.plugged))
     version = ctx.facts.get(SLURM).version or "the cluster's Slurm"
-    hint = f"build pyxis with the headers of {version}, and install it: https://github.com/NVIDIA/pyxis#installation"
-    return fail(PLUGIN, f"no {PLUGIN} in the folders of Slurm's plugins", hint)
+    fix = f"build pyxis with the headers of {version}, and install it: https://github.com/NVIDIA/pyxis#installation"
+    return fail(PLUGIN, f"no {PLUGIN} in the folders of Slurm's plugins", fix)
 
 
 @check(
@@ -141,14 +141,14 @@ def enroot_folders(ctx: Ctx) -> Outcome:
         if (value := facts.settings.get(key)) is None:
             return fail(f"{key} {path}/{USER}", f"no {key}", APPLY)
         if value != f"{path}/{USER}":
-            hint = f"take {key} out of /etc/enroot/enroot.conf and earlier files of enroot.conf.d: the first line wins"
-            return fail(f"{key} {path}/{USER}", f"{key} {value}", hint)
+            fix = f"take {key} out of /etc/enroot/enroot.conf and earlier files of enroot.conf.d: the first line wins"
+            return fail(f"{key} {path}/{USER}", f"{key} {value}", fix)
     if not facts.prolog:
-        hint = (
+        fix = (
             f"in slurm.conf of the cluster: Prolog={PROLOG}, or have your own Prolog start it; then scontrol "
             "reconfigure"
         )
-        return fail(f"a Prolog that makes {RUNTIME}/user-UID", "slurm.conf's Prolog does not start it", hint)
+        return fail(f"a Prolog that makes {RUNTIME}/user-UID", "slurm.conf's Prolog does not start it", fix)
     return ok(f"below {RUNTIME} and {ctx.fragment.containers.folder}, by Prolog")
 
 
@@ -192,10 +192,10 @@ def user_namespaces(ctx: Ctx) -> Outcome:
         return ok("user and mount namespaces for users")
     actual = ", ".join(f"{name.replace('/', '.')}={facts.sysctls[name]}" for name in wrong)
     settings = ", ".join(f"{name.replace('/', '.')}: {value}" for name, value in wrong.items())
-    hint = f"kernel: {{sysctl: {{{settings}}}}}"
+    fix = f"kernel: {{sysctl: {{{settings}}}}}"
     if restricted in wrong:
-        hint += "; or enroot's AppArmor profile, /etc/apparmor.d/enroot, of its packages from 3.5 on"
-    return fail("user and mount namespaces for users", actual, hint)
+        fix += "; or enroot's AppArmor profile, /etc/apparmor.d/enroot, of its packages from 3.5 on"
+    return fail("user and mount namespaces for users", actual, fix)
 
 
 @check(
@@ -217,14 +217,14 @@ def pyxis(ctx: Ctx) -> Outcome:
     if facts.complaints is None:
         return skip("srun is not installed here", "install Slurm's client programs of the same version")
     if facts.built_for:
-        hint = f"build pyxis again with the headers of {version}: https://github.com/NVIDIA/pyxis#installation"
-        return fail(expected, f"pyxis was built for Slurm {facts.built_for}, and this is {version}", hint)
+        fix = f"build pyxis again with the headers of {version}: https://github.com/NVIDIA/pyxis#installation"
+        return fail(expected, f"pyxis was built for Slurm {facts.built_for}, and this is {version}", fix)
     if facts.offered:
         return ok(expected)
     if facts.complaints:
         return fail(expected, facts.complaints[0][:300], "see that message; journalctl -u slurmd")
-    hint = f"include {PLUGSTACK}.d/*.conf" if facts.stack == "site" else APPLY
-    return fail(expected, "srun does not have it", f"in {PLUGSTACK}: {hint}" if facts.stack == "site" else hint)
+    fix = f"include {PLUGSTACK}.d/*.conf" if facts.stack == "site" else APPLY
+    return fail(expected, "srun does not have it", f"in {PLUGSTACK}: {fix}" if facts.stack == "site" else fix)
 
 
 CHECKS = (enroot, pyxis_plugin, enroot_folders, enroot_gpus, user_namespaces, pyxis)

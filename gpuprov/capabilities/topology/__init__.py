@@ -32,8 +32,8 @@ def _check_nvlinks(host: HostSpec, block: Topology) -> Iterable[Problem]:
     if gpu is None or known is None or number(block) <= known:
         return
     has = f"{known} at most" if known else "none"
-    hint = f'allowed: all, any, "1" to "{known}"' if known else "leave nvlinks out"
-    yield problem("nvlinks", f"is {block.nvlinks}, and {gpu.key} has {has}", hint)
+    fix = f'allowed: all, any, "1" to "{known}"' if known else "leave nvlinks out"
+    yield problem("nvlinks", f"is {block.nvlinks}, and {gpu.key} has {has}", fix)
 
 
 def _check_hcas(host: HostSpec, block: Topology) -> Iterable[Problem]:
@@ -46,17 +46,17 @@ def _check_hcas(host: HostSpec, block: Topology) -> Iterable[Problem]:
     rdma = host.capabilities.get("rdma")
     if fields and rdma is None:
         message = f"topology.{fields[0]} asks for HCAs, and nothing in the spec brings RDMA devices up"
-        hint = "rdma: {fabric: ...} in the spec, unless the image has their drivers already"
-        yield Problem(path=(HERE, fields[0]), message=message, hint=hint, severity="warning")
+        fix = "rdma: {fabric: ...} in the spec, unless the image has their drivers already"
+        yield Problem(path=(HERE, fields[0]), message=message, fix=fix, severity="warning")
     if fields and getattr(rdma, "fabric", "") == "soft":
         message = f"topology.{fields[0]} asks for HCAs, and rdma.fabric is soft: its devices are not on the PCI bus"
-        yield Problem(path=(HERE, fields[0]), message=message, hint=f"leave {', '.join(fields)} out, or another fabric")
+        yield Problem(path=(HERE, fields[0]), message=message, fix=f"leave {', '.join(fields)} out, or another fabric")
     least = getattr(rdma, "count", None) or 0
     if isinstance(least, int) and 0 < block.hcas < least:
         yield problem("hcas", f"is {block.hcas}, and rdma.count is {least}", f"allowed: {least} and more")
     if block.rails == "matched" and block.gpu_hca == "SYS":
         message = "topology.rails is matched, and gpu_hca: SYS takes HCAs of another socket for a rail"
-        yield Problem(path=(HERE, "gpu_hca"), message=message, hint="allowed with matched rails: PIX, PXB, PHB, NODE")
+        yield Problem(path=(HERE, "gpu_hca"), message=message, fix="allowed with matched rails: PIX, PXB, PHB, NODE")
 
 
 def export(facts: Facts) -> Fragment | None:

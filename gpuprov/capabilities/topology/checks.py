@@ -81,7 +81,7 @@ def _judge_lack(wiring: Wiring, expected: str) -> Outcome | None:
     silent = (
         f"; without an RDMA device: {', '.join(device.address for device in wiring.silent)}" if wiring.silent else ""
     )
-    soft = f"; {' '.join(wiring.unplaced)} is no PCI function" if wiring.unplaced else ""
+    soft = f"; {' '.join(wiring.unplaced)} is not a PCI function" if wiring.unplaced else ""
     return fail(expected, f"{NO_HCA}{silent}{soft}", DRIVER)
 
 
@@ -96,7 +96,7 @@ def rail(ctx: Ctx) -> Outcome:
     if wanting := _judge_lack(wiring, expected):
         return wanting
     rails, best = build_rails(wiring, limit), assign_hcas(wiring)
-    hint = f"compare the HCAs' slots with the machine's manual; {SEE}"
+    fix = f"compare the HCAs' slots with the machine's manual; {SEE}"
     problems = [f"{gpu.name} has none: {best[gpu.index].name} is {wiring.near(gpu)[0]}" for gpu in rails.without]
     problems += [f"{hca.name} is shared by {' and '.join(gpu.name for gpu in gpus)}" for hca, gpus in rails.crowded]
     left = ", ".join(name_function(wiring, hca.function.address) for hca in find_spare(wiring, rails))
@@ -105,8 +105,8 @@ def rail(ctx: Ctx) -> Outcome:
         if unseen := _explain_unseen(wiring):
             return skip(f"{'; '.join(problems)}; {unseen}", "give the guest the host's PCIe switches; else rails: any")
         if not rails.pairs:
-            hint = f"gpu_hca: NODE, for a machine whose HCAs are below no GPU's PCIe switch; {SEE}"
-        return fail(expected, "; ".join(problems), hint)
+            fix = f"gpu_hca: NODE, for a machine whose HCAs are below no GPU's PCIe switch; {SEE}"
+        return fail(expected, "; ".join(problems), fix)
     share = f", each shared by {rails.share}" if rails.share > 1 else ""
     return ok(
         f"{counted(len(rails.pairs), 'GPU')} with "
@@ -139,7 +139,7 @@ def same_socket(ctx: Ctx) -> Outcome:
         where = f"the machine does not tell on which socket {', '.join(unknown)} or its nearest HCA is"
         if unseen := hidden(wiring.guest, "socket"):
             return skip(f"{where}; {unseen}", "give the guest the host's NUMA nodes; else same_socket: false")
-        return fail(expected, where, "the firmware tells it (SRAT, _PXM); else same_socket: false")
+        return fail(expected, where, "the firmware reports it (SRAT, _PXM); else same_socket: false")
     return ok(counted(len(wiring.gpus), "GPU"), expected)
 
 
@@ -172,13 +172,13 @@ def pcie(ctx: Ctx) -> Outcome:
     if not wiring.gpus:
         return fail(expected, "no NVIDIA GPU on the PCI bus", "see topology.visible")
     if bad := [defect for defect in narrow if not defect.unproven]:
-        hint = f"{bad[0].fix}; pcie: any, if the machine was built so"
-        return fail(expected, "; ".join(defect.brief for defect in bad), hint, action=bad[0].action)
+        fix = f"{bad[0].fix}; pcie: any, if the machine was built so"
+        return fail(expected, "; ".join(defect.brief for defect in bad), fix, action=bad[0].action)
     if narrow:
         return skip(message, "see the machine itself, or pcie: any")
     ends = [*(gpu.function for gpu in wiring.gpus), *(hca.function for hca in wiring.hcas)]
     if not any(end.link.width for end in ends):
-        return skip("the bus reports no link's width, as in some VMs")
+        return skip("the bus reports no link widths, as in some VMs")
     idle = sum(defect.idle for defect in find_lowered(wiring))
     slow = f"; {idle} idle GPUs' links are slow now, which says nothing" if idle else ""
     return ok(f"{counted(len(ends), 'device')}{slow}", expected)
@@ -201,7 +201,7 @@ def links(ctx: Ctx) -> Outcome:
         return fail(expected, "no NVIDIA GPU on the PCI bus", "see topology.visible")
     if not requested and all(count == 0 for count in known):
         return not_asked(f"{wiring.gpus[0].model} has no NVLink")
-    hint = "nvidia-smi nvlink -s; journalctl -k | grep -E 'Xid|SXid'; systemctl status nvidia-fabricmanager"
+    fix = "nvidia-smi nvlink -s; journalctl -k | grep -E 'Xid|SXid'; systemctl status nvidia-fabricmanager"
     untold = [gpu.name for gpu in wiring.gpus if gpu.nvlink is None]
     if reason := explain_absent_driver(ctx.facts):
         return skip(reason)
@@ -214,7 +214,7 @@ def links(ctx: Ctx) -> Outcome:
         message = wiring.nvlinks.complaint or f"nvidia-smi does not show {', '.join(untold)}"
         return fail(expected, message, "see nvidia_driver.user_space; nvidia-smi nvlink -s")
     if missing := tuple(defects.find_missing_nvlinks(wiring, requested)):
-        return fail(expected, "; ".join(defect.brief for defect in missing), hint, action=missing[0].action)
+        return fail(expected, "; ".join(defect.brief for defect in missing), fix, action=missing[0].action)
     cut = [gpu.name for gpu in wiring.gpus if gpu.nvlink and gpu.nvlink.mig]
     if len(cut) == len(wiring.gpus):
         return skip("every GPU is in MIG mode, where NVLinks carry nothing")

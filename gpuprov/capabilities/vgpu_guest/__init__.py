@@ -28,7 +28,7 @@ def rules(host: HostSpec, block: VgpuGuest) -> Iterable[Problem]:
     if bool(block.proxy_address) != bool(block.proxy_port):
         message = "vgpu_guest: proxy_address and proxy_port go together, and one of them is not set"
         yield Problem(
-            path=(HERE, "proxy_address" if block.proxy_address else "proxy_port"), message=message, hint="set both"
+            path=(HERE, "proxy_address" if block.proxy_address else "proxy_port"), message=message, fix="set both"
         )
     if not needs_vgpu(block):
         return
@@ -41,8 +41,8 @@ def rules(host: HostSpec, block: VgpuGuest) -> Iterable[Problem]:
         ("fabric_manager", "Fabric Manager runs on the hypervisor that shares the GPUs"),
     ):
         if name in host.capabilities:
-            hint = f"{name}: false for hosts with vGPUs, or feature_type: vcs for GPUs that are passed through"
-            yield _problem("", f"contradicts {name}: {why}", hint)
+            fix = f"{name}: false for hosts with vGPUs, or feature_type: vcs for GPUs that are passed through"
+            yield _problem("", f"contradicts {name}: {why}", fix)
 
 
 def fields_that_mean_nothing(block: VgpuGuest) -> Iterable[Problem]:
@@ -70,11 +70,11 @@ def token_rules(block: VgpuGuest) -> Iterable[Problem]:
     )
     if problem:
         message = f"vgpu_guest.token_file: {problem}"
-        hint = "make a client configuration token in NVIDIA's licensing portal"
+        fix = "make a client configuration token in NVIDIA's licensing portal"
         yield Problem(
             path=(HERE, "token_file"),
             message=message,
-            hint=hint,
+            fix=fix,
             severity="warning" if client_token.missing else "error",
         )
 

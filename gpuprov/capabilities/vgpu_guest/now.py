@@ -33,8 +33,8 @@ def token_installed(ctx: Ctx) -> Outcome:
     expected = f"{place}, root's, mode {block.token_mode}"
     matching = [entry for entry in tokens if not file_name or entry.path == place]
     if not matching:
-        hint = APPLY if file_name else "vgpu_guest.token_file: PATH"
-        return fail(expected, "no such token", hint, changes=list_changes([Difference(place, "", "installed")]))
+        fix = APPLY if file_name else "vgpu_guest.token_file: PATH"
+        return fail(expected, "no such token", fix, changes=list_changes([Difference(place, "", "installed")]))
     if file_name:
         theirs = token.read(block.token_file)
         if theirs.problem:

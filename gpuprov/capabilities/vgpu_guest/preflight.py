@@ -39,14 +39,14 @@ def gpu(ctx: Ctx) -> Outcome:
             f"{counted(len(shared), 'vGPU')} and {counted(len(whole), 'whole GPU')}: the provider licenses either"
         )
     if needs_vgpu(ctx.fragment) and whole:
-        hint = (
+        fix = (
             "bare metal and passed-through GPUs need no vGPU licence: take vgpu_guest out, or feature_type: vws "
             "or vcs for one"
         )
-        return fail("vGPUs, for feature_type vgpu", f"no vGPU: {' '.join(whole)}", hint)
+        return fail("vGPUs, for feature_type vgpu", f"no vGPU: {' '.join(whole)}", fix)
     if not needs_vgpu(ctx.fragment) and shared:
-        hint = "feature_type: vgpu, by which the driver takes the licence of the vGPU's type"
-        return fail(f"whole GPUs, for feature_type {ctx.fragment.feature_type}", f"vGPU: {' '.join(shared)}", hint)
+        fix = "feature_type: vgpu, by which the driver takes the licence of the vGPU's type"
+        return fail(f"whole GPUs, for feature_type {ctx.fragment.feature_type}", f"vGPU: {' '.join(shared)}", fix)
     return ok(
         f"{counted(len(shared or whole), 'vGPU' if shared else 'whole GPU')}, feature_type {ctx.fragment.feature_type}"
     )
@@ -59,13 +59,13 @@ def driver(ctx: Ctx) -> Outcome:
     if gridd.installed and gridd.load == "not-found":
         # https://github.com/Azure/aks-gpu/pull/90: some installers of the driver bring the program without a unit
         message = f"{catalogue.UNIT} does not exist, although {catalogue.PROGRAM} does"
-        hint = (
+        fix = (
             "install the guest driver's packages instead of its .run, which brings the unit only where it finds systemd"
         )
-        return fail(catalogue.UNIT, message, hint)
+        return fail(catalogue.UNIT, message, fix)
     if gridd.installed:
         return ok(catalogue.PROGRAM)
-    return fail(catalogue.PROGRAM, f"{catalogue.PROGRAM} is not there: no vGPU guest driver", catalogue.PORTAL)
+    return fail(catalogue.PROGRAM, f"{catalogue.PROGRAM} is missing: no vGPU guest driver", catalogue.PORTAL)
 
 
 @check(
@@ -85,13 +85,13 @@ def branch(ctx: Ctx) -> Outcome:
     known = [release.branch for release in catalogue.read_vgpu_file().releases]
     if guest not in known and int(guest) < max(int(number) for number in known):
         near = min(known, key=lambda number: abs(int(number) - int(guest)))
-        hint = f'the nearest is "{near}" (vGPU {catalogue.release_of(near)}): {catalogue.PORTAL}'
-        return fail(f"a guest driver of branch {', '.join(known)}", f"driver {version}: no vGPU release has it", hint)
+        fix = f'the nearest is "{near}" (vGPU {catalogue.release_of(near)}): {catalogue.PORTAL}'
+        return fail(f"a guest driver of branch {', '.join(known)}", f"driver {version}: no vGPU release has it", fix)
     for fact in ctx.facts.get(FUNCTIONS):
         if fact.kind == "vgpu" and fact.host_branch and not catalogue.is_compatible(guest, fact.host_branch):
             actual = f"guest driver {version}, vGPU manager {fact.host_driver or fact.host_branch} ({fact.address})"
-            hint = f"the guest driver of branch {fact.host_branch}, or another vGPU manager on the hypervisor"
-            return fail("a guest driver of the vGPU manager's branch, or of the one before it", actual, hint)
+            fix = f"the guest driver of branch {fact.host_branch}, or another vGPU manager on the hypervisor"
+            return fail("a guest driver of the vGPU manager's branch, or of the one before it", actual, fix)
     last = catalogue.read_vgpu_file().legacy_server_last.branch
     if ctx.fragment.licensing == "server" and int(guest) > int(last):
         actual = f"driver {version}: guest drivers after branch {last} know no legacy licence server"
@@ -124,9 +124,9 @@ def usable(ctx: Ctx) -> Outcome:
                 "make one in NVIDIA's licensing portal, or correct vgpu_guest.token_file",
             )
         if 0 < own_token.expires <= now:
-            hint = "make a new client configuration token in NVIDIA's licensing portal"
+            fix = "make a new client configuration token in NVIDIA's licensing portal"
             return fail(
-                "a token that has not expired", f"{block.token_file} expired {token.day(own_token.expires)}", hint
+                "a token that has not expired", f"{block.token_file} expired {token.day(own_token.expires)}", fix
             )
         return ok(
             f"{block.token_file}, sha256 {own_token.sha256[:12]}"
@@ -135,8 +135,8 @@ def usable(ctx: Ctx) -> Outcome:
         )
     tokens = [token for token in ctx.facts.get(GRIDD).tokens if token.path.startswith(f"{block.token_directory}/")]
     if not tokens:
-        hint = f"vgpu_guest.token_file: PATH of a {catalogue.TOKEN_NAME} on the controller"
-        return fail(f"a token in {block.token_directory}", "no token there, and no token_file", hint)
+        fix = f"vgpu_guest.token_file: PATH of a {catalogue.TOKEN_NAME} on the controller"
+        return fail(f"a token in {block.token_directory}", "no token there, and no token_file", fix)
     good = [entry for entry in tokens if not 0 < entry.expires <= now]
     if not good:
         message = f"expired: {' '.join(f'{entry.path} ({token.day(entry.expires)})' for entry in tokens)}"

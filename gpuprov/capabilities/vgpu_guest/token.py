@@ -37,7 +37,7 @@ def read(path: str) -> ControllerToken:
         return ControllerToken()
     claims = _parse_claims(content)
     if claims is None:
-        return ControllerToken(problem=f"{path} is no client configuration token: it is not a signed JSON web token")
+        return ControllerToken(problem=f"{path} is not a client configuration token: it is not a signed JSON web token")
     expires = claims.get("exp")
     return ControllerToken(
         sha256=hashlib.sha256(content).hexdigest(), expires=int(expires) if isinstance(expires, int | float) else 0

@@ -40,7 +40,7 @@ class Absent(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
     module: str
     distribution: str
     suffix: str
-    hint: str
+    fix: str
 
 
 class Daemon(Fact, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,4 +84,4 @@ def list_modules(*keys: str) -> tuple[str, ...]:
 def explain_absence(module: str, distribution: str, release: str) -> str:
     """Return the known facts about a module that a kernel lacks, with the fix; "" if there are none."""
     rows = (row for row in read_rdma_file().absent if row.module == module and row.distribution == distribution)
-    return next((row.hint for row in rows if release.endswith(row.suffix)), "")
+    return next((row.fix for row in rows if release.endswith(row.suffix)), "")

@@ -15,7 +15,7 @@ _SURROGATES = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<lone>u[dD][
 
 
 def check_json(text: str) -> None:
-    """Raise Unreadable where a JSON text nests too deep or has a number that is too long; a text that is no JSON
+    """Raise Unreadable where a JSON text nests too deep or has a number that is too long; a text that is not JSON
     passes."""
     if text.lstrip()[:1] in ("{", "["):  # else it holds no more than one value
         check_brackets(text)
@@ -47,7 +47,7 @@ def check_toml(text: str) -> None:
 def check_yaml(text: str) -> None:
     """Raise Unreadable where a YAML text nests too deep, refers to itself, or its aliases or a number are too much.
 
-    A text that is no YAML passes as far as it goes: its reader says what is wrong with it.
+    A text that is not YAML passes as far as it goes: its reader says what is wrong with it.
     """
     # Not with a line that is too long: Ansible looks through it for what may be meant, and takes the square of its
     # length.
@@ -68,7 +68,7 @@ def check_unicode(text: str) -> None:
     if text.lstrip()[:1] in ("{", "[") and "\\u" in text:
         for match in _SURROGATES.finditer(text):
             if match["lone"]:
-                raise Unreadable(f"\\{match['lone']} is no character", "", *find_place(text, match.start("lone")))
+                raise Unreadable(f"\\{match['lone']} is not a character", "", *find_place(text, match.start("lone")))
 
 
 class _Node:

@@ -87,9 +87,9 @@ def parse_whole(text: str) -> int:
 def parse_finite(text: str) -> float:
     value = parse_number(text)
     if value is None:
-        raise Unreadable(f"{text[:60]} is no number that can be computed with")
+        raise Unreadable(f"{text[:60]} is not a number that can be computed with")
     return value
 
 
 def refuse_constant(text: str) -> float:
-    raise Unreadable(f"{text} is no JSON")
+    raise Unreadable(f"{text} is not JSON")

@@ -52,7 +52,7 @@ def is_planted(path: str) -> bool:
 
 
 def judge_file(path: str, largest: int = FILE) -> None:
-    """Raise Unreadable for what is no file, or too large; what cannot be looked at is left to who opens it."""
+    """Raise Unreadable for what is not a file, or too large; what cannot be looked at is left to who opens it."""
     if what := explain_refusal(path):
         raise Unreadable(f"this is {what}", "a file")
     try:
@@ -83,8 +83,8 @@ def read_own_contents(path: str, largest: int = FILE) -> bytes:
 
 
 def read_named(path: str, largest: int = HOST_TEXT) -> bytes:
-    """The bytes of a file that a spec names, as a key. Raises OSError, whose `strerror` also says what is no file, or
-    too large."""
+    """The bytes of a file that a spec names, as a key. Raises OSError, whose `strerror` also says what is not a file,
+    or too large."""
     try:
         return read_contents(path, largest)
     except Unreadable as error:
@@ -103,7 +103,7 @@ def read_bytes(path: str, largest: int, *, private: bool) -> bytes:
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode):
-            raise Unreadable("this is no file", "a file")
+            raise Unreadable("this is not a file", "a file")
         if private and (about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022):
             raise NotOwn("it belongs to another user, or others may write it")
         data = file.read(largest + 1)

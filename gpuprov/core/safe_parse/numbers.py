@@ -55,7 +55,7 @@ def parse_range(part: str) -> range:
     match = _RANGE.match(part)
     if not match:
         if part[0].isascii() and part[0].isdigit():
-            raise Unreadable(f'"{part[:60]}" is no range of numbers')
+            raise Unreadable(f'"{part[:60]}" is not a range of numbers')
         return range(0)
     first, last = parse_whole(match[1]), parse_whole(match[2] or match[1])
     if first is None or last is None:

@@ -1,4 +1,4 @@
-"""A YAML document with the place of each of its values, for messages about files that are no inventory."""
+"""A YAML document with the place of each of its values, for messages about files that are not inventory."""
 
 from __future__ import annotations
 

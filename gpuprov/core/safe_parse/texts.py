@@ -4,7 +4,7 @@ from typing import Any
 
 
 def make_well_formed(text: str) -> str:
-    """The text with U+FFFD for what is no character: bytes that somebody decoded with `surrogateescape`, halves of
+    """The text with U+FFFD for what is not a character: bytes that somebody decoded with `surrogateescape`, halves of
     pairs."""
     try:
         text.encode()
@@ -23,8 +23,8 @@ def make_all_well_formed(value: Any) -> Any:
 
 
 def format_document(value: object, *, indent: int = 2) -> str:
-    """A JSON document for others to read. A byte that was no UTF-8 (in a file's name, in what a host said) stands in it
-    as U+FFFD."""
+    """A JSON document for others to read. A byte that was not UTF-8 (in a file's name, in what a host said) stands in
+    it as U+FFFD."""
     import msgspec
 
     try:

@@ -176,7 +176,7 @@ def _get_stem(name: str) -> str:
 
 
 def _list_names(files: Iterable[File]) -> list[str]:
-    """Return the names that are no command's, with and without what follows the first dot: they may be of hosts."""
+    """Return the names that are not command's, with and without what follows the first dot: they may be of hosts."""
     names = [name for file in files if not _COMMAND.fullmatch(file.stem) for name in (file.stem, file.name) if name]
     return [*dict.fromkeys(names)]
 
@@ -196,8 +196,8 @@ def _read(name: str, data: bytes | Unreadable) -> File:
 
 
 def _is_one_host(known: Iterable[File], faults: Iterable[str], hosts: Collection[str]) -> bool:
-    """Return whether files are of one host: none of the names that are no command's has a command twice, no two of them
-    are of different hosts, and no file of another name is broken."""
+    """Return whether files are of one host: none of the names that are not command's has a command twice, no two of
+    them are of different hosts, and no file of another name is broken."""
     named = [(file.stem, file.command) for file in known if not _COMMAND.fullmatch(file.stem)]
     stems = {stem for stem, _ in named}
     if stems and any(not _COMMAND.fullmatch(stem) and stem not in stems for stem in faults):

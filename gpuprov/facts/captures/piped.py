@@ -33,4 +33,4 @@ def iterate_input(
             for record in iterate(place, hosts, note):
                 yield replace(record, path=record.path.replace(str(place), INPUT))
         except GpuprovError as error:
-            raise GpuprovError(error.message.replace(str(place), INPUT), error.hint) from error
+            raise GpuprovError(error.message.replace(str(place), INPUT), error.fix) from error

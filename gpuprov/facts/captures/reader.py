@@ -211,8 +211,8 @@ def _read_folder(path: Path, hosts: Collection[str], note: Callable[[str], None]
 
 
 def _read_member(path: Path, name: str, data: bytes | Unreadable) -> Record | None:
-    """Read a file of a folder or archive as a record; None if it is no record. One that cannot be read affects only its
-    own host."""
+    """Read a file of a folder or archive as a record; None if it is not a record. One that cannot be read affects only
+    its own host."""
     place, file = f"{path}/{name}", name.rpartition("/")[2]
     match = _BUG_REPORT.search(name)
     is_report, is_capture = match is not None, _CAPTURE.match(file) is not None

@@ -91,9 +91,9 @@ def gather_each(
                 job(raw, script, timeout, rounds.hears(raw, _build_callback(raw.name, note))), raw.name, begun
             )
         except GpuprovError as error:
-            note(raw.name, Unreached(raw.name, error.message.removeprefix(f"{raw.name}: "), error.hint))
+            note(raw.name, Unreached(raw.name, error.message.removeprefix(f"{raw.name}: "), error.fix))
         except Exception as error:
-            note(raw.name, Unreached(raw.name, *defect("the way to the host", error)))
+            note(raw.name, Unreached(raw.name, *defect("the connection to the host", error)))
     rounds.run(jobs)
 
 

@@ -109,7 +109,7 @@ def begun(data: bytes) -> bool:
 
 def split(data: bytes) -> dict[str, Output] | None:
     """Split both streams, one after the other, into outputs by probe name; None if the script did not run to its end.
-    An invalid frame, such as one with a status that no program can have, is no end either."""
+    An invalid frame, such as one with a status that no program can have, is not an end either."""
     begin = _BEGIN.search(data)
     if begin is None or begin[1] + b"." not in data:
         return None

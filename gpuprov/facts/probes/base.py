@@ -52,12 +52,12 @@ T_co = TypeVar("T_co", covariant=True)
 class ProbeFailed(Exception):
     """A probe could not be read or understood; a check that needs it ends with status `error`, never with `pass`.
 
-    `hint` is the fix, if it is other than to look at the host.
+    `fix` is the fix, if it is other than to look at the host.
     """
 
-    def __init__(self, message: str, hint: str = "") -> None:
+    def __init__(self, message: str, fix: str = "") -> None:
         super().__init__(message)
-        self.hint = hint
+        self.fix = fix
 
 
 class NotRecorded(ProbeFailed):
@@ -73,9 +73,9 @@ class Probe(Generic[T_co]):
     `evidence` is the command a person runs to see the same thing; results show it. `asks`: shell variables that the
     script reads, derived from a host's spec; none of them is set without a spec, as for a capture.
 
-    For most probes, silence is no answer: the check that needs the fact ends with an error, never with a pass. There
-    are three kinds of silence: nothing was printed; a program that the script needs is missing (exit status 126 or
-    127, see sh(1)); nothing that was printed can be parsed. If a probe lists items that may not exist, printing
+    For most probes, silence is not an answer: the check that needs the fact ends with an error, never with a pass.
+    There are three kinds of silence: nothing was printed; a program that the script needs is missing (exit status 126
+    or 127, see sh(1)); nothing that was printed can be parsed. If a probe lists items that may not exist, printing
     nothing is an answer. `speaks`: the script prints something on every Linux host with systemd, whatever is
     installed. `knows_missing`: it exits with 127 on purpose if a program is not installed, and the parser handles
     that. `blank`: pattern for the beginning of a line that reports an empty result; other output of which nothing
@@ -108,7 +108,7 @@ class Probe(Generic[T_co]):
         return f"{self.name} cannot be read: a program that it needs is missing on the host{_format_error(output)}"
 
     def no_answer(self, output: Output, fact: object) -> str:
-        """Explain why this output is no answer; empty if it is one. `fact` is the parsed output."""
+        """Explain why this output is not an answer; empty if it is one. `fact` is the parsed output."""
         if output.text.strip():
             if not _is_comment(output.text) and not self._understood(output, fact):
                 return f"{self.name} cannot be understood; the host printed: {output.text.strip()[:200]!r}"

@@ -41,7 +41,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     waits_for: tuple[str, ...] = ()
     holds: Holds = ""
     message: str = ""
-    hint: str = ""
+    fix: str = ""
     untold: str = ""
     others: bool = False
 
@@ -62,7 +62,7 @@ class Told(msgspec.Struct, Generic[N], frozen=True):
     state: State
     node: N
     message: str = ""
-    hint: str = ""
+    fix: str = ""
     waits_for: tuple[str, ...] = ()
     holds: Holds = ""
     others: bool = False

@@ -27,7 +27,7 @@ def check_client(by: By) -> None:
 def check_options(by: By | Literal[""], *, command: str = "", context: str = "", empty_dir: bool = False) -> None:
     """Raise GpuprovError for an option that the scheduler does not have. `by`: empty if the hosts' specs name it."""
     if by == "command" and not command:
-        raise GpuprovError("--by command wants the site's command", "--by command --command 'COMMAND'")
+        raise GpuprovError("--by command needs the site's command", "--by command --command 'COMMAND'")
     if command and by != "command":
         message = f"--by {by} takes no command" if by else "--command goes with --by command"
         raise GpuprovError(message, "leave out --command, or give --by command --command 'COMMAND'")

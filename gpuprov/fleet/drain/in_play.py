@@ -82,7 +82,7 @@ def left(given: Asked, node: str, run: str) -> str:
     """Return the id of the apply that has the node out; empty if none has. Raises GpuprovError."""
     step = Kubernetes(context=given.context, apply=True).left(node, run)
     if step.state != "done":
-        raise GpuprovError(f"node {step.node} was not looked at: {step.message}", step.hint or "apply again")
+        raise GpuprovError(f"node {step.node} was not looked at: {step.message}", step.fix or "apply again")
     return step.message
 
 
@@ -110,11 +110,11 @@ def give_back(given: Asked, node: str, run: str, *, green: bool) -> tuple[bool, 
     if step.state == "refused":
         return False, f"node {step.node}: {step.message}. {later(run, given.context)}"
     if step.state != "done":
-        raise GpuprovError(f"node {step.node} was not given back: {step.message}", "apply again")
+        raise GpuprovError(f"node {step.node} was not returned to service: {step.message}", "apply again")
     return step.message != NOT_OURS, ""
 
 
 def _make_error(step: Step) -> GpuprovError:
     reasons = "; ".join((*step.waits_for[:5], *([f"and {len(step.waits_for) - 5} more"] if step.waits_for[5:] else [])))
     message = f"node {step.node} is not free: {step.message}{f': {reasons}' if reasons else ''}"
-    return GpuprovError(message, step.hint or "see to what holds it, and apply again")
+    return GpuprovError(message, step.fix or "resolve what holds it, then apply again")

@@ -89,7 +89,7 @@ def as_text(steps: Iterable[Step], done: str) -> str:
         text = "; ".join(part for part in (step.message, step.read) if part)
         lines.append(f"{step.host}{node}: {words}{': ' if text else ''}{text}")
         lines += [f"  {reason}" for reason in step.waits_for]
-        lines += [f"  hint: {step.hint}"] if step.hint else []
+        lines += [f"  fix: {step.fix}"] if step.fix else []
     return "\n".join(lines)
 
 

@@ -51,7 +51,7 @@ class Noted:
             whose, _, note = self._tell(host, written(self.name, run, host, over=False)).partition("\n")
             if whose == TWIN:
                 message, fix = machine.explain_refusal(_name_in(note, self._hosts))
-                return Step(host=host, node=host, state="refused", message=f"it is {message}", hint=fix)
+                return Step(host=host, node=host, state="refused", message=f"it is {message}", fix=fix)
             self._marks[key] = whose
         step = self._adapter.drain(host, run)
         if step.state == "refused":

@@ -52,7 +52,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     state: State
     certificate: str = ""
     message: str = ""
-    hint: str = ""
+    fix: str = ""
     requested: bool = False
     notes: tuple[str, ...] = ()
 
@@ -101,8 +101,8 @@ def read_hosts(hosts: Sequence[tuple[RawHost, NvidiaDriver]], *, again: bool, pa
 def _refuse_shown(host: Host) -> Host:
     """Return the host without a request, since all its users could read the password's hash in a list of processes."""
     message = "its become password, or its connection by Ansible, puts the password's hash into argument lists"
-    hint = "allow sudo without a password, or log in as root, by ssh"
-    return msgspec.structs.replace(host, state="refused", message=message, hint=hint, requested=False)
+    fix = "allow sudo without a password, or log in as root, by ssh"
+    return msgspec.structs.replace(host, state="refused", message=message, fix=fix, requested=False)
 
 
 def judge_host(name: str, driver: NvidiaDriver, facts: Facts | UnreachableError, *, again: bool) -> Host:
@@ -110,30 +110,30 @@ def judge_host(name: str, driver: NvidiaDriver, facts: Facts | UnreachableError,
     file = driver.signing.certificate_file
     host = Host(host=name, state="not needed", certificate=file)
     if isinstance(facts, UnreachableError):
-        return msgspec.structs.replace(host, state="unreachable", message=facts.message, hint=facts.hint)
+        return msgspec.structs.replace(host, state="unreachable", message=facts.message, fix=facts.fix)
     try:
         if container := facts.get(system.CONTAINER):
             return msgspec.structs.replace(host, message=f"{container} container: the machine's kernel loads modules")
         if not facts.get(house.SECURE_BOOT):
             off = judge_off(facts)
             state: State = "not needed" if off.status == "pass" else "failed"
-            return msgspec.structs.replace(host, state=state, message=off.found, hint=off.hint)
+            return msgspec.structs.replace(host, state=state, message=off.found, fix=off.fix)
         enrolment = judge(facts, file, prepared=prepares(driver))
     except ProbeFailed as error:
-        return msgspec.structs.replace(host, state="failed", message=str(error), hint=error.hint)
+        return msgspec.structs.replace(host, state="failed", message=str(error), fix=error.fix)
     if enrolment.state == "enrolled":
         return msgspec.structs.replace(host, state="enrolled")
     if enrolment.state == "waiting":
         host = msgspec.structs.replace(host, notes=describe_others(enrolment.others))
-    texts = {"message": enrolment.message, "hint": enrolment.fix}
+    texts = {"message": enrolment.message, "fix": enrolment.fix}
     if not prepares(driver):
         state = "waiting" if enrolment.state == "waiting" else "refused"
-        hint = (
-            texts["hint"]
+        fix = (
+            texts["fix"]
             if state == "waiting"
-            else f"nvidia_driver: {{signing: {{enroll: prepared}}}}, or {texts['hint']}"
+            else f"nvidia_driver: {{signing: {{enroll: prepared}}}}, or {texts['fix']}"
         )
-        return msgspec.structs.replace(host, state=state, message=enrolment.message, hint=hint)
+        return msgspec.structs.replace(host, state=state, message=enrolment.message, fix=fix)
     replaced = again and enrolment.state in ("waiting", "another waits")
     if enrolment.state == "waiting" and not replaced:
         return msgspec.structs.replace(host, state="waiting", message=AT_CONSOLE)
@@ -178,7 +178,7 @@ def request(
                 )
             )
         except GpuprovError as error:
-            done[host.host] = msgspec.structs.replace(host, state="unreachable", message=error.message, hint=error.hint)
+            done[host.host] = msgspec.structs.replace(host, state="unreachable", message=error.message, fix=error.fix)
     run_all(jobs, min(len(jobs), at_a_time) or 1)
     return [done.get(host.host, host) for host in hosts]
 
@@ -189,9 +189,7 @@ def _record(
     def note(answer: Answer) -> None:
         tell(host.host)
         if isinstance(answer, UnreachableError):
-            done[host.host] = msgspec.structs.replace(
-                host, state="unreachable", message=answer.message, hint=answer.hint
-            )
+            done[host.host] = msgspec.structs.replace(host, state="unreachable", message=answer.message, fix=answer.fix)
             return
         output = (split(answer) or {}).get("request", Output(BEGUN, TIMED_OUT))
         done[host.host] = judge_answer(host, output, wait)
@@ -212,8 +210,8 @@ def judge_answer(host: Host, output: Output, wait: int | None = None) -> Host:
     fingerprint = certificates.of_file(host.certificate)["fingerprint"]
     lines = output.text.splitlines()
     if LOCKED in lines[:1]:
-        message, hint = describe_lock(lines[1:])
-        return msgspec.structs.replace(host, state="locked", message=message, hint=hint, requested=False)
+        message, fix = describe_lock(lines[1:])
+        return msgspec.structs.replace(host, state="locked", message=message, fix=fix, requested=False)
     try:
         mok = MOK_STATE.parse(output)
     except ValueError:
@@ -224,28 +222,26 @@ def judge_answer(host: Host, output: Output, wait: int | None = None) -> Host:
         if SKIPPED in lines or REPLACED in lines:
             when = "before this one" if SKIPPED in lines else "between"
             message = f"{AT_CONSOLE}, by a request that came {when}"
-            return msgspec.structs.replace(
-                host, state="waiting", message=message, hint="", requested=False, notes=notes
-            )
-        return msgspec.structs.replace(host, state="waiting", message=AT_CONSOLE, hint="", notes=notes)
+            return msgspec.structs.replace(host, state="waiting", message=message, fix="", requested=False, notes=notes)
+        return msgspec.structs.replace(host, state="waiting", message=AT_CONSOLE, fix="", notes=notes)
     is_listed = output.status == 0 and LISTED in lines
     has_begun = BEGUN in lines or output.status == TIMED_OUT
     if has_begun and REFUSED not in lines and not is_listed:
         why = f"mokutil did not end within {LIMIT:g} s" if output.status == TIMED_OUT else _find_reason(output)
         message = f"nobody knows whether the request was made: {why}"
-        hint = "its password is on the sheet; gpuprov enroll says whether the host waits"
-        return msgspec.structs.replace(host, state="unknown", message=message, hint=hint)
-    hint = "the variables' file system must be writable and have room; see the firmware's settings of Secure Boot"
+        fix = "its password is on the sheet; gpuprov enroll says whether the host waits"
+        return msgspec.structs.replace(host, state="unknown", message=message, fix=fix)
+    fix = "the variables' file system must be writable and have room; see the firmware's settings of Secure Boot"
     message = f"mokutil made no request: {_find_reason(output)}"
-    return msgspec.structs.replace(host, state="failed", message=message, hint=hint)
+    return msgspec.structs.replace(host, state="failed", message=message, fix=fix)
 
 
 def describe_lock(lines: Sequence[str]) -> tuple[str, str]:
     """Return who works on a host, by the lines of its lock, and what to do."""
     lock = house.parse_lock(Output("\n".join(lines)))
     who = f"{lock.user} on {lock.host} since {lock.since}" if lock and not lock.damaged else "nobody knows whom"
-    hint = "wait until that run ends; gpuprov apply takes over a lock that a killed run has left"
-    return f"locked by {who}: a run that works there may reboot the host, which drops a request", hint
+    fix = "wait until that run ends; gpuprov apply takes over a lock that a killed run has left"
+    return f"locked by {who}: a run that works there may reboot the host, which drops a request", fix
 
 
 def describe_wait(wait: int | None, *, failed: bool) -> tuple[str, ...]:
@@ -263,9 +259,9 @@ def _find_reason(output: Output) -> str:
 
 
 def group_hosts(hosts: Iterable[Host]) -> dict[tuple[State, str, str], list[str]]:
-    """Return names of hosts by state, message with notes, and hint; the worst last."""
+    """Return names of hosts by state, message with notes, and fix; the worst last."""
     groups: dict[tuple[State, str, str], list[str]] = {}
     for host in sorted(hosts, key=lambda host: [*OUTCOMES].index(host.state)):
         message = "; ".join(filter(None, (host.message, *host.notes)))
-        groups.setdefault((host.state, message, host.hint), []).append(host.host)
+        groups.setdefault((host.state, message, host.fix), []).append(host.host)
     return groups

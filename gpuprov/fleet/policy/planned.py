@@ -135,8 +135,8 @@ def _cut_batches(policy: Policy, members: Iterable[Member], total: int) -> list[
 def _refuse_lost(lost: Sequence[str], where: str, by: str | None) -> None:
     if by and lost:
         more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
-        hint = f"put it below the group {by}, or set the variable {by} of it"
-        raise GpuprovError(f"{lost[0]}{more}: {where} ({by})", hint)
+        fix = f"put it below the group {by}, or set the variable {by} of it"
+        raise GpuprovError(f"{lost[0]}{more}: {where} ({by})", fix)
 
 
 def _find_canaries(canary: Canary, members: Sequence[Member], total: int, place: str) -> set[str]:

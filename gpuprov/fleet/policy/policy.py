@@ -185,17 +185,17 @@ def read(text: str | bytes, file: str) -> Policy:
     except safe_parse.Unreadable as error:
         raise SpecError([Problem(message=str(error), origin=Origin(file, error.line, error.column))]) from error
     if not isinstance(value, dict) or "gpuprov_rollout" not in value:
-        begin = "this is no policy of a roll-out: gpuprov_rollout is missing"
+        begin = "this is not a policy of a roll-out: gpuprov_rollout is missing"
         raise SpecError(
-            [Problem(message=begin, origin=Origin(file, 1, 1), hint="begin the policy with gpuprov_rollout: 1")]
+            [Problem(message=begin, origin=Origin(file, 1, 1), fix="begin the policy with gpuprov_rollout: 1")]
         )
     policy, findings = convert(value, Policy)
     if policy is not None:
         findings = list(_check_across(policy))
     if findings:
         raise SpecError(
-            Problem(message=message, path=at, hint=hint, origin=_find_origin(file, places, at))
-            for at, message, hint in findings
+            Problem(message=message, path=at, fix=fix, origin=_find_origin(file, places, at))
+            for at, message, fix in findings
         )
     return policy  # type: ignore[no-any-return]
 

@@ -25,18 +25,18 @@ ASK = "on the host: nvidia-smi mig -lgipp"
 def show_fit(gpu: str, words: Sequence[str], driver: str, *, as_json: bool) -> int:
     """Print the placement of the instances (returns 0), or the reason why they do not fit (2)."""
     if driver and not re.fullmatch(r"\d+(\.\d+)*", driver):
-        raise GpuprovError(f'"{driver}" is no driver', "give a branch or a version: 570, 570.133.20")
+        raise GpuprovError(f'"{driver}" is not a driver', "give a branch or a version: 570, 570.133.20")
     model, requested = find(gpu), instances(words)
     fit = judge(model, requested)
     against = [] if fit.reason else [*of_model(model, driver), *of_driver(model, requested, driver)]
-    reason, hint = (fit.reason, "") if fit.reason else against[0] if against else ("", "")
+    reason, fix = (fit.reason, "") if fit.reason else against[0] if against else ("", "")
     if not reason and model.grid is None:
-        reason, hint = "it is not known where its profiles start", ASK
+        reason, fix = "it is not known where its profiles start", ASK
     if as_json:
         terminal.result(json.dumps(_build_fit_data(model, requested, fit, reason), indent=2))
     elif reason:
         width = terminal.room(sys.stdout)
-        lines = _explain_refusal(model, requested, fit, reason, hint)
+        lines = _explain_refusal(model, requested, fit, reason, fix)
         terminal.result("\n".join(piece for line in lines for piece in hanging(line, width)))
     else:
         terminal.result(as_picture(model, requested, fit.placed, width=terminal.width(), plain=is_plain()))
@@ -47,7 +47,7 @@ def show_layouts(gpu: str, *, as_json: bool) -> int:
     """Print every complete layout of the GPU, to which no instance can be added."""
     model = find(gpu)
     if model.grid is None:
-        raise GpuprovError(f"it is not known where the profiles of {model.gpu.key} start", ASK)
+        raise GpuprovError(f"the placements of {model.gpu.key}'s profiles are unknown", ASK)
     layouts = mig_fit.list_layouts(model.profiles, model.grid)
     if as_json:
         sizes = {profile.name: profile.size for profile in model.profiles}
@@ -111,11 +111,11 @@ def _build_fit_data(model: Model, requested: Sequence[Instance], fit: mig_fit.Fi
 
 
 def _explain_refusal(
-    model: Model, requested: Sequence[Instance], fit: mig_fit.Fit, reason: str, hint: str
+    model: Model, requested: Sequence[Instance], fit: mig_fit.Fit, reason: str, fix: str
 ) -> Iterator[str]:
     yield f"{'does not fit on ' if fit.reason else ''}{model.gpu.key}: {reason}"
-    if hint:
-        yield hint
+    if fix:
+        yield fix
     if not fit.reason:
         return
     if fit.instead:

@@ -97,5 +97,5 @@ def find_crossed(wirings: Mapping[str, Wiring]) -> dict[str, list[Finding]]:
                 f"the cable of {hca.name} leads to {end}, where on {count} other hosts that of {names[owner].name} does"
             )
             fix = "compare the cabling plan: two cables of this host may be exchanged"
-            crossed.setdefault(name, []).append(Finding(kind="rail", message=message, hint=fix, places=(own,)))
+            crossed.setdefault(name, []).append(Finding(kind="rail", message=message, fix=fix, places=(own,)))
     return crossed

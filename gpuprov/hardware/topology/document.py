@@ -75,7 +75,7 @@ class Told(msgspec.Struct, kw_only=True):
     kind: Kind
     severity: Literal["note", "warning"]
     message: str
-    hint: str
+    fix: str
 
 
 class Host(msgspec.Struct, kw_only=True):
@@ -117,7 +117,7 @@ def build_host(wiring: Wiring, findings: tuple[Finding, ...]) -> Host:
                 kind=finding.kind,
                 severity="note" if finding.note else "warning",
                 message=finding.message,
-                hint=finding.hint,
+                fix=finding.fix,
             )
             for finding in findings
         ),

@@ -22,7 +22,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     # Its subject. A `note` may be by design of the machine.
     kind: Kind
     message: str
-    hint: str = ""
+    fix: str = ""
     note: bool = False
     # PCI addresses concerned.
     places: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ def list_findings(wiring: Wiring, crossed: Iterable[Finding] = ()) -> tuple[Find
 def _check_nccl_file(wiring: Wiring) -> Iterator[Finding]:
     for message in wiring.told_nccl:
         fix = "the topology file of this machine type, or no NCCL_TOPO_FILE in /etc/nccl.conf: NCCL looks itself"
-        yield Finding(kind="file", message=f"NCCL is configured otherwise: {message}", hint=fix)
+        yield Finding(kind="file", message=f"NCCL is configured otherwise: {message}", fix=fix)
 
 
 def pair_devices(wiring: Wiring) -> Rails:
@@ -89,21 +89,21 @@ def _check_rails(wiring: Wiring) -> Iterator[Finding]:
         yield Finding(
             kind="rail",
             message=f"{gpu.name} has no HCA of its own below its PCIe switch: {_describe_nearest(wiring, gpu)}",
-            hint="compare the slots with the machine's manual: an HCA is in another slot, is missing, or has no driver",
+            fix="compare the slots with the machine's manual: an HCA is in another slot, is missing, or has no driver",
             places=(gpu.function.address,),
         )
     if left:
         yield Finding(
             kind="rail",
             message=f"paired with no GPU: {show_names([name_function(wiring, hca.function.address) for hca in left])}",
-            hint="compare the slot with the machine's manual: it may be the HCA that a GPU lacks",
+            fix="compare the slot with the machine's manual: it may be the HCA that a GPU lacks",
             places=tuple(hca.function.address for hca in left),
         )
     for hca, gpus in pairing.crowded:
         yield Finding(
             kind="rail",
             message=f"{hca.name} is shared by {format_names(gpus)}, and other HCAs are not",
-            hint="compare the slots with the machine's manual: an HCA is in another slot, is missing, or has no driver",
+            fix="compare the slots with the machine's manual: an HCA is in another slot, is missing, or has no driver",
             places=(hca.function.address, *(gpu.function.address for gpu in gpus)),
         )
     if pairing.matched and pairing.share > 1:
@@ -131,7 +131,7 @@ def _check_sockets(wiring: Wiring) -> Iterator[Finding]:
             yield Finding(
                 kind="socket",
                 message=f"{gpu.name} and its nearest HCA, {hcas[0].name}, are on different sockets",
-                hint="move the HCA to a slot of the GPU's socket",
+                fix="move the HCA to a slot of the GPU's socket",
                 places=(gpu.function.address, hcas[0].function.address),
             )
     pairs = [
@@ -160,7 +160,7 @@ def _check_links(wiring: Wiring) -> Iterator[Finding]:
     if idle:
         names = show_names([name_function(wiring, address).partition(" (")[0] for address in idle])
         message = f"the PCIe links of {names} are slow while the GPUs are idle, which says nothing"
-        yield Finding(kind="link", message=message, hint="read it again while they work", note=True)
+        yield Finding(kind="link", message=message, fix="read it again while they work", note=True)
 
 
 def _convert_defects(defects: Iterable[Defect]) -> Iterator[Finding]:
@@ -168,7 +168,7 @@ def _convert_defects(defects: Iterable[Defect]) -> Iterator[Finding]:
         yield Finding(
             kind=defect.kind,
             message=defect.message,
-            hint="" if defect.unproven else defect.fix,
+            fix="" if defect.unproven else defect.fix,
             note=defect.unproven,
             places=defect.places,
         )
@@ -183,7 +183,7 @@ def _check_nvlinks(wiring: Wiring) -> Iterator[Finding]:
         if wiring.nvlinks.gpus and gpu.nvlink is None:
             message = f"nvidia-smi does not show {name_function(wiring, gpu.function.address)}"
             fix = "journalctl -k | grep -E 'Xid|NVRM'"
-            yield Finding(kind="driver", message=message, hint=fix, places=(gpu.function.address,))
+            yield Finding(kind="driver", message=message, fix=fix, places=(gpu.function.address,))
     yield from _convert_defects(defects.find_missing_nvlinks(wiring))
 
 
@@ -191,7 +191,7 @@ def _list_silent(wiring: Wiring) -> Iterator[Finding]:
     if silent := [function for function in wiring.silent if not function.gone]:
         names = show_names([f"{function.address} [{function.identifier}]" for function in silent])
         message = f"NVIDIA network functions without an RDMA device: {names}"
-        yield Finding(kind="driver", message=message, hint="modprobe mlx5_ib, if they are HCAs", note=True)
+        yield Finding(kind="driver", message=message, fix="modprobe mlx5_ib, if they are HCAs", note=True)
 
 
 def format_names(gpus: Sequence[Gpu]) -> str:

@@ -118,4 +118,4 @@ def format_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 def _format_findings(findings: Sequence[Finding]) -> Iterator[str]:
     for finding in findings:
         yield f"{'note' if finding.note else 'warning'}: {finding.message}"
-        yield from [f"  {finding.hint}"] * bool(finding.hint)
+        yield from [f"  {finding.fix}"] * bool(finding.fix)

@@ -121,7 +121,7 @@ def apply(seconds: int) -> None:
     wait(seconds, lambda: bool(look().version))
     state = look()
     if not state.version:
-        raise Refused(f"{ROOT}/version is not there: cGPU is not installed, or is loaded later than this unit runs")
+        raise Refused(f"{ROOT}/version is missing: cGPU is not installed, or is loaded later than this unit runs")
     if not state.gpus:
         raise Refused(f"cGPU {state.version} has no GPU")
     for gpu in sorted({row[0] for row in lines} - {"*", *(str(gpu.index) for gpu in state.gpus)}):

@@ -264,7 +264,7 @@ def read_settings() -> dict[str, str]:
     """Return the configuration as a dictionary."""
     config_rows = read_rows(CONFIG)
     if not config_rows or any(len(row) != 2 for row in config_rows):
-        raise Refused(f"{CONFIG} has {'lines that are no settings' if config_rows else 'no settings'}")
+        raise Refused(f"{CONFIG} has {'lines that are not settings' if config_rows else 'no settings'}")
     return dict(config_rows)
 
 

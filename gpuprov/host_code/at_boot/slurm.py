@@ -149,7 +149,7 @@ def load() -> Config:
 
 
 def ask_nvml(limit: float) -> State:
-    """Return the GPUs as NVML has them; `complaint` in their place. A reader that hangs in the kernel is left
+    """Return the GPUs that NVML lists; `complaint` in their place. A reader that hangs in the kernel is left
     behind."""
     argv = [sys.executable, "-B", os.path.join(os.path.dirname(__file__), "mig_reader.py")]
     reader = subprocess.Popen(

@@ -88,7 +88,7 @@ def register(version: str, flavour: str, kernels: Sequence[str]) -> list[str]:
     # next kernel.
     conf = f"{dkms.SOURCES}/nvidia-{version}/{CONF}"
     if not os.path.isfile(conf):
-        raise Failed(f"{conf} is not there: DKMS has no source to build")
+        raise Failed(f"{conf} is missing: DKMS has no source to build")
     dkms_module, wanting = Source("nvidia", version), []
     for kernel in kernels:
         is_installed = dkms.read_modinfo(kernel, "version", "nvidia") == version and dkms.is_known(

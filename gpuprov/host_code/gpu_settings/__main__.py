@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def wait_for_gpus(config: Config, seconds: float) -> Answer:
     if not isinstance(config, dict):
-        raise TypeError("it is no object")
+        raise TypeError("it is not an object")
     end = time.monotonic() + seconds
     while True:
         answer = run(config, change=True, partly=True)

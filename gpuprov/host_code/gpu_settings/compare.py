@@ -104,7 +104,7 @@ def format_span(lock: Span) -> str:
 
 
 def parse_spans(words: str) -> dict[str, Span]:
-    """Return the locks that are listed as CLOCK SPAN, ...; what is no span of MHz is "default"."""
+    """Return the locks that are listed as CLOCK SPAN, ...; what is not a span of MHz is "default"."""
     pairs = [part.partition(" ")[::2] for part in words.split(", ")]
     numbers = {name: [int(number) for number in re.findall(r"\d+", span)] for name, span in pairs}
     return {name: "default" if len(span) != 2 else span for name, span in numbers.items()}

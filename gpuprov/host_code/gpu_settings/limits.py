@@ -69,7 +69,7 @@ def refuse_applications(state: State, value: Any, clocks: Callable[[], Clocks]) 
 
 
 def refuse_span(name: str, span: Iterable[int], known: Clocks) -> Iterator[str]:
-    """Yield why a lock is impossible: its ends lie outside, or are no clocks of the memory, which has few."""
+    """Yield why a lock is impossible: its ends lie outside, or are not clocks of the memory, which has few."""
     graphics = (clock for memory in known.memory for clock in known.graphics(memory))
     allowed = sorted({*(known.memory if name == "memory" else graphics)})
     for clock in span if allowed else ():

@@ -36,7 +36,7 @@ def load(path: str) -> Any:
         with open(path, encoding="utf-8") as file:
             return json.load(file)
     except (OSError, ValueError) as error:
-        raise Refused(f"{path}: {error}; write it anew with gpuprov apply") from error
+        raise Refused(f"{path}: {error}; gpuprov apply writes it again") from error
 
 
 def open_nvml(models: dict[str, str], wait: float = 0, binding: Any = None) -> Nvml:

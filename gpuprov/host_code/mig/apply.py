@@ -93,7 +93,7 @@ def select_targets(config: Mapping[str, Any], cards: Sequence[Card]) -> dict[int
     except mig_layout.LayoutError as error:
         raise Refused(f"mig: {error}") from error
     except (KeyError, TypeError) as error:
-        raise Refused(f"what is wanted lacks {error}; write it anew with gpuprov apply") from error
+        raise Refused(f"what is wanted lacks {error}; gpuprov apply writes it again") from error
 
 
 def carry_out(nvml: Nvml, judged: Judged, services: Sequence[str], *, may_reset: bool) -> str:

@@ -92,7 +92,7 @@ def parse_profile(text: str, place: str = "") -> ProfileName:
     parsed, label = _NAME.fullmatch(str(text)), f'{place}: "{text}"' if place else f'"{text}"'
     if not parsed:
         near = re.search(r"(?<![0-9])((?:[1-9]c\.)?[1-9]g)\.?([0-9]{1,3}gb)\Z", str(text).lower())
-        raise LayoutError(f"{label} is no MIG profile; {f'write {near[1]}.{near[2]}; ' if near else ''}{_GRAMMAR}")
+        raise LayoutError(f"{label} is not a MIG profile; {f'write {near[1]}.{near[2]}; ' if near else ''}{_GRAMMAR}")
     compute, slices, gigabytes, sign, names = parsed.groups()
     attributes = sorted(set(names.split(","))) if names else []
     _refuse(names and len(attributes) < len(names.split(",")), f"{label} names an attribute twice")
@@ -196,7 +196,7 @@ def _compute(place: str, requested: Any) -> list[int]:
     sizes: list[int] = []
     for text, count in requested.items():
         wrong = not re.fullmatch(r"[1-9]\d?c", str(text))
-        _refuse(wrong, f'{place}: "{text}" is no size; write {{1c: 2}}: how many of which size')
+        _refuse(wrong, f'{place}: "{text}" is not a size; write {{1c: 2}}: how many of which size')
         sizes += [int(text[:-1])] * parse_number(f"{place}: {text}", count)
     _refuse(requested and not sizes, f"{place}: all counts are 0; without compute one instance spans all slices")
     return sorted(sizes, reverse=True)
@@ -240,8 +240,8 @@ def select_targets(entries: Iterable[Entry], gpus: Sequence[Gpu]) -> dict[int, T
     """Return the desired state of each named GPU, by index; later entries win. Raises LayoutError.
 
     "all", also with a filter, leaves out GPUs without MIG; MIG on such a GPU by any other name is an error. A name in a
-    spec's own list that is no GPU here is an error; mig-parted skips it. mig-parted stops if two entries give one GPU
-    different modes: https://github.com/NVIDIA/mig-parted/blob/main/cmd/nvidia-mig-parted/apply/config.go
+    spec's own list that is not a GPU here is an error; mig-parted skips it. mig-parted stops if two entries give one
+    GPU different modes: https://github.com/NVIDIA/mig-parted/blob/main/cmd/nvidia-mig-parted/apply/config.go
     """
     result: dict[int, Target] = {}
     for entry in entries:

@@ -39,7 +39,7 @@ def fetch(manager: Manager, params: Asked, check: bool) -> Answer:
         raise Refused(
             f"{params['of'] or params['source']}: the package lists could not be fetched, and the source was "
             f"{outcome}: "
-            f"{shorten_middle(str(refused), 900)}. Fix: {params['hint']}"
+            f"{shorten_middle(str(refused), 900)}. Fix: {params['fix']}"
         ) from refused
     return make_answer([change.path for change in changed])
 
@@ -135,8 +135,8 @@ def build_transaction(params: Asked) -> Transaction:
         may_remove=tuple(params["may_remove"]),
         pin=Pin(str(pin["version"]), tuple(pin["patterns"])) if pin.get("patterns") else None,
         stream=params["stream"],
-        hint=params["hint"],
-        refusal=Refusal(tuple(refuse["patterns"]), refuse["why"], refuse["hint"]) if refuse.get("patterns") else None,
+        fix=params["fix"],
+        refusal=Refusal(tuple(refuse["patterns"]), refuse["why"], refuse["fix"]) if refuse.get("patterns") else None,
         instead=params.get("instead", ""),
     )
 

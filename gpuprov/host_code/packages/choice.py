@@ -19,7 +19,6 @@ def choose_manager(settings: Settings) -> Manager:
     host_family = family.read_family()
     if host_family not in MANAGERS:
         raise Refused(
-            f"this host is of no known family of distributions; known are {', '.join(MANAGERS)}. Fix: a supported "
-            "distribution"
+            f"this host's distribution is unknown; known families: {', '.join(MANAGERS)}. Fix: a supported distribution"
         )
     return MANAGERS[host_family](settings)

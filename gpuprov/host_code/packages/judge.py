@@ -21,7 +21,7 @@ def try_transaction(manager: Manager, transaction: Transaction, driver: other_dr
     driver's own."""
     trial = manager.attempt(transaction)
     if trial.problem:
-        fix = OF_BUNDLE if os.environ.get("GPUPROV_BUNDLE") else transaction.hint
+        fix = OF_BUNDLE if os.environ.get("GPUPROV_BUNDLE") else transaction.fix
         raise Refused(
             f"{manager.name} cannot {transaction.verb} {transaction.of}: {trial.problem.rstrip('.')}. Fix: {fix}"
         )
@@ -34,7 +34,7 @@ def try_transaction(manager: Manager, transaction: Transaction, driver: other_dr
         raise Refused(
             f"with {transaction.of} {manager.name} would install, move or remove {', '.join(touched)}; "
             f"{transaction.refusal.why}. "
-            f"Nothing was changed or downloaded. Fix: {transaction.refusal.hint}"
+            f"Nothing was changed or downloaded. Fix: {transaction.refusal.fix}"
         )
     refuse_other_driver(manager, transaction, trial.rows, driver or {})
     return trial

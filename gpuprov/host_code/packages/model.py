@@ -48,7 +48,7 @@ class Refusal:
 
     patterns: tuple[str, ...]
     why: str
-    hint: str
+    fix: str
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Transaction:
     """Packages to install (`NAME`, `NAME=VERSION`, `NAME:ARCHITECTURE=VERSION`, or a file) and to remove in one
     transaction.
 
-    of: a description, for messages. stream: a module stream that is enabled first (dnf). hint: the fix if it is
+    of: a description, for messages. stream: a module stream that is enabled first (dnf). fix: the fix if it is
     impossible. instead: what works without its packages, if they belong to another driver than the host's.
     """
 
@@ -66,7 +66,7 @@ class Transaction:
     may_remove: tuple[str, ...] = ()
     pin: Pin | None = None
     stream: str = ""
-    hint: str = "correct what it reports"
+    fix: str = "correct what it reports"
     refusal: Refusal | None = None
     instead: str = ""
 

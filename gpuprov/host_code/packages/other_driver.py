@@ -230,7 +230,7 @@ def foresee_together(manager: Manager, desired: Transaction, names: Names, comin
     )
     trial = manager.attempt(both)
     if trial.problem:
-        raise Refused(f"{manager.name} cannot install {both.of}: {trial.problem.rstrip('.')}. Fix: {desired.hint}")
+        raise Refused(f"{manager.name} cannot install {both.of}: {trial.problem.rstrip('.')}. Fix: {desired.fix}")
     named = {re.split("[=:]", spec)[0] for spec in coming.transaction.install}
     return [row for row in select_driver_packages(trial.rows, names) if row[0] not in named]
 

@@ -130,7 +130,7 @@ def format_summary(summary: run.Summary) -> bytes:
 
 
 def log_reason(why: Refused) -> None:
-    for line in (f"gpuprov-pull: {why.message}", f"hint: {why.hint}"):
+    for line in (f"gpuprov-pull: {why.message}", f"fix: {why.fix}"):
         printable = "".join(char if char.isprintable() else "?" for char in line)
         print(printable.replace("##", "#?"), file=sys.stderr)  # ## begins orders to a CI that keeps the log
 

@@ -84,7 +84,7 @@ def read_members(archive: bytes) -> dict[str, bytes]:
                         f"the bundle holds {member.name[:100]!r}; allowed: {MANIFEST} and {JOB}, each once", AGAIN
                     )
                 if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.issparse():
-                    raise Refused(f"{member.name} in the bundle is no plain file", AGAIN)
+                    raise Refused(f"{member.name} in the bundle is not a plain file", AGAIN)
                 if member.size > len(archive):
                     raise Refused(f"{member.name} in the bundle says that it has {member.size} bytes", AGAIN)
                 file = opened.extractfile(member)
@@ -92,7 +92,7 @@ def read_members(archive: bytes) -> dict[str, bytes]:
                 if len(members[member.name]) != member.size:
                     raise Refused(f"{member.name} in the bundle is cut off", AGAIN)
     except (tarfile.TarError, ValueError, EOFError, OSError, RecursionError) as error:
-        raise Refused(f"the bundle is no archive: {str(error)[:200]}", AGAIN) from None
+        raise Refused(f"the bundle is not an archive: {str(error)[:200]}", AGAIN) from None
     return members
 
 

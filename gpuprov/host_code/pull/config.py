@@ -12,7 +12,7 @@ from .limits import CONFIG
 from .refused import Refused
 
 PLACE = "/etc/gpuprov/pull.json"
-HINT = "gpuprov bundle --pull writes it, into cloud-init/HOST.yaml"
+FIX = "gpuprov bundle --pull writes it, into cloud-init/HOST.yaml"
 RSYNC = "rsync:"
 PLACES = {
     "source": "an absolute path, or https://HOST/PATH without user name and password (token_file has a token)",
@@ -49,16 +49,16 @@ def read(path: str) -> Config:
     try:
         data = kept.read_contents(path, CONFIG, own=True)
     except OSError as error:
-        raise Refused(f"{path} cannot be read: {error.strerror}", HINT) from None
-    settings = kept.parse_mapping(data, path, HINT)
+        raise Refused(f"{path} cannot be read: {error.strerror}", FIX) from None
+    settings = kept.parse_mapping(data, path, FIX)
     unknown = sorted(set(settings) - set(Config._fields))
     wrong = sorted(name for name, value in settings.items() if not isinstance(value, str))
     if unknown or wrong:
         allowed = f"allowed: {', '.join(Config._fields)}, each a text"
-        raise Refused(f"{path}: {(unknown or wrong)[0]!r} is unknown, or no text; {allowed}", HINT)
+        raise Refused(f"{path}: {(unknown or wrong)[0]!r} is unknown, or no text; {allowed}", FIX)
     missing = [name for name in ("name", "source") if not settings.get(name)]
     if missing:
-        raise Refused(f"{path} has no {missing[0]}", HINT)
+        raise Refused(f"{path} has no {missing[0]}", FIX)
     config = Config(**settings)
     _judge(config, path)
     return config._replace(result=config.result or f"{config.name}.json")
@@ -76,12 +76,12 @@ def find_misplacement(name: str, place: str) -> str:
 
 def _judge(config: Config, path: str) -> None:
     if not _NAME.fullmatch(config.name) or (config.result and not _FILE.fullmatch(config.result)):
-        raise Refused(f"{path}: name or result is no name of a host or a file", HINT)
+        raise Refused(f"{path}: name or result is not a name of a host or a file", FIX)
     if config.mode not in ("report", "apply"):
-        raise Refused(f"{path}: mode is {config.mode!r}; allowed: report, apply", HINT)
+        raise Refused(f"{path}: mode is {config.mode!r}; allowed: report, apply", FIX)
     for name in PLACES:
         if why := find_misplacement(name, getattr(config, name)):
-            raise Refused(f"{path}: {name} {why}", HINT)
+            raise Refused(f"{path}: {name} {why}", FIX)
     for name in ("signers", "ca_file", "token_file", "password_file", "python", "state"):
         if getattr(config, name) and not os.path.isabs(getattr(config, name)):
-            raise Refused(f"{path}: {name} is {getattr(config, name)!r}; allowed: an absolute path", HINT)
+            raise Refused(f"{path}: {name} is {getattr(config, name)!r}; allowed: an absolute path", FIX)

@@ -17,7 +17,7 @@ def read_contents(path: str, largest: int, own: bool = False) -> bytes:
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         about = os.fstat(file.fileno())
         if not stat.S_ISREG(about.st_mode):
-            raise Refused(f"{path} is no file", "name a file")
+            raise Refused(f"{path} is not a file", "name a file")
         if own and (about.st_uid not in (0, os.geteuid()) or about.st_mode & 0o022):
             raise Refused(
                 f"{path} belongs to another user, or others may write it", f"chown root {path}; chmod go-w {path}"
@@ -33,9 +33,9 @@ def parse_mapping(data: bytes, what: str, fix: str) -> dict[str, Any]:
     try:
         content = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
-        raise Refused(f"{what} is no JSON: {str(error)[:200]}", fix) from None
+        raise Refused(f"{what} is not JSON: {str(error)[:200]}", fix) from None
     if not isinstance(content, dict):
-        raise Refused(f"{what} is no JSON object", fix)
+        raise Refused(f"{what} is not a JSON object", fix)
     return content
 
 

@@ -8,9 +8,9 @@ class Refused(Exception):
 
     code = 2
 
-    def __init__(self, message: str, hint: str) -> None:
+    def __init__(self, message: str, fix: str) -> None:
         super().__init__(message)
-        self.message, self.hint = message, hint
+        self.message, self.fix = message, fix
 
 
 class Unfetched(Refused):

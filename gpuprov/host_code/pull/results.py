@@ -31,7 +31,7 @@ def build_refusal(config: Config, state: State, run: str, started: str, why: Ref
         "status": "error",
         "expected": "the bundle is accepted",
         "found": f"blocked: {why.message}",
-        "hint": why.hint,
+        "fix": why.fix,
     }
     summary: Summary = {
         "gpuprov_result": FORMAT,
@@ -42,9 +42,9 @@ def build_refusal(config: Config, state: State, run: str, started: str, why: Ref
         "host": config.name,
     }
     summary.update(
-        {"act": "verify", "state": "blocked", "verdict": "not as wanted", "counts": {"error": 1}, "failures": [row]}
+        {"act": "verify", "state": "blocked", "verdict": "differs", "counts": {"error": 1}, "failures": [row]}
     )
-    summary.update({"message": f"pull: {why.message}", "hint": why.hint, "started": started, "ended": format_now()})
+    summary.update({"message": f"pull: {why.message}", "fix": why.fix, "started": started, "ended": format_now()})
     return summary
 
 

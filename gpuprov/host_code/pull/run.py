@@ -95,7 +95,7 @@ class Summary(TypedDict, total=False):
     counts: dict[str, int]
     failures: list[dict[str, str]]
     message: str
-    hint: str
+    fix: str
     started: str
     ended: str
     reboot: list[str]

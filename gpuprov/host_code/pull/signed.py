@@ -53,11 +53,13 @@ def verify_archive(data: bytes, signers: str) -> bytes:
                 timeout=LIMIT,
             )
         except FileNotFoundError:
-            raise Refused("ssh-keygen is not installed, which judges the signature", "install openssh-client") from None
+            raise Refused(
+                "ssh-keygen, which verifies the signature, is not installed", "install openssh-client"
+            ) from None
         except subprocess.TimeoutExpired:
             raise Refused(f"ssh-keygen did not end within {LIMIT:g} s", "run it again") from None
     if ran.returncode:
         message = " ".join(ran.stdout.decode(errors="replace").replace(folder, "").split())[:300]
         fix = f"sign it with a key of {signers}; an ssh-keygen older than OpenSSH 8.1 knows no signatures"
-        raise Refused(f"the signature of the bundle does not hold: {message}", f"{fix}; {AGAIN}")
+        raise Refused(f"the signature of the bundle is invalid: {message}", f"{fix}; {AGAIN}")
     return content

@@ -65,9 +65,9 @@ def exchange_data(config: Config, place: str, largest: int, data: bytes | None =
     except (http.client.RemoteDisconnected, http.client.IncompleteRead):
         raise Unfetched(f"{place}: the connection ended early", AGAIN) from None
     except http.client.HTTPException as error:
-        raise Unfetched(f"{place} answers what is no HTTP ({type(error).__name__})", AGAIN) from None
+        raise Unfetched(f"{place} answers what is not HTTP ({type(error).__name__})", AGAIN) from None
     except ValueError:
-        raise Unfetched(f"{place} cannot be asked for: it is no address", AGAIN) from None
+        raise Unfetched(f"{place} cannot be asked for: it is not an address", AGAIN) from None
     except OSError as error:
         raise Unfetched(f"{place}: {getattr(error, 'reason', error)}", AGAIN) from None
     return bytes(answer)

@@ -190,7 +190,7 @@ def unpack(data: bytes, place: str, name: str, most: int, files: int) -> tuple[i
                 if to:
                     most -= copy_member(archive, member, to, name)
     except (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, ValueError, RuntimeError) as error:
-        raise Refused(f"{name} is no wheel: {str(error)[:200]}", AGAIN) from None
+        raise Refused(f"{name} is not a wheel: {str(error)[:200]}", AGAIN) from None
     return most, files - len(members)
 
 

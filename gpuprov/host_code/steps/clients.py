@@ -12,7 +12,7 @@ services: Units that may be stopped, in this order; patterns match the units tha
 guests: True to count a process that holds a GPU for a virtual machine, as before a reboot.
 drained: True if a drain command ends users' processes. Check mode does not run it, and so does not fail.
 leave: Patterns of units that are forgotten rather than started, as their own role starts them (`started`).
-tolerant: True if a service that does not start is no error.
+tolerant: True if a service that does not start is not an error.
 
 Returns:
 clients: Users' processes that hold a GPU, each with its PID, user and unit. (state is not started)

@@ -3,7 +3,7 @@
 Running the command counts as the change. Check mode reports the command and does not run it.
 
 argv: The program and its arguments. An empty list runs nothing.
-hint: The fix, if the command fails.
+fix: The fix, if the command fails.
 tolerate: The consequence of a failure, which is then reported as a warning; empty if a failure is an error.
 
 Returns:
@@ -18,7 +18,7 @@ from ..module import AnsibleModule
 
 OPTIONS = {
     "argv": {"type": "list", "elements": "str", "required": True},
-    "hint": {"type": "str", "default": "correct what it reports, then apply again"},
+    "fix": {"type": "str", "default": "correct what it reports, then apply again"},
     "tolerate": {"type": "str", "default": ""},
 }
 
@@ -38,5 +38,5 @@ def run(module: AnsibleModule) -> None:
             module.exit_json(
                 changed=True, stdout=out, stderr=error
             )  # with a status of its own, Ansible would call it failed
-        module.fail_json(msg=f"{shown}: {message}. Fix: {module.params['hint']}", rc=status, stdout=out, stderr=error)
+        module.fail_json(msg=f"{shown}: {message}. Fix: {module.params['fix']}", rc=status, stdout=out, stderr=error)
     module.exit_json(changed=True, stdout=out, stderr=error, rc=status)

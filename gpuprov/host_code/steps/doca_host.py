@@ -54,7 +54,7 @@ def add(package: str, named: str) -> None:
 
 
 def install_deb(package: str) -> None:
-    _check(run_program(["dpkg-deb", "-f", package, "Package"]), "it is no Debian package")
+    _check(run_program(["dpkg-deb", "-f", package, "Package"]), "it is not a Debian package")
     _must(run_program(["dpkg", "-i", package], {"DEBIAN_FRONTEND": "noninteractive"}), "dpkg -i")
     sources = [path for path in list_files(APT) if NAME in read(path)]
     if not sources:
@@ -66,7 +66,7 @@ def install_deb(package: str) -> None:
 
 
 def install_rpm(package: str) -> None:
-    _check(run_program(["rpm", "-qp", "--qf", "%{NAME}", package]), "it is no rpm package")
+    _check(run_program(["rpm", "-qp", "--qf", "%{NAME}", package]), "it is not an rpm package")
     _must(run_program(["rpm", "-U", "--replacepkgs", "--oldpackage", package]), "rpm -U")
     if not any("doca" in os.path.basename(path) for path in list_files(DNF)):
         raise Failed("it brought no package source for dnf")
@@ -77,7 +77,7 @@ def install_rpm(package: str) -> None:
 
 
 def _check(ran: Ran, otherwise: str) -> None:
-    """Refuse a file that is no package, or another package, before any of it runs."""
+    """Refuse a file that is not a package, or another package, before any of it runs."""
     if ran.status:
         raise Failed(otherwise)
     name = ran.out.strip()

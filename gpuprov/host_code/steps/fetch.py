@@ -13,7 +13,7 @@ path: Destination on the host.
 sha256: The file's checksum.
 most: Largest permitted size in bytes.
 public: True if users other than root may read the file.
-hint: The fix if the checksum differs.
+fix: The fix if the checksum differs.
 unreachable: The fix if nothing can be fetched.
 
 Returns:
@@ -39,7 +39,7 @@ OPTIONS = {
     "sha256": {"type": "str", "required": True},
     "most": {"type": "int", "default": 1 << 32},
     "public": {"type": "bool", "default": False},
-    "hint": {
+    "fix": {
         "type": "str",
         "default": "the right file, or the sha256 that sha256sum says of it, compared with what its publisher says",
     },
@@ -72,11 +72,10 @@ def run(module: AnsibleModule) -> None:
         else:
             fetched.put_answer(target, lambda: open_url(params["url"], timeout=SECONDS))
     except fetched.OtherDigest as error:
-        module.fail_json(msg=f"{params['of']}: {named}: {error}; nothing was changed. Fix: {params['hint']}")
+        module.fail_json(msg=f"{params['of']}: {named}: {error}; nothing was changed. Fix: {params['fix']}")
     except (fetched.Refused, OSError, ValueError) as error:
         room = f"room on the host for {target.path}; or " if getattr(error, "errno", 0) == errno.ENOSPC else ""
-        problem = (
-            f"{params['of']}: {named} did not come: {error}; nothing was changed. Fix: {room}{params['unreachable']}"
-        )
+        message = f"{params['of']}: {named} could not be fetched: {error}; nothing was changed."
+        problem = f"{message} Fix: {room}{params['unreachable']}"
         module.fail_json(msg=problem)
     module.exit_json(changed=True, missing=False)

@@ -15,7 +15,7 @@ all: Settings of every GPU. `ecc` is enabled or disabled; `power_limit` watts or
     Settings that are absent are left alone.
 per_gpu: Settings of some GPUs, which override `all`, in order. `gpus` is all, or a list of numbers in the order of PCI
     addresses, PCI addresses and UUIDs; `settings` are as in `all`.
-without_driver: True if a host without a driver is no failure; `later` then gives the reason.
+without_driver: True if a host without a driver is not a failure; `later` then gives the reason.
 
 Returns:
 steps: The changes made, or in check mode pending.

@@ -50,7 +50,7 @@ def facts_of(streams: bytes) -> Facts:
     if outputs is None and bundle.MISSING.encode() in streams:
         raise GpuprovError(bundle.MISSING, bundle.FIX)
     if outputs is None:
-        raise GpuprovError("the host could not be read to the end", "apply again; gpuprov verify shows what it says")
+        raise GpuprovError("reading the host was cut off", "apply again; gpuprov verify shows what it says")
     return HostFacts(outputs)
 
 
@@ -85,7 +85,7 @@ def judge(
                     resources[name] = receipts.entries(capability, context, desired.get(name, {}))
                     resources[name] += receipts.settings(capability, context).lines
         except ProbeFailed as error:
-            refusals.append(f"{name}: {error}. Fix: {error.hint or 'see on the host why it cannot be read'}")
+            refusals.append(f"{name}: {error}. Fix: {error.fix or 'see on the host why it cannot be read'}")
         except Exception as error:
             refusals.append("; ".join(defect(f"what {name} brings about", error)))
     return Verdict(tuple(refusals), desired, resources)
@@ -126,7 +126,7 @@ def waiting(desired: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str
 def refusal(result: Result) -> str:
     """Describe a check that forbids the run, in one line."""
     expected = f" (expected: {result.expected})" if result.expected else ""
-    return f"{result.check}: {result.found}{expected}" + (f". Fix: {result.hint}" if result.hint else "")
+    return f"{result.check}: {result.found}{expected}" + (f". Fix: {result.fix}" if result.fix else "")
 
 
 def _list_requested(spec: HostSpec, only: Collection[str]) -> Iterable[str]:

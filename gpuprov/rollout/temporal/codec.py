@@ -58,7 +58,7 @@ class Encrypted(PayloadCodec):
 def key(path: Path) -> bytes:
     """Return the key in a file: 32 random bytes in base64. Raises GpuprovError if the file has no such key, or others
     may read it."""
-    hint = f"openssl rand -base64 32 > {path}; chmod 600 {path}"
+    fix = f"openssl rand -base64 32 > {path}; chmod 600 {path}"
     try:
         data = safe_parse.read_own_contents(str(path), 4096)
         if path.stat().st_mode & 0o077:
@@ -66,7 +66,7 @@ def key(path: Path) -> bytes:
         key_bytes = base64.b64decode(data, validate=False) if data else b""
     except (OSError, safe_parse.NotOwn, safe_parse.Unreadable, binascii.Error) as error:
         reason = getattr(error, "strerror", None) or error
-        raise GpuprovError(f"{path}: the key cannot be read: {reason}", hint) from error
+        raise GpuprovError(f"{path}: the key cannot be read: {reason}", fix) from error
     if len(key_bytes) != 32:
-        raise GpuprovError(f"{path} has no key of 32 bytes in base64", hint)
+        raise GpuprovError(f"{path} has no key of 32 bytes in base64", fix)
     return key_bytes

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
 DEFAULT = "localhost:7233"
-HINT = "pip install 'gpuprov[fleet]'"
+FIX = "pip install 'gpuprov[fleet]'"
 
 
 class Connection(NamedTuple):
@@ -33,7 +33,7 @@ def check_installed() -> None:
     from importlib.util import find_spec
 
     if find_spec("temporalio") is None:
-        raise GpuprovError("Temporal's SDK (temporalio) is not installed, which this engine needs", HINT)
+        raise GpuprovError("Temporal's SDK (temporalio) is not installed, which this engine needs", FIX)
 
 
 def _read_settings(given: Connection) -> dict[str, Any]:
@@ -84,5 +84,5 @@ async def connected(given: Connection) -> Client:
         return await Client.connect(**settings, data_converter=converter)
     except (RuntimeError, ValueError) as error:
         message = f"Temporal at {settings['target_host']} is not reached: {error}"
-        hint = "--address HOST:PORT; --tls-ca, --tls-cert and --tls-key where the server wants TLS"
-        raise UnreachableError(message, hint) from error
+        fix = "--address HOST:PORT; --tls-ca, --tls-cert and --tls-key where the server wants TLS"
+        raise UnreachableError(message, fix) from error

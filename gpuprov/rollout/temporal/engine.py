@@ -63,8 +63,8 @@ class Temporal:
         try:
             return self._runner.run(call)
         except WorkflowQueryFailedError as error:
-            hint = "ask again; what a worker has printed says why"
-            raise UnreachableError(f"a worker could not answer: {error}", hint) from error
+            fix = "ask again; what a worker has printed says why"
+            raise UnreachableError(f"a worker could not answer: {error}", fix) from error
         except (RPCError, WorkflowUpdateRPCTimeoutOrCancelledError) as error:
             raise UnreachableError(*_describe_error(error)) from error
 
@@ -254,5 +254,5 @@ def _describe_error(error: Exception) -> tuple[str, str]:
         return "Temporal does not know this roll-out", "gpuprov rollout status --all lists what it knows"
     if status == RPCStatusCode.UNAVAILABLE:
         return f"Temporal is not reached: {error}", "see whether the server runs; then the same again"
-    hint = "see whether a worker runs: gpuprov fleet worker --site SITE; then the same again"
-    return f"no worker has answered in {PATIENCE.seconds} s: {error}", hint
+    fix = "see whether a worker runs: gpuprov fleet worker --site SITE; then the same again"
+    return f"no worker has answered in {PATIENCE.seconds} s: {error}", fix

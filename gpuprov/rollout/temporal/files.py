@@ -26,7 +26,7 @@ AHEAD = 10 * 366 * 86400
 
 def _compute_digest(text: str) -> str:
     if not re.fullmatch("[0-9a-f]{64}", text):
-        raise GpuprovError(f"{text[:80]!r} is no digest of a file", "see who may write to the Temporal server")
+        raise GpuprovError(f"{text[:80]!r} is not a digest of a file", "see who may write to the Temporal server")
     return text
 
 
@@ -44,8 +44,8 @@ class Files:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             refuse_anothers(folder)
         except OSError as error:
-            hint = "name another folder with --folder"
-            raise GpuprovError(f"{folder}: roll-outs cannot be kept there: {error.strerror}", hint) from error
+            fix = "name another folder with --folder"
+            raise GpuprovError(f"{folder}: roll-outs cannot be kept there: {error.strerror}", fix) from error
         self.project = lru_cache(4)(self._project)
 
     def fleet(self, digest: str) -> Path:

@@ -183,7 +183,7 @@ class Rollout:
                 msgspec.convert(words, approvals.Said), self._begin.rollout, self.state, self._now()
             )
         except GpuprovError as error:
-            raise ApplicationError(error.message, error.hint, type=messages.SAID, non_retryable=True) from error
+            raise ApplicationError(error.message, error.fix, type=messages.SAID, non_retryable=True) from error
         if event is None:
             return None
         self._add(event)

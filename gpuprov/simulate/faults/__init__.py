@@ -241,8 +241,8 @@ def find(name: str) -> Fault:
     """Return the fault of this name. Raises GpuprovError with the allowed names."""
     if name not in FAULTS:
         near = get_close_matches(name, FAULTS, 1)
-        hint = f'did you mean "{near[0]}"?' if near else ""
-        raise GpuprovError(f'fault is "{name}"; allowed: {", ".join(FAULTS)}', hint=hint)
+        fix = f'did you mean "{near[0]}"?' if near else ""
+        raise GpuprovError(f'fault is "{name}"; allowed: {", ".join(FAULTS)}', fix=fix)
     return FAULTS[name]
 
 
@@ -258,11 +258,11 @@ def check(description: Description) -> None:
         if fault.name.startswith("mig-") and description.gpu and find_class(description.gpu.known) is None:
             raise GpuprovError(f'fault "{fault.name}" needs GPUs with MIG, {description.gpu.model} has none')
         if fault.name == "cgpu-forgets" and not description.cgpu:
-            raise GpuprovError(f'fault "{fault.name}" needs a host with cGPU', hint="describe it: cgpu: true")
+            raise GpuprovError(f'fault "{fault.name}" needs a host with cGPU', fix="describe it: cgpu: true")
         rdma.check(fault.name, parameter or fault.parameter, description)
         if not description.gpu and fault.name not in ("boot-full", "dpkg-interrupted"):
             raise GpuprovError(
-                f'fault "{fault.name}" needs a host with simulated GPUs', hint="describe them: gpu: {model: ...}"
+                f'fault "{fault.name}" needs a host with simulated GPUs', fix="describe them: gpu: {model: ...}"
             )
 
 

@@ -114,7 +114,7 @@ def check(name: str, parameter: str, description: Description) -> None:
     if name not in NAMES or name == "nvlink-down":
         return
     if description.hcas == 0 and not parameter.startswith("gpu"):
-        raise GpuprovError(f'fault "{name}" needs a host with HCAs', hint="describe them: hcas: 8")
+        raise GpuprovError(f'fault "{name}" needs a host with HCAs', fix="describe them: hcas: 8")
     fabric = "roce" if name.startswith("roce-") else "infiniband" if name == "ib-port-init" else description.fabric
     if description.fabric != fabric:
         raise GpuprovError(f'fault "{name}" needs HCAs on {fabric}, the host has fabric: {description.fabric}')

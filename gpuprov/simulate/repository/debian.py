@@ -118,7 +118,7 @@ def closure(packages: Iterable[Package], names: Iterable[str]) -> list[Package]:
     queue = list(dict.fromkeys(names))
     for name in queue:  # it grows on the way
         if name not in by_name:
-            raise GpuprovError(f"Debian's {COMPONENTS} have no package {name}", hint="is the mirror complete?")
+            raise GpuprovError(f"Debian's {COMPONENTS} have no package {name}", fix="is the mirror complete?")
         for package in by_name[name]:
             for field_name in ("Pre-Depends", "Depends"):
                 for group in _names(package.fields.get(field_name, "")):

@@ -46,7 +46,7 @@ def plan(driver: str, offered: Iterable[Package], names: Sequence[str]) -> Plan:
     known = sorted(having, key=Version.parse)
     base = max((v for v in known if having[v] >= set(names)), key=Version.parse, default="")
     if not base:
-        raise GpuprovError("Debian has no version of the driver with all of its packages", hint=", ".join(names))
+        raise GpuprovError("Debian has no version of the driver with all of its packages", fix=", ".join(names))
     real: list[str] = []
     rewritten: list[str] = []
     for word in driver.replace(",", " ").split():

@@ -18,7 +18,7 @@ def newest(branch: str) -> str:
     if not seen:
         raise GpuprovError(
             f'driver is "{branch}"; neither Debian nor the catalogue has a release of that branch',
-            hint="give an exact version, for instance 570.124.06",
+            fix="give an exact version, for instance 570.124.06",
         )
     return seen
 

@@ -52,8 +52,8 @@ REFUSED: tuple[tuple[Callable[[str], Any], str, str, int], ...] = (
     (safe_parse.parse_json, '{"a": ' * 5000 + "1" + "}" * 5000, "too deep", 1),
     (safe_parse.parse_json, '{"a":\n' + "9" * 5000 + "}", "a number of 5000 characters", 2),
     (safe_parse.parse_json, "[9999999999999999999]", "has too many digits", 0),
-    (safe_parse.parse_json, "[1e999]", "no number", 0),
-    (safe_parse.parse_json, "[NaN]", "NaN is no JSON", 0),
+    (safe_parse.parse_json, "[1e999]", "not a number", 0),
+    (safe_parse.parse_json, "[NaN]", "NaN is not JSON", 0),
     (safe_parse.parse_json, "", "not JSON", 0),
     (safe_parse.parse_json, '["\\ud800', "not JSON", 0),
     (safe_parse.parse_toml, "a = " + "[" * 50_000, "too deep", 1),
@@ -65,8 +65,8 @@ REFUSED: tuple[tuple[Callable[[str], Any], str, str, int], ...] = (
     (safe_parse.parse_numbers, "0-9999999999", "means too many numbers", 0),
     (safe_parse.parse_numbers, ",".join(["0-60000"] * 2), "means too many numbers", 0),
     (safe_parse.parse_numbers, "0-" + "9" * 5000, "too many digits", 0),
-    (safe_parse.parse_numbers, "0-3x", "is no range", 0),
-    (safe_parse.check_unicode, '{"a": "\\ud800"}', r"\ud800 is no character", 1),
+    (safe_parse.parse_numbers, "0-3x", "is not a range", 0),
+    (safe_parse.check_unicode, '{"a": "\\ud800"}', r"\ud800 is not a character", 1),
 )
 
 
@@ -184,7 +184,7 @@ def test_a_document_holds_what_is_no_unicode() -> None:
 
 
 def test_every_document_is_made_there() -> None:
-    """Another encoder would end with a traceback where a host or a file has a byte that is no UTF-8."""
+    """Another encoder would end with a traceback where a host or a file has a byte that is not UTF-8."""
     root = Path(safe_parse.__file__).parents[2]
     files = [file for file in root.rglob("*.py") if "json.format(" in file.read_text(encoding="utf-8")]
     assert [str(file.relative_to(root)) for file in files] == ["core/safe_parse/texts.py"]

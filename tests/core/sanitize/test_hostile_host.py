@@ -304,12 +304,12 @@ def test_live_progress_takes_no_markup_and_no_escapes(monkeypatch: pytest.Monkey
 
 def test_pages_of_any_result() -> None:
     one = Result(host=EVIL, capability=EVIL, check=EVIL, fields=(EVIL,), status="fail", expected=EVIL, found=EVIL,
-                 evidence=EVIL, hint=EVIL, reboot=EVIL)  # fmt: skip
-    found = accepted.Finding(host=EVIL, check=EVIL, status="fail", found=EVIL, expected=EVIL, hint=EVIL, evidence=EVIL)
+                 evidence=EVIL, fix=EVIL, reboot=EVIL)  # fmt: skip
+    found = accepted.Finding(host=EVIL, check=EVIL, status="fail", found=EVIL, expected=EVIL, fix=EVIL, evidence=EVIL)
     outcome = accepted.Outcome(run=EVIL, hosts=(EVIL,), findings=[found], notes=[EVIL])
     step = Act(name="apply", verdict="failed", told=EVIL, details=(EVIL,))
     rehearsed = Rehearsed(run=EVIL, rehearsals=[Rehearsal(name=EVIL, hosts=(EVIL,), notes=(EVIL,), steps=[step])])
-    undone = HostOutcome(host=EVIL, state="failed", task=EVIL, message=EVIL, hint=EVIL, changed=[EVIL])
+    undone = HostOutcome(host=EVIL, state="failed", task=EVIL, message=EVIL, fix=EVIL, changed=[EVIL])
     run = ApplyRun(run=EVIL, hosts=[undone], stopped=EVIL)
     for text in (
         junit.render([one]),

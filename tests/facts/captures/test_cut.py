@@ -87,7 +87,7 @@ def test_fewer_gpus_than_are_attached_are_no_whole_list(tmp_path: Path) -> None:
     with pytest.raises(NotRecorded, match="incomplete: gpu_health"):
         RecordedFacts(record).get(GPU_HEALTH)
     told = text[:third] + "Unable to determine the device handle for GPU0000:43:00.0: Unknown Error\n" + text[end:]
-    assert not only(written(tmp_path, told)).cut, "a GPU that is lost is no gap in the record"
+    assert not only(written(tmp_path, told)).cut, "a GPU that is lost is not a gap in the record"
 
 
 H200 = (Path(__file__).parents[2] / "real" / "h200-vm-580-alone" / "nvidia-smi-q.txt").read_text(encoding="utf-8")

@@ -88,4 +88,6 @@ def test_a_job_is_named_though_the_package_lists_were_never_fetched(facts: Recor
 def test_explain_takes_no_row_for_what_it_denies() -> None:
     """Of `HW Power Brake Slowdown : Not Active` it once said that the machine asserts the power brake."""
     seen = symptoms_in(FILE.read_text(encoding="utf-8").replace("\\n", "\n"))
-    assert [one.symptom.key for one in seen] == [], "SW Power Cap : Active, of a GPU with full load, is no fault either"
+    assert [one.symptom.key for one in seen] == [], (
+        "SW Power Cap : Active, of a GPU with full load, is not a fault either"
+    )

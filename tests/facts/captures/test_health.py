@@ -153,7 +153,7 @@ def test_a_record_has_no_since(tmp_path: Path) -> None:
         cli, ["health", str(tmp_path / "inventory.yaml"), "--from", path, "--since", "24h"], standalone_mode=False
     )
     assert isinstance(done.exception, GpuprovError)
-    assert "leave --since out" in done.exception.hint
+    assert "leave --since out" in done.exception.fix
 
 
 def searched(*lines: str) -> str:

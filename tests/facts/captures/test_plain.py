@@ -284,5 +284,5 @@ def test_ports_of_ibstat_are_up_where_the_spec_has_rdma(tmp_path: Path) -> None:
     assert (by_check["health.port_state"].status, by_check["health.port_state"].found) == (
         "fail", "port 1 of mlx5_0 is INIT (LinkUp)",
     )  # fmt: skip
-    assert "which gpuprov topology may name" in by_check["health.port_state"].hint
+    assert "which gpuprov topology may name" in by_check["health.port_state"].fix
     assert found(path)["health.port_state"].status == "skip"

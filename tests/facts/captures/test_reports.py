@@ -215,7 +215,7 @@ def test_whose_record_it_is(called: str, fleet: tuple[str, ...], expected: str |
         return
     with pytest.raises(GpuprovError, match=r"report\.log .* the inventory has") as caught:
         recorded.verify(pairs, [record])
-    assert caught.value.hint == "say which host it is: --limit HOST"
+    assert caught.value.fix == "say which host it is: --limit HOST"
 
 
 def test_two_records_of_one_host_are_refused(bug_report: Path) -> None:

@@ -126,7 +126,7 @@ def test_verify(room: Path) -> None:
         bad = [one for one in found if one["host"] == BAD]
         assert {one["status"] for one in bad} == {"unreachable"} if words else len(bad) > 20, (way, bad[:2])
         assert any(words in one["found"] for one in bad), (way, bad)
-        assert not any("a defect of gpuprov" in one["hint"] for one in found), (way, [one["found"] for one in bad])
+        assert not any("a defect of gpuprov" in one["fix"] for one in found), (way, [one["found"] for one in bad])
         suites = ElementTree.parse("report.xml").getroot().findall("testsuite")
         assert [suite.get("name") for suite in suites] == NAMES, way
         page = Path("report.html").read_text(encoding="utf-8")

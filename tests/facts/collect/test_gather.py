@@ -72,12 +72,12 @@ def test_hosts_that_cannot_be_read_do_not_keep_the_others_back(sshd: Sshd) -> No
     found = gather([(raw, (HELLO,)) for raw in (down, nowhere, refused, stranger, sshd.host(2))])
     assert "down (127.0.0.1:" in failed(found["down"]).message
     assert "Connection refused" in failed(found["down"]).message
-    assert "ssh -o Port=" in failed(found["down"]).hint
-    assert "ansible_host" in failed(found["nowhere"]).hint
+    assert "ssh -o Port=" in failed(found["down"]).fix
+    assert "ansible_host" in failed(found["nowhere"]).fix
     assert "Permission denied" in failed(found["gpu01"]).message
-    assert "ansible_ssh_private_key_file" in failed(found["gpu01"]).hint
+    assert "ansible_ssh_private_key_file" in failed(found["gpu01"]).fix
     assert "Host key verification failed" in failed(found["gpu02"]).message
-    assert "accept it once by hand" in failed(found["gpu02"]).hint
+    assert "accept it once by hand" in failed(found["gpu02"]).fix
     assert facts(found["gpu03"]).get(HELLO).status == 4
 
 
@@ -126,21 +126,21 @@ def test_sudo_without_permission_names_the_way_out(tmp_path: Path) -> None:
     raw = by_sudo(tmp_path, "echo 'sudo: a password is required' >&2\nexit 1\n")
     with pytest.raises(UnreachableError, match="sudo: a password is required") as caught:
         run(raw, compose([HELLO]))
-    assert "ansible_become_password" in caught.value.hint
+    assert "ansible_become_password" in caught.value.fix
 
 
 def test_a_wrong_become_password_is_named_as_wrong(tmp_path: Path) -> None:
     script = "read -r _\nprintf 'Sorry, try again.\\nsudo: 1 incorrect password attempt\\n' >&2\nexit 1\n"
     with pytest.raises(UnreachableError, match="does not accept ansible_become_password") as caught:
         run(by_sudo(tmp_path, script, ansible_become_password="wrong"), compose([HELLO]))
-    assert "correct ansible_become_password" in caught.value.hint
-    assert "set ansible_become_password" not in caught.value.hint
+    assert "correct ansible_become_password" in caught.value.fix
+    assert "set ansible_become_password" not in caught.value.fix
 
 
 def test_a_missing_key_file_is_named(sshd: Sshd) -> None:
     found = failed(gather([(sshd.host(ansible_ssh_private_key_file="/no/such/key"), (HELLO,))])["gpu01"])
     assert "the key file /no/such/key cannot be read: No such file or directory" in found.message
-    assert found.hint.startswith("correct ansible_ssh_private_key_file")
+    assert found.fix.startswith("correct ansible_ssh_private_key_file")
 
 
 def test_a_failure_of_sudo_is_shown_by_a_command_that_uses_sudo(sshd: Sshd) -> None:
@@ -217,7 +217,7 @@ def test_an_outage_has_one_reason() -> None:
         f"ssh: connect to port {ports}: Connection refused"
     }
     assert {one.advice for one in found if isinstance(one, Unreached)} == {reason_rules.AWAY}
-    assert "127.0.0.2" in found[1].hint
+    assert "127.0.0.2" in found[1].fix
     assert found[1].message.startswith(f"gpu02 (127.0.0.2:{ports}): ssh: connect")
 
 

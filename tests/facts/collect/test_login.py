@@ -27,7 +27,7 @@ def test_the_user_of_hosts_that_name_none() -> None:
 def test_a_user_that_no_host_takes_is_refused() -> None:
     with pytest.raises(GpuprovError, match="every host names its own user") as caught:
         settings.as_user([host("a", ansible_user="root")], "deploy")
-    assert caught.value.hint == "to override them: -e ansible_user=deploy"
+    assert caught.value.fix == "to override them: -e ansible_user=deploy"
 
 
 def test_the_password_of_hosts_that_become_another_user_and_have_none(monkeypatch: pytest.MonkeyPatch) -> None:

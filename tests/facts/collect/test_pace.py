@@ -81,8 +81,8 @@ def test_a_host_that_lets_nobody_in_is_told_after_one_alone_was_tried(
     assert capsys.readouterr().err.count("tried again, 1 at a time") == 1
     for one in found.values():
         assert isinstance(one, UnreachableError)
-        assert "MaxStartups" in one.hint
-        assert "fail2ban" in one.hint
+        assert "MaxStartups" in one.fix
+        assert "fail2ban" in one.fix
 
 
 @pytest.mark.install  # it takes seconds
@@ -93,7 +93,7 @@ def test_a_jump_host_that_hangs_up_on_everybody_is_given_up_soon(tmp_path: Path,
     ended: list[str] = []
     found = gather(hosts(tmp_path, count, 0), pace=Pace(32), on_done=lambda name, _: ended.append(name))
     assert sorted(ended) == sorted(found), "each ends once"
-    assert all("MaxStartups" in getattr(one, "hint", "") for one in found.values())
+    assert all("MaxStartups" in getattr(one, "fix", "") for one in found.values())
     assert (tmp_path / "open.tried").read_text().count("\n") <= most
 
 

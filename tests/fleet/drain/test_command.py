@@ -63,8 +63,8 @@ def test_what_it_prints_is_bounded() -> None:
 def test_options_of_another_scheduler_are_refused() -> None:
     with pytest.raises(GpuprovError, match="slurm takes no command") as error:
         adapter("slurm", {}, command="x")
-    assert "--by command --command 'COMMAND'" in error.value.hint
-    with pytest.raises(GpuprovError, match="wants the site's command"):
+    assert "--by command --command 'COMMAND'" in error.value.fix
+    with pytest.raises(GpuprovError, match="needs the site's command"):
         adapter("command", {})
     with pytest.raises(GpuprovError, match="does not use kubectl"):
         adapter("slurm", {}, empty_dir=True)

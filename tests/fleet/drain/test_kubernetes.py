@@ -82,7 +82,7 @@ def test_a_node_that_others_cordoned_is_free_once_its_pods_have_left(
     kubectl.put(annotations={"gpuprov/drain": '{"run": "thu"}'})
     step = Kubernetes(context="site a").drain("gpu1", "fri")
     assert not step.others, "somebody has uncordoned it"
-    assert "--by kubernetes --context 'site a' --run thu" in step.hint
+    assert "--by kubernetes --context 'site a' --run thu" in step.fix
 
 
 def test_a_run_of_a_question_mark_has_nothing(kubectl: Kubectl) -> None:
@@ -221,7 +221,7 @@ def test_hostile_output_is_no_node(kubectl: Kubectl, text: str) -> None:
 def test_names_of_nodes(kubectl: Kubectl) -> None:
     assert Kubernetes({"h": "gpu1"}).drain("h", "fri").node == "gpu1"
     step = Kubernetes().drain("gpu9", "fri")
-    assert (step.state, "host_kubernetes_node" in step.hint) == ("refused", True)
+    assert (step.state, "host_kubernetes_node" in step.fix) == ("refused", True)
     asked = (kubectl.folder / "asked").read_text()
     for name in ("--all", "gpu1 gpu2", "GPU1", "gpu1\n", "../nodes"):
         assert Kubernetes({"h": name}).drain("h", "fri").state == "refused"

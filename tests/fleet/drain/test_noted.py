@@ -141,7 +141,7 @@ def test_a_machine_is_taken_out_by_one_of_its_names(file: Path) -> None:
         "refused",
         "it is the same machine as gpu1, by which name alone a run works on it",
     )
-    assert step.hint.startswith("take all its names but one")
+    assert step.fix.startswith("take all its names but one")
     assert len(scheduler.seen) == 1, "its scheduler is not asked"
     assert one.drain("gpu1", "fri").state == "done"
     assert json.loads(file.read_text())["host"] == "gpu1"
@@ -203,22 +203,22 @@ def test_a_host_that_is_not_reached_is_drained_all_the_same(file: Path, monkeypa
 def said(text: str) -> tuple[str, str, str]:
     [(_, spec)] = judge([RawHost(name="gpu1", values={"nouveau": {}})]).pairs
     found = in_service.run(Context(spec, House(), Facts({"drained": Output(text)})))
-    return found.status, found.found, found.hint
+    return found.status, found.found, found.fix
 
 
 def test_what_verify_says(file: Path) -> None:
     assert said("")[0] == "n/a"
     of(Scheduler(file)).drain("gpu1", "fri")
-    status, found, hint = said(file.read_text())
+    status, found, fix = said(file.read_text())
     assert status == "skip"
     assert found.startswith("drained by gpuprov since 2")
     assert found.endswith(" UTC (Slurm, run fri): it gets no jobs")
-    assert hint == "when it is as it should be: gpuprov undrain HOST INVENTORY --by slurm --run fri"
+    assert fix == "when it is as it should be: gpuprov undrain HOST INVENTORY --by slurm --run fri"
     fleet = [json.dumps({"by": "slurm", "run": "fri", "since": f"2026-11-26T{at}Z"}) for at in ("07:40:01", "09:12:59")]
     assert len({said(text) for text in fleet}) == 1, "hosts of one run are told together"
     for text in ("{", '{"by": "x; reboot", "run": "fri"}', '{"by": "slurm", "run": "$(reboot)"}'):
-        status, found, hint = said(text)
-        assert (status, hint) == ("skip", f"see {house.DRAINED_FILE}")
+        status, found, fix = said(text)
+        assert (status, fix) == ("skip", f"see {house.DRAINED_FILE}")
         assert "cannot be read" in found
         assert "reboot" not in found
 

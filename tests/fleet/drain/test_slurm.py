@@ -90,7 +90,7 @@ def test_whose_it_is_is_said(cluster: Cluster) -> None:
     assert (step.others, step.is_free) == (True, True)
     cluster.put("IDLE+DRAIN", "gpuprov thu")
     step = Slurm().drain("gpu1", "fri")
-    assert (step.message, step.hint) == (
+    assert (step.message, step.fix) == (
         "run thu has it (DRAIN)",
         "gpuprov undrain HOST INVENTORY --by slurm --run thu gives it back",
     )
@@ -120,7 +120,7 @@ def test_what_runs_on_a_node_that_others_drained_is_named(
 
 def test_a_reason_that_is_no_run_is_no_word_of_a_command(cluster: Cluster) -> None:
     cluster.put("IDLE+DRAIN", "gpuprov fri; reboot")
-    assert "undrain" not in Slurm().drain("gpu1", "fri").hint
+    assert "undrain" not in Slurm().drain("gpu1", "fri").fix
 
 
 def test_an_old_reason_of_a_node_in_service_is_nobodys(cluster: Cluster) -> None:
@@ -185,7 +185,7 @@ def test_several_nodes_are_no_node(cluster: Cluster, name: str) -> None:
 def test_a_node_that_slurm_does_not_know(cluster: Cluster) -> None:
     step = Slurm({"host1": "gpu9"}).drain("host1", "fri")
     assert (step.state, step.message) == ("refused", "Slurm knows no node gpu9")
-    assert "host_slurm_node" in step.hint
+    assert "host_slurm_node" in step.fix
     assert Slurm({"host1": "gpu1"}).drain("host1", "fri").node == "gpu1"
 
 
@@ -209,7 +209,7 @@ def test_without_the_right_to_do_it(cluster: Cluster, words: str) -> None:
     step = Slurm().drain("gpu1", "fri")
     assert step.state == "refused"
     assert words in step.message
-    assert "operator" in step.hint
+    assert "operator" in step.fix
 
 
 @pytest.mark.parametrize(

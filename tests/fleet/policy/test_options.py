@@ -75,7 +75,7 @@ def test_an_option_that_cannot_be(option: str, text: str, told: str | None) -> N
     with pytest.raises(GpuprovError) as raised:
         plan(**{option: text})
     if told:
-        assert f"{raised.value.message}; {raised.value.hint}" == told
+        assert f"{raised.value.message}; {raised.value.fix}" == told
 
 
 @run_each(

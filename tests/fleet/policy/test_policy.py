@@ -99,7 +99,7 @@ def test_all_that_is_wrong_is_told_at_once() -> None:
 
 @run_each("text", ["", "- 1", "all: {}", "3"])
 def test_another_file_is_told_apart(text: str) -> None:
-    with pytest.raises(SpecError, match="no policy of a roll-out"):
+    with pytest.raises(SpecError, match="not a policy of a roll-out"):
         policies.read(text, "p.yaml")
 
 

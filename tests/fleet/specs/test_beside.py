@@ -28,7 +28,7 @@ ROWS: list[tuple[str, str, tuple[str, ...]]] = [
     ("inventory.yaml", f"all:\n  hosts: {{gpu01: , gpu02: {{gpuprov: 7}}}}\n{VARS}", ("gpuprov is 7", *SPEC)),
     ("inventory.yaml", f"all:\n  hosts: {{gpu01: {{ansible_port: x}}}}\n{VARS}", ("ansible_port is", *SPEC)),
     ("hosts.ini", f"[a]\ngpu[01-08] x=1\n{INI}", ("hosts.ini:2:1: the range", SPEC[1])),
-    ("hosts.ini", f"[a]\ngpu01\ngpu02 b\n{INI}", ('hosts.ini:3:7: "b" is no variable', SPEC[1])),
+    ("hosts.ini", f"[a]\ngpu01\ngpu02 b\n{INI}", ('hosts.ini:3:7: "b" is not a variable', SPEC[1])),
     ("hosts.ini", f"[a]\ngpu01\n{INI}ansible_user: x\n", ("write ansible_user=x", SPEC[1])),
     ("hosts.ini", f"\ufeff[a]\ngpu01\n{INI}", ("byte order mark", SPEC[1])),
     (
@@ -36,7 +36,7 @@ ROWS: list[tuple[str, str, tuple[str, ...]]] = [
         f"all:\n  hosts:\n    gpu01: {{a: *b}}\n    gpu02:\n    gpu02:\n{VARS}",
         (":3:16: the file refers", '"gpu02" is written twice', *SPEC),
     ),
-    ("hosts.ini", f"[a]\n\ngpu01\n\ngpu02 b\n{INI}", ('hosts.ini:5:7: "b" is no variable', SPEC[1])),
+    ("hosts.ini", f"[a]\n\ngpu01\n\ngpu02 b\n{INI}", ('hosts.ini:5:7: "b" is not a variable', SPEC[1])),
     ("hosts.ini", f"[a]\ngpu01\n[b c]\n{INI}", ("write [b_c]", SPEC[1])),
     ("hosts.ini", f"[a]\ngpu01\n{INI.replace(':vars', ':var')}", ("write [a:vars]", SPEC[1])),
     ("hosts.ini", f'[a]\ngpu01 gpuprov={{"mig": {{}}}}\n{INI}', ("gpuprov='{", SPEC[1])),

@@ -1,4 +1,4 @@
-"""Files of this machine that a spec names: what is no file is refused, and nobody waits for it or reads it without
+"""Files of this machine that a spec names: what is not a file is refused, and nobody waits for it or reads it without
 end."""
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def test_a_driver_that_is_too_old(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert as_json(capsys, *asked, "470.82.01", code=2)["fits"] is False
     assert "fits" in said(capsys, *asked, "535")
-    with pytest.raises(GpuprovError, match='"latest" is no driver'):
+    with pytest.raises(GpuprovError, match='"latest" is not a driver'):
         run(*asked, "latest")
 
 
@@ -203,7 +203,7 @@ def test_a_gpu_whose_placements_are_not_known(capsys: pytest.CaptureFixture[str]
     )
     assert as_json(capsys, *asked, code=2)["fits"] is None
     assert as_json(capsys, "fit", "--gpu", "RTX-PRO-5000", "1g.24gb=3", code=2)["fits"] is False
-    with pytest.raises(GpuprovError, match="it is not known where the profiles of RTX-PRO-5000 start"):
+    with pytest.raises(GpuprovError, match="the placements of RTX-PRO-5000's profiles are unknown"):
         run("layouts", "--gpu", "RTX-PRO-5000")
 
 
@@ -248,19 +248,19 @@ def test_words() -> None:
         (["3g.40gb=x"], '"3g.40gb=x" names no instances'),
         (["=2"], '"=2" names no instances'),
         (["3g.40gb=1=2"], '"3g.40gb=1=2" names no instances'),
-        (["3g"], '"3g" is no MIG profile; a profile is written 3g.40gb, '),
+        (["3g"], '"3g" is not a MIG profile; a profile is written 3g.40gb, '),
         (["1g.10gb=65"], "1g.10gb is 65; allowed: whole numbers from 0 to 64"),
         (["3g.40gb=0"], "all counts are 0"),
         (["1g.10gb=1000000000000"], "1g.10gb is 1000000000000; allowed: whole numbers from 0 to 64"),
         (["3g.40gb@4=2"], "2 instances cannot all start at slice 4"),
-        (["3g@4"], '"3g" is no MIG profile'),
+        (["3g@4"], '"3g" is not a MIG profile'),
     ],
 )
 def test_words_that_name_nothing(words: list[str], message: str) -> None:
     with pytest.raises(GpuprovError) as caught:
         instances(words)
     assert caught.value.message.startswith(message)
-    assert caught.value.hint.startswith("write PROFILE, PROFILE=COUNT or PROFILE@SLICE")
+    assert caught.value.fix.startswith("write PROFILE, PROFILE=COUNT or PROFILE@SLICE")
 
 
 def test_a_refusal_is_broken_between_words_on_a_terminal(

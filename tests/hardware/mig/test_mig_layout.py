@@ -76,13 +76,13 @@ def test_names(
     ],
 )
 def test_what_is_no_name(text: str) -> None:
-    with pytest.raises(LayoutError, match=r"is no MIG profile; (write [1-9g.cb0]+; )?a profile is written"):
+    with pytest.raises(LayoutError, match=r"is not a MIG profile; (write [1-9g.cb0]+; )?a profile is written"):
         parse_profile(text)
 
 
 @run_each("text", ["mig-1g.10gb", "nvidia.com/mig-1g.10gb", "1G.10GB", "1g10gb"])
 def test_a_profile_by_another_name_is_answered_with_its_own(text: str) -> None:
-    with pytest.raises(LayoutError, match=r"is no MIG profile; write 1g\.10gb; "):
+    with pytest.raises(LayoutError, match=r"is not a MIG profile; write 1g\.10gb; "):
         parse_profile(text)
 
 
@@ -150,7 +150,7 @@ def test_one_mode_for_all() -> None:
         ({"gpus": [-1]}, "layout[0].gpus: -1 names no GPU"),
         ({"gpus": [""]}, "layout[0].gpus: '' names no GPU"),
         ({"instances": "3g.40gb"}, "layout[0].instances: write {profile: count}, or a list"),
-        ({"instances": {"3g": 1}}, 'layout[0].instances: "3g" is no MIG profile'),
+        ({"instances": {"3g": 1}}, 'layout[0].instances: "3g" is not a MIG profile'),
         ({"instances": {"3g.40gb": -1}}, "layout[0].instances: 3g.40gb is -1; allowed: whole numbers from 0 to 64"),
         ({"instances": {"3g.40gb": True}}, "layout[0].instances: 3g.40gb is True"),
         ({"instances": {"3g.40gb": 10**9}}, "layout[0].instances: 3g.40gb is 1000000000"),
@@ -164,7 +164,7 @@ def test_one_mode_for_all() -> None:
         ),
         ({"instances": [{"profile": "3g.40gb", "count": 0}]}, "count is 0; allowed: whole numbers from 1 to 64"),
         ({"instances": [{"profile": "3g.40gb", "compute": [1]}]}, "compute is [1]; write {1c: 2}"),
-        ({"instances": [{"profile": "3g.40gb", "compute": {"c": 1}}]}, 'compute: "c" is no size; write {1c: 2}'),
+        ({"instances": [{"profile": "3g.40gb", "compute": {"c": 1}}]}, 'compute: "c" is not a size; write {1c: 2}'),
         ({"instances": [{"profile": "3g.40gb", "compute": {"1c": 0}}]}, "compute: all counts are 0"),
         (
             {"instances": [{"profile": "3g.40gb", "start": 4}]},

@@ -40,7 +40,7 @@ def test_models_by_name_and_pci_id() -> None:
 
 
 @run_each(
-    ("text", "message", "hint"),
+    ("text", "message", "fix"),
     [
         ("H100-SXM5-80G", 'no GPU is called "H100-SXM5-80G"', "did you mean H100-SXM5-80GB"),
         ("banana", 'no GPU is called "banana"', "GPUs with MIG: A100-SXM4-40GB, "),
@@ -48,11 +48,11 @@ def test_models_by_name_and_pci_id() -> None:
         ("A100-SXM-64GB", "the MIG profiles of A100-SXM-64GB are not known", "nvidia-smi mig -lgip -lgipp"),
     ],
 )
-def test_models_that_cannot_be_judged(text: str, message: str, hint: str) -> None:
+def test_models_that_cannot_be_judged(text: str, message: str, fix: str) -> None:
     with pytest.raises(GpuprovError) as caught:
         find(text)
     assert caught.value.message == message
-    assert hint in caught.value.hint
+    assert fix in caught.value.fix
 
 
 def test_how_sure_the_placements_are() -> None:
@@ -99,7 +99,7 @@ def test_what_fits_instead_in_words() -> None:
 
 
 @run_each(
-    ("key", "driver", "message", "hint"),
+    ("key", "driver", "message", "fix"),
     [
         ("B300", "570", "MIG on B300 needs driver 580.82.07 or newer, and the driver is 570", "a branch from 580 on"),
         (
@@ -110,22 +110,22 @@ def test_what_fits_instead_in_words() -> None:
         ),
     ],
 )
-def test_drivers_that_have_no_mig_for_the_gpu(key: str, driver: str, message: str, hint: str) -> None:
+def test_drivers_that_have_no_mig_for_the_gpu(key: str, driver: str, message: str, fix: str) -> None:
     model = model_of(gpu(key))
-    assert list(of_model(model, driver)) == [(message, f"nvidia_driver.version: {hint}")]
+    assert list(of_model(model, driver)) == [(message, f"nvidia_driver.version: {fix}")]
     assert list(of_model(model, "580.95.05")) == list(of_model(model, "")) == []
 
 
 @run_each(
-    ("profiles", "driver", "message", "hint"),
+    ("profiles", "driver", "message", "fix"),
     [
         (["1g.10gb"], "515", "1g.10gb needs driver branch 525 or newer, and the driver is 515", "525"),
         (["3g.20gb", "4g.20gb"], "470", "3g beside 4g needs driver branch 510 or newer, and the driver is 470", "510"),
     ],
 )
-def test_drivers_that_are_too_old_for_instances(profiles: list[str], driver: str, message: str, hint: str) -> None:
+def test_drivers_that_are_too_old_for_instances(profiles: list[str], driver: str, message: str, fix: str) -> None:
     model, asked = model_of(gpu("A100-SXM4-40GB")), [Instance(name) for name in profiles]
-    assert list(of_driver(model, asked, driver)) == [(message, f"nvidia_driver.version: a branch from {hint} on")]
+    assert list(of_driver(model, asked, driver)) == [(message, f"nvidia_driver.version: a branch from {fix} on")]
     assert list(of_driver(model, asked, "535")) == list(of_driver(model, asked, "")) == []
     assert list(of_driver(model, [Instance("3g.20gb"), Instance("2g.10gb")], driver)) == []
 

@@ -167,7 +167,7 @@ def test_two_modes_for_one_gpu() -> None:
         ({"devices": "all", "mig-enabled": True, "mig-devices": ["1g.5gb"]}, "write {profile: count}"),
         ({"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 0}}, "mig-devices: all counts are 0"),
         ({"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": -1}}, "mig-devices: 1g.5gb is -1"),
-        ({"devices": "all", "mig-enabled": True, "mig-devices": {"1g": 1}}, '"1g" is no MIG profile'),
+        ({"devices": "all", "mig-enabled": True, "mig-devices": {"1g": 1}}, '"1g" is not a MIG profile'),
         ({"devices": "all", "mig-enabled": False, "mig-devices": {"1g.5gb": 1}}, "mig-enabled: false has none"),
         ({"devices": "all", "mig-enabled": False, "device-filter": 1}, "entry 0.device-filter is 1; write it as text"),
         ({"devices": "all", "mig-enabled": False, "device-filter": [1]}, "entry 0.device-filter is [1]"),

@@ -19,7 +19,7 @@ def far(wiring: Wiring, index: int) -> str:
     return " ".join(format_cell(wiring, gpu, one) for one in ends)
 
 
-# Rows as published, without the columns that are no distance.
+# Rows as published, without the columns that are not distance.
 B200_16336 = (  # https://github.com/vllm-project/vllm/issues/16336: the third GPU lost its NVLinks
     "X NV18 NODE NV18 NV18 NV18 NV18 NV18 PXB NODE NODE NODE SYS SYS SYS SYS NODE NODE SYS SYS",
     "NV18 X NODE NV18 NV18 NV18 NV18 NV18 NODE PXB NODE NODE SYS SYS SYS SYS NODE NODE SYS SYS",

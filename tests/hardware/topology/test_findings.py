@@ -107,7 +107,7 @@ def test_a_link_is_full_where_the_slot_has_no_more() -> None:
 
 
 def test_ports_within_a_switch_are_no_link() -> None:
-    """A switch's downstream port tells the width of the slot below it, which is no fault of the link above."""
+    """A switch's downstream port tells the width of the slot below it, which is not a fault of the link above."""
     machine = hgx_h100()
     way = port(rail("15"), 3).rpartition("/")[0]
     machine.functions[way][6:10] = ["32.0 GT/s PCIe", "4", "32.0 GT/s PCIe", "16"]

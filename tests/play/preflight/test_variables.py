@@ -39,7 +39,7 @@ def test_what_a_site_overrides_is_kept() -> None:
 def test_a_project_of_another_version_is_refused() -> None:
     with pytest.raises(GpuprovError, match=r"rendered by gpuprov 9\.9, and gpuprov .* is installed here") as caught:
         spec_of("a", (), variables(gpuprov_version="9.9"))
-    assert "pip install gpuprov==9.9" in caught.value.hint
+    assert "pip install gpuprov==9.9" in caught.value.fix
 
 
 def test_a_value_that_no_role_takes_is_refused() -> None:

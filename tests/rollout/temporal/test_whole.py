@@ -135,7 +135,7 @@ def test_what_is_encrypted_is_opened_by_its_key_alone() -> None:
     [closed] = asyncio.run(Encrypted([old]).encode([plain]))
     assert b"gpu0001" not in closed.SerializeToString()
     assert asyncio.run(Encrypted([new, old]).decode([closed])) == [plain]
-    with pytest.raises(ValueError, match="which is not here"):
+    with pytest.raises(ValueError, match="which is missing here"):
         asyncio.run(Encrypted([new]).decode([closed]))
     with pytest.raises(ValueError, match="is not encrypted"):
         asyncio.run(Encrypted([new]).decode([plain]))

@@ -45,13 +45,13 @@ def function(ctx: Ctx) -> Outcome:
     """The instance has EFA interfaces (PCI 1d0f:efaX), and a driver that is installed or comes with the installer."""
     state, digest = ctx.facts.get(EFA), installer_sha256(ctx.fragment)
     if not state.functions:
-        hint = (
+        fix = (
             f"{state.product or 'the instance'}: launch it with network interfaces of type efa or efa-only; types "
             "that can are in the list of aws ec2 describe-instance-types --filters "
             "Name=network-info.efa-supported,Values=true"
         )
         known = catalogue.read_efa_file().functions
-        return fail(f"PCI functions {known[0].id} to {known[-1].id}", "none", hint)
+        return fail(f"PCI functions {known[0].id} to {known[-1].id}", "none", fix)
     module = state.running
     if not (module and module.path) and not state.loaded and not (vendor(ctx.fragment) and digest):
         return fail(
@@ -66,11 +66,11 @@ def ofed(ctx: Ctx) -> Outcome:
     """The kernel's ib_core is its own: with OFED's, the efa driver brings up no device."""
     core = ctx.facts.get(EFA).core
     if core and "/kernel/drivers/" not in core and core != "(builtin)":
-        hint = (
+        fix = (
             "remove OFED or DOCA-OFED (mlnx-ofed-kernel-dkms, ofed_uninstall.sh): AWS's instances have no "
             "adapter for it"
         )
-        return fail("the kernel's own ib_core", core, hint)
+        return fail("the kernel's own ib_core", core, fix)
     return ok(core or "ib_core is not on disk")
 
 
@@ -91,8 +91,8 @@ def source(ctx: Ctx) -> Outcome:
         return fail(expected, why, APPLY, changes=list_changes([moved]))
     if ctx.fragment.efa.installer and state.installer != ctx.fragment.efa.installer:
         message = f"/opt/amazon/efa_installed_packages says {state.installer or 'nothing'}: somebody ran another since"
-        hint = f"rm {onhost.RECORD}, on the host, then {APPLY}"
-        return fail(f"installer {ctx.fragment.efa.installer}", message, hint)
+        fix = f"rm {onhost.RECORD}, on the host, then {APPLY}"
+        return fail(f"installer {ctx.fragment.efa.installer}", message, fix)
     return ok(f"{expected}, version {state.installer or 'unknown'}")
 
 
@@ -116,14 +116,14 @@ def driver(ctx: Ctx) -> Outcome:
     message = "another build than the one on disk" if state.version else "the kernel's own, and another is on disk"
     message += f"; in use by {used}" if used else ""
     reason = f"another build of efa is loaded, in use by {used}" if used else ""
-    hint = "reboot, or end them, then gpuprov apply" if used else APPLY
+    fix = "reboot, or end them, then gpuprov apply" if used else APPLY
     other = KernelModule(name=DRIVER, loaded=True, outdated="another build" * state.stale, reboot=reason)
-    if fault := find_fault(other, loaded, expected, f"the loaded module is {message}", fix=hint):
+    if fault := find_fault(other, loaded, expected, f"the loaded module is {message}", fix=fix):
         return fault
     # AWS's driver has a version, the kernel's own has none.
     if by_vendor and installer_sha256(ctx.fragment) and not state.version:
-        hint = f"{APPLY}; modinfo -n efa says which one modprobe takes; dkms status efa"
-        return fail(expected, "the kernel's own driver is loaded, which has no version", hint)
+        fix = f"{APPLY}; modinfo -n efa says which one modprobe takes; dkms status efa"
+        return fail(expected, "the kernel's own driver is loaded, which has no version", fix)
     unbound = [address for address, name in state.functions if name != DRIVER]
     if unbound:
         return fail("each EFA function bound to efa", f"not bound: {' '.join(unbound)}", "dmesg | grep -w efa")
@@ -153,11 +153,11 @@ def interfaces(ctx: Ctx) -> Outcome:
             f"how many {state.product or 'this machine'} can have is not in the catalogue; rdma.count: {count} says it"
         )
     if count != most:
-        hint = (
+        fix = (
             "a network interface of type efa or efa-only on each network card of the launch template; or "
             f"rdma.count: {count}"
         )
-        return fail(f"{most} EFA devices on {state.product}", str(count), hint)
+        return fail(f"{most} EFA devices on {state.product}", str(count), fix)
     return ok(f"{count} on {state.product}")
 
 
@@ -171,8 +171,8 @@ def libfabric(ctx: Ctx) -> Outcome:
     if state.domains is None:
         return fail(expected, "no fi_info", f'rdma.efa.installer: "1.47.0", then {APPLY}')
     if not state.domains:
-        hint = 'gpuprov explain "fi_getinfo: -61"; dmesg | grep -w efa; ls /dev/infiniband'
-        return fail(expected, f"fi_info: {state.complaint or 'nothing'}", hint)
+        fix = 'gpuprov explain "fi_getinfo: -61"; dmesg | grep -w efa; ls /dev/infiniband'
+        return fail(expected, f"fi_info: {state.complaint or 'nothing'}", fix)
     missing = [name for name in names if name not in state.domains]
     if missing or not names:
         return fail(expected, f"none on {' '.join(missing) or 'any device'}", "rdma link; dmesg | grep -w efa")
@@ -195,8 +195,8 @@ def plugin(ctx: Ctx) -> Outcome:
     names = [path for path in state.plugins if re.search(r"/libnccl-net\.so", path)]
     if not names:
         named = f", but {' '.join(state.plugins)}" if state.plugins else ""
-        hint = f'{APPLY} with rdma.efa.installer ("1.38.0" or newer has it); ldconfig'
-        return fail(expected, f"no libnccl-net.so{named}", hint)
+        fix = f'{APPLY} with rdma.efa.installer ("1.38.0" or newer has it); ldconfig'
+        return fail(expected, f"no libnccl-net.so{named}", fix)
     if not names[0].startswith(f"{catalogue.PLUGIN}/"):
         return fail(
             expected,
@@ -234,10 +234,10 @@ def gpudirect(ctx: Ctx) -> Outcome:
     without = [name for name, value in state.p2p.items() if value in ("", "0")]
     if without:
         suffix = "" if ctx.facts.get(nvidia.DRIVER).version else "; NVIDIA's driver is not loaded"
-        hint = (
+        fix = (
             "load NVIDIA's driver first; from its branch 580 on, efa 2.17.3 or newer is needed; rmmod efa; modprobe efa"
         )
-        return fail(expected, f"empty on {' '.join(without)}{suffix}", hint)
+        return fail(expected, f"empty on {' '.join(without)}{suffix}", fix)
     return ok(", ".join(sorted(set(state.p2p.values()))), expected)
 
 
@@ -254,7 +254,7 @@ def environment(ctx: Ctx) -> Outcome:
     if wrong:
         message = "; ".join(f"{file} says {name}={value}: {text}" for file, name, value, text in wrong)
         return fail("nothing that leaves EFA out", message, f"take the line out of {wrong[0][0]}")
-    return ok("nothing in the way")
+    return ok("nothing interferes")
 
 
 @check(
@@ -274,8 +274,8 @@ def kernels(ctx: Ctx) -> Outcome:
     expected = f"{'AWS' if needs_version else 'a'} driver efa for each installed kernel"
     if without or not state.kernels:
         changes = build_modules("efa", dict.fromkeys(without, ""))
-        hint = "the kernel's headers, then dkms autoinstall -k KERNEL; or remove that kernel"
-        return fail(expected, f"none for {' '.join(without) or 'any kernel'}", hint, changes=changes)
+        fix = "the kernel's headers, then dkms autoinstall -k KERNEL; or remove that kernel"
+        return fail(expected, f"none for {' '.join(without) or 'any kernel'}", fix, changes=changes)
     return ok(counted(len(state.kernels), "kernel"), expected)
 
 

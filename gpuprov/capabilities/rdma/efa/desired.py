@@ -35,7 +35,7 @@ def fetch(ctx: Ctx) -> Fetch | None:
         path=archive(digest),
         sha256=digest,
         most=catalogue.MOST,
-        hint="the right file, or the sha256 that sha256sum says of it, compared with what AWS publishes",
+        fix="the right file, or the sha256 that sha256sum says of it, compared with what AWS publishes",
     )
 
 

@@ -31,7 +31,7 @@ def rules(host: HostSpec, block: Rdma) -> Iterable[Problem]:
         return
     if block.stack == "doca-ofed":
         message = "rdma.stack is doca-ofed, whose ib_core AWS's driver does not load with"
-        yield Problem(path=("rdma", "stack"), message=message, hint="stack: efa-vendor")
+        yield Problem(path=("rdma", "stack"), message=message, fix="stack: efa-vendor")
     yield from _check_sources(options)
     if not vendor(block) and options.gpudirect:
         message = "is true, and rdma.stack inbox is the kernel's driver, which reaches GPU memory by DMA-BUF alone"
@@ -61,13 +61,13 @@ def _check_neighbours(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     nccl = block.nccl
     if nccl.net_plugin == "none":
         message = "rdma.nccl.net_plugin is none, and NCCL uses EFA by a plugin alone"
-        yield Problem(path=("rdma", "nccl", "net_plugin"), message=message, hint="leave it out")
+        yield Problem(path=("rdma", "nccl", "net_plugin"), message=message, fix="leave it out")
     if nccl.topo_file:
         message = "rdma.nccl.topo_file overrules the topology that aws-ofi-nccl makes itself"
-        yield Problem(path=("rdma", "nccl", "topo_file"), message=message, hint="leave it out", severity="warning")
+        yield Problem(path=("rdma", "nccl", "topo_file"), message=message, fix="leave it out", severity="warning")
     kernel = host.capabilities.get("kernel")
     if isinstance(kernel, Kernel) and (
         bad := [name for name in ("efa", "ib_uverbs", "ib_core") if name in kernel.blacklist]
     ):
         message = f"kernel.blacklist has {', '.join(bad)}, which EFA needs"
-        yield Problem(path=("kernel", "blacklist"), message=message, hint="take it out, or rdma: false")
+        yield Problem(path=("kernel", "blacklist"), message=message, fix="take it out, or rdma: false")

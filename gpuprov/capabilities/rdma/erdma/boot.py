@@ -30,17 +30,17 @@ def kernels(ctx: Ctx) -> Outcome:
         changes = build_modules("erdma", {kernel.release: "" for kernel in without})
         return fail(expected, message, f"{APPLY}; or dkms install erdma/VERSION -k KERNEL", changes=changes)
     if not state.registered:
-        hint = "run Alibaba's installer again: its package registers erdma with DKMS"
-        return fail(expected, "dkms status does not know erdma: the next kernel will have none", hint)
+        fix = "run Alibaba's installer again: its package registers erdma with DKMS"
+        return fail(expected, "dkms status does not know erdma: the next kernel will have none", fix)
     simple = [kernel.release for kernel in state.kernels if not kernel.mad] if compat else []
     if simple:
         message = f"built without MAD for {' '.join(simple)}: no address handles, and so no rdma_cm, in compat mode"
         changes = build_modules("erdma", dict.fromkeys(simple, "without MAD"), "with MAD")
-        hint = (
+        fix = (
             f"{APPLY}; or ERDMA_FORCE_MAD_ENABLE=1 dkms build --force erdma/VERSION -k KERNEL, then dkms install "
             "--force"
         )
-        return fail(expected, message, hint, changes=changes)
+        return fail(expected, message, fix, changes=changes)
     return ok(f"{counted(len(state.kernels), 'kernel')}; {state.registered[0]}", expected)
 
 
@@ -78,8 +78,8 @@ def options(ctx: Ctx) -> Outcome:
         message = (
             f"{catalogue.VENDOR_OPTIONS} has lost its softdep: it was overwritten, perhaps by a recipe for compat_mode"
         )
-        hint = f"echo '{catalogue.SOFTDEP}' > {catalogue.VENDOR_OPTIONS}"
-        return fail(catalogue.SOFTDEP, message, hint)
+        fix = f"echo '{catalogue.SOFTDEP}' > {catalogue.VENDOR_OPTIONS}"
+        return fail(catalogue.SOFTDEP, message, fix)
     if not state.softdep:
         change = Change(kind="file", name=catalogue.OPTIONS, after=catalogue.SOFTDEP)
         return fail(catalogue.SOFTDEP, "modprobe knows no softdep of erdma", APPLY, changes=[change])

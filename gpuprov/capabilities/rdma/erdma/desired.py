@@ -59,7 +59,7 @@ def fetch(ctx: Ctx) -> Fetch | None:
         path=archive(decision),
         sha256=decision.sha256,
         most=catalogue.MOST,
-        hint="the right file, or the sha256 that sha256sum says of it, compared with what Alibaba publishes",
+        fix="the right file, or the sha256 that sha256sum says of it, compared with what Alibaba publishes",
         unreachable="correct the url, the network, or the host's proxy; mirrors.cloud.aliyuncs.com answers inside "
         "Alibaba Cloud only",
     )

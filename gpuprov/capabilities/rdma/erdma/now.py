@@ -39,8 +39,8 @@ def driver(ctx: Ctx) -> Outcome:
     running = state.running
     if state.lacks:
         symbol, message = catalogue.read_erdma_file().ofed.symbol, "a tree of OFED was there when it was built"
-        hint = "boot into OFED's ib_core, or build erdma anew without that tree"
-        return fail(expected, f"Unknown symbol {symbol}: no module of this kernel has it; {message}", hint)
+        fix = "boot into OFED's ib_core, or build erdma anew without that tree"
+        return fail(expected, f"Unknown symbol {symbol}: no module of this kernel has it; {message}", fix)
     on_disk = f"{running.path} is not" if running and running.path else "no module erdma of this kernel: none is"
     loaded, has = Modules(loaded=("erdma",) * state.loaded), "compat_mode" in state.parameters
     module = KernelModule(name="erdma", loaded=True)
@@ -54,16 +54,16 @@ def driver(ctx: Ctx) -> Outcome:
                 expected, message, "stack: erdma-vendor; or remove the package erdma, rmmod erdma, modprobe erdma"
             )
         other = msgspec.structs.replace(module, outdated="the kernel's", right="Alibaba's")
-        hint = f"{APPLY} with rdma.erdma.installer; modinfo -n erdma says which one modprobe takes"
-        return find_fault(other, loaded, expected, message, fix=hint) or ok(expected)
+        fix = f"{APPLY} with rdma.erdma.installer; modinfo -n erdma says which one modprobe takes"
+        return find_fault(other, loaded, expected, message, fix=fix) or ok(expected)
     other = msgspec.structs.replace(module, outdated="another build" * state.stale)
     message = "the loaded module is another build than the one on disk"
     if fault := find_fault(other, loaded, expected, message, fix=f"{APPLY}; or rmmod erdma; modprobe erdma"):
         return fault
     unbound = [address for address, name in state.functions if name != "erdma"]
     if unbound:
-        hint = "dmesg | grep erdma; the network interface of the same MAC address must be there first"
-        return fail("each eRDMA function bound to erdma", f"not bound: {' '.join(unbound)}", hint)
+        fix = "dmesg | grep erdma; the network interface of the same MAC address must be there first"
+        return fail("each eRDMA function bound to erdma", f"not bound: {' '.join(unbound)}", fix)
     return ok(
         f"{'Alibaba' if by_vendor else 'the kernel'}'s driver, {running.path if running and running.path else 'loaded'}"
     )
@@ -107,11 +107,11 @@ def mode(ctx: Ctx) -> Outcome:
         used = holders(state)
         message = f"compat_mode is {value}" + (f", and {used} hold the devices" if used else "")
         rebooted = advise_reboot(state, ctx.fragment)
-        hint = f"end them, then {APPLY}{rebooted}" if used else f"{APPLY}; or rmmod erdma; modprobe erdma"
+        fix = f"end them, then {APPLY}{rebooted}" if used else f"{APPLY}; or rmmod erdma; modprobe erdma"
         setting = parameter("compat_mode", catalogue.format_parameter(compat))
         reason = f"{used} hold eRDMA devices" if used and rebooted else ""
         values = {("", "compat_mode"): value}
-        return find_fault(setting, values, expected, message, fix=hint, reboot=reason) or ok(expected)
+        return find_fault(setting, values, expected, message, fix=fix, reboot=reason) or ok(expected)
     if vendor(ctx.fragment) and not value:
         return fail(expected, "the loaded driver has no compat_mode: it is the kernel's", "see rdma.erdma_driver")
     strange = [device.name for device in devices(ctx) if (device.node_type == IWARP) == compat] if value else []
@@ -166,9 +166,9 @@ def mtu(ctx: Ctx) -> Group | Outcome:
         return fail(expected, "no eRDMA device", "see rdma.erdma_driver and rdma.erdma_function")
     alone = [pair.device for pair in state.pairs if not pair.netdev]
     if alone:
-        hint = "ip -br link: the interface with the device's MAC address (its node GUID) must be up"
-        return fail(expected, f"{' '.join(alone)} has no network interface", hint)
-    hint = (
+        fix = "ip -br link: the interface with the device's MAC address (its node GUID) must be up"
+        return fail(expected, f"{' '.join(alone)} has no network interface", fix)
+    fix = (
         f"systemctl restart {catalogue.UNIT} ({APPLY} does); until then, NCCL_PROTO=^LL128: with it, data would "
         "be corrupted"
     )
@@ -185,7 +185,7 @@ def mtu(ctx: Ctx) -> Group | Outcome:
         {(pair.netdev, ""): str(pair.mtu) for pair in state.pairs},
         expected=expected,
         right=f"MTU {target}: {' '.join(f'{pair.netdev} ({pair.device})' for pair in state.pairs)}",
-        fix=hint,
+        fix=fix,
     )
 
 
@@ -211,8 +211,8 @@ def ports(ctx: Ctx) -> Outcome:
     span = f"{needed[0]}-{needed[-1]}"
     if open_ports:
         message = f"net.ipv4.ip_local_port_range is {first} {last}, and any connection may be given one of {span}"
-        hint = f'kernel: {{sysctl: {{net.ipv4.ip_local_reserved_ports: "{span}"}}}}'
-        return fail(f"TCP {span} for eRDMA alone", message, hint)
+        fix = f'kernel: {{sysctl: {{net.ipv4.ip_local_reserved_ports: "{span}"}}}}'
+        return fail(f"TCP {span} for eRDMA only", message, fix)
     return ok(f"TCP {span}, UDP {catalogue.read_erdma_file().ports.udp} for eRDMA")
 
 
@@ -222,8 +222,8 @@ def clashes(ctx: Ctx) -> Outcome | None:
     known = catalogue.read_erdma_file().ports
     expected = f"TCP {needed[0]}-{needed[-1]} and UDP {known.udp} for eRDMA's compat mode"
     if taken := sorted(state.listening & set(needed)):
-        hint = f"ss -tlnp 'sport = :{taken[0]}' says who; or rdma.erdma.parameters: {{reserve_ports_base: NUMBER}}"
-        return fail(expected, f"somebody listens on TCP {', '.join(map(str, taken))}", hint)
+        fix = f"ss -tlnp 'sport = :{taken[0]}' says who; or rdma.erdma.parameters: {{reserve_ports_base: NUMBER}}"
+        return fail(expected, f"a process listens on TCP {', '.join(map(str, taken))}", fix)
     soft = [fact.name for fact in ctx.facts.get(DEVICES) if fact.soft and fact.node_type != IWARP]
     if soft:
         message = f"{' '.join(soft)}: rxe has UDP {known.udp}, which compat mode needs"

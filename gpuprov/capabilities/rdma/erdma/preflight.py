@@ -23,11 +23,11 @@ def function(ctx: Ctx) -> Outcome:
     state, block = ctx.facts.get(ERDMA), ctx.fragment.erdma
     identifier = catalogue.read_erdma_file().functions[0].id
     if not state.functions:
-        hint = (
+        fix = (
             "bind an elastic RDMA interface (ERI) to the instance; DescribeInstanceTypes.EriQuantity 0: the type "
             "has none"
         )
-        return fail(f"a PCI function {identifier}", "none", hint)
+        return fail(f"a PCI function {identifier}", "none", fix)
     module = state.running
     if not vendor(ctx.fragment) and not (module and module.path):
         release = module.release if module else "this kernel"
@@ -76,8 +76,8 @@ def users(ctx: Ctx) -> Outcome:
     if wrong and used:
         message = f"{', '.join(wrong)} must change, and {used} hold its devices"
         out = "" if BUILT in wrong else advise_reboot(state, ctx.fragment)
-        return fail("nobody uses erdma", message, f"end them, then apply again{out}")
-    return ok(f"{used} hold it, and nothing must change" if used else "nobody uses it")
+        return fail("nothing uses erdma", message, f"end them, then apply again{out}")
+    return ok(f"{used} hold it, and nothing must change" if used else "nothing uses it")
 
 
 @check("rdma.erdma_asked", fields=("erdma",), moment="preflight", evidence="gpuprov check")
@@ -86,8 +86,8 @@ def check_settings(ctx: Ctx) -> Outcome:
     """The settings of the block are consistent. `gpuprov check` proves this for an inventory; a play's variables may
     have changed since."""
     for problem in together(ctx.fragment):
-        return fail("another rdma block", problem.message, problem.hint)
-    return ok("eRDMA's settings go together")
+        return fail("another rdma block", problem.message, problem.fix)
+    return ok("eRDMA's settings are consistent")
 
 
 @check("rdma.erdma_free", ERDMA, DEVICES, fields=("erdma",), moment="preflight", evidence="ss -tlnp; rdma link")
@@ -117,11 +117,11 @@ def ofed(ctx: Ctx) -> Outcome:
         message = (
             f"{state.ofed} is there, and ib_core is {state.core or 'not there'}: erdma would not load (Unknown symbol)"
         )
-        hint = (
+        fix = (
             "rdma.stack doca-ofed first, or remove its packages (mlnx-ofed-kernel-dkms); or move that folder "
             "away for the build"
         )
-        return fail("OFED's sources and OFED's ib_core, or neither", message, hint)
+        return fail("OFED's sources and OFED's ib_core, or neither", message, fix)
     return ok(f"{state.ofed} and {state.core}")
 
 

@@ -31,17 +31,17 @@ def together(block: Rdma) -> Iterable[Problem]:
     """Yield what is missing or inconsistent, without which nothing can be set up."""
     options = block.erdma
     if options.compat_mode is None:
-        hint = (
+        fix = (
             "true: RoCE-like, for NCCL on GPU instances; false: iWARP, as ordinary instances are. The two do not "
             "talk to each other"
         )
-        yield _problem("compat_mode", "is missing, and the driver's default depends on how it was built", hint)
+        yield _problem("compat_mode", "is missing, and the driver's default depends on how it was built", fix)
     if not options.mtu:
-        hint = (
+        fix = (
             "jumbo where the instance has jumbo frames enabled (MTU 8500), else standard (1400): a wrong one "
             "corrupts NCCL's LL128"
         )
-        yield _problem("mtu", "is missing", hint)
+        yield _problem("mtu", "is missing", fix)
     yield from _check_stack(block, vendor=block.own_stack == "erdma-vendor")
     yield from installers.unchecked(_problem, options, "what Alibaba publishes")
 
@@ -49,10 +49,8 @@ def together(block: Rdma) -> Iterable[Problem]:
 def _check_stack(block: Rdma, *, vendor: bool) -> Iterable[Problem]:
     options = block.erdma
     if block.stack == "doca-ofed":
-        hint = "stack: erdma-vendor; where OFED is installed already, its driver is built against it"
-        yield Problem(
-            path=("rdma", "stack"), message="rdma.stack is doca-ofed, which has no driver of eRDMA", hint=hint
-        )
+        fix = "stack: erdma-vendor; where OFED is installed already, its driver is built against it"
+        yield Problem(path=("rdma", "stack"), message="rdma.stack is doca-ofed, which has no driver of eRDMA", fix=fix)
     elif not vendor:
         way = "stack: erdma-vendor, or leave it out"
         if options.compat_mode:
@@ -91,22 +89,22 @@ def _check_parameters(options: Erdma) -> Iterable[Problem]:
 def _check_neighbours(host: HostSpec, block: Rdma) -> Iterable[Problem]:
     if block.nccl.addr_family == "ipv6":
         message = "rdma.nccl.addr_family is ipv6, and an eRDMA interface has no IPv6 address"
-        yield Problem(path=("rdma", "nccl", "addr_family"), message=message, hint="addr_family: ipv4")
+        yield Problem(path=("rdma", "nccl", "addr_family"), message=message, fix="addr_family: ipv4")
     kernel = host.capabilities.get("kernel")
     if not isinstance(kernel, Kernel):
         return
     if options := kernel.module_options.get("erdma"):
-        hint = "rdma.erdma.compat_mode and rdma.erdma.parameters"
+        fix = "rdma.erdma.compat_mode and rdma.erdma.parameters"
         message = f"kernel.module_options.erdma sets {', '.join(options)}, which rdma.erdma does in a file of its own"
-        yield Problem(path=("kernel", "module_options", "erdma"), message=message, hint=hint)
+        yield Problem(path=("kernel", "module_options", "erdma"), message=message, fix=fix)
     if block.erdma.compat_mode and "rdma_rxe" in kernel.modules_load:
         port = catalogue.read_erdma_file().ports.udp
         message = f"kernel.modules_load has rdma_rxe, which binds UDP {port}, as eRDMA's compat mode does"
-        yield Problem(path=("kernel", "modules_load"), message=message, hint="take rdma_rxe out, or compat_mode: false")
+        yield Problem(path=("kernel", "modules_load"), message=message, fix="take rdma_rxe out, or compat_mode: false")
     blacklisted = [name for name in ("erdma", "ib_uverbs", "ib_core") if name in kernel.blacklist]
     if blacklisted:
         message = f"kernel.blacklist has {', '.join(blacklisted)}, which eRDMA needs"
-        yield Problem(path=("kernel", "blacklist"), message=message, hint="take it out, or rdma: false")
+        yield Problem(path=("kernel", "blacklist"), message=message, fix="take it out, or rdma: false")
 
 
 def fleet_rules(hosts: Sequence[HostSpec]) -> Iterable[tuple[str, Problem]]:
@@ -125,8 +123,8 @@ def fleet_rules(hosts: Sequence[HostSpec]) -> Iterable[tuple[str, Problem]]:
     if frames["jumbo"] and frames["standard"]:
         for name in frames["standard"]:
             message = f"is standard on {_shorten(frames['standard'])}, and jumbo on {_shorten(frames['jumbo'])}"
-            hint = "jumbo frames are of use between instances that both have them"
-            yield name, _problem("mtu", message, hint, warning=True)
+            fix = "jumbo frames are of use between instances that both have them"
+            yield name, _problem("mtu", message, fix, warning=True)
 
 
 def _shorten(names: Sequence[str]) -> str:

@@ -97,13 +97,13 @@ def stale(ctx: Ctx) -> Outcome:
             message = (
                 f"{setting.file} says NCCL_IB_HCA={setting.value}; the host has {' '.join(names) or 'no RDMA device'}"
             )
-            hint = (
+            fix = (
                 f"{APPLY}"
                 if setting.file == CONFIG and ctx.fragment.nccl.manage
                 else f"take the line out of {setting.file}"
             )
             return fail(
-                "NCCL_IB_HCA of devices that are there", message, f"{hint}: even one host by itself fails with it"
+                "NCCL_IB_HCA of devices that are there", message, f"{fix}: even one host by itself fails with it"
             )
     return _judge_overruled(state, file_settings, manage=ctx.fragment.nccl.manage)
 
@@ -127,8 +127,8 @@ def _judge_overruled(state: NcclHost, file_settings: dict[str, str], *, manage: 
         message = (
             f"{off[0].file} says {off[0].name}={off[0].value}: NCCL leaves the RDMA devices alone, and uses sockets"
         )
-        hint = f"take the line out of {off[0].file}, or say it in rdma.nccl.settings"
-        return fail(f"{off[0].name} not set", message, hint)
+        fix = f"take the line out of {off[0].file}, or say it in rdma.nccl.settings"
+        return fail(f"{off[0].name} not set", message, fix)
     lost = [
         other for other in state.others if other.name == "NCCL_CONF_FILE" and not state.files.get(other.value, True)
     ]
@@ -136,7 +136,7 @@ def _judge_overruled(state: NcclHost, file_settings: dict[str, str], *, manage: 
         message = f"{lost[0].file} says NCCL_CONF_FILE={lost[0].value}, which is not there"
         return fail("NCCL_CONF_FILE of a file that is there", message, f"take the line out of {lost[0].file}")
     return ok(
-        f"{counted(len(state.others), 'other setting')} of NCCL, none in the way"
+        f"{counted(len(state.others), 'other setting')} of NCCL, none conflicting"
         if state.others
         else "nothing but /etc/nccl.conf"
     )
@@ -156,8 +156,8 @@ def gid(ctx: Ctx) -> Outcome:
     without = [place for place, port in ports if not conf.indices(options, port.gids)]
     expected = f"a GID of {conf.describe_gid(options)}"
     if without:
-        hint = "ip addr show: its network interface must be up and have that address; or correct rdma.nccl.addr_range"
-        return fail(expected, f"none on {', '.join(without)}", hint)
+        fix = "ip addr show: its network interface must be up and have that address; or correct rdma.nccl.addr_range"
+        return fail(expected, f"none on {', '.join(without)}", fix)
     shown = [f"{place}: {conf.indices(options, port.gids)[0]}" for place, port in ports]
     return ok("; ".join(shown), expected)
 
@@ -200,11 +200,11 @@ def _judge_library(ctx: Ctx, library: str, netdevs: tuple[str, ...]) -> Outcome:
         message = f"the dynamic linker finds no {library}" + (
             f", but {', '.join(state.plugins)}" if state.plugins else ""
         )
-        hint = (
+        fix = (
             "hpc: {hpcx: {url: https://.../hpcx-v....tbz, sha256: ...}} brings nccl-rdma-sharp-plugins; or build them, "
             "with their folder in /etc/ld.so.conf.d; ldconfig"
         )
-        return fail(library, message, hint)
+        return fail(library, message, fix)
     strange = [name for name in netdevs if name not in state.netdevs]
     if strange:
         message = f"no {', '.join(strange)}; the host has {' '.join(state.netdevs)}"

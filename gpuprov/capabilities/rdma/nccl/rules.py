@@ -73,10 +73,10 @@ def _check_sharp_plugin(nccl: Nccl, *, hpcx: bool) -> Iterable[Problem]:
     """Yield a plugin that is not HPC-X's, or none that anything brings."""
     if not nccl.net_plugin and not hpcx:
         message = "is true, and its plugin comes with HPC-X alone, or you build it"
-        hint = (
+        fix = (
             "hpc: {hpcx: {url: https://.../hpcx-v....tbz, sha256: ...}}; or net_plugin: NAME, of the one that you build"
         )
-        yield _problem("sharp", message, hint, warning=True)
+        yield _problem("sharp", message, fix, warning=True)
     ours = nccl.library == hpc.PLUGIN or nccl.net_plugin.startswith(f"{hpc.LINK}/")
     if nccl.net_plugin not in ("", "none") and hpcx and not ours:
         loaded = nccl.library or nccl.net_plugin
@@ -108,12 +108,12 @@ def _check_settings(block: Rdma) -> Iterable[Problem]:
     for name, value in block.nccl.settings.items():
         if name in catalogue.FIELDS:
             field = catalogue.FIELDS[name]
-            hint = (
+            fix = (
                 f"rdma.nccl.{field}"
                 if field and " " not in field
                 else "take it out: it follows from the devices; rdma.devices chooses them"
             )
-            yield _problem(("settings", name), f"has {name}, which gpuprov writes itself", hint)
+            yield _problem(("settings", name), f"has {name}, which gpuprov writes itself", fix)
         elif name == "NCCL_CONF_FILE":
             yield _problem(("settings", name), f"has {name}, which NCCL reads of the environment alone", "take it out")
         elif near := catalogue.find_nearest(name):
@@ -130,5 +130,5 @@ def _check_settings(block: Rdma) -> Iterable[Problem]:
             and not str(value).startswith("^")
         ):
             message = f"forces LL128 ({value}): with a wrong MTU on any host, eRDMA corrupts its data"
-            hint = "leave NCCL_PROTO out; rdma.erdma_mtu proves the MTU of each host"
-            yield _problem(("settings", name), message, hint, warning=True)
+            fix = "leave NCCL_PROTO out; rdma.erdma_mtu proves the MTU of each host"
+            yield _problem(("settings", name), message, fix, warning=True)

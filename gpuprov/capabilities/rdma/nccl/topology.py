@@ -30,18 +30,18 @@ def rules(block: Rdma) -> Iterable[Problem]:
         return
     path: Path = (*HERE, "topo_source")
     if not nccl.topo_file:
-        hint = "topo_file: /etc/nccl-topo.xml, for instance"
-        yield Problem(path=path, message="rdma.nccl.topo_source goes nowhere: there is no topo_file", hint=hint)
+        fix = "topo_file: /etc/nccl-topo.xml, for instance"
+        yield Problem(path=path, message="rdma.nccl.topo_source goes nowhere: there is no topo_file", fix=fix)
     try:
         text = safe_parse.read_named(nccl.topo_source).decode()
         nccl_topology.parse(text)
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "not a text"
         message = f"rdma.nccl.topo_source {nccl.topo_source} cannot be read: {why}"
-        yield Problem(path=path, message=message, hint="put the topology file of this VM size there")
+        yield Problem(path=path, message=message, fix="put the topology file of this VM size there")
     except nccl_topology.TopologyError as error:
         message = f"rdma.nccl.topo_source {nccl.topo_source}: {error}"
-        yield Problem(path=path, message=message, hint="a topology file of NCCL: NCCL_TOPO_DUMP_FILE writes one")
+        yield Problem(path=path, message=message, fix="a topology file of NCCL: NCCL_TOPO_DUMP_FILE writes one")
 
 
 @check(
@@ -65,8 +65,8 @@ def topology(ctx: Ctx) -> Outcome:
     if topology_state.path != where:
         return fail(expected, f"/etc/nccl.conf names {topology_state.path or 'none'}", APPLY, changes=changes)
     if topology_state.text is None:
-        hint = APPLY if changes else f"put it there (rdma.nccl.topo_source copies it), or take topo_file out: {where}"
-        return fail(expected, f"{where} is not there", hint, changes=changes)
+        fix = APPLY if changes else f"put it there (rdma.nccl.topo_source copies it), or take topo_file out: {where}"
+        return fail(expected, f"{where} is not there", fix, changes=changes)
     if nccl.topo_source and topology_state.sha256 != _compute_digest(nccl.topo_source):
         message = f"{where} is another file than {nccl.topo_source}"
         return fail(f"{where} as in {nccl.topo_source}", message, APPLY, changes=changes)
@@ -82,11 +82,11 @@ def topology(ctx: Ctx) -> Outcome:
     used = [device.address for device in select_devices(ctx.fragment, ctx.facts.get(DEVICES)) if device.address]
     adapters = [address for address, kind in topology_state.functions.items() if kind.startswith(nccl_topology.NETWORK)]
     if wrong := nccl_topology.strange(topology, gpus, used, [*adapters, *used]):
-        hint = (
+        fix = (
             "the file of this VM size (Azure: ndv4-topo.xml for ND A100 v4, ndv5-topo.xml for H100 v5, H200 v5; in "
             "/opt/microsoft), or take it out: NCCL looks itself"
         )
-        return fail(expected, f"{where}: {'; '.join(wrong)}", hint)
+        return fail(expected, f"{where}: {'; '.join(wrong)}", fix)
     return ok(f"{where}: {counted(len(topology.gpus), 'GPU')}, {counted(len(topology.adapters), 'adapter')}", expected)
 
 

@@ -46,14 +46,14 @@ def alone(ctx: Ctx) -> Outcome:
         ours = "gds" in ctx.host.capabilities and {NVIDIA_FS} >= {
             name for kernel in state.targets() for name in kernel.older
         }
-        hint = APPLY if ours else "dkms remove and dkms install it anew; or its vendor's installer"
-        return fail("modules of others built against this OFED", message, hint)
+        fix = APPLY if ours else "dkms remove and dkms install it anew; or its vendor's installer"
+        return fail("other modules built against this OFED", message, fix)
     if state.mft_open and "mft" in packages and not packages["mft"].held:
         message = (
             f"{', '.join(state.mft_open)} also offers mft, which would take the place of DOCA's, and it is not held"
         )
-        hint = "gpuprov apply, with rdma.ofed.hold: true; or excludepkgs=mft* in that file's section"
-        return fail("mft of DOCA, held or excluded from CUDA's repository", message, hint)
+        fix = "gpuprov apply, with rdma.ofed.hold: true; or excludepkgs=mft* in that file's section"
+        return fail("mft of DOCA, held or excluded from CUDA's repository", message, fix)
     if family(ctx.facts.get(system.OS_RELEASE)) == "debian" and not state.dkms_pinned:
         message = "apt would take DOCA's dkms in place of the distribution's"
         return fail(f"{catalogue.PIN} keeps DOCA's dkms out", message, "gpuprov apply")
@@ -107,7 +107,7 @@ def resolvable(ctx: Ctx) -> Outcome:
         return not_asked(f"the stack is {ctx.fragment.own_stack}")
     decision, expected = decide(ctx.fragment.ofed, ctx.facts), f"OFED {ctx.fragment.ofed.version or 'of any release'}"
     if decision.problem:
-        return fail(expected, decision.problem, decision.hint)
+        return fail(expected, decision.problem, decision.fix)
     if decision.waits:
         return skip(f"not among the package sources yet: resolved when apply has added {named(ctx.fragment.ofed)}")
     return ok(" ".join(decision.install) or f"{catalogue.PROFILE} is there", expected)

@@ -19,7 +19,7 @@ from gpuprov.resources import Difference
 
 Ctx = Context[Rdma]
 FIELDS = ("stack", "ofed")
-SKIPPED_HINT = (
+SKIPPED_FIX = (
     "dkms autoinstall -k KERNEL builds OFED's modules; FORCE_MODE=yes in openib.conf would load the kernel's own"
 )
 
@@ -51,11 +51,11 @@ def release(ctx: Ctx) -> Outcome:
     broken = sorted(name for name, package in packages.items() if not package.whole)
     if broken:
         return fail(
-            expected, f"not whole: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair, changes=moved
+            expected, f"incomplete: {' '.join(broken)}", words(ctx.facts.get(system.OS_RELEASE)).repair, changes=moved
         )
     if not catalogue.is_fitting(installed, version):
-        hint = f"{APPLY}, with the doca-host package of OFED {version} in rdma.ofed, or its repository on the host"
-        return fail(expected, f"OFED {installed or 'of an unknown release'}", hint, changes=moved)
+        fix = f"{APPLY}, with the doca-host package of OFED {version} in rdma.ofed, or its repository on the host"
+        return fail(expected, f"OFED {installed or 'of an unknown release'}", fix, changes=moved)
     return ok(
         f"{catalogue.PROFILE} {packages[catalogue.PROFILE].version}, OFED {installed or 'of an unknown release'}",
         expected,
@@ -102,7 +102,7 @@ def loaded(ctx: Ctx) -> Outcome:
     message = f"{' '.join(wrong)}: the kernel's own, or of another OFED{mixed}"
     if not all(probe.of_ofed(module.file) for module in state.loaded):
         return fail(
-            expected, message, f"OFED is not built for {state.running}: {SKIPPED_HINT.replace('KERNEL', state.running)}"
+            expected, message, f"OFED is not built for {state.running}: {SKIPPED_FIX.replace('KERNEL', state.running)}"
         )
     if held_by := holders(state):
         why = f"DOCA-OFED's modules are not loaded, and openibd cannot restart: {held_by}"
@@ -175,7 +175,7 @@ def openibd(ctx: Ctx) -> Outcome:
     if state.skipped:
         message = f"openibd skipped {' '.join(state.skipped)}, as not OFED's"
         return fail(
-            "OFED's modules loaded by openibd", message, SKIPPED_HINT.replace("KERNEL", state.running or "KERNEL")
+            "OFED's modules loaded by openibd", message, SKIPPED_FIX.replace("KERNEL", state.running or "KERNEL")
         )
     return ok("openibd skipped no module")
 

@@ -16,7 +16,7 @@ from gpuprov.facts.probes.software import packages
 
 PROBES = (OFED, PACKAGES, INDEX, packages.PACKAGES, system.OS_RELEASE)
 ENDS = {"debian": "deb", "redhat": "rpm"}
-HINT = "url and sha256 of the doca-host package in rdma.ofed, or its repository on the host"
+FIX = "url and sha256 of the doca-host package in rdma.ofed, or its repository on the host"
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     source: str = ""
     waits: bool = False
     problem: str = ""
-    hint: str = ""
+    fix: str = ""
 
 
 def named(source: Asked) -> str:
@@ -53,7 +53,7 @@ def decide(ofed: Asked, facts: Facts) -> Decision:
     release, present = release_of(facts, state), catalogue.PROFILE in installed
     if release and not present:
         message = f"OFED {release} is there without {catalogue.PROFILE}"
-        return Decision(problem=message, hint=f"{catalogue.UNINSTALL}, on the host, then apply again")
+        return Decision(problem=message, fix=f"{catalogue.UNINSTALL}, on the host, then apply again")
     missing = tuple(_list_headers(kind, facts))
     source = _find_source(ofed, state, kind)
     if present and catalogue.is_fitting(release, ofed.version):
@@ -70,18 +70,18 @@ def _decide_from_sources(ofed: Asked, facts: Facts, kind: str, missing: tuple[st
     right = [version for version in offered if _is(version, ofed.version)]
     if catalogue.PROFILE not in index and index.busy:
         message = "another package manager is at work on the host, and its package lists cannot be read"
-        return Decision(problem=message, hint="wait until it has ended, then do it again")
+        return Decision(problem=message, fix="wait until it has ended, then do it again")
     if catalogue.PROFILE not in index:
-        return Decision(problem=f"the repositories of the host have no {catalogue.PROFILE}", hint=HINT)
+        return Decision(problem=f"the repositories of the host have no {catalogue.PROFILE}", fix=FIX)
     if ofed.version and not right:
         message = (
             f"rdma.ofed.version is {ofed.version}, and the repositories of the host have {', '.join(offered) or 'none'}"
         )
-        return Decision(problem=message, hint=HINT)
+        return Decision(problem=message, fix=FIX)
     comes = ofed.version or next((probe.release(version) for version in right), "")
     distribution = facts.get(system.OS_RELEASE)
     if why := catalogue.find_unbuildable(kind, distribution.version, comes):
-        return Decision(problem=f"OFED {comes} on {distribution.name}: {why.why}", hint=why.way)
+        return Decision(problem=f"OFED {comes} on {distribution.name}: {why.why}", fix=why.way)
     pins = [f"{name}={right[0]}" for name in names if name in index] if ofed.version else []
     return Decision(install=(*missing, catalogue.PROFILE, *pins))
 

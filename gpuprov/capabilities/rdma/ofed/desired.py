@@ -52,7 +52,7 @@ def fetch(ctx: Ctx) -> Fetch | None:
         sha256=block.sha256.lower(),
         most=catalogue.MOST,
         public=True,
-        hint="the right file, and the sha256 that NVIDIA publishes for it",
+        fix="the right file, and the sha256 that NVIDIA publishes for it",
     )
 
 

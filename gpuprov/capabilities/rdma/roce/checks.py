@@ -22,7 +22,7 @@ from gpuprov.resources import Setting
 Ctx = Context[Rdma]
 FIELDS = ("roce",)
 NO_PORT = "no RoCE port"
-NO_PORT_HINT = (
+NO_PORT_FIX = (
     "rdma link shows what there is; a port in InfiniBand mode: mlxconfig -d PCI set LINK_TYPE_P1=ETH, then a reboot; "
     "a wrong one: correct rdma.devices"
 )
@@ -55,7 +55,7 @@ def settings(ctx: Ctx) -> Group | Outcome:
     expected = " ".join(f"{key}={value}" for key, value in desired.items())
     own_ports = ports(ctx)
     if not own_ports:
-        return fail(expected, NO_PORT, NO_PORT_HINT)
+        return fail(expected, NO_PORT, NO_PORT_FIX)
     actual = {(row.port.name, row.key): row.actual for row in differences(ctx)}
     each = [(port.name, key, value) for port in own_ports for key, value in desired.items() if port.has(key)]
     words = {
@@ -82,25 +82,25 @@ def gids(ctx: Ctx) -> Outcome:
     kind = "IB/RoCE v1" if ctx.fragment.roce.mode == "v1" else "RoCE v2"
     expected = f"a GID of {kind} on each Ethernet port"
     if not selected:
-        return fail(expected, NO_PORT, NO_PORT_HINT)
-    problems, hints, good = [], [], []
+        return fail(expected, NO_PORT, NO_PORT_FIX)
+    problems, fixes, good = [], [], []
     for device in selected:
         for port in device.ports:
             name = f"{device.name} port {port.number}"
             matching = [gid for gid in port.gids if gid.kind == kind]
             if port.link_layer != "Ethernet":
                 problems.append(f"{name} is {port.link_layer or 'of no link layer'}")
-                hints.append(
+                fixes.append(
                     f"mlxconfig -d {device.address or device.name} set LINK_TYPE_P{port.number}=ETH, then a reboot"
                 )
             elif not matching:
                 problems.append(f"{name} has none")
-                hints.append(f"{up(device)}, and give it an address")
+                fixes.append(f"{up(device)}, and give it an address")
             else:
                 address = next((gid.ipv4 for gid in matching if gid.ipv4), "no IPv4 address")
                 good.append(f"{name} ({address})")
     if problems:
-        return fail(expected, ", ".join(problems), "; ".join(dict.fromkeys(hints)))
+        return fail(expected, ", ".join(problems), "; ".join(dict.fromkeys(fixes)))
     return ok(", ".join(good), expected)
 
 
@@ -116,8 +116,8 @@ def packet_filter(ctx: Ctx) -> Outcome:
     if ctx.fragment.roce.mode == "v1":
         return not_asked("RoCE v1 is not UDP")
     if state.blocking:
-        hint = f"take the rule out: RoCE v2 needs UDP port {catalogue.UDP_PORT} on every hop"
-        return fail(f"no rule against UDP port {catalogue.UDP_PORT}", "; ".join(state.blocking), hint)
+        fix = f"take the rule out: RoCE v2 needs UDP port {catalogue.UDP_PORT} on every hop"
+        return fail(f"no rule against UDP port {catalogue.UDP_PORT}", "; ".join(state.blocking), fix)
     if not state.filter:
         return skip("neither nft nor iptables-save shows a packet filter")
     return ok(f"{state.filter} shows no rule against UDP port {catalogue.UDP_PORT}")
@@ -137,8 +137,8 @@ def alone(ctx: Ctx) -> Outcome:
     if not keys:
         return not_asked("neither trust, dscp2prio nor pfc in the spec")
     if ctx.facts.get(ROCE).lldpad:
-        hint = "systemctl disable --now lldpad.socket lldpad.service; or leave trust, dscp2prio and pfc to it"
-        return fail("no lldpad", "lldpad runs, and may overwrite what is set", hint)
+        fix = "systemctl disable --now lldpad.socket lldpad.service; or leave trust, dscp2prio and pfc to it"
+        return fail("no lldpad", "lldpad runs, and may overwrite what is set", fix)
     return ok("no lldpad")
 
 
@@ -163,7 +163,7 @@ def ways(ctx: Ctx) -> Outcome:
     if later(ctx):
         return skip("its tools and drivers come with DOCA-OFED, and openibd")
     if lost := roce_ports.describe_missing_ports(request(ctx.fragment), state.ports, ctx.facts.get(rdma.DEVICES)):
-        return fail("RoCE ports", "; ".join(lost), NO_PORT_HINT)
+        return fail("RoCE ports", "; ".join(lost), NO_PORT_FIX)
     lacking: dict[str, list[str]] = {}
     for port in own_ports:
         for key in filter(port.has, desired):

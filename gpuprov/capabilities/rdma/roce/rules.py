@@ -28,9 +28,9 @@ def rules(_host: HostSpec, block: Rdma) -> Iterable[Problem]:
     if block.own_stack == "inbox":
         for key in WITHOUT_INBOX:
             if getattr(roce, key) != getattr(Roce(), key):
-                hint = "stack: doca-ofed; without it, apply refuses where the host has no such file"
+                fix = "stack: doca-ofed; without it, apply refuses where the host has no such file"
                 message = ": the kernel's own drivers of most releases have nothing to set it by"
-                yield problem((key,), message, hint, warning=True)
+                yield problem((key,), message, fix, warning=True)
     yield from _check_classes(roce)
 
 
@@ -60,8 +60,8 @@ def _check_classes(roce: Roce) -> Iterable[Problem]:
             f"rdma.roce.traffic_class {roce.traffic_class} is DSCP {roce.traffic_class >> 2}, and tos {roce.tos} is "
             f"DSCP {roce.tos >> 2}: traffic_class wins"
         )
-        hint = "the same DSCP in both, or one of them"
-        yield Problem(path=(*HERE, "traffic_class"), message=message, hint=hint, severity="warning")
+        fix = "the same DSCP in both, or one of them"
+        yield Problem(path=(*HERE, "traffic_class"), message=message, fix=fix, severity="warning")
     if roce.trust == "pcp":
         return
     for key, value in classes.items():
@@ -72,5 +72,5 @@ def _check_classes(roce: Roce) -> Iterable[Problem]:
             if listed and NONE not in listed and priority not in listed:
                 message = f"rdma.roce.{key} {value} is DSCP {dscp}, of priority {priority}, which {what}"
                 shown = ", ".join(str(value) for value in listed)
-                hint = f'dscp2prio: {{"{dscp}": {listed[0]}}}, or a DSCP of the priorities of {policy}: {shown}'
-                yield Problem(path=(*HERE, key), message=message, hint=hint, severity="warning")
+                fix = f'dscp2prio: {{"{dscp}": {listed[0]}}}, or a DSCP of the priorities of {policy}: {shown}'
+                yield Problem(path=(*HERE, key), message=message, fix=fix, severity="warning")

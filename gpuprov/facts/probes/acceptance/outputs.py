@@ -161,7 +161,7 @@ def _parse_rate(text: str) -> float:
     try:
         return float(text)
     except ValueError as error:
-        raise Unreadable(f"{text} is no rate") from error
+        raise Unreadable(f"{text} is not a rate") from error
 
 
 # https://github.com/NVIDIA/nvbandwidth/blob/main/json_output.cpp

@@ -69,7 +69,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     allocatable: dict[str, str] | None = None
     complaint: str = ""
     kubelet: str = ""
-    # Devices in the DRA driver's ResourceSlices of the newest generation; None if the cluster was not asked.
+    # Devices in the DRA driver's ResourceSlices of the newest generation; None if the cluster was not queried.
     slices: tuple[Device, ...] | None = None
     # kubectl's error, or what is missing.
     slices_complaint: str = ""

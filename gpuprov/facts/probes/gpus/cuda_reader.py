@@ -2,8 +2,8 @@
 to hosts as text, for any Python from 3.6 on.
 
 Each device gets a process that may see it alone: libcuda, a context, 1 MiB of memory, a copy there and back. It makes
-nothing on the host: libcuda would make a missing /dev/nvidia-uvm, so without it nothing is run; and it is no client of
-MPS, whose daemon serves one user at a time.
+nothing on the host: libcuda would make a missing /dev/nvidia-uvm, so without it nothing is run; and it is not a client
+of MPS, whose daemon serves one user at a time.
 Functions: https://docs.nvidia.com/cuda/cuda-driver-api/
 """
 

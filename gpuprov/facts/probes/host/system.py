@@ -55,7 +55,7 @@ def parse_platform(output: Output) -> Platform:
 def parse_container(output: Output) -> str:
     words = output.text.split()
     if strange := [word for word in words if not re.fullmatch(r"[a-z][a-z0-9-]*", word)]:
-        raise ProbeFailed(f"the kind of container is no word: {strange[0]!r}")
+        raise ProbeFailed(f"the kind of container is not a word: {strange[0]!r}")
     return next((word for word in words if word != "none"), "")
 
 

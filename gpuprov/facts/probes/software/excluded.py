@@ -45,7 +45,7 @@ def parse(rows: Mapping[str, Iterable[str]]) -> tuple[Excluded, ...]:
 
 
 def explain_excluded(known: Iterable[Excluded], names: Iterable[str]) -> tuple[str, str]:
-    """Return the problem and the hint where dnf does not see packages among these; empty if it sees them all."""
+    """Return the problem and the fix where dnf does not see packages among these; empty if it sees them all."""
     if places := find_excluded(known, names):
         listed = ", ".join(f"{name} ({place})" for name, place in places.items())
         return f"dnf does not see {listed}", "take it out there: gpuprov holds the packages of the set itself"
@@ -93,7 +93,7 @@ OFFERED = f"""grep -E '^{NAMES}' | xargs -r apt-cache show 2>/dev/null | awk '/^
 # Shell: prints the same for installed packages of the modules.
 INSTALLED = r"""dpkg-query -W -f 'depends|${Package}|${Version}|${Depends}\n' \
   'nvidia-dkms-[0-9]*' 'nvidia-kernel-*-[0-9]*' 2>/dev/null"""
-# Placeholder for the version of an installed transitional package, which is no driver's.
+# Placeholder for the version of an installed transitional package, which is not a driver's.
 VERSION = "transitional"
 
 

@@ -95,7 +95,7 @@ class Kubernetes:
         checked_run(run)
         name = find_node_name(host, self._nodes)
         if not PATH.fullmatch(name):
-            return _step(host, name, "refused", f"{name[:80]!r} is no name of a node", ELSEWHERE)
+            return _step(host, name, "refused", f"{name[:80]!r} is not a name of a node", ELSEWHERE)
         try:
             for _ in range(TRIES):
                 try:
@@ -260,5 +260,5 @@ def _patch(note: Note | None, labels: Mapping[str, str | None], *, cordoned: boo
     return {"metadata": metadata, "spec": {"unschedulable": True if cordoned else None}}
 
 
-def _step(host: str, node: str, state: State, message: str, hint: str = "") -> Step:
-    return Step(host=host, node=node, state=state, message=message, hint=hint)
+def _step(host: str, node: str, state: State, message: str, fix: str = "") -> Step:
+    return Step(host=host, node=node, state=state, message=message, fix=fix)

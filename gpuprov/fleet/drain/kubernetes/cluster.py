@@ -198,7 +198,7 @@ class Cluster:
             "deleteOptions": {"preconditions": {"uid": pod.metadata.uid}},
         }
         if not all(PATH.fullmatch(part) for part in of.values()):
-            raise Unanswered(f"{pod.shown[:80]!r} is no name of a pod")
+            raise Unanswered(f"{pod.shown[:80]!r} is not a name of a pod")
         path = f"/api/v1/namespaces/{of['namespace']}/pods/{of['name']}/eviction"
         self._run("create", f"--raw={path}", "--filename=-", stdin=json.dumps(body).encode())
 

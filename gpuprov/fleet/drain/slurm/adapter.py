@@ -61,14 +61,12 @@ class Slurm:
         name = find_node_name(host, self._nodes)
         if not NAME.fullmatch(name) or name.upper() == "ALL":
             return Step(
-                host=host, node=name, state="refused", message=f"{name[:80]!r} is no name of one node", hint=ELSEWHERE
+                host=host, node=name, state="refused", message=f"{name[:80]!r} is not a name of one node", fix=ELSEWHERE
             )
         try:
             node = self._client.node(name)
             if node is None:
-                return Step(
-                    host=host, node=name, state="refused", message=f"Slurm knows no node {name}", hint=ELSEWHERE
-                )
+                return Step(host=host, node=name, state="refused", message=f"Slurm knows no node {name}", fix=ELSEWHERE)
             result = do(node, run)
         except Unanswered as problem:
             return Step(host=host, node=name, state="unknown", message=f"Slurm was not asked to the end: {problem}")

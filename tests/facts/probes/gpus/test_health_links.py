@@ -76,7 +76,7 @@ def test_this_machines_own_file_systems(tmp_path: Path) -> None:
 
 
 def test_a_capture_says_that_no_file_systems_were_asked_for() -> None:
-    """It is read without a spec, which names them: that nothing is told of a folder is no finding then."""
+    """It is read without a spec, which names them: that nothing is told of a folder is not a finding then."""
     done = subprocess.run(["sh", "-c", FILES.script], capture_output=True, text=True, check=True, timeout=60)
     found = parse_files(Output(done.stdout))
     assert (found.specified, found.systems) == (False, ())

@@ -74,6 +74,13 @@ def test_without_a_gpu_of_its_own_the_host_needs_no_driver(driver: str) -> None:
     """But for NVSwitches, which it runs for virtual machines that share them."""
     lent = GIVEN.replace("vfio-pci", driver)
     judge(
-        Row("", "nvidia_driver.loaded", None, {"nvidia_functions": lent}, "skip", "all GPUs are with virtual machines")
+        Row(
+            "",
+            "nvidia_driver.loaded",
+            None,
+            {"nvidia_functions": lent},
+            "skip",
+            "all GPUs are lent to virtual machines",
+        )
     )
     judge(Row("", "nvidia_driver.loaded", None, {"nvidia_functions": lent + NVSWITCH}, "pass"))

@@ -1,4 +1,4 @@
-"""SR-IOV functions of GPUs, which NVIDIA's vGPU manager makes, are no GPUs of the host."""
+"""SR-IOV functions of GPUs, which NVIDIA's vGPU manager makes, are not GPUs of the host."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_an_entry_that_leapp_left() -> None:
         "0695cf7b4998b97657cb1744698b5615-upgrade.x86_64",
     )
     found = of_el("saved_entry=0695cf7b4998b97657cb1744698b5615-upgrade.x86_64\nboot_success=0\n", *names)
-    assert found.kernel == "upgrade.x86_64", "a path that is no release of an installed kernel"
+    assert found.kernel == "upgrade.x86_64", "a path that is not a release of an installed kernel"
     assert [entry.name for entry in parse_loader_entries({name: [] for name in names})] == [
         names[1],
         names[0],

@@ -96,7 +96,7 @@ def test_an_adapter_and_its_port(tmp_path: Path) -> None:
 
 
 def test_a_bridge_of_the_nvswitch_board_is_no_adapter(tmp_path: Path) -> None:
-    """ConnectX-7 functions that manage NVLink say SW_MNG in their VPD, between bytes that are no text."""
+    """ConnectX-7 functions that manage NVLink say SW_MNG in their VPD, between bytes that are not text."""
     hca(tmp_path, "mlx5_8", "0000:07:00.0", vpd=b"\x82\x10\x00NVLink5\x00V0\x06SW_MNG\x00\xff")
     hca(tmp_path, "mlx5_0", "0000:3b:00.0", vpd=b"\x82\x10\x00ConnectX-7\x00")
     assert [(one.name, one.bridge) for one in devices(tmp_path)] == [("mlx5_0", False), ("mlx5_8", True)]

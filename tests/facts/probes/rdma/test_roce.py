@@ -100,8 +100,8 @@ def test_ports_below_a_bond_are_told_by_the_interface_of_the_device_itself(tmp_p
 
 @pytest.mark.install
 def test_each_port_of_a_bond_is_read(tmp_path: Path) -> None:
-    """The second function of the adapter has no RDMA device of its own; what is in the bond from elsewhere is no port
-    of it."""
+    """The second function of the adapter has no RDMA device of its own; what is in the bond from elsewhere is not a
+    port of it."""
     device(tmp_path)
     bond(tmp_path, "ens1f0np0", "ens1f1np1", "eno1")
     second(tmp_path, "ens1f1np1", "0000:3b:00.1")

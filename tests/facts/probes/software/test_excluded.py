@@ -46,7 +46,7 @@ def test_the_toolkit_is_told_hidden_too_and_no_repository_is_proposed() -> None:
     name = "nvidia-container-toolkit"
     host = {"os_release": ROCKY, "packages": "", "package_index": f"away|/f|main|{name}*\n"}
     answer = ask("container_toolkit.resolvable", ContainerToolkit(), **host)
-    assert (answer.status, answer.hint.partition(":")[0]) == ("fail", "take it out there")
+    assert (answer.status, answer.fix.partition(":")[0]) == ("fail", "take it out there")
     assert f"dnf does not see {name} (excludepkgs={name}* in /f)" in answer.found
 
 
@@ -76,7 +76,7 @@ def test_a_driver_that_is_kept_away_is_said_to_be_and_no_source_is_added() -> No
         "fail",
         f"dnf does not see {NAME} (excludepkgs={NAME} in /etc/dnf/dnf.conf)",
     )
-    assert "take it out there" in answer.hint
+    assert "take it out there" in answer.fix
 
 
 def test_a_driver_that_is_installed_stays_and_no_source_is_added() -> None:
@@ -94,4 +94,4 @@ def test_locks_that_zypper_does_not_heed_are_set_right_in_zypps_files() -> None:
     host = {"os_release": LEAP, "package_locking": "suse|\napply|no\n"}
     answer = ask("nvidia_driver.holdable", NvidiaDriver(version="580"), **host)
     assert (answer.status, "zypp.conf.d" in answer.found) == ("fail", True)
-    assert answer.hint == "locksfile.apply = yes there: grep -rn locksfile.apply /etc/zypp; or hold: false"
+    assert answer.fix == "locksfile.apply = yes there: grep -rn locksfile.apply /etc/zypp; or hold: false"

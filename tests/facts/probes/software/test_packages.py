@@ -324,7 +324,7 @@ def test_the_family_is_told_alike_in_shell_and_python(text: str, kind: str | Non
     assert (done.stdout.strip() or None) == kind
 
 
-def test_words_for_hints() -> None:
+def test_words_for_fixes() -> None:
     rocky = system.parse_os_release(Output("ID=rocky\n"))
     assert family.words(rocky).hold == "dnf versionlock add"
     assert family.words(rocky).reinstall == "dnf reinstall"

@@ -241,6 +241,6 @@ def test_a_source_is_written_for_zypper() -> None:
     assert [row.signed_by for row in told["sources"]] == ["file:///etc/zypp/gpuprov-nvidia.asc"]
 
 
-def test_the_family_has_words_for_hints() -> None:
+def test_the_family_has_words_for_fixes() -> None:
     sles = family.WORDS["suse"]
     assert (sles.hold, sles.fetch) == ("zypper addlock", "zypper refresh")
