@@ -14,6 +14,8 @@ _STATES = frozenset(
     "a active argument connection denied disabled enabled error failed found in inactive invalid n no none not off on "
     "out permission refused reset supported timed timeout unknown use".split()
 )
+# A name, or a command with options: a message may have it, but it is no part of one.
+_COMMAND = re.compile(r"\S+(?: --?[A-Za-z].*)?\Z", re.DOTALL)
 _SXID = re.compile(r"(?:\A|\bsxid(?: \(pci:[^)]*\):?)? )([0-9]{5})(?=,|\Z)")
 
 
@@ -84,7 +86,7 @@ MOST = 8
 def find_symptom(words: str) -> list[Symptom]:
     """Return matching symptoms, best first: those with a message in the words; else with a number ("79", "802"), a key,
     or a part of a message. Two and three words match anywhere; more are a message, as is text with a colon. A single
-    word is never a part of a message, nor are words that more than MOST symptoms share.
+    word or a command with options is never a part of a message, nor are words that more than MOST symptoms share.
 
     A plain number is an Xid or a number inside a signature; "Xid 79" and kernel log lines are only an Xid.
     """
@@ -109,8 +111,11 @@ def find_symptom(words: str) -> list[Symptom]:
     known = list_symptoms()
     ranks = {place: rank for place, rank in rank_matches(query, terms).items() if is_possible_for(known[place], query)}
     best = max(ranks.values(), default=0)
-    message = ":" in words or len(terms) > 3  # a message of its own, which has words in common with another
-    least = 2 if held or best == 3 or message else 1
+    if _COMMAND.match(words.strip()):
+        least = 3
+    else:
+        message = ":" in words or len(terms) > 3  # a message of its own, which has words in common with another
+        least = 2 if held or best == 3 or message else 1
     others = [known[place] for place in sorted(ranks, key=lambda place: -ranks[place]) if ranks[place] >= least]
     if not held and len(others) > MOST:
         return []

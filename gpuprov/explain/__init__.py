@@ -162,7 +162,7 @@ def all_checks() -> list[Check]:
 
 
 def _explain_capabilities(text: str) -> list[Explanation]:
-    capability = BY_NAME.get(text.casefold())
+    capability = BY_NAME.get(text.casefold().replace("-", "_"))
     if capability is None:
         return []
     top = [field for field in fields.fields(capability.name) if len(field.path) == 2]

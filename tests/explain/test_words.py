@@ -36,6 +36,7 @@ def test_a_term_is_known_in_any_case_and_is_nothing_else(term) -> None:  # type:
     "word",
     [
         *("on", "failed", "open", "error", "device", "transport", "nvidia-smi pci -gCnt"),
+        *("nvidia-smi -pm 1", "nvidia-uvm", "libcuda1", "datacenter-gpu-manager"),
         *("Not Active", "[N/A]", "connection refused", "permission denied", "Unknown Error"),
     ],
 )
