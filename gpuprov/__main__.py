@@ -9,8 +9,10 @@ from io import StringIO
 def run() -> None:
     """Run `main` as its own process."""
     # It exits without Python's shutdown, which threads of Temporal's SDK may abort.
+    from gpuprov.core import garbage
     from gpuprov.core.errors import BROKEN, GpuprovError
 
+    garbage.collect_seldom()
     try:
         try:
             main()
@@ -28,9 +30,6 @@ def run() -> None:
 
 def main() -> None:
     """Run the command line. Errors that a user can act on are printed without a traceback; `--debug` shows it."""
-    from gpuprov.core import garbage
-
-    garbage.collect_seldom()
     import click
 
     from gpuprov.cli import cli

@@ -63,9 +63,6 @@ def parse(output: Output) -> Contents:
             into[current] += f"{rest}\n"
         else:
             rows[kind].append(rest)
-    messages: dict[str, str] = {}
-    for unit, _, text in (row.partition("|") for row in rows["said"]):
-        messages[unit] = text.strip() or messages.get(unit, "")
     units = parse_show("\n".join(rows["unit"]))
     sums = {path: digest for digest, _, path in (row.partition("  ") for row in rows["sum"])}
     return Contents(
@@ -83,11 +80,7 @@ def parse(output: Output) -> Contents:
             for mode, owner, path in (row.split("|", 2) for row in rows["sound"])
             if int(owner) == 0 and not int(mode, 8) & 0o022
         ),
-        {
-            name: _describe_end(unit.result, messages.get(name, ""))
-            for name, unit in units.items()
-            if unit.active == "failed"
-        },
+        dict(_describe_ends(units, rows["said"])),
         _group_by_path(rows["unmet"]),
         dict(_list_rivals(rows["unit"])),
         parse_show("\n".join(rows["other"])),
@@ -95,8 +88,14 @@ def parse(output: Output) -> Contents:
     )
 
 
-def _describe_end(result: str, message: str) -> str:
-    return ": ".join(filter(None, (RESULTS.get(result, ""), f'"{message[:200]}"' * bool(message))))
+def _describe_ends(units: Mapping[str, Loaded], said: Iterable[str]) -> Iterator[tuple[str, str]]:
+    messages: dict[str, str] = {}
+    for name, _, text in (row.partition("|") for row in said):
+        messages[name] = text.strip() or messages.get(name, "")
+    for name, unit in units.items():
+        if unit.active == "failed":
+            quoted = f'"{messages[name][:200]}"' if messages.get(name) else ""
+            yield name, ": ".join(filter(None, (RESULTS.get(unit.result, ""), quoted)))
 
 
 def _group_by_path(rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
