@@ -154,7 +154,7 @@ def noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         cli, ["fleet", "freeze", str(tmp_path / "site.yaml"), "-o", str(tmp_path / "fleet.json")]
     )
     assert frozen.exit_code == 0, frozen.output
-    CliRunner().invoke(cli, ["slice", str(tmp_path / "fleet.json"), "-o", str(tmp_path / "jobs")])
+    CliRunner().invoke(cli, ["fleet", "slice", str(tmp_path / "fleet.json"), "-o", str(tmp_path / "jobs")])
     return folder
 
 

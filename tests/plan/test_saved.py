@@ -72,8 +72,8 @@ def test_what_was_planned_is_applied_and_then_refused(tmp_path: Path, state: Pat
     assert caught.value.message.splitlines() == [
         "saved plan is stale: it can no longer be applied, because something has changed since it was made; nothing "
         "was changed",
-        "  new1: kernel.state: was fail (missing; file /state: missing -> as wanted); is pass",
-        "  same1: kernel.state: was pass; is fail (missing; file /state: missing -> as wanted)",
+        "  new1: kernel.state: was fail (missing; file /state: missing -> matches); is pass",
+        "  same1: kernel.state: was pass; is fail (missing; file /state: missing -> matches)",
     ]
     assert not (state / "same1").exists()
 

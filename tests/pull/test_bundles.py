@@ -191,11 +191,11 @@ def test_configuration_of_others_is_not_read(site: Site) -> None:
     place = site.folder / "pull.json"
     for text, said in (
         ('{"name": "gpu1", "source": "http://mirror"}', "https://"),
-        ('{"name": "../x", "source": "/srv"}', "no name of a host"),
+        ('{"name": "../x", "source": "/srv"}', "not a name of a host"),
         ('{"name": "gpu1", "source": "/srv", "results": "ftp://x"}', "rsync:DESTINATION"),
         ('{"name": "gpu1", "source": "/srv", "mode": "all"}', "report, apply"),
         ('{"name": "gpu1", "source": "/srv", "state": "here"}', "an absolute path"),
-        ("[]", "no JSON object"),
+        ("[]", "not a JSON object"),
     ):
         place.write_text(text)
         with pytest.raises(Refused, match=said):

@@ -99,9 +99,9 @@ CASES: dict[str, tuple[Callable[[Site], None], str]] = {
     "cut off, then signed": (lambda site: site.sign(site.archive()[:700]), "the bundle"),
     "../": (member("../../etc/cron.d/x", tarfile.REGTYPE), "holds '../../etc/cron.d/x'"),
     "absolute": (member("/etc/cron.d/x", tarfile.REGTYPE), "holds '/etc/cron.d/x'"),
-    "symlink": (member("job.json", tarfile.SYMTYPE), "no plain file"),
-    "hard link": (member("job.json", tarfile.LNKTYPE), "no plain file"),
-    "device": (member("job.json", tarfile.BLKTYPE), "no plain file"),
+    "symlink": (member("job.json", tarfile.SYMTYPE), "not a plain file"),
+    "hard link": (member("job.json", tarfile.LNKTYPE), "not a plain file"),
+    "device": (member("job.json", tarfile.BLKTYPE), "not a plain file"),
     "10 GB": (member("job.json", tarfile.REGTYPE, 10 << 30), "says that it has 10737418240 bytes"),
     "twice": (lambda site: site.sign(tar({"job.json": b"{}"}, tarfile.TarInfo("job.json"))), "each once"),
     "a wheel that leaves": (

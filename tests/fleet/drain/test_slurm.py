@@ -178,7 +178,7 @@ def test_several_nodes_are_no_node(cluster: Cluster, name: str) -> None:
     slurm = Slurm({"gpu1": name}) if name else Slurm()
     step = slurm.drain("gpu1" if name else "", "fri")
     assert step.state == "refused"
-    assert "no name of one node" in step.message
+    assert "not a name of one node" in step.message
     assert (cluster.folder / "asked").read_text() == ""
 
 
