@@ -46,7 +46,9 @@ class Encrypted(PayloadCodec):
         if payload.metadata.get("encoding") != ENCODING:
             raise ValueError("a payload is not encrypted, and this side has a --payload-key")
         if name not in self._keys:
-            raise ValueError(f"a payload is encrypted with the key {name.decode(errors='replace')}, which is not here")
+            raise ValueError(
+                f"a payload is encrypted with the key {name.decode(errors='replace')}, which is missing here"
+            )
         try:
             decrypted = Payload.FromString(self._keys[name].decrypt(payload.data[:NONCE], payload.data[NONCE:], name))
         except InvalidTag:
